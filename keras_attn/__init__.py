@@ -1,0 +1,32 @@
+"""keras_attn: recurrent attention encoder-decoders for Keras 3, on TensorFlow, JAX and torch.
+
+Glossary of shapes:
+    B batch, S source length, T target length, E embedding, H units, M memory width, A attention width,
+    V vocabulary, K beams, N heads, L longest output.
+Ids: 0 pad, 1 unknown, 2 start, 3 end. Masks are boolean, True = real token.
+"""
+
+from importlib import import_module
+
+from keras_attn import models
+from keras_attn.layers import AttentionalLayer, AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AttentionDecoder",
+    "AttentionalLayer",
+    "BahdanauAttention",
+    "BiGRUEncoder",
+    "DeepOutput",
+    "metrics",
+    "models",
+    "plots",
+]
+
+
+def __getattr__(name):
+    """`keras_attn.metrics` and `keras_attn.plots` on first use: sacrebleu and matplotlib are slow to import."""
+    if name in ("metrics", "plots"):
+        return import_module(f"keras_attn.{name}")
+    raise AttributeError(f"module 'keras_attn' has no attribute {name!r}")

@@ -1,0 +1,125 @@
+"""The contract of a model, and the recurrent encoder-decoder that all recurrent models are made of."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attn.layers.decoder import top_state
+
+
+class Seq2Seq(keras.Model):
+    """A functional model from source and target ids to logits, which can also take the target one step at a time.
+
+        model({"encoder_token_ids": (B, S), "decoder_token_ids": (B, T)}) -> logits (B, T, V)      (teacher-forced)
+        model.encode(encoder_token_ids (B, S)) -> memory, state
+        model.step(token_ids (B,), memory, state) -> logits (B, V), state, alignment (B, S)
+
+    `memory` is a dict, constant for the sentence, with "mask" `(B, S)` among its entries; `state` is what changes from
+    step to step; both are nested structures of tensors with leading axis B. T calls of `step` give the logits of the
+    teacher-forced call. Nothing else about a model is known to search, translation, serving or plots.
+
+    Ids: 0 pad, 1 unknown, 2 start, 3 end. Source rows end in the end token; target inputs begin with the start token.
+    """
+
+    source_vocabulary_size: int
+    target_vocabulary_size: int
+
+    def encode(self, encoder_token_ids) -> tuple[dict[str, Any], Any]:
+        raise NotImplementedError(f"{type(self).__name__} must implement `encode(encoder_token_ids)`.")
+
+    def step(self, token_ids, memory, state) -> tuple[Any, Any, Any]:
+        raise NotImplementedError(f"{type(self).__name__} must implement `step(token_ids, memory, state)`.")
+
+
+class RecurrentSeq2Seq(Seq2Seq):
+    """Embeddings, an encoder, an `AttentionDecoder`, a read-out and an output projection, put together.
+
+    Arguments (all layers):
+        source_embedding, target_embedding: ids to vectors; one object for both ties them.
+        encoder: `(embeddings, mask) -> values (B, S, M), final states ...`.
+        bridge: From the backward final state to s_0 `(B, H)`.
+        decoder: An `AttentionDecoder`.
+        readout: `(state, embedding, context) -> features`, such as `DeepOutput`; None: the decoder's output itself.
+        output: features to logits; None: the transposed target embedding (`ReversibleEmbedding`).
+        embedding_dropout, memory_dropout, output_dropout: Shares dropped from embeddings, from the encoder's memory,
+            and from the features that the logits are made of.
+        read_previous_state: The read-out sees s_{i-1} (Bahdanau 2015, A.2.2) rather than s_i.
+
+    The maths is written once: `_source` and `_features` serve the functional graph and the single step alike.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_embedding,
+        target_embedding,
+        encoder,
+        bridge,
+        decoder,
+        readout=None,
+        output=None,
+        embedding_dropout: float = 0.0,
+        memory_dropout: float = 0.0,
+        output_dropout: float = 0.0,
+        read_previous_state: bool = False,
+        **kwargs,
+    ):
+        # Layers
+        parts = {
+            "source_embedding": source_embedding,
+            "target_embedding": target_embedding,
+            "encoder": encoder,
+            "bridge": bridge,
+            "decoder": decoder,
+            "readout": readout,
+            "output_projection": output,
+            "embedding_dropout": keras.layers.Dropout(embedding_dropout, name="embedding_dropout"),
+            "memory_dropout": keras.layers.Dropout(memory_dropout, name="memory_dropout"),
+            "output_dropout": keras.layers.Dropout(output_dropout, name="output_dropout"),
+            "read_previous_state": read_previous_state,
+            "source_vocabulary_size": source_embedding.input_dim,
+            "target_vocabulary_size": target_embedding.input_dim,
+        }
+        for name, part in parts.items():
+            # torch refuses modules on an object not yet initialised; the functional model tracks the layers itself.
+            object.__setattr__(self, name, part)
+
+        # Functional model
+        source = keras.Input((None,), dtype="int32", name="encoder_token_ids")  # (B, S)
+        target = keras.Input((None,), dtype="int32", name="decoder_token_ids")  # (B, T)
+        values, mask, s_0 = self._source(source)
+        embedded = self.embedding_dropout(self.target_embedding(target))  # (B, T, E)
+        outputs, contexts, _ = self.decoder(embedded, values, mask=mask, cell_state=[s_0])
+        states = outputs
+        if read_previous_state:
+            states = ops.concatenate([s_0[:, None], outputs[:, :-1]], axis=1)  # (B, T, H)
+        logits = self._logits(states, embedded, contexts)
+        inputs = {"encoder_token_ids": source, "decoder_token_ids": target}
+        super().__init__(inputs=inputs, outputs=logits, **kwargs)
+
+    def encode(self, encoder_token_ids):
+        values, mask, s_0 = self._source(encoder_token_ids)
+        return self.decoder.memory(values, mask), self.decoder.initial_state(values, [s_0])
+
+    def step(self, token_ids, memory, state):
+        embedded = self.target_embedding(token_ids)  # (B, E)
+        previous = top_state(state["cell"])  # (B, H)
+        output, context, alignment, state = self.decoder.step(embedded, memory, state)
+        logits = self._logits(previous if self.read_previous_state else output, embedded, context)
+        return logits, state, alignment
+
+    def _source(self, token_ids):
+        """ids (B, S) -> memory (B, S, M), mask (B, S), s_0 (B, H)."""
+        mask = ops.not_equal(token_ids, 0)
+        embedded = self.embedding_dropout(self.source_embedding(token_ids))  # (B, S, E)
+        values, _, backward = self.encoder(embedded, mask=mask)
+        return self.memory_dropout(values), mask, self.bridge(backward)
+
+    def _logits(self, states, embedded, contexts):
+        """The read-out and the vocabulary projection, for one step or for all T at once."""
+        features = states if self.readout is None else self.readout(states, embedded, contexts)
+        features = self.output_dropout(features)
+        if self.output_projection is not None:
+            return self.output_projection(features)  # (B, V) or (B, T, V)
+        return self.target_embedding(features, reverse=True)
