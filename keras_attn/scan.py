@@ -43,6 +43,7 @@ def scan(
     Raises:
         ValueError: if neither `xs` nor `length` says how many steps there are.
     """
+    xs = () if xs is None else xs
     if length is None and not tree.flatten(xs):
         raise ValueError("Expected `xs` or `length` to give the number of steps. Received neither.")
     if mask is not None:

@@ -1,0 +1,27 @@
+"""Shared fixtures. The backend is whatever KERAS_BACKEND says: run the suite once for each."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+@pytest.fixture(autouse=True)
+def _seed_and_policy():
+    """Every test starts from the same seed and leaves float32 behind."""
+    keras.utils.set_random_seed(7)
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture
+def backend():
+    return keras.backend.backend()

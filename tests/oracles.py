@@ -1,0 +1,54 @@
+"""The papers' equations in NumPy, one word and one unit of thought at a time. They share no code with the package."""
+
+import numpy as np
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def additive_attention(query, values, mask, W, U, v, bias=0.0):
+    """Bahdanau 2015, A.1.2, row by row and word by word: query (B, H), values (B, S, M) -> context, alignment."""
+    contexts, alignments = [], []
+    for s, h, real in zip(query, values, mask, strict=True):
+        positions = np.flatnonzero(real)
+        alignment = np.zeros(len(h))
+        if len(positions):
+            energies = np.array([v @ np.tanh(W.T @ s + U.T @ h[j] + bias) for j in positions])
+            alignment[positions] = softmax(energies)
+        alignments.append(alignment)
+        contexts.append(sum(a * row for a, row in zip(alignment, h, strict=True)))
+    return np.array(contexts), np.array(alignments)
+
+
+def gru_step(x, h, kernel, recurrent, bias, reset_after):
+    """One GRU step for one row; gates in Keras' order z, r, h; bias (3 H,) or (2, 3 H) with `reset_after`."""
+    n = len(h)
+    input_bias, inner_bias = bias if reset_after else (bias, np.zeros(3 * n))
+    W = x @ kernel + input_bias
+    Uz, Ur, Uh = recurrent[:, :n], recurrent[:, n : 2 * n], recurrent[:, 2 * n :]
+    z = sigmoid(W[:n] + h @ Uz + inner_bias[:n])
+    r = sigmoid(W[n : 2 * n] + h @ Ur + inner_bias[n : 2 * n])
+    inner = r * (h @ Uh + inner_bias[2 * n :]) if reset_after else (r * h) @ Uh
+    return z * h + (1 - z) * np.tanh(W[2 * n :] + inner)
+
+
+def bidirectional_gru(inputs, mask, forward, backward, reset_after):
+    """(B, S, E) -> values (B, S, 2 H), final states; each direction is (kernel, recurrent_kernel, bias)."""
+    units = forward[1].shape[0]
+    values = np.zeros((*inputs.shape[:2], 2 * units))
+    finals = np.zeros((2, len(inputs), units))
+    for b, (row, real) in enumerate(zip(inputs, mask, strict=True)):
+        positions = np.flatnonzero(real)
+        for side, (weights, order) in enumerate(((forward, positions), (backward, positions[::-1]))):
+            h = np.zeros(units)
+            for j in order:
+                h = gru_step(row[j], h, *weights, reset_after)
+                values[b, j, side * units : (side + 1) * units] = h
+            finals[side, b] = h
+    return values, finals[0], finals[1]
