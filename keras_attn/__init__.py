@@ -8,8 +8,11 @@ Ids: 0 pad, 1 unknown, 2 start, 3 end. Masks are boolean, True = real token.
 
 from importlib import import_module
 
-from keras_attn import models
+from keras_attn import losses, models, search
+from keras_attn.data import ParallelDataset
 from keras_attn.layers import AttentionalLayer, AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput
+from keras_attn.tokenizer import Tokenizer
+from keras_attn.translator import Translation, Translator
 
 __version__ = "0.1.0"
 
@@ -19,9 +22,15 @@ __all__ = [
     "BahdanauAttention",
     "BiGRUEncoder",
     "DeepOutput",
+    "ParallelDataset",
+    "Tokenizer",
+    "Translation",
+    "Translator",
+    "losses",
     "metrics",
     "models",
     "plots",
+    "search",
 ]
 
 

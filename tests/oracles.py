@@ -52,3 +52,28 @@ def bidirectional_gru(inputs, mask, forward, backward, reset_after):
                 values[b, j, side * units : (side + 1) * units] = h
             finals[side, b] = h
     return values, finals[0], finals[1]
+
+
+def rnnsearch(weights, source, target):
+    """Logits (B, T, V) of RNNsearch with maxout read-out, appendix A of the paper, from weights by their Keras paths."""
+    w = {path: array.astype("float64") for path, array in weights.items()}
+
+    def gru(name):
+        return tuple(w[f"{name}/{part}"] for part in ("kernel", "recurrent_kernel", "bias"))
+
+    mask = source != 0
+    embedded = w["source_embedding/embeddings"][source]
+    values, _, backward = bidirectional_gru(
+        embedded, mask, gru("encoder/forward_0"), gru("encoder/backward_0"), False
+    )
+    s = np.tanh(backward @ w["bridge/kernel"])
+    W, U, v = (w[f"decoder/attention/{part}"] for part in ("query_kernel", "key_kernel", "score_vector"))
+    logits = []
+    for y in w["target_embedding/embeddings"][target].transpose(1, 0, 2):
+        context, _ = additive_attention(s, values, mask, W, U, v)
+        t = s @ w["readout/state_kernel"] + y @ w["readout/embedding_kernel"] + context @ w["readout/context_kernel"]
+        t = (t + w["readout/bias"]).reshape(len(s), -1, 2).max(-1)
+        logits.append(t @ w["output/kernel"] + w["output/bias"])
+        x = np.concatenate([y, context], -1)
+        s = np.stack([gru_step(row, h, *gru("decoder/cell"), False) for row, h in zip(x, s, strict=True)])
+    return np.stack(logits, 1)

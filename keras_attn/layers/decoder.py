@@ -50,8 +50,8 @@ class AttentionDecoder(keras.layers.Layer):
     and no real step comes after it.
 
     Raises:
-        ValueError: for a cell with dropout of its own, an unknown `attend`, or feeding and attentional layers with
-            `attend="before"`.
+        ValueError: for a cell with dropout of its own, an unknown `attend`, or what belongs to "after" given with
+            "before".
 
     Example:
         >>> decoder = keras_attn.AttentionDecoder(keras.layers.GRUCell(5), keras_attn.BahdanauAttention(7))
@@ -79,10 +79,10 @@ class AttentionDecoder(keras.layers.Layer):
         check_cell(cell)
         if attend not in ("before", "after"):
             raise ValueError(f'Expected `attend` to be "before" or "after". Received: attend={attend!r}')
-        if attend == "before" and (attentional is not None or input_feeding):
+        if attend == "before" and (attentional is not None or input_feeding or dropout):
             raise ValueError(
-                "Expected `attentional` and `input_feeding` only with attend='after': attending before the cell "
-                "already feeds the context to it."
+                "Expected `attentional`, `input_feeding` and `dropout` only with attend='after': attending before "
+                "the cell already feeds the context to it, and its output is the cell's own."
             )
         self.cell = cell
         self.attentions = list(attention) if isinstance(attention, (list, tuple)) else [attention]
@@ -98,13 +98,13 @@ class AttentionDecoder(keras.layers.Layer):
         self.context_width = values_shape[-1] * len(self.attentions)
         self.output_width = self.query_width
         for attention in self.attentions:
-            attention.build(query_shape, values_shape)
+            _build(attention, query_shape, values_shape)
         if self.attentional is not None:
             both = (batch, self.context_width + self.query_width)
-            self.attentional.build(both)
+            _build(self.attentional, both)
             self.output_width = self.attentional.compute_output_shape(both)[-1]
         self.fed_width = self.context_width if self.attend == "before" else self.output_width * self.input_feeding
-        self.cell.build((batch, inputs_shape[-1] + self.fed_width))
+        _build(self.cell, (batch, inputs_shape[-1] + self.fed_width))
 
     @property
     def query_width(self) -> int:
@@ -228,6 +228,12 @@ class AttentionDecoder(keras.layers.Layer):
         for name in ("cell", "attention", "attentional"):
             config[name] = deserialize(config[name])
         return cls(**config)
+
+
+def _build(layer, *shapes):
+    """Builds what is not yet built: a layer that comes from a file already is."""
+    if not layer.built:
+        layer.build(*shapes)
 
 
 def top_state(cell_state):

@@ -30,7 +30,9 @@ class RNNSearch(RecurrentSeq2Seq):
             `readout_size == embedding_size`); "source": source and target share one embedding (one joint vocabulary);
             "all": both.
         initializer: None: appendix A (orthogonal recurrent matrices, N(0, 0.001^2) for W and U of the attention, zero
-            v and biases, N(0, 0.01^2) elsewhere); else an initialiser for every matrix that is not recurrent.
+            v and biases, N(0, 0.01^2) elsewhere); else an initialiser for every matrix that is not recurrent, with
+            embeddings ~ N(0, 1 / m): drawn by Glorot's rule, over the vocabulary, they would be too small to learn from
+            (Multi30k, 250 updates: training perplexity 207, against 59).
         embedding_dropout, memory_dropout, output_dropout: Shares dropped of the embeddings, of h, and of the read-out.
 
     Raises:
@@ -71,10 +73,11 @@ class RNNSearch(RecurrentSeq2Seq):
         decoder_units = decoder_units or units
         plain = keras.initializers.get(initializer) or RandomNormal(stddev=0.01)
         paper = initializer is None
+        vectors = RandomNormal(stddev=0.01 if paper else embedding_size**-0.5)
 
         def embedding(size, name):
             return keras.layers.ReversibleEmbedding(
-                size, embedding_size, embeddings_initializer=plain.clone(), name=name
+                size, embedding_size, embeddings_initializer=vectors.clone(), name=name
             )
 
         target_embedding = embedding(target_vocabulary_size, "target_embedding")

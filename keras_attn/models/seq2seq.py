@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.layers.decoder import top_state
+from keras_attn.scan import preferred_jit_compile
 
 
 class Seq2Seq(keras.Model):
@@ -24,6 +25,11 @@ class Seq2Seq(keras.Model):
 
     source_vocabulary_size: int
     target_vocabulary_size: int
+
+    def compile(self, *args, jit_compile: bool | str = "auto", **kwargs):
+        """As `keras.Model.compile`; "auto" is XLA but for TensorFlow on a processor, where its loops are slower."""
+        jit_compile = preferred_jit_compile() if jit_compile == "auto" else jit_compile
+        super().compile(*args, jit_compile=jit_compile, **kwargs)
 
     def encode(self, encoder_token_ids) -> tuple[dict[str, Any], Any]:
         raise NotImplementedError(f"{type(self).__name__} must implement `encode(encoder_token_ids)`.")

@@ -1,0 +1,421 @@
+"""Pictures: the alignment of a translation as in figure 3 of Bahdanau et al. 2015, and training curves.
+
+Every function returns a `matplotlib.figure.Figure` made without pyplot, so that no window, backend or other
+global state is touched, and writes it when given a path: PNG, SVG or PDF by the ending of its name.
+"""
+
+import csv
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib import font_manager
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from numpy.typing import ArrayLike
+
+_ENDINGS = (".png", ".svg", ".pdf")
+# Okabe and Ito's palette, told apart by colour-blind readers and in grey.
+_INK, _GREY, _BLUE, _ORANGE = "#222222", "#8A8A8A", "#0072B2", "#D55E00"
+_STYLE = {"svg.hashsalt": "keras_attn", "axes.unicode_minus": True}
+_GAP = 0.06  # inches between a label and the thing it labels
+
+
+class Panel(NamedTuple):
+    """One alignment of a figure: weights `(T, S)`, S labels for the columns, T labels for the rows."""
+
+    alignment: ArrayLike
+    source_tokens: Sequence[str]
+    target_tokens: Sequence[str]
+
+
+def merge_alignment(
+    alignment: ArrayLike, source_groups: Sequence[Sequence[int]], target_groups: Sequence[Sequence[int]]
+) -> np.ndarray:
+    """Alignment of words from that of their pieces.
+
+    Attention to a source word is the sum over its pieces; that of a target word is the mean over its pieces.
+    So rows that sum to one still do when every source piece is in a group.
+
+    Args:
+        alignment: `(T, S)`.
+        source_groups: For each source word the indices of its pieces, as `Tokenizer.words` gives them.
+        target_groups: The same for the target.
+
+    Returns:
+        `(len(target_groups), len(source_groups))`, float64.
+
+    Raises:
+        ValueError: If the alignment is not a matrix, a group is empty, or an index lies outside.
+    """
+    alignment = _matrix(alignment)
+    for axis, groups, name in ((1, source_groups, "source_groups"), (0, target_groups, "target_groups")):
+        for group in groups:
+            if not len(group) or min(group) < 0 or max(group) >= alignment.shape[axis]:
+                raise ValueError(
+                    f"Expected every group of {name} to hold indices from 0 to {alignment.shape[axis] - 1}, "
+                    f"received {list(group)}."
+                )
+    columns = [alignment[:, list(group)].sum(axis=1) for group in source_groups]
+    merged = np.stack(columns, axis=1) if columns else np.zeros((alignment.shape[0], 0))
+    rows = [merged[list(group)].mean(axis=0) for group in target_groups]
+    return np.stack(rows) if rows else np.zeros((0, merged.shape[1]))
+
+
+def alignment(
+    alignment: ArrayLike,
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    *,
+    path: str | Path | None = None,
+    source_groups: Sequence[Sequence[int]] | None = None,
+    target_groups: Sequence[Sequence[int]] | None = None,
+) -> Figure:
+    """The alignment of one translation: source along the top, target down the left, black 0 to white 1.
+
+    Args:
+        alignment: Weights `(T, S)`, a row for each target token.
+        source_tokens: S labels; words, one for each group, when `source_groups` is given.
+        target_tokens: T labels; words, one for each group, when `target_groups` is given.
+        path: Where to write the picture, if anywhere; its ending (.png, .svg, .pdf) says what kind.
+        source_groups: To merge pieces into words: the piece indices of each word. See `merge_alignment`.
+        target_groups: The same for the target.
+
+    Raises:
+        ValueError: If labels and alignment do not go together, or the ending is unknown.
+
+    Example:
+
+    >>> words = [("Bahnhof", [0, 1]), ("</s>", [2])]  # as tokenizer.words(source_ids) gives them
+    >>> figure = alignment(
+    ...     [[0.5, 0.4, 0.1], [0.0, 0.1, 0.9]], [word for word, _ in words], ["station", "</s>"],
+    ...     source_groups=[pieces for _, pieces in words], path="alignment.png",
+    ... )
+    """
+    if source_groups is not None or target_groups is not None:
+        steps, positions = _matrix(alignment).shape
+        source_groups = [[i] for i in range(positions)] if source_groups is None else source_groups
+        target_groups = [[i] for i in range(steps)] if target_groups is None else target_groups
+        alignment = merge_alignment(alignment, source_groups, target_groups)
+    return alignments([Panel(alignment, source_tokens, target_tokens)], path=path)
+
+
+def alignments(
+    panels: Sequence[Panel | tuple[ArrayLike, Sequence[str], Sequence[str]]],
+    *,
+    path: str | Path | None = None,
+    columns: int = 2,
+) -> Figure:
+    """Several alignments in one figure, by default two in a row as in the paper, lettered (a), (b), ...
+
+    All cells are squares of one size: about 0.3 inch, less when a sentence is long, so that the figure stays
+    within some 20 inches.
+
+    Args:
+        panels: Triples of weights `(T, S)`, S source labels, T target labels.
+        path: As in `alignment`.
+        columns: Panels in a row.
+
+    Raises:
+        ValueError: If labels and alignment do not go together, there is no panel, or the ending is unknown.
+    """
+    _check_ending(path)
+    panels = [_checked(Panel(*panel)) for panel in panels]
+    if not panels or columns < 1:
+        raise ValueError(
+            f"Expected at least one panel in one column, received {len(panels)} panels, {columns} columns."
+        )
+    columns = min(columns, len(panels))
+    longest = max(max(panel.alignment.shape) for panel in panels)
+    cell = min(0.3, 15 / columns / longest)  # inches
+    labels = [label for panel in panels for label in (*panel.source_tokens, *panel.target_tokens)]
+    font = {"family": _fonts_for(labels), "size": min(10.5, cell * 72 * 0.6), "color": _INK}
+    letters = (
+        [f"({chr(97 + i)})" for i in range(len(panels))] if 1 < len(panels) <= 26 else [""] * len(panels)
+    )
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(dpi=200, facecolor="white")
+        FigureCanvasAgg(figure)
+        _arrange(figure, panels, letters, columns, cell, font)
+    return _save(figure, path)
+
+
+def _arrange(figure, panels, letters, columns, cell, font) -> None:
+    """Size the figure to its labels and place every panel, all measures in inches."""
+    boxes = []
+    for panel in panels:
+        left = max(_extent(figure, label, font)[0] for label in panel.target_tokens) + _GAP
+        top = max(_extent(figure, label, font, 90)[1] for label in panel.source_tokens) + _GAP
+        boxes.append((left, top, panel.alignment.shape[1] * cell, panel.alignment.shape[0] * cell))
+    margin, gap, foot = 0.12, 0.4, 0.32 if letters[0] else 0.0
+    rows = [boxes[i : i + columns] for i in range(0, len(boxes), columns)]
+    # Panels of a column share their left edge and those of a row their top edge.
+    lefts = [max(row[c][0] for row in rows if c < len(row)) for c in range(columns)]
+    widths = [max(row[c][2] for row in rows if c < len(row)) for c in range(columns)]
+    tops, heights = [max(b[1] for b in row) for row in rows], [max(b[3] for b in row) for row in rows]
+    total_width = 2 * margin + sum(lefts) + sum(widths) + gap * (columns - 1)
+    total_height = 2 * margin + sum(tops) + sum(heights) + foot * len(rows) + gap * (len(rows) - 1) / 2
+    figure.set_size_inches(total_width, total_height)
+    for index, (panel, letter, (_, _, width, height)) in enumerate(zip(panels, letters, boxes, strict=True)):
+        row, column = divmod(index, columns)
+        x = margin + sum(lefts[: column + 1]) + sum(widths[:column]) + gap * column
+        y = margin + sum(tops[: row + 1]) + sum(heights[:row]) + (foot + gap / 2) * row
+        place = (x / total_width, 1 - (y + height) / total_height, width / total_width, height / total_height)
+        axes = figure.add_axes(place)
+        _draw(axes, panel, cell, font)
+        if letter:
+            caption = {"ha": "center", "va": "top", "color": _INK, "size": 11}
+            figure.text(
+                place[0] + place[2] / 2,
+                place[1] - (foot - 0.2) / total_height,
+                letter,
+                **caption,
+                family="serif",
+            )
+
+
+def _draw(axes, panel: Panel, cell: float, font: Mapping[str, Any]) -> None:
+    # Squares, not an image: an SVG viewer would blur the pixels of an image.
+    axes.set_facecolor("black")  # shines through where a viewer smooths the seams between squares
+    axes.pcolormesh(panel.alignment, cmap="gray", vmin=0, vmax=1, antialiased=False)
+    axes.invert_yaxis()
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0, pad=_GAP * 72 * 0.8)
+    for axis, tokens, rotation in (
+        (axes.xaxis, panel.source_tokens, 90),
+        (axes.yaxis, panel.target_tokens, 0),
+    ):
+        axis.set_ticks(np.arange(len(tokens)) + 0.5)
+        # parse_math off: a sentence may hold dollar signs.
+        axis.set_ticklabels(tokens, rotation=rotation, parse_math=False, **font)
+    for spine in axes.spines.values():
+        spine.set(color=_GREY, linewidth=min(0.6, cell * 2))
+
+
+def training_curves(
+    history: Mapping[str, Sequence[float]] | str | Path,
+    path: str | Path | None = None,
+    *,
+    against: str = "epoch",
+) -> Figure:
+    """Loss, perplexity, accuracy and BLEU against epochs or updates, one small panel for each that is there.
+
+    Args:
+        history: `model.fit(...).history`, or the path of a CSV file with a header as `CSVLogger` writes it.
+            `name` is drawn as training and `val_name` as validation, for name in loss, perplexity, accuracy,
+            bleu, chrf, ter; other columns are left out.
+        path: Where to write the picture, if anywhere; its ending (.png, .svg, .pdf) says what kind.
+        against: The column for the horizontal axis. Without a column "epoch", rows are counted from 1; with
+            one that starts at 0 (Keras counts so), 1 is added.
+
+    Raises:
+        FileNotFoundError: If there is no such CSV file.
+        ValueError: If no column can be drawn, `against` is no column, or the ending is unknown.
+    """
+    _check_ending(path)
+    table = _read_history(history)
+    names = [name for name in _CURVES if name in table or f"val_{name}" in table]
+    if not names:
+        raise ValueError(
+            f"Expected a history with one of {', '.join(_CURVES)} (or val_...), "
+            f"received {', '.join(table) or 'no columns'}."
+        )
+    x = _horizontal(table, against, max(len(table.get(n, table.get(f"val_{n}"))) for n in names))
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(3.3 * len(names), 2.7), dpi=200, facecolor="white", layout="constrained")
+        FigureCanvasAgg(figure)
+        figure.get_layout_engine().set(wspace=0.06, w_pad=0.08, h_pad=0.08)
+        for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+            _draw_curves(axes, name, x, table, against)
+    return _save(figure, path)
+
+
+# name -> (title, whether the best value is the highest, None where none is marked)
+_CURVES = {
+    "loss": ("Loss", None),
+    "perplexity": ("Perplexity", None),
+    "accuracy": ("Token accuracy", None),
+    "bleu": ("BLEU", True),
+    "chrf": ("chrF", True),
+    "ter": ("TER", False),
+}
+
+
+def _draw_curves(axes, name: str, x: np.ndarray, table: Mapping[str, np.ndarray], against: str) -> None:
+    title, highest = _CURVES[name]
+    lines = [("training", table.get(name), _GREY), ("validation", table.get(f"val_{name}"), _BLUE)]
+    lines = [(label, values, colour) for label, values, colour in lines if values is not None]
+    ends = []
+    for label, values, colour in lines:
+        known = np.isfinite(values)
+        marker = "o" if known.sum() == 1 else None  # a single point is no line
+        axes.plot(x[: len(values)][known], values[known], color=colour, linewidth=1.8, marker=marker)
+        if known.any():
+            ends.append((label, x[: len(values)][known][-1], values[known][-1], colour))
+    axes.margins(x=0.015)
+    drawn = np.concatenate([values[np.isfinite(values)] for _, values, _ in lines])
+    if name == "perplexity" and drawn.size and drawn.min() > 0 and drawn.max() > 8 * drawn.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_locator(LogLocator(subs=()))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    if highest is not None and ends:
+        _mark_best(axes, x, lines[-1][1], lines[-1][2], highest)
+    if len(lines) == 1:
+        title = f"{title}, {lines[0][0]}"
+    else:
+        _label_ends(axes, ends)
+    axes.set_title(title, loc="left", fontsize=10.5, color=_INK, pad=9)
+    axes.set_xlabel(against, fontsize=9, color=_INK)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    axes.tick_params(labelsize=8.5, length=0, colors=_INK)
+    axes.grid(axis="y", color="#E4E4E4", linewidth=0.7)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set(visible=side == "bottom", color=_GREY, linewidth=0.8)
+
+
+def _label_ends(axes, ends) -> None:
+    """The name of each line beside its last point, moved apart where two would touch."""
+    axes.autoscale_view()  # the limits are otherwise set when drawn
+    to_share = axes.transData + axes.transAxes.inverted()
+    heights = [to_share.transform((x, y))[1] for _, x, y, _ in ends]
+    if len(heights) == 2 and abs(heights[0] - heights[1]) < 0.1:
+        middle, sign = sum(heights) / 2, 1 if heights[0] >= heights[1] else -1
+        heights = [middle + 0.05 * sign, middle - 0.05 * sign]
+    for (label, _, _, colour), height in zip(ends, heights, strict=True):
+        axes.annotate(
+            label,
+            (1.0, height),
+            xycoords="axes fraction",
+            xytext=(2, 0),
+            textcoords="offset points",
+            color="#6A6A6A" if colour == _GREY else colour,
+            fontsize=9,
+            va="center",
+        )
+
+
+def _mark_best(axes, x, values, colour, highest: bool) -> None:
+    best = int(np.nanargmax(values) if highest else np.nanargmin(values))
+    axes.plot(x[best], values[best], "o", color=_ORANGE, markersize=5, zorder=4, clip_on=False)
+    axes.annotate(
+        f"{values[best]:.1f}" if abs(values[best]) >= 1 else f"{values[best]:.3f}",
+        (x[best], values[best]),
+        xytext=(0, 7 if highest else -7),
+        textcoords="offset points",
+        ha="center",
+        va="bottom" if highest else "top",
+        fontsize=9,
+        color=_ORANGE,
+        annotation_clip=False,
+    )
+    axes.margins(y=0.14)
+
+
+def _read_history(history) -> dict[str, np.ndarray]:
+    """Columns of floats, NaN where a value is missing (BLEU may be measured every other epoch)."""
+    if isinstance(history, Mapping):
+        return {name: np.array([_number(v) for v in values]) for name, values in history.items()}
+    if not Path(history).is_file():
+        raise FileNotFoundError(
+            f"Expected a CSV file with training curves, received {str(history)!r}: no such file."
+        )
+    with open(history, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {name: np.array([_number(row[name]) for row in rows]) for name in (rows[0] if rows else ())}
+
+
+def _number(value) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def _horizontal(table: Mapping[str, np.ndarray], against: str, length: int) -> np.ndarray:
+    if against not in table:
+        if against == "epoch":
+            return np.arange(1.0, length + 1)
+        raise ValueError(
+            f"Expected against to be one of the columns {', '.join(table)}, received {against!r}."
+        )
+    x = table[against]
+    return x + 1 if against == "epoch" and len(x) and x[0] == 0 else x
+
+
+def _matrix(alignment: ArrayLike) -> np.ndarray:
+    alignment = np.asarray(alignment, dtype="float64")
+    if alignment.ndim != 2:
+        raise ValueError(f"Expected an alignment of shape (T, S), received shape {alignment.shape}.")
+    return alignment
+
+
+def _checked(panel: Panel) -> Panel:
+    weights = _matrix(panel.alignment)
+    labels = (len(panel.target_tokens), len(panel.source_tokens))
+    if weights.shape != labels or 0 in labels:
+        raise ValueError(
+            "Expected an alignment (T, S) with T target tokens and S source tokens, none of them 0; received "
+            f"shape {weights.shape} with {labels[0]} target and {labels[1]} source tokens."
+        )
+    return Panel(weights, list(panel.source_tokens), list(panel.target_tokens))
+
+
+def _extent(figure: Figure, label: str, font: Mapping[str, Any], rotation: int = 0) -> tuple[float, float]:
+    """Width and height of a label in inches."""
+    text = figure.text(0, 0, label, rotation=rotation, parse_math=False, **font)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        box = text.get_window_extent(figure.canvas.get_renderer())
+    text.remove()
+    return box.width / figure.dpi, box.height / figure.dpi
+
+
+def _fonts_for(labels: Sequence[str]) -> list[str]:
+    """DejaVu Sans, which comes with matplotlib, and installed fonts for the characters that it lacks."""
+
+    def lacking(path: str, characters: set[str]) -> set[str]:
+        covered = font_manager.get_font(path).get_charmap()
+        return {character for character in characters if ord(character) not in covered}
+
+    families = ["DejaVu Sans"]
+    missing = {character for label in labels for character in label if not character.isspace()}
+    missing = lacking(font_manager.findfont("DejaVu Sans"), missing)
+    for entry in font_manager.fontManager.ttflist if missing else ():
+        # matplotlib's Last Resort has a box for everything, which is what is to be avoided.
+        if entry.style != "normal" or entry.name in families or entry.name.startswith("Last Resort"):
+            continue
+        left = lacking(entry.fname, missing)
+        if len(left) < len(missing):
+            families.append(entry.name)
+            missing = left
+        if not missing:
+            break
+    if missing:
+        shown = "".join(sorted(missing)[:20])
+        warnings.warn(
+            f"No installed font has the characters {shown}: they are drawn as boxes. "
+            "Install one that has them, such as Noto Sans.",
+            stacklevel=4,
+        )
+    return families
+
+
+def _check_ending(path: str | Path | None) -> None:
+    if path is not None and Path(path).suffix.lower() not in _ENDINGS:
+        raise ValueError(f"Expected a file name that ends in {', '.join(_ENDINGS)}; received {str(path)!r}.")
+
+
+def _save(figure: Figure, path: str | Path | None) -> Figure:
+    if path is not None:
+        # No date, so that the same picture is the same file.
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix.lower())
+        with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+            figure.savefig(path, metadata=metadata)
+    return figure

@@ -1,0 +1,25 @@
+"""Search: from `(step, memory, state)` to token ids, scores and alignments. Knows nothing else about a model.
+
+`greedy_search` takes the best token of every step, `beam_search` the best sequence it can prove or find,
+`sample` draws. The three are pure functions, `keras.ops` only, one `keras.ops.while_loop` each with static
+inner shapes, so that the same code runs eagerly, under `jax.jit`, under `tf.function` with and without XLA,
+and in an exported graph.
+
+    step(token_ids (R,), memory, state) -> logits (R, V), state, alignment (R, S)
+
+R is B for `greedy_search`, B * K for `beam_search` and B * samples for `sample`: the hypotheses of a sentence
+stand side by side on the batch axis. `memory` is repeated once, before the loop; only `state` follows the
+parents.
+
+**A row's result never depends on its batch mates or on padding**: limits, stopping and random draws are per
+row.
+
+Axes besides the package's: R rows of `step`, L longest output, C candidate tokens of a hypothesis, N
+hypotheses returned. All lengths count the end token. All scores are float32.
+"""
+
+from keras_attn.search.beam import beam_search
+from keras_attn.search.hypotheses import SearchResult
+from keras_attn.search.walk import greedy_search, sample
+
+__all__ = ["SearchResult", "beam_search", "greedy_search", "sample"]

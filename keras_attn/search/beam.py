@@ -1,0 +1,360 @@
+"""Beam search: K live hypotheses a row, and the N best finished ones beside them.
+
+Live and finished hypotheses are kept apart. Live ones all have the same length, so they compete on plain
+log-probability; an end token takes no place from them (each step looks at K continuations and K endings, the
+2K candidates of the usual description). Finished ones compete on the normalised score, and are never
+extended, dropped for a live one, or changed.
+
+Nothing but `state` follows the parents. Each step writes which slot each hypothesis came from and by which
+token; the N winners are followed back through that record once, after the loop, and only their alignments are
+picked.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from keras import ops, tree
+
+from keras_attn.search.constraints import Candidates, Constraints, candidates, constrain
+from keras_attn.search.hypotheses import (
+    NEGATIVE_INFINITY,
+    SearchResult,
+    append,
+    check_memory,
+    length_norms,
+    like,
+    pick,
+    repeat_rows,
+    write,
+)
+from keras_attn.tokenizer import END_ID, START_ID
+
+# Of a source token that no step attended to: its log 0 would rule out every hypothesis alike.
+LEAST_COVERAGE = 1e-10
+
+
+class BeamState(NamedTuple):
+    """What one step hands to the next. Slots k of a row are in the order of `log_probs`, best first."""
+
+    position: Any  # () int32, of the token to be chosen
+    token_ids: Any  # (B * K,) int32, chosen last
+    log_probs: Any  # (B, K) float32, of live hypotheses; -inf = none. A row without any is done
+    scores: Any  # (B, N) float32, of the best finished hypotheses
+    pointers: Any  # (B, N) int32: position of the end token * K + slot that it ended
+    finished: Any  # (B,) int32, how many hypotheses have ended
+    links: Any  # (L, B, 2K) int32: of each slot after a step, parent slot | token
+    token_log_probs: Any  # (L, B, 2K) float32: of each slot's new token | of an end token in its stead
+    alignments: Any  # (L, B * K, S) float32, of each slot before the step; () if not asked for
+    coverage: Any  # (B * K, S) float32, alignments summed over the hypothesis; () without the penalty
+    history: Any  # (B * K, L) int32, the hypothesis; () without n-grams
+    state: Any  # the model's, each (B * K, ...)
+
+
+class Selection(NamedTuple):
+    """What becomes of K hypotheses a row in one step."""
+
+    log_probs: Any  # (B, K) float32, of the next live hypotheses, best first
+    parents: Any  # (B, K) int32, the slot that each prolongs
+    token_ids: Any  # (B, K) int32, the token that each adds
+    token_log_probs: Any  # (B, K) float32
+    end_log_probs: Any  # (B, K) float32, of each slot's hypothesis if it ends here; -inf where it must not
+
+
+def select(log_probs, extensions: Candidates, offsets) -> Selection:
+    """One step of beam search proper: the K best continuations, and the endings that are good enough.
+
+    An ending counts only if fewer than K candidates of the row are better than it (as in fairseq). Short
+    hypotheses of low probability are so kept out, and a beam of one ends exactly where greedy search does.
+
+    Args:
+        log_probs: `(B, K)` float32, of the live hypotheses.
+        extensions: candidates of the `B * K` hypotheses.
+        offsets: `(B, 1)` int32, 0, 1, .. B - 1.
+    """
+    beams = log_probs.shape[1]
+    width = extensions.token_ids.shape[1]  # C
+    flat = ops.shape(log_probs)[0], beams * width
+    step_log_probs = ops.reshape(extensions.log_probs, (-1, beams, width))  # (B, K, C)
+    totals = ops.reshape(log_probs[:, :, None] + step_log_probs, flat)  # (B, K * C)
+    best, index = ops.top_k(totals, beams)  # (B, K)
+    index = ops.cast(index, "int32")  # (B, K)
+    ends = log_probs + ops.reshape(extensions.end_log_probs, (-1, beams))  # (B, K)
+    rivals = ops.concatenate([best, ends], axis=1)  # (B, 2K)
+    better = ops.sum(ops.cast(rivals[:, None, :] > ends[:, :, None], "int32"), axis=-1)  # (B, K)
+    return Selection(
+        best,
+        index // width,
+        pick(ops.reshape(extensions.token_ids, flat), index, offsets),
+        pick(ops.reshape(step_log_probs, flat), index, offsets),
+        ops.where(better < beams, ends, NEGATIVE_INFINITY),
+    )
+
+
+def merge(scores, pointers, new_scores, new_pointers, offsets) -> tuple[Any, Any]:
+    """The N best of N and K hypotheses, best first; the earlier one where two are equal.
+
+    Args:
+        scores, pointers: `(B, N)` float32 and int32.
+        new_scores, new_pointers: `(B, K)`.
+        offsets: `(B, 1)` int32, 0, 1, .. B - 1.
+
+    Returns:
+        `(scores (B, N), pointers (B, N))`.
+    """
+    count = scores.shape[1]
+    pointers = ops.concatenate([pointers, new_pointers], axis=1)  # (B, N + K)
+    scores, index = ops.top_k(ops.concatenate([scores, new_scores], axis=1), count)  # (B, N)
+    return scores, pick(pointers, ops.cast(index, "int32"), offsets)
+
+
+def beam_search(
+    step: Callable,
+    memory: dict[str, Any],
+    state: Any,
+    *,
+    beam_size: int = 5,
+    n_best: int = 1,
+    length_penalty: float = 1.0,
+    normalization: str = "gnmt",
+    coverage_penalty: float = 0.0,
+    max_length: int,
+    row_max_length: Any = None,
+    row_min_length: Any = None,
+    forced_prefix: Any = None,
+    banned_token_ids: Sequence[int] = (),
+    no_repeat_ngram_size: int = 0,
+    early_stopping: bool = False,
+    return_alignments: bool = True,
+) -> SearchResult:
+    """The best sequences that K hypotheses a row can find.
+
+    A hypothesis y with end token, |y| tokens long, is ranked by
+
+        score(y) = log P(y | x) / norm(|y|) + coverage_penalty * sum_j log min(sum_i alignment_ij, 1)
+
+    with j over the real source tokens (Wu et al. 2016, eq. 14; norms in `length_norms`). A row stops when no
+    live hypothesis can overtake its N-th finished one: a log-probability only falls, so a live one at log P
+    is worth at most log P / norm(that row's longest), and its coverage term at most 0. With `early_stopping`
+    it stops as soon as K hypotheses have ended, which takes fewer steps and proves nothing. At the row's
+    longest length only the end token is left, so that every hypothesis is a whole sentence whose score forced
+    decoding finds again.
+
+    Args:
+        step: `(token_ids (B * K,), memory, state) -> (logits (B * K, V), state, alignment (B * K, S))`.
+        memory: dict of tensors `(B, ...)`, constant for the sentence; `memory["mask"]` `(B, S)` bool.
+        state: nested structure of tensors `(B, ...)`, before the first step.
+        beam_size: K. A beam of one stops at its first end token: it is greedy search.
+        n_best: N <= K, how many hypotheses are returned.
+        length_penalty: exponent >= 0 of the norm.
+        normalization: "gnmt", "average" or "none".
+        coverage_penalty: >= 0.
+        max_length: L, the static length of the outputs, end token included.
+        row_max_length: `(B,)`, clipped to 1..L; end token included, as in all lengths.
+        row_min_length: `(B,)`; where it exceeds the row's longest length, the latter holds.
+        forced_prefix: `(B, P)` int, 0 = free from there on; may hold the end token. Prevails over all other
+            limits.
+        banned_token_ids: never produced; pad and start never are.
+        no_repeat_ngram_size: no n-gram of this size occurs twice in a hypothesis; 0 = off.
+        early_stopping: see above.
+        return_alignments: if False, no alignment is kept (unless for the coverage) and the result's is None.
+
+    Raises:
+        ValueError: for options outside the ranges above.
+    """
+    if not 1 <= n_best <= beam_size:
+        raise ValueError(
+            f"Expected 1 <= n_best <= beam_size. Received: n_best={n_best}, beam_size={beam_size}"
+        )
+    if not coverage_penalty >= 0:
+        raise ValueError(f"Expected `coverage_penalty` >= 0. Received: coverage_penalty={coverage_penalty}")
+    check_memory(memory)
+    setting = _setting(
+        step,
+        memory,
+        beam_size,
+        length_norms(normalization, length_penalty, max_length),
+        coverage_penalty,
+        early_stopping or beam_size == 1,
+        dict(
+            max_length=max_length,
+            row_max_length=row_max_length,
+            row_min_length=row_min_length,
+            forced_prefix=forced_prefix,
+            banned_token_ids=banned_token_ids,
+            no_repeat_ngram_size=no_repeat_ngram_size,
+        ),
+    )
+    start = _start(setting, memory["mask"], repeat_rows(state, beam_size), n_best, return_alignments)
+    final = ops.while_loop(
+        lambda *state: ops.any(BeamState(*state).log_probs > NEGATIVE_INFINITY),
+        lambda *state: tuple(_advance(BeamState(*state), setting)),
+        tuple(start),
+    )
+    return _follow_back(BeamState(*final), setting)
+
+
+class _Setting(NamedTuple):
+    """What stays the same over all steps."""
+
+    step: Callable
+    memory: Any  # each (B * K, ...)
+    constraints: Constraints  # each (B * K, ...)
+    norms: Any  # (L,) float32, divisors of the log-probabilities by length
+    longest_norms: Any  # (B,) float32, of each row's longest length
+    offsets: Any  # (B, 1) int32: 0, 1, .. B - 1
+    slots: Any  # (B, K) int32: 0, 1, .. K - 1
+    coverage_penalty: float
+    early_stopping: bool
+
+
+def _setting(step, memory, beams, norms, coverage_penalty, early_stopping, limits) -> _Setting:
+    rows = ops.zeros_like(memory["mask"][:, 0], dtype="int32")  # (B,)
+    constraints = constrain(rows, beams, **limits)
+    offsets = ops.cumsum(ops.ones_like(rows), axis=0)[:, None] - 1  # (B, 1)
+    norms = ops.convert_to_tensor(norms)  # (L,)
+    longest = ops.reshape(constraints.max_lengths, (-1, beams))[:, 0]  # (B,)
+    return _Setting(
+        step,
+        repeat_rows(memory, beams),
+        constraints,
+        norms,
+        ops.take(norms, longest - 1, axis=0),
+        ops.cast(offsets, "int32"),
+        ops.arange(beams, dtype="int32") + rows[:, None],
+        coverage_penalty,
+        early_stopping,
+    )
+
+
+def _start(setting: _Setting, mask, state, n_best: int, keep_alignments: bool) -> BeamState:
+    """Before the first step: one live hypothesis a row, of no tokens, and none finished."""
+    batch, source = ops.shape(mask)
+    beams, length = setting.slots.shape[1], setting.norms.shape[0]
+    rows = batch * beams
+    only_first = ops.where(setting.slots == 0, 0.0, NEGATIVE_INFINITY)  # (B, K)
+    return BeamState(
+        position=ops.convert_to_tensor(0, dtype="int32"),
+        token_ids=ops.full((rows,), START_ID, dtype="int32"),
+        log_probs=ops.cast(only_first, "float32"),
+        scores=ops.full((batch, n_best), NEGATIVE_INFINITY, dtype="float32"),
+        pointers=ops.zeros((batch, n_best), dtype="int32"),
+        finished=ops.zeros((batch,), dtype="int32"),
+        links=ops.zeros((length, batch, 2 * beams), dtype="int32"),
+        token_log_probs=ops.zeros((length, batch, 2 * beams), dtype="float32"),
+        alignments=ops.zeros((length, rows, source), dtype="float32") if keep_alignments else (),
+        coverage=ops.zeros((rows, source), dtype="float32") if setting.coverage_penalty else (),
+        history=ops.zeros((rows, length), dtype="int32") if setting.constraints.no_repeat_ngram_size else (),
+        state=state,
+    )
+
+
+def _advance(old: BeamState, setting: _Setting) -> BeamState:
+    """One step: the body of the loop."""
+    beams = setting.slots.shape[1]
+    logits, state, alignment = setting.step(old.token_ids, setting.memory, old.state)
+    extensions = candidates(logits, old.position, setting.constraints, old.history, beams)
+    chosen = select(old.log_probs, extensions, setting.offsets)
+
+    coverage = old.coverage
+    if setting.coverage_penalty:
+        coverage = coverage + ops.cast(alignment, "float32")  # (B * K, S)
+    ended = _rank(chosen.end_log_probs, coverage, old.position, setting)  # (B, K)
+    finished = old.finished + ops.sum(ops.cast(ended > NEGATIVE_INFINITY, "int32"), axis=1)  # (B,)
+    scores, pointers = merge(
+        old.scores, old.pointers, ended, old.position * beams + setting.slots, setting.offsets
+    )
+    # A row that is done loses its live hypotheses, and so can finish no other while its batch mates go on.
+    # (max and min, not the first and last of what is sorted: see `candidates` on slices of a top-k.)
+    hope = ops.max(chosen.log_probs, axis=-1) / setting.longest_norms  # (B,)
+    done = hope <= ops.min(scores, axis=-1)  # (B,)
+    if setting.early_stopping:
+        done = done | (finished >= beams)  # (B,)
+
+    links = ops.concatenate([chosen.parents, chosen.token_ids], axis=1)  # (B, 2K)
+    end_log_probs = ops.reshape(extensions.end_log_probs, (-1, beams))  # (B, K)
+    token_log_probs = ops.concatenate([chosen.token_log_probs, end_log_probs], axis=1)  # (B, 2K)
+    token_ids = ops.reshape(chosen.token_ids, (-1,))  # (B * K,)
+    coverage, history, state = _reorder((coverage, old.history, state), chosen.parents, setting.offsets)
+    new = BeamState(
+        position=old.position + 1,
+        token_ids=token_ids,
+        log_probs=ops.where(done[:, None], NEGATIVE_INFINITY, chosen.log_probs),
+        scores=scores,
+        pointers=pointers,
+        finished=finished,
+        links=write(old.links, old.position, links),
+        token_log_probs=write(old.token_log_probs, old.position, token_log_probs),
+        alignments=append(old.alignments, old.position, alignment),
+        coverage=coverage,
+        history=append(history, old.position, token_ids, axis=1),
+        state=state,
+    )
+    return like(new, old)
+
+
+def _rank(log_probs, coverage, position, setting: _Setting):
+    """The scores `(B, K)` of hypotheses that end at `position`."""
+    scores = log_probs / ops.take(setting.norms, position, axis=0)  # (B, K)
+    if not setting.coverage_penalty:
+        return scores
+    logs = ops.log(ops.clip(coverage, LEAST_COVERAGE, 1.0))  # (B * K, S)
+    covered = ops.sum(ops.where(setting.memory["mask"], logs, 0.0), axis=-1)  # (B * K,)
+    return scores + setting.coverage_penalty * ops.reshape(covered, ops.shape(scores))
+
+
+def _reorder(structure, parents, offsets):
+    """Every tensor `(B * K, ...)` with each slot's place taken by its parent."""
+    beams = parents.shape[1]
+    if beams == 1:
+        return structure
+    rows = ops.reshape(parents + offsets * beams, (-1,))  # (B * K,)
+    return tree.map_structure(lambda x: ops.take(x, rows, axis=0), structure)
+
+
+def _follow_back(final: BeamState, setting: _Setting) -> SearchResult:
+    """The N best hypotheses, read from their last slot to their first."""
+    length, beams = setting.norms.shape[0], setting.slots.shape[1]
+    exists = final.scores > NEGATIVE_INFINITY  # (B, N)
+    ends = ops.where(exists, final.pointers // beams, -1)  # (B, N)
+    end_slots = final.pointers % beams  # (B, N)
+
+    def body(position, slots, path):
+        position = position - 1
+        parents = ops.take(final.links, position, axis=0)[:, :beams]  # (B, K)
+        slots = ops.where(position < ends, pick(parents, slots, setting.offsets), end_slots)  # (B, N)
+        return tuple(like((position, slots, write(path, position, slots)), (position, end_slots, path)))
+
+    # The slot of each hypothesis before each step.
+    path = ops.zeros_like(ops.repeat(end_slots[None], length, axis=0))  # (L, B, N)
+    start = (final.position, end_slots, path)
+    _, _, path = ops.while_loop(lambda position, *_: position > 0, body, start)
+
+    steps = ops.arange(length, dtype="int32")[:, None, None]  # (L, 1, 1)
+    after = ops.concatenate([path[1:], path[-1:]], axis=0)  # (L, B, N): a slot before the next step
+    cells = steps * ops.shape(end_slots)[0] + setting.offsets  # (L, B, 1)
+
+    def read(buffer, slots):
+        return ops.take(ops.reshape(buffer, (-1,)), cells * (2 * beams) + slots, axis=0)  # (L, B, N)
+
+    token_ids = ops.where(steps < ends, read(final.links, after + beams), 0)
+    token_ids = ops.where(steps == ends, END_ID, token_ids)  # (L, B, N)
+    token_log_probs = ops.where(steps < ends, read(final.token_log_probs, after), 0.0)
+    token_log_probs = ops.where(
+        steps == ends, read(final.token_log_probs, path + beams), token_log_probs
+    )  # (L, B, N)
+    alignments = None
+    if not isinstance(final.alignments, tuple):
+        source = final.alignments.shape[-1] or ops.shape(final.alignments)[-1]
+        flat = ops.reshape(final.alignments, (-1, source))  # (L * B * K, S)
+        alignments = ops.take(flat, cells * beams + path, axis=0)  # (L, B, N, S)
+        alignments = ops.where((steps <= ends)[..., None], alignments, 0.0)
+        alignments = ops.transpose(alignments, (1, 2, 0, 3))  # (B, N, L, S)
+    log_probs = ops.where(exists, ops.sum(token_log_probs, axis=0), NEGATIVE_INFINITY)  # (B, N)
+    return SearchResult(
+        ops.transpose(token_ids, (1, 2, 0)),
+        ends + 1,
+        final.scores,
+        log_probs,
+        ops.transpose(token_log_probs, (1, 2, 0)),
+        alignments,
+    )

@@ -1,0 +1,163 @@
+"""What a hypothesis may be continued with: the few best tokens of a step, less what the caller forbids."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+
+from keras_attn.search.hypotheses import NEGATIVE_INFINITY, repeat_rows
+from keras_attn.tokenizer import END_ID, PAD_ID, START_ID
+
+LOWEST = float(np.finfo("float32").min)
+
+
+class Constraints(NamedTuple):
+    """The caller's limits, one row a hypothesis of the batch. `()` where there is none."""
+
+    max_lengths: Any  # (R,) int32, end token included
+    min_lengths: Any  # (R,) int32, or ()
+    forced: Any  # (R, P + 1) int32, 0 = free, or ()
+    excluded: np.ndarray  # (X,) int32: tokens that are no candidates (pad, start, end and those banned)
+    no_repeat_ngram_size: int  # 0 = off
+
+
+class Candidates(NamedTuple):
+    """Continuations of R hypotheses. The end token stands apart: it ends one instead of prolonging it."""
+
+    token_ids: Any  # (R, C) int32
+    log_probs: Any  # (R, C) float32, -inf where not allowed
+    end_log_probs: Any  # (R,) float32, -inf where not allowed
+
+
+def constrain(
+    rows,
+    copies: int,
+    *,
+    max_length: int,
+    row_max_length=None,
+    row_min_length=None,
+    forced_prefix=None,
+    banned_token_ids: Sequence[int] = (),
+    no_repeat_ngram_size: int = 0,
+) -> Constraints:
+    """Checks the caller's limits and lays them out for `copies` hypotheses a row.
+
+    Args:
+        rows: `(B,)` zeros, int32.
+        copies: Hypotheses a row.
+        max_length, row_max_length, ...: see `beam_search`.
+
+    Raises:
+        ValueError: for a limit below 1, a prefix longer than `max_length`, a banned end token, a negative
+            n-gram.
+    """
+    banned = {int(i) for i in banned_token_ids}
+    if not (isinstance(max_length, int) and max_length >= 1):
+        raise ValueError(f"Expected `max_length` to be an integer >= 1. Received: max_length={max_length!r}")
+    if END_ID in banned:
+        raise ValueError(
+            f"Expected `banned_token_ids` without the end token {END_ID}, since no hypothesis could end. "
+            f"Received: banned_token_ids={sorted(banned)}"
+        )
+    if no_repeat_ngram_size < 0:
+        raise ValueError(f"Expected `no_repeat_ngram_size` >= 0. Received: {no_repeat_ngram_size}")
+
+    limits = rows + max_length  # (B,)
+    if row_max_length is not None:
+        limits = ops.clip(ops.cast(row_max_length, "int32"), 1, max_length) + rows  # (B,)
+    forced, minimums = (), ()
+    if forced_prefix is not None and np.prod(forced_prefix.shape[1:]) != 0:
+        forced = ops.cast(forced_prefix, "int32")  # (B, P)
+        if forced.shape[1] is not None and forced.shape[1] > max_length:
+            raise ValueError(
+                f"Expected `forced_prefix` of at most max_length={max_length} tokens. "
+                f"Received: forced_prefix of shape {tuple(forced.shape)}"
+            )
+        given = ops.sum(ops.cast(forced != PAD_ID, "int32"), axis=1)  # (B,)
+        unended = ops.cast(ops.all(forced != END_ID, axis=1), "int32")  # (B,)
+        limits = ops.minimum(ops.maximum(limits, given + unended), max_length)  # (B,)
+        # One free column more, so that a read after the prefix finds 0 without a comparison.
+        forced = repeat_rows(ops.pad(forced, [[0, 0], [0, 1]]), copies)  # (R, P + 1)
+    if row_min_length is not None:
+        minimums = repeat_rows(ops.cast(row_min_length, "int32") + rows, copies)  # (R,)
+    excluded = np.array(sorted(banned | {PAD_ID, START_ID, END_ID}), "int32")  # (X,)
+    return Constraints(repeat_rows(limits, copies), minimums, forced, excluded, no_repeat_ngram_size)
+
+
+def candidates(logits, position, constraints: Constraints, history, count: int | None) -> Candidates:
+    """The candidates of one step, at least `count` allowed ones where the vocabulary has them.
+
+    The probabilities are those of the model over its whole vocabulary: forbidding tokens does not raise those
+    of the others, so that a score is the log-probability that forced decoding finds. Only C of V are ever
+    masked; the logits themselves are read twice (once for the best, once for the normaliser) and never
+    copied.
+
+    Args:
+        logits: `(R, V)` of any float dtype.
+        position: `()` int32, from 0.
+        history: `(R, L)` int32, the tokens before `position`; read only for n-grams.
+        count: None for all V, in the order of the vocabulary.
+    """
+    logits = ops.cast(logits, "float32")  # (R, V)
+    if count is None:
+        values = logits
+        token_ids = ops.broadcast_to(ops.arange(logits.shape[-1], dtype="int32"), ops.shape(logits))  # (R, V)
+        highest = ops.max(logits, axis=-1, keepdims=True)  # (R, 1)
+    else:
+        spare = len(constraints.excluded)
+        if constraints.no_repeat_ngram_size:
+            spare += history.shape[1]
+        values, token_ids = ops.top_k(logits, min(count + spare, logits.shape[-1]))  # (R, C)
+        token_ids = ops.cast(token_ids, "int32")  # (R, C)
+        # Not `values[:, :1]`: XLA takes a top-k that is sliced again for a sort of all V (200 times the time).
+        highest = ops.max(values, axis=-1, keepdims=True)  # (R, 1)
+    # The sum is at least 1, from the highest itself, except where all logits are -inf: NaN without this.
+    highest = ops.maximum(highest, LOWEST)
+    total = ops.sum(ops.exp(logits - highest), axis=-1, keepdims=True)  # (R, 1)
+    normalizer = highest + ops.log(ops.maximum(total, 1.0))  # (R, 1)
+
+    log_probs = values - normalizer  # (R, C)
+    end_log_probs = logits[:, END_ID] - normalizer[:, 0]  # (R,)
+    last = constraints.max_lengths <= position + 1  # (R,)
+    forbidden = ops.any(token_ids[:, :, None] == constraints.excluded, axis=-1) | last[:, None]  # (R, C)
+    if constraints.no_repeat_ngram_size:
+        repeats = _repeats(token_ids, history, position, constraints.no_repeat_ngram_size)  # (R, C)
+        forbidden = forbidden | repeats  # (R, C); `|=` would be in place on torch
+    log_probs = ops.where(forbidden, NEGATIVE_INFINITY, log_probs)  # (R, C)
+    if not isinstance(constraints.min_lengths, tuple):
+        too_short = (constraints.min_lengths > position + 1) & ~last  # (R,)
+        end_log_probs = ops.where(too_short, NEGATIVE_INFINITY, end_log_probs)  # (R,)
+    result = Candidates(token_ids, log_probs, end_log_probs)
+    if isinstance(constraints.forced, tuple):
+        return result
+    return _force(result, logits, normalizer, position, constraints.forced)
+
+
+def _force(free: Candidates, logits, normalizer, position, forced) -> Candidates:
+    """Where a token is forced it is the only candidate; a prefix prevails over every other constraint."""
+    column = ops.minimum(position, ops.shape(forced)[1] - 1)
+    token = ops.take(forced, column, axis=1)[:, None]  # (R, 1)
+    is_forced, is_end = token != PAD_ID, token == END_ID  # (R, 1)
+    log_prob = ops.take_along_axis(logits, token, axis=1) - normalizer  # (R, 1)
+    first = ops.arange(free.token_ids.shape[1]) == 0  # (C,)
+    only = ops.where(first & ~is_end, log_prob, NEGATIVE_INFINITY)  # (R, C)
+    end = ops.where(is_end[:, 0], log_prob[:, 0], NEGATIVE_INFINITY)  # (R,)
+    return Candidates(
+        ops.where(is_forced & first, token, free.token_ids),
+        ops.where(is_forced, only, free.log_probs),
+        ops.where(is_forced[:, 0], end, free.end_log_probs),
+    )
+
+
+def _repeats(token_ids, history, position, size: int):
+    """True where a candidate would complete an n-gram that the hypothesis already holds. `(R, C)` bool."""
+    windows = history.shape[1] - size + 1  # n-grams that L tokens have
+    if windows < 1:
+        return ops.zeros_like(token_ids, dtype="bool")  # (R, C)
+    matches = ops.arange(windows, dtype="int32")[None] + size <= position  # (1, W): wholly in the past
+    for i in range(size - 1):
+        recent = ops.take(history, ops.maximum(position - size + 1 + i, 0), axis=1)  # (R,)
+        matches = matches & (history[:, i : windows + i] == recent[:, None])  # (R, W)
+    completions = ops.where(matches, history[:, size - 1 :], -1)  # (R, W)
+    return ops.any(token_ids[:, :, None] == completions[:, None, :], axis=-1)  # (R, C)

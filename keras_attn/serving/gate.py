@@ -1,0 +1,90 @@
+"""The gate: what a stock server would refuse, or its user regret, is refused before publication."""
+
+from pathlib import Path
+
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+PYTHON_OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+# The custom ops that the stock server links and a translator needs.
+TEXT_OPS = ("SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp")
+GRAPH_ALLOWANCE = (
+    2**21
+)  # bytes that a graph may take besides weights and tokenizers, and the checkpoint's index
+
+
+def check(directory: Path, weights_size: int, tokenizers_size: int) -> None:
+    """Reads a written SavedModel and refuses it where a stock server could not serve it well.
+
+    Args:
+        directory: The folder with `saved_model.pb`.
+        weights_size, tokenizers_size: Bytes that the model's weights and the tokenizers should take.
+
+    Raises:
+        ValueError: with a sentence for everything that is wrong.
+    """
+    saved_model = saved_model_pb2.SavedModel.FromString((directory / "saved_model.pb").read_bytes())
+    faults = [*graph_faults(saved_model), *size_faults(directory, weights_size, tokenizers_size)]
+    if faults:
+        raise ValueError(" ".join(["Expected a SavedModel that a stock server can serve.", *faults]))
+
+
+def graph_faults(saved_model: saved_model_pb2.SavedModel) -> list[str]:
+    """A sentence for each kind of node or signature that has no place in a served graph."""
+    graphs = saved_model.meta_graphs
+    functions = [function for graph in graphs for function in graph.graph_def.library.function]
+    nodes = [node for graph in graphs for node in graph.graph_def.node]
+    nodes += [node for function in functions for node in function.node_def]
+    ops = {node.op for node in nodes}
+    compiled = [f.signature.name for f in functions if f.attr["_XlaMustCompile"].b]
+    compiled += [n.name for n in nodes if n.attr["_XlaMustCompile"].b or n.op.startswith("Xla")]
+    python = sorted(ops.intersection(PYTHON_OPS))
+    mutable = sorted(op for op in ops if op.startswith(("MutableHash", "MutableDense", "AnonymousMutable")))
+    names = {function.signature.name for function in functions}
+    foreign = sorted(op for op in ops - names - set(TEXT_OPS) - set(python) if not _is_core(op))
+    placed = sorted({node.device for node in nodes if "GPU" in node.device or "TPU" in node.device})
+    faults = [
+        (compiled, "XLA-compiled code, which a stock server does not run"),
+        (python, "calls into Python, which a server does not have"),
+        (mutable, "tables that change while serving"),
+        (foreign, "ops that a stock server does not link"),
+        (placed, "nodes bound to an accelerator"),
+    ]
+    sentences = [f"It holds {what}: {', '.join(found[:3])}." for found, what in faults if found]
+    return sentences + [sentence for graph in graphs for sentence in _signature_faults(graph)]
+
+
+def size_faults(directory: Path, weights_size: int, tokenizers_size: int) -> list[str]:
+    """A sentence where weights are stored more than once, or the folder is too large."""
+    sizes = {path: path.stat().st_size for path in directory.rglob("*") if path.is_file()}
+    weights = sum(size for path, size in sizes.items() if path.parent.name == "variables")
+    faults = []
+    # A quarter of a copy is no copy; a checkpoint's index and object graph take some bytes for each weight.
+    if weights > 1.2 * weights_size + GRAPH_ALLOWANCE // 16:
+        faults.append(
+            f"Its variables take {weights:,} bytes for {weights_size:,} of weights: stored more than once."
+        )
+    whole, most = sum(sizes.values()), int(1.2 * (weights_size + tokenizers_size)) + GRAPH_ALLOWANCE
+    if whole > most:
+        faults.append(
+            f"It takes {whole:,} bytes, more than the {most:,} that weights and tokenizers account for."
+        )
+    return faults
+
+
+def _signature_faults(graph) -> list[str]:
+    if "serving_default" not in graph.signature_def:
+        return ["It has no signature serving_default."]
+    faults = []
+    for name, signature in graph.signature_def.items():
+        if name.startswith("__"):  # the loader's own, for initialisation
+            continue
+        for tensor, info in [*signature.inputs.items(), *signature.outputs.items()]:
+            shape = info.tensor_shape
+            if shape.unknown_rank or not shape.dim or shape.dim[0].size != -1:
+                faults.append(f"{tensor} of its signature {name} has no free batch axis.")
+    return faults
+
+
+def _is_core(op: str) -> bool:
+    return op.startswith("_") or hasattr(tf.raw_ops, op)

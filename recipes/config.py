@@ -1,0 +1,68 @@
+"""What every recipe's configuration has in common, and `--set name=value`."""
+
+import dataclasses
+import types
+import typing
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """Text, optimisation and scoring. A recipe's `Config` adds the sizes of its model."""
+
+    # Text
+    level: str = "bpe"  # "bpe", "word" or "symbol" (see keras_attn.Tokenizer)
+    source_vocabulary_size: int | None = 8000  # at most, the four special ids included
+    target_vocabulary_size: int | None = 8000
+    minimum_count: int = 1  # rarer words are unknown ("word" only)
+    lowercase: bool = False
+    joint: bool = False  # one vocabulary from both sides, of source_vocabulary_size
+    longest: int = 100  # tokens; longer training pairs are dropped, counted and reported
+
+    # Optimisation
+    epochs: int = 10
+    batch_size: int = 96  # sentences
+    learning_rate: float = 1e-3
+    warmup_steps: int = 0  # linear from zero
+    constant_share: float = 0.5  # of all steps at the full rate; then linearly to zero
+    gradient_norm: float = 1.0
+    label_smoothing: float = 0.1
+    average_decay: float = 0.0  # of the moving average of the weights that is validated and kept; 0: none
+    patience: int = 5  # epochs without a better validation BLEU before training stops
+    precision: str = "float32"  # Keras' dtype policy, such as "mixed_bfloat16"
+
+    # Scoring
+    validation_sentences: int = 500  # at most, translated greedily after each epoch
+    tokenize: str = "13a"  # sacreBLEU's; "none" for text that comes tokenised
+    length_penalty: float = 1.0
+
+
+def override(config: TrainingConfig, assignments: list[str]) -> TrainingConfig:
+    """Applies `name=value` strings, each value read as the type of its field.
+
+    Raises:
+        ValueError: for an unknown name (the valid ones are listed), or a value of the wrong type.
+    """
+    kinds = typing.get_type_hints(type(config))
+    changes = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise ValueError(f"Expected --set name=value. Received: {assignment!r}")
+        if name not in kinds:
+            raise ValueError(f"Expected --set with a name among: {', '.join(kinds)}. Received: {name!r}")
+        changes[name] = _parse(name, text, kinds[name])
+    return dataclasses.replace(config, **changes)
+
+
+def _parse(name: str, text: str, kind) -> typing.Any:
+    allowed = kind.__args__ if isinstance(kind, types.UnionType) else (kind,)
+    if text.lower() == "none" and types.NoneType in allowed:
+        return None
+    plain = next(one for one in allowed if one is not types.NoneType)
+    try:
+        if plain is bool:
+            return {"true": True, "false": False}[text.lower()]
+        return plain(text)
+    except (ValueError, KeyError):
+        names = " or ".join("none" if one is types.NoneType else one.__name__ for one in allowed)
+        raise ValueError(f"Expected --set {name} to be a value of type {names}. Received: {text!r}") from None

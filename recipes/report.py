@@ -1,0 +1,112 @@
+"""What a finished run leaves behind: scores, translations, a picture and `report.json`."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_attn import metrics, plots
+from keras_attn.translator import Translation, Translator
+
+
+def translate(translator: Translator, sources: Sequence[str], **options) -> tuple[list[Translation], float]:
+    """Translations, and the seconds that they took (the first call of a shape compiles)."""
+    started = time.monotonic()
+    translations = translator.generate(sources, **options)
+    return translations, time.monotonic() - started
+
+
+def scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> dict[str, dict]:
+    """BLEU, chrF and TER with their signatures."""
+    found = {
+        "bleu": metrics.bleu(hypotheses, references, tokenize=tokenize),
+        "chrf": metrics.chrf(hypotheses, references),
+        "ter": metrics.ter(hypotheses, references),
+    }
+    return {name: {"score": round(s.score, 2), "signature": s.signature} for name, s in found.items()}
+
+
+def write_translations(path: Path, sources, references, translations: Sequence[Translation]) -> None:
+    """One block of three lines for each sentence."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for source, reference, translation in zip(sources, references, translations, strict=True):
+            file.write(
+                f"source:      {source}\nreference:   {reference}\ntranslation: {translation.text}\n\n"
+            )
+
+
+def draw_reordering(path: Path, translator: Translator, translations, references) -> None:
+    """Draws the sentence in which the most words change places, a correct one if there is one."""
+    best, best_rank = None, ()
+    for translation, reference in zip(translations, references, strict=True):
+        if not translation.token_ids:
+            continue
+        alignment, sources, targets = words = _words(translator, translation)
+        moderate = 7 <= len(sources) <= 18 and 7 <= len(targets) <= 22
+        rank = moderate, translation.text == reference, _inversions(alignment)
+        if best is None or rank > best_rank:
+            best, best_rank = words, rank
+    if best:
+        plots.alignment(*best, path=path)
+
+
+def _words(translator: Translator, translation: Translation):
+    """The alignment between whole words, with its labels."""
+    sources = translator.source_tokenizer.words(translation.source_token_ids)
+    targets = translator.target_tokenizer.words(translation.token_ids)
+    groups = [[pieces for _, pieces in words] for words in (sources, targets)]
+    alignment = plots.merge_alignment(translation.alignment, *groups)  # (T, S) in words
+    return alignment, [word for word, _ in sources], [word for word, _ in targets]
+
+
+def _inversions(alignment: np.ndarray) -> float:
+    """Share of pairs of target words whose source words stand the other way round; 0 is monotone."""
+    if len(alignment) < 2:
+        return 0.0
+    positions = alignment.argmax(axis=1)
+    earlier, later = np.triu_indices(len(positions), 1)
+    return float((positions[earlier] > positions[later]).mean())
+
+
+def surroundings() -> dict:
+    """Backend, versions and machine: what a number depends on besides the code."""
+    backend = keras.backend.backend()
+    packages = ("keras", backend, "numpy", "sacrebleu", "sentencepiece", "keras-attn")
+    return {
+        "backend": backend,
+        "versions": {"python": platform.python_version()} | {p: _version(p) for p in packages},
+        "hardware": {
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+            "devices": [str(device) for device in keras.distribution.list_devices()],
+        },
+    }
+
+
+def peak_memory_mb() -> int:
+    """The most memory that this process has held at once."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def write(path: Path, report: dict) -> None:
+    """Writes `report.json` in one move."""
+    partial = path.with_name(f".tmp-{path.name}")
+    partial.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

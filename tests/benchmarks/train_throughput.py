@@ -1,0 +1,144 @@
+"""Training speed of the 13.0 M configuration on Multi30k de-en, as real target tokens a second.
+
+    KERAS_BACKEND=torch python -m tests.benchmarks.train_throughput --data DIR [--updates 60] [--no-jit]
+
+The sizes are JoeyNMT's: biGRU 512, GRU 512, additive attention 512, embeddings 256, input feeding, attentional layer
+512, words seen twice, dropout 0.5 on embeddings and 0.3 on the attentional layer, 128 sentences a batch. DIR holds
+`data/multi30k-tok/` (default: $KERAS_ATTN_DATA). The last line is JSON. `share_of_gemm` is the model's matrix products
+(forward and twice that backward, real and padded positions alike) against the rate of a 2048 x 2048 product measured
+before and after in the same process.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import layers, ops
+
+from keras_attn import AttentionalLayer, AttentionDecoder, BahdanauAttention, BiGRUEncoder, ParallelDataset, Tokenizer
+from keras_attn.data import read_parallel
+from keras_attn.losses import SmoothedCrossentropy
+from keras_attn.models import RecurrentSeq2Seq
+
+EMBEDDING, UNITS, SENTENCES = 256, 512, 128
+
+
+def build(source_vocabulary_size: int, target_vocabulary_size: int) -> RecurrentSeq2Seq:
+    """The 13.0 M configuration, from the public layers."""
+    return RecurrentSeq2Seq(
+        source_embedding=layers.Embedding(source_vocabulary_size, EMBEDDING),
+        target_embedding=layers.Embedding(target_vocabulary_size, EMBEDDING),
+        encoder=BiGRUEncoder(UNITS, reset_after=True),
+        bridge=layers.Dense(UNITS, "tanh"),
+        decoder=AttentionDecoder(
+            layers.GRUCell(UNITS, reset_after=True),
+            BahdanauAttention(UNITS),
+            attend="after",
+            attentional=AttentionalLayer(UNITS, use_bias=True),
+            input_feeding=True,
+            dropout=0.3,
+        ),
+        output=layers.Dense(target_vocabulary_size, use_bias=False),
+        embedding_dropout=0.5,
+    )
+
+
+def flops(shape: tuple[int, int, int], vocabulary_size: int) -> float:
+    """Floating-point operations of one training step's matrix products, for a batch (B, S, T)."""
+    b, s, t = shape
+    encoder = 2 * 3 * UNITS * (EMBEDDING + UNITS)  # a source position, both directions
+    keys = 2 * UNITS * UNITS
+    cell = 3 * UNITS * (EMBEDDING + UNITS + UNITS)  # a target position: [y; fed] and h
+    attention = UNITS * UNITS + s * UNITS + 2 * s * UNITS  # query, scores, context
+    attentional = 3 * UNITS * UNITS
+    products = b * s * (encoder + keys) + b * t * (cell + attention + attentional + UNITS * vocabulary_size)
+    return 3 * 2 * products
+
+
+def gemm_gflops(size: int = 2048, repeats: int = 5) -> float:
+    """The machine's rate of float32 matrix products on this backend, in GFLOP/s: the best of `repeats`."""
+    a = ops.ones((size, size))
+    seconds = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        ops.convert_to_numpy(ops.matmul(a, a)[:1, :1])
+        seconds.append(time.perf_counter() - start)
+    return 2 * size**3 / min(seconds[1:]) / 1e9
+
+
+class Subset(keras.utils.PyDataset):
+    """Some batches of a dataset."""
+
+    def __init__(self, dataset, indices):
+        super().__init__()
+        self.dataset, self.indices = dataset, list(indices)
+
+    def __len__(self):
+        return len(self.indices)
+
+    def __getitem__(self, i):
+        return self.dataset[self.indices[i]]
+
+
+def main(argv=None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"), help="folder with data/multi30k-tok")
+    parser.add_argument("--updates", type=int, default=60, help="batches timed, in five parts (default: %(default)s)")
+    parser.add_argument("--no-jit", action="store_true", help="TensorFlow without XLA")
+    arguments = parser.parse_args(argv)
+    folder = Path(arguments.data or ".", "data", "multi30k-tok")
+    if not folder.is_dir():
+        print(f"Expected --data with data/multi30k-tok in it. There is no {folder}.", file=sys.stderr)
+        return 2
+    keras.utils.set_random_seed(0)
+    lines = read_parallel(folder, "train", "de", "en")
+    tokenizers = [Tokenizer.train(side, level="word", minimum_count=2) for side in lines]
+    dataset = ParallelDataset.from_text(*lines, *tokenizers, batch_size=SENTENCES, seed=0)
+    model = build(*(tokenizer.vocabulary_size for tokenizer in tokenizers))
+    jit = {"tensorflow": not arguments.no_jit}.get(keras.backend.backend(), "auto")
+    optimizer = keras.optimizers.Adam(1e-3, global_clipnorm=1.0)
+    model.compile(optimizer, SmoothedCrossentropy(label_smoothing=0.0), jit_compile=jit)
+
+    shapes = [batch[0]["encoder_token_ids"].shape + batch[1].shape[1:] for batch in map(dataset.__getitem__, range(len(dataset)))]
+    one_of_each = {shape: i for i, shape in enumerate(shapes)}.values()
+    print(f"{model.count_params():,} parameters; warming up {len(one_of_each)} shapes ...", flush=True)
+    start = time.perf_counter()
+    model.fit(Subset(dataset, one_of_each), epochs=2, shuffle=False, verbose=0)
+    warm_up = time.perf_counter() - start
+
+    gemm, rates, steps, work = [gemm_gflops()], [], [], 0.0
+    parts = np.array_split(np.arange(min(arguments.updates, len(dataset))), 5)
+    for part in parts:
+        tokens = sum(int(dataset[i][2].sum()) for i in part)
+        start = time.perf_counter()
+        model.fit(Subset(dataset, part), epochs=1, shuffle=False, verbose=0)
+        seconds = time.perf_counter() - start
+        rates.append(tokens / seconds)
+        steps.append(seconds / len(part))
+        work += sum(flops(shapes[i], tokenizers[1].vocabulary_size) for i in part) / seconds / 1e9 / len(parts)
+        gemm.append(gemm_gflops())
+        print(f"{len(part)} batches: {rates[-1]:.0f} target tokens a second", flush=True)
+    result = {
+        "backend": keras.backend.backend() + ("" if jit == "auto" else " xla" if jit else " without xla"),
+        "target_tokens_per_second": round(statistics.median(rates)),
+        "seconds_per_update": round(statistics.median(steps), 3),
+        "padding": round(dataset.report()["padding"], 4),
+        "gemm_gflops": round(statistics.median(gemm), 1),
+        "share_of_gemm": round(work / statistics.median(gemm), 3),
+        "parameters": model.count_params(),
+        "warm_up_seconds": round(warm_up, 1),
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+    print(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

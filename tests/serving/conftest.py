@@ -1,0 +1,86 @@
+"""Two small translators with sharp random weights, exported once for the whole folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+import pytest
+
+from keras_attn.models import RNNSearch
+from keras_attn.serving import export_translator
+from keras_attn.tokenizer import Tokenizer
+from keras_attn.translator import Translator
+
+SENTENCES = [
+    "ein Mann läuft über die Straße .",
+    "zwei Hunde spielen im Gras",
+    "Eine Frau liest ein Buch , und der Mann schläft .",
+    "drei Kinder laufen durch den Wald und spielen Fußball",
+]
+# Bytes, as a server gets them. The 66 words run in the second, longer loop of the graph.
+LINES = [
+    *(sentence.encode() for sentence in SENTENCES),
+    *(" ".join(reversed(sentence.split()[n:])).encode() for n in (0, 1, 2) for sentence in SENTENCES),
+    b"",
+    b" ",
+    " \t\r\n\v\f\u00a0\u2028\u3000".encode(),
+    b"\x00",
+    b"ein\x00Mann",
+    b"\x1b[31mzwei\x07",
+    b"\xff",
+    b"ein \xff\xfeMann",
+    b"Hund\xc3",
+    b"\xed\xa0\x80 zwei",
+    b"\xf0\x9f\x98 drei",
+    b"\xc0\xaf\xf4\x90\x80\x80",
+    "\ufeffein Mann".encode(),
+    "\ufffd \uffff \U0010ffff".encode(),
+    "😀 👩‍👩‍👧 zwei".encode(),
+    "Ⅷ ﬁ ǅ İ Σς".encode(),
+    "зима 日本語 עברית".encode(),
+    "a\u0308 \u00e4 e\u0301\u0327".encode(),
+    b"  ein   Mann  ",
+    b"EIN MANN",
+    "▁ein▁Mann ▁".encode(),
+    b"<pad> <unk> <s> </s> <0x41>",
+    b"ein " * 66,
+]
+READ = [line.decode(errors="replace") for line in LINES]
+
+
+@dataclass(frozen=True)
+class Exported:
+    translator: Translator
+    root: Path
+    folder: Path
+    found: list  # what `generate` makes of READ
+
+
+def build(level: str) -> Translator:
+    keras.utils.set_random_seed(11)
+    if level == "bpe":
+        source = target = Tokenizer.train(SENTENCES, vocabulary_size=320)
+    else:
+        source = Tokenizer.train(SENTENCES, level=level, lowercase=True)
+        target = Tokenizer.train(
+            ["un deux trois l’été là où à été rouge vert bleu gris noir blanc"], level=level
+        )
+    model = RNNSearch(
+        source.vocabulary_size,
+        target.vocabulary_size,
+        units=5,
+        embedding_size=7,
+        readout_size=11,
+        attention_units=3,
+        decoder_units=13,
+        initializer=keras.initializers.RandomNormal(stddev=0.9),
+    )
+    return Translator(model, source, target, max_length_ratio=1.3, max_length_constant=2.5)
+
+
+@pytest.fixture(scope="session", params=["bpe", "word"])
+def exported(request, tmp_path_factory):
+    translator = build(request.param)
+    root = tmp_path_factory.mktemp("saved_models") / request.param
+    folder = export_translator(translator, root, beam_size=3)
+    return Exported(translator, root, folder, translator.generate(READ, beam_size=3, return_alignments=False))

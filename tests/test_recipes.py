@@ -1,0 +1,353 @@
+"""The commands: a tiny corpus is learnt and translated; errors are sentences; kill -9 loses nothing."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from recipes import config as recipe_config
+from recipes import evaluate, rnnsearch, train, translate
+
+ROOT = Path(__file__).parents[1]
+TINY = [
+    "units=7",
+    "embedding_size=11",
+    "readout_size=11",
+    "attention_units=5",
+    "decoder_units=13",
+    "level=word",
+]
+TINY += ["batch_size=16", "validation_sentences=13", "learning_rate=0.02"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Digits, written out backwards."""
+    folder = tmp_path_factory.mktemp("corpora") / "digits"
+    folder.mkdir()
+    names = ["zero", "un", "deux", "trois", "quatre", "cinq"]
+    random = np.random.default_rng(5)
+    for split, size in (("train", 97), ("val", 17), ("test", 19)):
+        rows = [random.integers(0, 6, random.integers(2, 8)) for _ in range(size)]
+        if split == "train":
+            rows[3] = []
+        source = "".join(" ".join(map(str, row)) + "\n" for row in rows)
+        target = "".join(" ".join(names[i] for i in row[::-1]) + "\n" for row in rows)
+        (folder / f"{split}.de").write_text(source)
+        (folder / f"{split}.fr").write_text(target)
+    return folder
+
+
+def command_line(corpus, out, *more):
+    options = ["rnnsearch", "--corpus", str(corpus), "--source", "de", "--target", "fr", "--out", str(out)]
+    return [*options, "--no-export", "--set", *TINY, *more]
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    assert train.main(command_line(corpus, out, "--epochs", "2")) == 0
+    return out
+
+
+def test_a_run_leaves_everything_behind(run):
+    assert {p.name for p in run.iterdir()} == {
+        "model.keras",
+        "source_tokenizer",
+        "target_tokenizer",
+        "translator.json",
+        "report.json",
+        "history.csv",
+        "translations.txt",
+        "alignment.png",
+    }
+    report = json.loads((run / "report.json").read_text())
+    asked = (
+        "recipe corpus source target backend versions command seed parameters epochs train_seconds beam_size"
+    )
+    for name in [
+        *asked.split(),
+        "target_tokens_per_second",
+        "padding",
+        "training_pairs",
+        "config",
+        "hardware",
+    ]:
+        assert report[name] is not None, name
+    for name in ("bleu", "chrf", "ter", "greedy_bleu"):
+        assert set(report[name]) == {"score", "signature"}
+    assert report["backend"] == keras.backend.backend()
+    assert report["training_pairs"] == 96
+    assert report["data"]["dropped_blank"] == 1
+    assert report["config"]["units"] == 7
+    assert len(report["history"]["val_bleu"]) == report["epochs"] == 2
+    assert str(run) not in (run / "report.json").read_text(), "no path of this machine"
+    lines = (run / "history.csv").read_text().splitlines()
+    assert len(lines) == 3
+    assert {"epoch", "loss", "val_loss", "val_bleu", "val_perplexity"} <= set(lines[0].split(","))
+    blocks = (run / "translations.txt").read_text().split("\n\n")
+    assert len(blocks) == 20  # 19 and the last line break
+    assert blocks[0].startswith("source:      ")
+    assert (run / "alignment.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_finished_run_scores_as_it_reported(run, corpus, capsys):
+    code = evaluate.main([str(run), "--corpus", str(corpus), "--source", "de", "--target", "fr"])
+    printed = capsys.readouterr().out
+    assert code == 0
+    report = json.loads((run / "report.json").read_text())
+    assert f"bleu {report['bleu']['score']:.2f}  {report['bleu']['signature']}" in printed
+
+
+def test_translate_writes_a_line_for_every_line(run, capfdbinary, monkeypatch):
+    source = b"1 2 3\n\n   \n4 \xff 5\n0\r\n\xe2\x80\xa8\n5 5"
+    fake = types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(source)))
+    monkeypatch.setattr(sys, "stdin", fake)
+    assert translate.main([str(run), "--beam", "1"]) == 0
+    out, err = capfdbinary.readouterr()
+    lines = out.split(b"\n")
+    assert len(lines) == 8
+    assert lines[7] == b""
+    assert lines[1] == lines[2] == lines[5] == b""
+    assert lines[0]
+    assert b"1 of 7 lines held bytes that are not UTF-8" in err
+
+
+def test_translate_n_best_is_a_table(run, capfdbinary, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(b"1 2\n\n"))))
+    assert translate.main([str(run), "--beam", "3", "--n-best", "2"]) == 0
+    rows = [line.split("\t") for line in capfdbinary.readouterr().out.decode().splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2"]
+    assert float(rows[0][1]) >= float(rows[1][1])
+
+
+def test_reading_waits_for_no_more_than_there_is():
+    stream = io.BufferedReader(io.BytesIO(b"a\nb\xe2\x80\xa8c\x0bd\n\ne"))
+    assert [line for lines in translate.read_lines(stream) for line in lines] == [
+        b"a",
+        b"b\xe2\x80\xa8c\x0bd",
+        b"",
+        b"e",
+    ]
+    assert list(translate.read_lines(io.BufferedReader(io.BytesIO(b"")))) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nosuch"], "among: rnnsearch"),
+        (["rnnsearch", "--set", "unit=3"], "embedding_dropout"),
+        (["rnnsearch", "--set", "units=many"], "type int"),
+        (["rnnsearch", "--epochs", "0"], "epochs"),
+        (["rnnsearch", "--minutes", "-1"], "--minutes"),
+        (["rnnsearch", "--corpus", "nosuch"], "phrases"),
+        (["rnnsearch", "--corpus", "{corpus}", "--source", "xx", "--target", "fr"], "xx"),
+        (["rnnsearch", "--out", "{run}"], "already holds"),
+        (["rnnsearch", "--out", "{run}", "--resume"], "finished"),
+        (["rnnsearch", "--out", "{corpus}", "--resume"], "no run.json"),
+        (["rnnsearch", "--frobnicate"], "unrecognized"),
+        (
+            [
+                "rnnsearch",
+                "--corpus",
+                "{corpus}",
+                "--source",
+                "de",
+                "--target",
+                "fr",
+                "--set",
+                "source_vocabulary_size=9000",
+            ],
+            "largest",
+        ),
+    ],
+)
+def test_train_refuses_with_a_sentence(arguments, message, corpus, run, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(p.name for p in run.iterdir())
+    arguments = [argument.format(corpus=corpus, run=run) for argument in arguments]
+    try:
+        code = train.main(arguments)
+    except SystemExit as ended:  # argparse's own
+        code = ended.code
+    err = capfd.readouterr().err
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [], "nothing may be begun"
+    assert sorted(p.name for p in run.iterdir()) == before
+
+
+def test_unequal_files_are_refused(corpus, tmp_path, capfd):
+    shutil.copytree(corpus, tmp_path / "corpus")
+    with (tmp_path / "corpus" / "train.fr").open("a") as file:
+        file.write("trop\n")
+    assert train.main(command_line(tmp_path / "corpus", tmp_path / "run")) == 2
+    assert "98" in capfd.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", [evaluate, translate])
+def test_folders_without_a_run_are_refused(command, tmp_path, capfd):
+    assert command.main([str(tmp_path), *(["--corpus", "phrases"] if command is evaluate else [])]) == 2
+    assert "translator.json" in capfd.readouterr().err
+
+
+def test_override_reads_the_type_of_the_field():
+    changed = recipe_config.override(
+        rnnsearch.Config(),
+        [
+            "units=3",
+            "learning_rate=1",
+            "joint=true",
+            "tie_embeddings=None",
+            "source_vocabulary_size=none",
+            "level=word",
+        ],
+    )
+    assert (changed.units, changed.learning_rate, changed.joint, changed.tie_embeddings) == (
+        3,
+        1.0,
+        True,
+        None,
+    )
+    assert changed.source_vocabulary_size is None
+    assert changed.level == "word"
+    with pytest.raises(ValueError, match="type int or none"):
+        recipe_config.override(rnnsearch.Config(), ["source_vocabulary_size=8k"])
+    with pytest.raises(ValueError, match="name=value"):
+        recipe_config.override(rnnsearch.Config(), ["units"])
+
+
+def test_schedule_warms_up_stays_and_falls():
+    from recipes.callbacks import ConstantThenLinear
+
+    schedule = ConstantThenLinear(0.5, total_steps=100, constant_share=0.6, warmup_steps=10)
+    rates = [float(schedule(step)) for step in (0, 4, 9, 10, 60, 80, 99, 100, 120)]
+    np.testing.assert_allclose(rates, [0.05, 0.25, 0.5, 0.5, 0.5, 0.25, 0.0125, 0, 0], atol=1e-6)
+    again = ConstantThenLinear.from_config(schedule.get_config())
+    assert float(again(80)) == float(schedule(80))
+
+
+class FakeTranslator:
+    """Says "good" in the epochs in which the first weight it sees is what `best` says."""
+
+    def __init__(self, model, scores):
+        self.model, self.scores, self.seen = model, list(scores), []
+
+    def generate(self, sources, **options):
+        self.seen.append(self.model.get_weights()[0].copy())
+        text = "a b c d e" if self.scores.pop(0) else "z"
+        return [types.SimpleNamespace(text=text) for _ in sources]
+
+
+def fit_line(scores, patience=9, epochs=4, **optimizer):
+    from recipes.callbacks import ValidationBleu
+
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile(optimizer=keras.optimizers.SGD(0.1, **optimizer), loss="mse")
+    translator = FakeTranslator(model, scores)
+    callback = ValidationBleu(translator, ["x"], ["a b c d e"], tokenize="13a", patience=patience)
+    after = []
+    keep = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: after.append(model.get_weights()[0])
+    )
+    x = np.ones((5, 3), "float32")
+    history = model.fit(x, x[:, :2] * 3, epochs=epochs, callbacks=[callback, keep], verbose=0, batch_size=5)
+    return model, translator.seen, after, history
+
+
+def test_the_best_weights_come_back_at_the_end():
+    model, seen, _, history = fit_line([False, True, False, False])
+    np.testing.assert_array_equal(model.get_weights()[0], seen[1])
+    assert history.history["val_bleu"][1] > history.history["val_bleu"][0]
+
+
+def test_patience_ends_training():
+    assert len(fit_line([True] + [False] * 9, patience=2, epochs=10)[1]) == 3
+
+
+def test_averaged_weights_are_validated_and_kept_but_not_trained():
+    plain = fit_line([False, False, True, False])[1]
+    model, seen, after, _ = fit_line([False, False, True, False], use_ema=True, ema_momentum=0.5)
+    np.testing.assert_allclose(after, plain, rtol=1e-5)  # training itself takes the same way
+    average = plain[0]
+    for epoch in range(1, 3):  # one step an epoch
+        average = 0.5 * average + 0.5 * plain[epoch]
+    np.testing.assert_allclose(seen[2], average, rtol=1e-5)
+    np.testing.assert_allclose(model.get_weights()[0], average, rtol=1e-5)
+
+
+def test_a_budget_of_time_ends_training_and_lowers_the_rate():
+    from recipes.callbacks import Clock
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
+    model.fit(np.ones((8, 3)), np.ones((8, 2)), batch_size=2, verbose=0)  # compiles
+    clock, rates = Clock(0.5, 0.1, constant_share=0.5), []
+
+    def end(epoch, logs):
+        rates.append(float(model.optimizer.learning_rate))
+        clock.add_epoch()
+
+    slow = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: time.sleep(0.01), on_epoch_end=end
+    )
+    model.fit(np.ones((8, 3)), np.ones((8, 2)), batch_size=2, epochs=999, callbacks=[clock, slow], verbose=0)
+    assert 3 <= len(rates) < 15  # 0.04 s an epoch at least
+    assert rates[0] == pytest.approx(0.1)
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] < 0.05
+    assert clock.seconds < 2
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the promise is TensorFlow's on a CPU")
+def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
+    def start(out, *more):
+        line = [
+            sys.executable,
+            "-m",
+            "recipes.train",
+            *command_line(corpus, out, "--epochs", "4", "--beam", "1", *more),
+        ]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "cwd": ROOT}
+        return subprocess.Popen(line, env=os.environ | {"KERAS_BACKEND": "tensorflow"}, **quiet)
+
+    def end(process):
+        error = process.communicate(timeout=120)[1]
+        assert process.returncode == 0, error.decode()
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    average = ("--set", "average_decay=0.9")
+    uninterrupted, victim = start(whole, *average), start(killed, *average)
+    while not (killed / "checkpoint.npz").exists():
+        assert victim.poll() is None, victim.communicate()[1].decode()
+        time.sleep(0.002)
+    victim.send_signal(signal.SIGKILL)
+    victim.communicate()
+    assert not (killed / "report.json").exists(), "killed too late to prove anything"
+    epochs_before = (
+        len((killed / "history.csv").read_text().splitlines()) - 1 if (killed / "history.csv").exists() else 1
+    )
+    assert epochs_before < 4
+    end(uninterrupted)
+    end(start(killed, *average, "--resume"))
+
+    models = [keras.saving.load_model(folder / "model.keras") for folder in (whole, killed)]
+    for one, other in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_array_equal(one, other)
+    histories = [json.loads((folder / "report.json").read_text())["history"] for folder in (whole, killed)]
+    for name in ("loss", "val_loss", "val_bleu"):
+        assert histories[0][name] == histories[1][name]
+    assert (whole / "translations.txt").read_bytes() == (killed / "translations.txt").read_bytes()
