@@ -41,8 +41,7 @@ def iterate_lines(path: PathLike) -> Iterator[str]:
                 yield line.removesuffix(b"\n").decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"Expected UTF-8 in {path}, received an invalid byte 0x{error.object[error.start]:02x} in line "
-            f"{number}."
+            f"Expected UTF-8 in {path}, received an invalid byte 0x{error.object[error.start]:02x} in line {number}."
         ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise ValueError(
@@ -121,9 +120,7 @@ class IdStore:
         """Maps `<prefix>.ids` and `<prefix>.offsets`; the operating system reads what a batch touches."""
         offsets = np.memmap(f"{prefix}.offsets", np.int64, "r")
         # An empty file cannot be mapped.
-        return cls(
-            np.memmap(f"{prefix}.ids", np.int32, "r") if offsets[-1] else np.zeros(0, np.int32), offsets
-        )
+        return cls(np.memmap(f"{prefix}.ids", np.int32, "r") if offsets[-1] else np.zeros(0, np.int32), offsets)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -204,8 +201,7 @@ class ParallelDataset(keras.utils.PyDataset):
         )
         if len(self._sides[0]) != len(self._sides[1]):
             raise ValueError(
-                f"Expected as many source as target rows, received {len(self._sides[0]):,} and "
-                f"{len(self._sides[1]):,}."
+                f"Expected as many source as target rows, received {len(self._sides[0]):,} and {len(self._sides[1]):,}."
             )
         self._batch_size, self._tokens_per_batch = batch_size, tokens_per_batch
         self._shuffle, self._seed, self._shard = shuffle, seed, shard
@@ -467,11 +463,7 @@ def _checked_boundaries(boundaries: Any) -> tuple[list[tuple[int, int]] | None, 
         return None, count
     pairs = {(b, b) if isinstance(b, int) else tuple(b) for b in boundaries}
     pairs = sorted(pairs, key=lambda pair: (sum(pair), pair))
-    if (
-        not pairs
-        or min(min(pair) for pair in pairs) < 2
-        or pairs[-1] != tuple(map(max, zip(*pairs, strict=True)))
-    ):
+    if not pairs or min(min(pair) for pair in pairs) < 2 or pairs[-1] != tuple(map(max, zip(*pairs, strict=True))):
         raise ValueError(
             f"Expected bucket_boundaries of 2 or more, ints or pairs (S, T), one of them the longest on both "
             f"sides, received {boundaries!r}."

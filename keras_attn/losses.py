@@ -54,9 +54,7 @@ def _smoothed_crossentropy(label_smoothing: float):
             is_label = ops.equal(ops.arange(vocabulary_size, dtype="int32"), ops.expand_dims(token_ids, -1))
             logits_gradient = exponentials * (upstream / total)  # (B, T, V)
             # In place on torch, where every new 45 MB buffer costs as much in page faults as the arithmetic.
-            logits_gradient -= ops.where(
-                is_label, upstream * (1 - label_smoothing + spread), upstream * spread
-            )
+            logits_gradient -= ops.where(is_label, upstream * (1 - label_smoothing + spread), upstream * spread)
             return logits_gradient, ops.zeros_like(labels)
 
         return losses, gradient

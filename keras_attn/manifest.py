@@ -39,9 +39,7 @@ def read(directory: Path, names: Iterable[str]) -> dict[str, float]:
         files = {name: (entry["size"], entry["sha256"]) for name, entry in manifest["files"].items()}
         options = {name: float(manifest["options"][name]) for name in names}
     except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError, ValueError):
-        raise ValueError(
-            f"Expected {str(path)!r} to be a preset's manifest. It is truncated or changed."
-        ) from None
+        raise ValueError(f"Expected {str(path)!r} to be a preset's manifest. It is truncated or changed.") from None
     if known != FORMAT:
         raise ValueError(f"Expected a preset of {FORMAT}. Received {known} in {str(path)!r}.")
     for name, (size, sha256) in files.items():
@@ -54,13 +52,9 @@ def _check_file(directory: Path, name: str, size: int, sha256: str) -> None:
     if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
         raise ValueError(f"Expected the manifest to name files of the preset. Received: {name!r}")
     if not path.is_file():
-        raise FileNotFoundError(
-            f"Expected the preset in {str(directory)!r} to have a file {name}. It is missing."
-        )
+        raise FileNotFoundError(f"Expected the preset in {str(directory)!r} to have a file {name}. It is missing.")
     if path.stat().st_size != size:
-        raise ValueError(
-            f"Expected {str(path)!r} to have {size} bytes. It has {path.stat().st_size}: truncated?"
-        )
+        raise ValueError(f"Expected {str(path)!r} to have {size} bytes. It has {path.stat().st_size}: truncated?")
     if _sha256(path) != sha256:
         raise ValueError(f"Expected {str(path)!r} to be as it was saved. Its SHA-256 has changed.")
 

@@ -83,9 +83,7 @@ def _check(hypotheses: Sequence[str], references: References) -> tuple[list[str]
     for kind, lines in [("hypotheses", hypotheses)] + [("references", stream) for stream in streams]:
         for number, line in enumerate(lines, start=1):
             if not isinstance(line, str):
-                raise ValueError(
-                    f"Expected strings in {kind}, received {type(line).__name__} in line {number}."
-                )
+                raise ValueError(f"Expected strings in {kind}, received {type(line).__name__} in line {number}.")
     return hypotheses, streams
 
 
@@ -103,9 +101,7 @@ def _score(metric, hypotheses: Sequence[str], references: References) -> Score:
     return Score(result.name, float(result.score), str(metric.get_signature()), result._verbose or "")
 
 
-def bleu(
-    hypotheses: Sequence[str], references: References, tokenize: str = "13a", lowercase: bool = False
-) -> Score:
+def bleu(hypotheses: Sequence[str], references: References, tokenize: str = "13a", lowercase: bool = False) -> Score:
     """Corpus BLEU (Papineni et al. 2002) in percent, higher is better.
 
     Args:
@@ -125,9 +121,7 @@ def bleu(
     return _score(_bleu_metric(tokenize, lowercase), hypotheses, references)
 
 
-def chrf(
-    hypotheses: Sequence[str], references: References, *, word_order: int = 0, lowercase: bool = False
-) -> Score:
+def chrf(hypotheses: Sequence[str], references: References, *, word_order: int = 0, lowercase: bool = False) -> Score:
     """chrF2, the character 6-gram F-score (Popović 2015) in percent, higher is better.
 
     `word_order=2` adds word unigrams and bigrams and is called chrF2++.

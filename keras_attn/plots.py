@@ -134,9 +134,7 @@ def alignments(
     cell = min(0.3, 15 / columns / longest)  # inches
     labels = [label for panel in panels for label in (*panel.source_tokens, *panel.target_tokens)]
     font = {"family": _fonts_for(labels), "size": min(10.5, cell * 72 * 0.6), "color": _INK}
-    letters = (
-        [f"({chr(97 + i)})" for i in range(len(panels))] if 1 < len(panels) <= 26 else [""] * len(panels)
-    )
+    letters = [f"({chr(97 + i)})" for i in range(len(panels))] if 1 < len(panels) <= 26 else [""] * len(panels)
     with matplotlib.rc_context(_STYLE):
         figure = Figure(dpi=200, facecolor="white")
         FigureCanvasAgg(figure)
@@ -322,9 +320,7 @@ def _read_history(history) -> dict[str, np.ndarray]:
     if isinstance(history, Mapping):
         return {name: np.array([_number(v) for v in values]) for name, values in history.items()}
     if not Path(history).is_file():
-        raise FileNotFoundError(
-            f"Expected a CSV file with training curves, received {str(history)!r}: no such file."
-        )
+        raise FileNotFoundError(f"Expected a CSV file with training curves, received {str(history)!r}: no such file.")
     with open(history, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return {name: np.array([_number(row[name]) for row in rows]) for name in (rows[0] if rows else ())}
@@ -341,9 +337,7 @@ def _horizontal(table: Mapping[str, np.ndarray], against: str, length: int) -> n
     if against not in table:
         if against == "epoch":
             return np.arange(1.0, length + 1)
-        raise ValueError(
-            f"Expected against to be one of the columns {', '.join(table)}, received {against!r}."
-        )
+        raise ValueError(f"Expected against to be one of the columns {', '.join(table)}, received {against!r}.")
     x = table[against]
     return x + 1 if against == "epoch" and len(x) and x[0] == 0 else x
 

@@ -172,9 +172,7 @@ def _scan_tensorflow(step, init, xs, length, reverse):
 
     # The outputs' structure and shapes, by tracing one step: the arrays must exist before the loop does.
     y_spec = tf.function(flat_step).get_concrete_function(carry_specs, specs).structured_outputs[1]
-    outputs = [
-        tf.TensorArray(spec.dtype, size=length, element_shape=spec.shape) for spec in tree.flatten(y_spec)
-    ]
+    outputs = [tf.TensorArray(spec.dtype, size=length, element_shape=spec.shape) for spec in tree.flatten(y_spec)]
 
     def body(i, carry, outputs):
         t = length - 1 - i if reverse else i

@@ -211,9 +211,7 @@ class Tokenizer:
         for name, content in files.items():
             path = directory / name
             if path.exists() and path.read_bytes() != content:
-                raise ValueError(
-                    f"Expected {directory} without a tokenizer, received one with another {name}."
-                )
+                raise ValueError(f"Expected {directory} without a tokenizer, received one with another {name}.")
         for name, content in files.items():
             partial = directory / f".{name}.tmp-{os.getpid()}"
             partial.write_bytes(content)
@@ -304,9 +302,7 @@ class _Words(Tokenizer):
         self._ids = {token: index for index, token in enumerate(vocabulary) if index >= len(SPECIAL_TOKENS)}
 
     @classmethod
-    def count(
-        cls, lines: Iterable[str], level: str, size: int | None, minimum_count: int, lowercase: bool
-    ) -> Self:
+    def count(cls, lines: Iterable[str], level: str, size: int | None, minimum_count: int, lowercase: bool) -> Self:
         blanks = {} if level == "character" else dict.fromkeys(map(ord, BLANKS), ord(" "))
         blanks.pop(ord(" "), None)
         table = blanks | (_lowercase_table() if lowercase else {})
@@ -362,9 +358,7 @@ def _lowercase_table() -> dict[int, int]:
     return {code: lower for code, lower in pairs if code != lower}
 
 
-def _train_sentencepiece(
-    lines: list[str], vocabulary_size: int | None, lowercase: bool, byte_fallback: bool
-) -> bytes:
+def _train_sentencepiece(lines: list[str], vocabulary_size: int | None, lowercase: bool, byte_fallback: bool) -> bytes:
     import sentencepiece
 
     if not any(line.strip(BLANKS) for line in lines):

@@ -113,26 +113,19 @@ class Translator:
             ValueError: for a text that is not valid Unicode, an unknown option, or a size out of range.
         """
         if isinstance(texts, str):
-            raise ValueError(
-                "Expected `texts` to be a list of strings. Received one string; put it into a list."
-            )
-        _check_sizes(
-            beam_size=beam_size, batch_size=batch_size, n_best=n_best, tokens_per_batch=tokens_per_batch
-        )
+            raise ValueError("Expected `texts` to be a list of strings. Received one string; put it into a list.")
+        _check_sizes(beam_size=beam_size, batch_size=batch_size, n_best=n_best, tokens_per_batch=tokens_per_batch)
         if max_length is not None:
             _check_sizes(max_length=max_length)
         if n_best > beam_size:
-            raise ValueError(
-                f"Expected n_best to be at most beam_size={beam_size}. Received: n_best={n_best}"
-            )
+            raise ValueError(f"Expected n_best to be at most beam_size={beam_size}. Received: n_best={n_best}")
         options = _check_options(search_options)
         options |= {"beam_size": beam_size, "n_best": n_best, "length_penalty": length_penalty}
         options["return_alignments"] = return_alignments
 
         encoded = self.source_tokenizer.encode_batch(texts)
         sources = [
-            [*ids, END_ID] if text.strip(BLANKS) and ids else []
-            for text, ids in zip(texts, encoded, strict=True)
+            [*ids, END_ID] if text.strip(BLANKS) and ids else [] for text, ids in zip(texts, encoded, strict=True)
         ]
         results = [Translation("")] * len(sources)
         for rows, shape in _batches([len(ids) for ids in sources], batch_size, tokens_per_batch):
@@ -215,9 +208,7 @@ class Translator:
         # L is only room, for search ends when its last row does: powers of two make few models to trace.
         search = self._search(_power_of_two(max_length or self._limit(width)), options)
         found = search.predict_on_batch({"encoder_token_ids": token_ids, "row_max_length": row_max_length})
-        return [
-            self._translation(ids, {k: v[row] for k, v in found.items()}) for row, ids in enumerate(sources)
-        ]
+        return [self._translation(ids, {k: v[row] for k, v in found.items()}) for row, ids in enumerate(sources)]
 
     def _search(self, max_length: int, options: dict) -> "_Search":
         key = (max_length, *sorted((name, repr(value)) for name, value in options.items()))

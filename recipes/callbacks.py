@@ -17,9 +17,7 @@ from keras_attn.translator import Translator
 class ConstantThenLinear(keras.optimizers.schedules.LearningRateSchedule):
     """A rate that warms up linearly, stays constant for a share of all steps, then falls linearly to zero."""
 
-    def __init__(
-        self, learning_rate: float, total_steps: int, constant_share: float = 0.5, warmup_steps: int = 0
-    ):
+    def __init__(self, learning_rate: float, total_steps: int, constant_share: float = 0.5, warmup_steps: int = 0):
         self.learning_rate = learning_rate
         self.total_steps = total_steps
         self.constant_share = constant_share
@@ -154,8 +152,7 @@ class Checkpoint(keras.callbacks.Callback):
         }
         arrays = {f"model_{i}": keras.ops.convert_to_numpy(v) for i, v in enumerate(_variables(self.model))}
         arrays |= {
-            f"optimizer_{i}": keras.ops.convert_to_numpy(v)
-            for i, v in enumerate(self.model.optimizer.variables)
+            f"optimizer_{i}": keras.ops.convert_to_numpy(v) for i, v in enumerate(self.model.optimizer.variables)
         }
         arrays |= {f"best_{i}": value for i, value in enumerate(self.validation.best_weights)}
         partial = self.path.with_name(f".tmp-{self.path.name}")

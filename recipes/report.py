@@ -38,9 +38,7 @@ def write_translations(path: Path, sources, references, translations: Sequence[T
     """One block of three lines for each sentence."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for source, reference, translation in zip(sources, references, translations, strict=True):
-            file.write(
-                f"source:      {source}\nreference:   {reference}\ntranslation: {translation.text}\n\n"
-            )
+            file.write(f"source:      {source}\nreference:   {reference}\ntranslation: {translation.text}\n\n")
 
 
 def draw_reordering(path: Path, translator: Translator, translations, references) -> None:
@@ -87,7 +85,6 @@ def surroundings() -> dict:
             "system": platform.system(),
             "machine": platform.machine(),
             "cores": os.cpu_count(),
-            "devices": [str(device) for device in keras.distribution.list_devices()],
         },
     }
 

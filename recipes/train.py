@@ -37,9 +37,7 @@ def main(argv=None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="folder of the run (default: runs/RECIPE)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in that folder")
-    parser.add_argument(
-        "--beam", type=int, default=5, help="beam size of the final scores (default: %(default)s)"
-    )
+    parser.add_argument("--beam", type=int, default=5, help="beam size of the final scores (default: %(default)s)")
     parser.add_argument("--no-export", action="store_true", help="write no SavedModel")
     return command.run(train, parser, argv)
 
@@ -230,9 +228,7 @@ def _refuse_taken(out: Path, arguments) -> None:
             f"choose another, or go on with an unfinished run by --resume."
         )
     if taken and not (out / "run.json").exists():
-        raise FileExistsError(
-            f"Expected a run to resume in {str(out)!r}. It holds other files and no run.json."
-        )
+        raise FileExistsError(f"Expected a run to resume in {str(out)!r}. It holds other files and no run.json.")
 
 
 def _open_run(out: Path, settings: dict, resume: bool) -> None:

@@ -21,9 +21,7 @@ def main(argv=None) -> int:
     parser = command.Parser("recipes.translate", description=__doc__.splitlines()[0])
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run, or any preset")
     parser.add_argument("--beam", type=int, default=5, help="beam size; 1 is greedy (default: %(default)s)")
-    parser.add_argument(
-        "--n-best", type=int, default=1, help="translations of each line (default: %(default)s)"
-    )
+    parser.add_argument("--n-best", type=int, default=1, help="translations of each line (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences at once (default: %(default)s)")
     parser.add_argument("--length-penalty", type=float, help="default: the run's")
     return command.run(translate, parser, argv)
@@ -54,9 +52,7 @@ def translate(arguments: argparse.Namespace) -> None:
             rate = number / (time.monotonic() - started)
             print(f"\r{number:,} lines, {rate:,.1f} a second", end="", file=sys.stderr, flush=True)
     if invalid:
-        print(
-            f"{invalid:,} of {number:,} lines held bytes that are not UTF-8, read as U+FFFD.", file=sys.stderr
-        )
+        print(f"{invalid:,} of {number:,} lines held bytes that are not UTF-8, read as U+FFFD.", file=sys.stderr)
 
 
 def read_lines(stream: BinaryIO) -> Iterator[list[bytes]]:

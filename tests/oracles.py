@@ -55,7 +55,7 @@ def bidirectional_gru(inputs, mask, forward, backward, reset_after):
 
 
 def rnnsearch(weights, source, target):
-    """Logits (B, T, V) of RNNsearch with maxout read-out, appendix A of the paper, from weights by their Keras paths."""
+    """Logits (B, T, V) of RNNsearch, appendix A of the paper, from weights by their Keras paths."""
     w = {path: array.astype("float64") for path, array in weights.items()}
 
     def gru(name):
@@ -63,9 +63,7 @@ def rnnsearch(weights, source, target):
 
     mask = source != 0
     embedded = w["source_embedding/embeddings"][source]
-    values, _, backward = bidirectional_gru(
-        embedded, mask, gru("encoder/forward_0"), gru("encoder/backward_0"), False
-    )
+    values, _, backward = bidirectional_gru(embedded, mask, gru("encoder/forward_0"), gru("encoder/backward_0"), False)
     s = np.tanh(backward @ w["bridge/kernel"])
     W, U, v = (w[f"decoder/attention/{part}"] for part in ("query_kernel", "key_kernel", "score_vector"))
     logits = []

@@ -165,9 +165,7 @@ def test_buckets_come_mixed_and_unshuffled_ones_in_order():
     assert order_of(dataset) == order
 
 
-@pytest.mark.parametrize(
-    "boundaries", [None, [(5, 7), (7, 5), (24, 24)], [(5, 24), (24, 24)], [(9, 24), 24], [24]]
-)
+@pytest.mark.parametrize("boundaries", [None, [(5, 7), (7, 5), (24, 24)], [(5, 24), (24, 24)], [(9, 24), 24], [24]])
 def test_the_first_two_batches_show_keras_what_varies(boundaries):
     pairs = random_pairs(211)
     for seed in range(29):
@@ -297,9 +295,7 @@ def test_parallel_files(tmp_path):
     assert corpus_path(tmp_path, "train", "en") == tmp_path / "train.en.gz"
     with pytest.raises(ValueError, match=r"lines in .*train\.de as in .*train\.en\.gz, received 2 and 3"):
         read_parallel(tmp_path, "train", "de", "en")
-    with pytest.raises(
-        FileNotFoundError, match=r"train\.es or train\.es\.gz .* received train\.de, train\.en\.gz"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"train\.es or train\.es\.gz .* received train\.de, train\.en\.gz"):
         read_parallel(tmp_path, "train", "de", "es")
     with pytest.raises(FileNotFoundError, match="an empty or missing folder"):
         read_parallel(tmp_path / "absent", "train", "de", "es")

@@ -147,9 +147,7 @@ def test_a_tie_at_the_top_counts_as_right():
     assert float(accuracy.result()) == 0.5
 
 
-@pytest.mark.parametrize(
-    "made", [SmoothedCrossentropy(0.2, reduction="sum"), TokenAccuracy("a"), Perplexity("p")]
-)
+@pytest.mark.parametrize("made", [SmoothedCrossentropy(0.2, reduction="sum"), TokenAccuracy("a"), Perplexity("p")])
 def test_config_round_trip(made):
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(made))
     assert type(again) is type(made)
@@ -159,9 +157,7 @@ def test_config_round_trip(made):
 def test_errors_are_sentences():
     with pytest.raises(ValueError, match=r"Expected label_smoothing in \[0, 1\), received 1"):
         SmoothedCrossentropy(1.0)
-    with pytest.raises(
-        ValueError, match=r"received labels of shape \(2, 3\) and logits of shape \(2, 4, 7\)"
-    ):
+    with pytest.raises(ValueError, match=r"received labels of shape \(2, 3\) and logits of shape \(2, 4, 7\)"):
         SmoothedCrossentropy()(np.zeros((2, 3)), np.zeros((2, 4, 7)))
     with pytest.raises(ValueError, match=r"received labels of shape \(2, 3, 7\)"):
         Perplexity().update_state(np.zeros((2, 3, 7)), np.zeros((2, 3, 7)))

@@ -22,9 +22,7 @@ def cut_off(figure):
     """Labels that reach beyond the edge of the figure."""
     figure.canvas.draw()
     width, height = figure.bbox.width, figure.bbox.height
-    texts = [
-        t for axes in figure.axes for t in axes.get_xticklabels() + axes.get_yticklabels()
-    ] + figure.texts
+    texts = [t for axes in figure.axes for t in axes.get_xticklabels() + axes.get_yticklabels()] + figure.texts
     boxes = [(t.get_text(), t.get_window_extent()) for t in texts if t.get_text()]
     return [text for text, b in boxes if b.x0 < 0 or b.y0 < 0 or b.x1 > width or b.y1 > height]
 
@@ -127,9 +125,7 @@ def test_accents_greek_and_cyrillic_have_glyphs():
         "№5",
         "…—",
     ]
-    plots.alignment(
-        np.eye(len(words)), words, words
-    ).canvas.draw()  # a missing glyph would warn, an error here
+    plots.alignment(np.eye(len(words)), words, words).canvas.draw()  # a missing glyph would warn, an error here
 
 
 def test_a_character_of_no_font_is_one_warning_with_a_remedy():

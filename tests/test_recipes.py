@@ -72,9 +72,7 @@ def test_a_run_leaves_everything_behind(run):
         "alignment.png",
     }
     report = json.loads((run / "report.json").read_text())
-    asked = (
-        "recipe corpus source target backend versions command seed parameters epochs train_seconds beam_size"
-    )
+    asked = "recipe corpus source target backend versions command seed parameters epochs train_seconds beam_size"
     for name in [
         *asked.split(),
         "target_tokens_per_second",
@@ -260,9 +258,7 @@ def fit_line(scores, patience=9, epochs=4, **optimizer):
     translator = FakeTranslator(model, scores)
     callback = ValidationBleu(translator, ["x"], ["a b c d e"], tokenize="13a", patience=patience)
     after = []
-    keep = keras.callbacks.LambdaCallback(
-        on_epoch_end=lambda epoch, logs: after.append(model.get_weights()[0])
-    )
+    keep = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: after.append(model.get_weights()[0]))
     x = np.ones((5, 3), "float32")
     history = model.fit(x, x[:, :2] * 3, epochs=epochs, callbacks=[callback, keep], verbose=0, batch_size=5)
     return model, translator.seen, after, history
@@ -301,9 +297,7 @@ def test_a_budget_of_time_ends_training_and_lowers_the_rate():
         rates.append(float(model.optimizer.learning_rate))
         clock.add_epoch()
 
-    slow = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: time.sleep(0.01), on_epoch_end=end
-    )
+    slow = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(0.01), on_epoch_end=end)
     model.fit(np.ones((8, 3)), np.ones((8, 2)), batch_size=2, epochs=999, callbacks=[clock, slow], verbose=0)
     assert 3 <= len(rates) < 15  # 0.04 s an epoch at least
     assert rates[0] == pytest.approx(0.1)

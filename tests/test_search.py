@@ -20,9 +20,7 @@ B, S, V, L = 3, 13, 7, 5
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
 CONTENT = (1, 4, 5, 6)  # what a hypothesis may hold besides the end token
 EVERYTHING = 347  # a beam that loses nothing: 4^4 hypotheses and 4^4 endings or fewer at any step
-MODES = {"tensorflow": ("eager", "graph", "xla"), "jax": ("jit",), "torch": ("eager",)}[
-    keras.backend.backend()
-]
+MODES = {"tensorflow": ("eager", "graph", "xla"), "jax": ("jit",), "torch": ("eager",)}[keras.backend.backend()]
 
 
 def compiled(function, mode=MODES[0]):
@@ -178,9 +176,7 @@ def options_of(normalization="gnmt", length_penalty=1.0, coverage_penalty=0.0):
 
 
 @pytest.mark.parametrize("coverage_penalty", [0.0, 0.3])
-@pytest.mark.parametrize(
-    ("normalization", "length_penalty"), [("gnmt", 0.6), ("average", 1.0), ("none", 1.0)]
-)
+@pytest.mark.parametrize(("normalization", "length_penalty"), [("gnmt", 0.6), ("average", 1.0), ("none", 1.0)])
 def test_wide_beam_is_brute_force(normalization, length_penalty, coverage_penalty):
     model, longest = TableModel(), [5, 2, 4]
     options = options_of(normalization, length_penalty, coverage_penalty)
@@ -326,8 +322,7 @@ def test_beam_of_one_is_greedy_and_greedy_takes_the_best_token(mode):
                 left = [
                     t
                     for t in (1, 4, 6, END)
-                    if allowed([*tokens, t], longest, 1, (), (), 2)
-                    and (t == END or len(tokens) + 1 < longest)
+                    if allowed([*tokens, t], longest, 1, (), (), 2) and (t == END or len(tokens) + 1 < longest)
                 ]
                 last = model.logits_and_alignments(row, [*tokens, END])[0][-1]
                 tokens.append(max(left, key=lambda t: last[t]))
@@ -368,9 +363,7 @@ def searches():
     options = {"max_length": L, "coverage_penalty": 0.2, "no_repeat_ngram_size": 3}
 
     def beam(memory, state, limits, row_ids):
-        return beam_search(
-            TableModel.step, memory, state, beam_size=3, n_best=2, row_max_length=limits, **options
-        )
+        return beam_search(TableModel.step, memory, state, beam_size=3, n_best=2, row_max_length=limits, **options)
 
     def greedy(memory, state, limits, row_ids):
         return greedy_search(TableModel.step, memory, state, row_max_length=limits, max_length=L)
@@ -437,12 +430,10 @@ def test_n_best_is_sorted_unique_and_begins_with_the_best(early_stopping):
 
 def test_forced_decoding_finds_what_search_reports():
     model = RecurrentModel(seed=2)
-    found = compiled(lambda m, s: beam_search(model.step, m, s, beam_size=5, max_length=L))(
+    found = compiled(lambda m, s: beam_search(model.step, m, s, beam_size=5, max_length=L))(model.memory, model.state)
+    forced = compiled(lambda m, s: greedy_search(model.step, m, s, max_length=L, forced_prefix=found.token_ids[:, 0]))(
         model.memory, model.state
     )
-    forced = compiled(
-        lambda m, s: greedy_search(model.step, m, s, max_length=L, forced_prefix=found.token_ids[:, 0])
-    )(model.memory, model.state)
     for name, one, other in zip(SearchResult._fields, found, forced, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5, err_msg=name)
 
@@ -601,9 +592,7 @@ def test_tfa_beam_step_with_end_token():
     log_probs = np.full((2, 3), -np.log(3))
     finished = np.array([[False, True, False], [False, False, True]])
     lengths = np.array([[2, 1, 2], [2, 2, 1]])
-    ids, parents, log_probs, lengths, finished = tfa_step(
-        tfa_logits("ended"), log_probs, finished, lengths, 2
-    )
+    ids, parents, log_probs, lengths, finished = tfa_step(tfa_logits("ended"), log_probs, finished, lengths, 2)
     assert ids.tolist() == [[0, 3, 2], [2, 0, 1]]
     assert parents.tolist() == [[1, 0, 0], [1, 2, 0]]
     assert lengths.tolist() == [[1, 3, 3], [3, 1, 3]]
@@ -646,9 +635,7 @@ def plain_sample(model, row, number, seed):
         while tokens[-1:] != [END]:
             logits = model.logits_and_alignments(row, [*tokens, END])[0][-1]
             order = [*range(V), END]
-            weights = np.array(
-                [np.exp(logits[t]) if t in CONTENT else 0.0 for t in range(V)] + [np.exp(logits[END])]
-            )
+            weights = np.array([np.exp(logits[t]) if t in CONTENT else 0.0 for t in range(V)] + [np.exp(logits[END])])
             if len(tokens) == L - 1:
                 weights[:-1] = 0
             uniform = (mix(key ^ mix(len(tokens) + 1)) >> np.uint32(9)) / 2**23

@@ -285,9 +285,7 @@ def test_tensorflow_text_agrees(name, request):
     assert graph.tokenize(tf.constant(texts)).to_list() == ids
     random = np.random.default_rng(7)
     # Random ids end in half a character's bytes and hold every special id.
-    ids += [
-        random.integers(0, tokenizer.vocabulary_size, random.integers(1, 17)).tolist() for _ in range(997)
-    ]
+    ids += [random.integers(0, tokenizer.vocabulary_size, random.integers(1, 17)).tolist() for _ in range(997)]
     ids = [[i for i in row if i not in (PAD_ID, START_ID, END_ID)] for row in ids]
     detokenised = graph.detokenize(tf.ragged.constant(ids, dtype=tf.int32)).numpy()
     assert [text.decode() for text in detokenised] == [tokenizer.decode(row) for row in ids]

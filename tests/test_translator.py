@@ -51,9 +51,7 @@ def greedy_by_hand(translator, text):
     memory, state = translator.model.encode(keras.ops.convert_to_tensor([ids], dtype="int32"))
     out, token = [], START_ID
     for _ in range(int(np.ceil(1.5 * len(ids) + 3))):
-        logits, state, _ = translator.model.step(
-            keras.ops.convert_to_tensor([token], dtype="int32"), memory, state
-        )
+        logits, state, _ = translator.model.step(keras.ops.convert_to_tensor([token], dtype="int32"), memory, state)
         logits = keras.ops.convert_to_numpy(logits)[0].copy()
         logits[[0, START_ID]] = -np.inf
         token = int(logits.argmax())
@@ -112,9 +110,7 @@ def test_n_best_begins_with_the_best(translator):
     three = translator.generate(LINES, beam_size=3, n_best=3)
     assert texts(three) == texts(one)
     for translation in three[:2]:
-        assert [t.score for t in translation.n_best] == sorted(
-            (t.score for t in translation.n_best), reverse=True
-        )
+        assert [t.score for t in translation.n_best] == sorted((t.score for t in translation.n_best), reverse=True)
         assert translation.n_best[0].text == translation.text
         assert len({t.token_ids for t in translation.n_best}) == 3
 
@@ -223,9 +219,7 @@ def test_preset_leaves_the_optimizer_out(translator, tmp_path):
     model = RNNSearch.from_config(translator.model.get_config())
     model.compile(optimizer="adam", loss="mse")
     model.optimizer.build(model.trainable_variables)
-    Translator(model, translator.source_tokenizer, translator.target_tokenizer).save_to_preset(
-        tmp_path / "compiled"
-    )
+    Translator(model, translator.source_tokenizer, translator.target_tokenizer).save_to_preset(tmp_path / "compiled")
     assert (tmp_path / "compiled" / "model.keras").stat().st_size < 1.05 * size
 
 

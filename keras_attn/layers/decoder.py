@@ -311,9 +311,7 @@ class DeepOutput(keras.layers.Layer):
         width = self.units * (2 if self.activation == "maxout" else 1)
 
         def kernel(name, shape):
-            return self.add_weight(
-                name=name, shape=(shape[-1], width), initializer=self.kernel_initializer.clone()
-            )
+            return self.add_weight(name=name, shape=(shape[-1], width), initializer=self.kernel_initializer.clone())
 
         self.state_kernel = kernel("state_kernel", state_shape)
         self.embedding_kernel = kernel("embedding_kernel", embedding_shape)

@@ -81,9 +81,7 @@ class RNNSearch(RecurrentSeq2Seq):
             )
 
         target_embedding = embedding(target_vocabulary_size, "target_embedding")
-        source_embedding = (
-            target_embedding if ties["source"] else embedding(source_vocabulary_size, "source_embedding")
-        )
+        source_embedding = target_embedding if ties["source"] else embedding(source_vocabulary_size, "source_embedding")
         cell = keras.layers.GRUCell(decoder_units, reset_after=False, kernel_initializer=plain.clone(), name="cell")
         attention = BahdanauAttention(
             attention_units,

@@ -162,9 +162,7 @@ def beam_search(
         ValueError: for options outside the ranges above.
     """
     if not 1 <= n_best <= beam_size:
-        raise ValueError(
-            f"Expected 1 <= n_best <= beam_size. Received: n_best={n_best}, beam_size={beam_size}"
-        )
+        raise ValueError(f"Expected 1 <= n_best <= beam_size. Received: n_best={n_best}, beam_size={beam_size}")
     if not coverage_penalty >= 0:
         raise ValueError(f"Expected `coverage_penalty` >= 0. Received: coverage_penalty={coverage_penalty}")
     check_memory(memory)
@@ -260,9 +258,7 @@ def _advance(old: BeamState, setting: _Setting) -> BeamState:
         coverage = coverage + ops.cast(alignment, "float32")  # (B * K, S)
     ended = _rank(chosen.end_log_probs, coverage, old.position, setting)  # (B, K)
     finished = old.finished + ops.sum(ops.cast(ended > NEGATIVE_INFINITY, "int32"), axis=1)  # (B,)
-    scores, pointers = merge(
-        old.scores, old.pointers, ended, old.position * beams + setting.slots, setting.offsets
-    )
+    scores, pointers = merge(old.scores, old.pointers, ended, old.position * beams + setting.slots, setting.offsets)
     # A row that is done loses its live hypotheses, and so can finish no other while its batch mates go on.
     # (max and min, not the first and last of what is sorted: see `candidates` on slices of a top-k.)
     hope = ops.max(chosen.log_probs, axis=-1) / setting.longest_norms  # (B,)
@@ -339,9 +335,7 @@ def _follow_back(final: BeamState, setting: _Setting) -> SearchResult:
     token_ids = ops.where(steps < ends, read(final.links, after + beams), 0)
     token_ids = ops.where(steps == ends, END_ID, token_ids)  # (L, B, N)
     token_log_probs = ops.where(steps < ends, read(final.token_log_probs, after), 0.0)
-    token_log_probs = ops.where(
-        steps == ends, read(final.token_log_probs, path + beams), token_log_probs
-    )  # (L, B, N)
+    token_log_probs = ops.where(steps == ends, read(final.token_log_probs, path + beams), token_log_probs)  # (L, B, N)
     alignments = None
     if not isinstance(final.alignments, tuple):
         source = final.alignments.shape[-1] or ops.shape(final.alignments)[-1]

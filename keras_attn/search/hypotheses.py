@@ -37,8 +37,7 @@ def length_norms(normalization: str, length_penalty: float, max_length: int) -> 
     }
     if normalization not in bases:
         raise ValueError(
-            f"Expected `normalization` to be one of {sorted(bases)}. "
-            f"Received: normalization={normalization!r}"
+            f"Expected `normalization` to be one of {sorted(bases)}. Received: normalization={normalization!r}"
         )
     if not length_penalty >= 0:  # a negative power would punish length, and void the bound of the stop
         raise ValueError(f"Expected `length_penalty` >= 0. Received: length_penalty={length_penalty}")
@@ -50,9 +49,7 @@ def check_memory(memory) -> None:
     """Refuses a memory that does not say which source tokens are real."""
     if not isinstance(memory, dict) or "mask" not in memory:
         held = sorted(memory) if isinstance(memory, dict) else type(memory).__name__
-        raise ValueError(
-            f'Expected `memory` to be a dict that holds "mask" (B, S) bool. Received: memory={held}'
-        )
+        raise ValueError(f'Expected `memory` to be a dict that holds "mask" (B, S) bool. Received: memory={held}')
 
 
 def repeat_rows(structure, times: int):

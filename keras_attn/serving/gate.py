@@ -8,9 +8,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 PYTHON_OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 # The custom ops that the stock server links and a translator needs.
 TEXT_OPS = ("SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp")
-GRAPH_ALLOWANCE = (
-    2**21
-)  # bytes that a graph may take besides weights and tokenizers, and the checkpoint's index
+GRAPH_ALLOWANCE = 2**21  # bytes that a graph may take besides weights and tokenizers, and the checkpoint's index
 
 
 def check(directory: Path, weights_size: int, tokenizers_size: int) -> None:
@@ -61,14 +59,10 @@ def size_faults(directory: Path, weights_size: int, tokenizers_size: int) -> lis
     faults = []
     # A quarter of a copy is no copy; a checkpoint's index and object graph take some bytes for each weight.
     if weights > 1.2 * weights_size + GRAPH_ALLOWANCE // 16:
-        faults.append(
-            f"Its variables take {weights:,} bytes for {weights_size:,} of weights: stored more than once."
-        )
+        faults.append(f"Its variables take {weights:,} bytes for {weights_size:,} of weights: stored more than once.")
     whole, most = sum(sizes.values()), int(1.2 * (weights_size + tokenizers_size)) + GRAPH_ALLOWANCE
     if whole > most:
-        faults.append(
-            f"It takes {whole:,} bytes, more than the {most:,} that weights and tokenizers account for."
-        )
+        faults.append(f"It takes {whole:,} bytes, more than the {most:,} that weights and tokenizers account for.")
     return faults
 
 

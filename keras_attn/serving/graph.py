@@ -31,17 +31,13 @@ class ServedTranslator:
         self._saved = tf.Module(name="translator")
         same = translator.source_tokenizer.fingerprint == translator.target_tokenizer.fingerprint
         source = self._saved.source_tokenizer = graph_tokenizer(translator.source_tokenizer)
-        target = self._saved.target_tokenizer = (
-            source if same else graph_tokenizer(translator.target_tokenizer)
-        )
+        target = self._saved.target_tokenizer = source if same else graph_tokenizer(translator.target_tokenizer)
         translate = _translate_function(translator, source, target, options)
         text = tf.TensorSpec((None,), tf.string, name="text")
         # No Python condition hangs on a tensor here, and autograph alone would take most of the time.
         functions = {"serving_default": tf.function(translate, input_signature=[text], autograph=False)}
         self.functions = {name: function.get_concrete_function() for name, function in functions.items()}
-        variables = [
-            variable for function in self.functions.values() for variable in function.graph.variables
-        ]
+        variables = [variable for function in self.functions.values() for variable in function.graph.variables]
         self._saved.weights = list({id(variable): variable for variable in variables}.values())
 
     def save(self, directory: str) -> None:
@@ -107,9 +103,7 @@ def _translate_function(translator, source_tokenizer, target_tokenizer, options:
 
         nothing = tf.constant(0), tf.fill(tf.shape(text), ""), tf.zeros(tf.shape(text))
         # One chunk at a time: the next could start before this one ends, and would take its own memory.
-        _, translation, score = tf.while_loop(
-            lambda start, *_: start < count, body, nothing, parallel_iterations=1
-        )
+        _, translation, score = tf.while_loop(lambda start, *_: start < count, body, nothing, parallel_iterations=1)
         return {"translation": translation, "score": score}
 
     return translate

@@ -40,18 +40,14 @@ class Options:
             if value is None and name == "max_length":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(
-                    f"Expected {name} to be a whole number of at least 1. Received: {name}={value!r}"
-                )
+                raise ValueError(f"Expected {name} to be a whole number of at least 1. Received: {name}={value!r}")
         if not 0 <= self.length_penalty < float("inf"):
             raise ValueError(f"Expected length_penalty of at least 0. Received: {self.length_penalty!r}")
         parameters = inspect.signature(beam_search).parameters.values()
         known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in (*_PER_ROW, *_OWN)]
         unknown = [name for name in self.search if name not in known]
         if unknown:
-            raise ValueError(
-                f"Expected search options among: {', '.join(known)}. Received: {', '.join(unknown)}"
-            )
+            raise ValueError(f"Expected search options among: {', '.join(known)}. Received: {', '.join(unknown)}")
 
     def generate_arguments(self) -> dict[str, Any]:
         """The arguments with which `Translator.generate` gives what the exported graph gives."""

@@ -127,9 +127,7 @@ def _check_free(directory: Path, version: int | None) -> None:
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise ValueError(f"Expected version to be a whole number of at least 1. Received: {version!r}")
     if (directory / str(version)).exists():
-        raise FileExistsError(
-            f"Expected a new version. {str(directory / str(version))!r} exists, and is kept."
-        )
+        raise FileExistsError(f"Expected a new version. {str(directory / str(version))!r} exists, and is kept.")
 
 
 def _examples(translator: Translator, options: Options) -> list[Example]:
@@ -138,8 +136,7 @@ def _examples(translator: Translator, options: Options) -> list[Example]:
     first, size = len(SPECIAL_TOKENS), tokenizer.vocabulary_size
     lengths = [length for length in (1, 3, 11) if length < options.max_source_length]
     texts = [
-        tokenizer.decode([first + (29 * length + 7 * i) % (size - first) for i in range(length)])
-        for length in lengths
+        tokenizer.decode([first + (29 * length + 7 * i) % (size - first) for i in range(length)]) for length in lengths
     ]
     texts += ["", " \t\u3000", "\u00e9\ufffd\U0001f600"]
     arguments = {"n_best": options.beam_size, "return_alignments": False, **options.generate_arguments()}
@@ -154,9 +151,7 @@ def _check_examples(directory: Path, examples, dtype: str) -> None:
     # Another compiler adds in another order: hypotheses of nearly the same score may change places.
     tolerance = 1e-4 if dtype == "float32" else 3e-2
     for batch in answer["batches"]:
-        for (text, expected), found, score in zip(
-            examples, batch["translation"], batch["score"], strict=False
-        ):
+        for (text, expected), found, score in zip(examples, batch["translation"], batch["score"], strict=False):
             found, (first, best) = bytes.fromhex(found).decode(errors="replace"), expected[0]
             near = tolerance * (1 + abs(best))
             same = [other for other, its in expected if other == found and abs(its - best) <= near]
@@ -243,7 +238,5 @@ def _run_python(arguments: list[str], request) -> str:
     if done.returncode == REFUSED and name in REFUSALS:
         raise REFUSALS[name](sentence)
     if done.returncode:
-        raise RuntimeError(
-            f"Expected {' '.join(arguments[:2])} to succeed. It ended with {done.returncode}: {last}"
-        )
+        raise RuntimeError(f"Expected {' '.join(arguments[:2])} to succeed. It ended with {done.returncode}: {last}")
     return last

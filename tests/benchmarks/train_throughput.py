@@ -106,7 +106,10 @@ def main(argv=None) -> int:
     optimizer = keras.optimizers.Adam(1e-3, global_clipnorm=1.0)
     model.compile(optimizer, SmoothedCrossentropy(label_smoothing=0.0), jit_compile=jit)
 
-    shapes = [batch[0]["encoder_token_ids"].shape + batch[1].shape[1:] for batch in map(dataset.__getitem__, range(len(dataset)))]
+    shapes = [
+        batch[0]["encoder_token_ids"].shape + batch[1].shape[1:]
+        for batch in map(dataset.__getitem__, range(len(dataset)))
+    ]
     one_of_each = {shape: i for i, shape in enumerate(shapes)}.values()
     print(f"{model.count_params():,} parameters; warming up {len(one_of_each)} shapes ...", flush=True)
     start = time.perf_counter()

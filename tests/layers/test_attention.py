@@ -115,7 +115,7 @@ def test_scores_stay_float32_under_mixed_precision(arrays, policy):
 
 
 def test_gradients_reach_every_weight(arrays):
-    queries, values, mask = arrays
+    queries, values, _mask = arrays
     query, memory = keras.Input((T, H)), keras.Input((S, M))
     layer = BahdanauAttention(A, normalize=True)
     context, _, _ = layer(query, memory)

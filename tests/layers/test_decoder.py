@@ -71,9 +71,7 @@ def test_attending_before_follows_the_paper(arrays):
     s = np.random.default_rng(1).normal(size=(B, H)).astype("float32")
     outputs, contexts, alignments = decoder(inputs, values, mask=mask, cell_state=[ops.convert_to_tensor(s)])
     cell, attention = decoder.cell, decoder.attentions[0]
-    W, U, v = (
-        ops.convert_to_numpy(w) for w in (attention.query_kernel, attention.key_kernel, attention.score_vector)
-    )
+    W, U, v = (ops.convert_to_numpy(w) for w in (attention.query_kernel, attention.key_kernel, attention.score_vector))
     weights = [ops.convert_to_numpy(w) for w in (cell.kernel, cell.recurrent_kernel, cell.bias)]
     for t in range(T):
         context, alignment = additive_attention(s, values, mask, W, U, v)
@@ -89,7 +87,7 @@ def test_cut_cells_equal_keras_own(arrays, cell):
     """The hoisted projection and the step in the loop give what Keras' cell gives for [y; fed]."""
     inputs, values, mask = arrays
     decoder = make(cell, "after, output fed")
-    outputs, contexts, _ = (ops.convert_to_numpy(x) for x in decoder(inputs, values, mask=mask))
+    outputs, _contexts, _ = (ops.convert_to_numpy(x) for x in decoder(inputs, values, mask=mask))
     state = decoder.cell.get_initial_state(batch_size=B)
     fed = np.zeros((B, H), "float32")
     for t in range(T):
@@ -112,7 +110,7 @@ def test_source_padding_changes_nothing(arrays):
 
 @pytest.mark.parametrize("order", ["before", "after, fed"])
 def test_gradients_reach_every_weight_and_dropout_acts_in_training(arrays, order):
-    inputs, values, mask = arrays
+    inputs, values, _mask = arrays
     y, h = keras.Input((None, E)), keras.Input((None, M))
     decoder = make("gru", order, dropout=0.5 if order != "before" else 0.0)
     outputs, contexts, _ = decoder(y, h)

@@ -62,9 +62,7 @@ def build(level: str) -> Translator:
         source = target = Tokenizer.train(SENTENCES, vocabulary_size=320)
     else:
         source = Tokenizer.train(SENTENCES, level=level, lowercase=True)
-        target = Tokenizer.train(
-            ["un deux trois l’été là où à été rouge vert bleu gris noir blanc"], level=level
-        )
+        target = Tokenizer.train(["un deux trois l’été là où à été rouge vert bleu gris noir blanc"], level=level)
     model = RNNSearch(
         source.vocabulary_size,
         target.vocabulary_size,

@@ -45,8 +45,7 @@ def test_a_process_with_tensorflow_alone_says_the_same(exported):
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
     everything, *single, blank, empty = [
-        ([bytes.fromhex(text) for text in batch["translation"]], batch["score"])
-        for batch in answer["batches"]
+        ([bytes.fromhex(text) for text in batch["translation"]], batch["score"]) for batch in answer["batches"]
     ]
     assert_same(exported, *everything)
     texts = everything[0]

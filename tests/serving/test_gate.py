@@ -34,9 +34,7 @@ class Compiled(Module):
 
 class Python(Module):
     def score(self, text):
-        return tf.numpy_function(lambda t: self.weights.numpy()[0], [text], tf.float32)[None] * tf.ones(
-            tf.shape(text)
-        )
+        return tf.numpy_function(lambda t: self.weights.numpy()[0], [text], tf.float32)[None] * tf.ones(tf.shape(text))
 
 
 class Mutable(Module):
@@ -74,9 +72,7 @@ class Static(Module):
 
 def save(module, folder, name="serving_default"):
     spec = getattr(module, "spec", TEXT)
-    function = tf.function(
-        lambda text: {"score": module.score(text)}, input_signature=[spec], autograph=False
-    )
+    function = tf.function(lambda text: {"score": module.score(text)}, input_signature=[spec], autograph=False)
     module.function = function.get_concrete_function()
     tf.saved_model.save(module, str(folder), signatures={name: module.function})
     return folder

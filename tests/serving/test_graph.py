@@ -6,9 +6,7 @@ import pytest
 from tests.serving.conftest import SENTENCES, build
 
 if keras.backend.backend() != "tensorflow":
-    pytest.skip(
-        "the graph is TensorFlow's; other backends export in a process of its own", allow_module_level=True
-    )
+    pytest.skip("the graph is TensorFlow's; other backends export in a process of its own", allow_module_level=True)
 
 import tensorflow as tf
 

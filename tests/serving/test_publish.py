@@ -93,9 +93,7 @@ def test_another_translation_is_refused(monkeypatch, tmp_path):
             check(translation, score)
 
 
-@pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="the graph is written by the TensorFlow backend"
-)
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is written by the TensorFlow backend")
 def test_what_is_refused_leaves_nothing(translator, tmp_path, monkeypatch):
     import tensorflow as tf
 
@@ -118,9 +116,7 @@ def test_what_is_refused_leaves_nothing(translator, tmp_path, monkeypatch):
 
 def test_a_process_that_fails_says_why_in_a_sentence(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no translator\.json"):
-        publish._run_python(
-            ["-m", "keras_attn.serving.export", str(tmp_path), str(tmp_path / "new")], REQUEST
-        )
+        publish._run_python(["-m", "keras_attn.serving.export", str(tmp_path), str(tmp_path / "new")], REQUEST)
     with pytest.raises(RuntimeError, match="ended with 3: too bad"):
         publish._run_python(["-c", "import sys; print('too bad', file=sys.stderr); sys.exit(3)"], {})
 

@@ -8,9 +8,7 @@ from keras_attn.tokenizer import BLANKS, Tokenizer
 from tests.serving.conftest import LINES, READ, SENTENCES
 
 if keras.backend.backend() != "tensorflow":
-    pytest.skip(
-        "the graph is TensorFlow's; other backends export in a process of its own", allow_module_level=True
-    )
+    pytest.skip("the graph is TensorFlow's; other backends export in a process of its own", allow_module_level=True)
 
 import tensorflow as tf
 
@@ -39,9 +37,7 @@ TEXTS = LINES + random_bytes(3001)
 
 
 def test_repair_is_pythons_replacement():
-    assert [text.decode() for text in repair(tf.constant(TEXTS)).numpy()] == [
-        b.decode(errors="replace") for b in TEXTS
-    ]
+    assert [text.decode() for text in repair(tf.constant(TEXTS)).numpy()] == [b.decode(errors="replace") for b in TEXTS]
 
 
 def test_blank_is_pythons_blank():
@@ -53,9 +49,7 @@ def test_blank_is_pythons_blank():
         "\u180e",
         "\ufeff",
     ]
-    assert is_blank(tf.constant([t.encode() for t in texts])).numpy().tolist() == [
-        not t.strip(BLANKS) for t in texts
-    ]
+    assert is_blank(tf.constant([t.encode() for t in texts])).numpy().tolist() == [not t.strip(BLANKS) for t in texts]
 
 
 OPTIONS = [
@@ -70,9 +64,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(map(str, options.values())))
 def test_ids_and_text_are_pythons(options):
-    tokenizer = Tokenizer.train(
-        [*SENTENCES, "<unk> İ 😀 Σ", *(text for text in READ[4:12] if text)], **options
-    )
+    tokenizer = Tokenizer.train([*SENTENCES, "<unk> İ 😀 Σ", *(text for text in READ[4:12] if text)], **options)
     graph = graph_tokenizer(tokenizer)
     encode = tf.function(lambda text: graph.encode(repair(text)), autograph=False)
     found = encode(tf.constant(TEXTS))
@@ -80,15 +72,11 @@ def test_ids_and_text_are_pythons(options):
     assert found.to_list() == tokenizer.encode_batch([text.decode(errors="replace") for text in TEXTS])
 
     generator = np.random.default_rng(7)
-    rows = [
-        generator.choice([1, *range(4, tokenizer.vocabulary_size)], length) for length in [0, 1, 2, 11] * 101
-    ]
+    rows = [generator.choice([1, *range(4, tokenizer.vocabulary_size)], length) for length in [0, 1, 2, 11] * 101]
     decoded = graph.decode(tf.ragged.constant([row.tolist() for row in rows], dtype=tf.int32)).numpy()
     assert [text.decode(errors="replace") for text in decoded] == [tokenizer.decode(row) for row in rows]
 
 
 def test_rows_lose_their_end_and_their_padding():
-    rows = without_end(
-        tf.constant([[5, 7, 3, 0], [5, 7, 9, 4], [3, 0, 0, 0], [0, 0, 0, 0]]), tf.constant([3, 4, 1, 0])
-    )
+    rows = without_end(tf.constant([[5, 7, 3, 0], [5, 7, 9, 4], [3, 0, 0, 0], [0, 0, 0, 0]]), tf.constant([3, 4, 1, 0]))
     assert rows.to_list() == [[5, 7], [5, 7, 9, 4], [], []]

@@ -1,0 +1,96 @@
+"""Publishes finished runs: their reports into `recipes/reports/`, and the results page, `recipes/README.md`.
+
+    python -m recipes.results [RUN ...]
+
+Each RUN's report.json becomes `reports/<recipe>-<corpus>-<source>-<target>.json`, with its first twenty translations.
+The page is then written anew from all committed reports: nothing in it is typed by hand.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from recipes import command
+
+FOLDER = Path(__file__).parent
+SAMPLES = 20
+
+
+def main(argv=None) -> int:
+    parser = command.Parser("recipes.results", description=__doc__.splitlines()[0])
+    parser.add_argument("runs", metavar="RUN", nargs="*", type=Path, help="folders of finished runs")
+    return command.run(publish, parser, argv)
+
+
+def publish(arguments: argparse.Namespace) -> None:
+    reports = FOLDER / "reports"
+    reports.mkdir(exist_ok=True)
+    for run in arguments.runs:
+        if not (run / "report.json").is_file():
+            raise FileNotFoundError(f"Expected a finished run with a report.json. There is none in {str(run)!r}.")
+        report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+        report["samples"] = _samples(run / "translations.txt")
+        name = "-".join(report[key] for key in ("recipe", "corpus", "source", "target"))
+        text = json.dumps(report, indent=2, ensure_ascii=False)
+        (reports / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    found = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted(reports.glob("*.json"))}
+    (FOLDER / "README.md").write_text(_page(found), encoding="utf-8")
+    print(f"{len(found)} reports in {reports.name}/, and {FOLDER.name}/README.md.")
+
+
+def _samples(path: Path) -> list[dict[str, str]]:
+    """The first translations of a run, as written by `train`: three lines and a blank one each."""
+    blocks = path.read_text(encoding="utf-8").split("\n\n")[:SAMPLES]
+    lines = [[line.partition(":")[2].strip() for line in block.split("\n")] for block in blocks if block.strip()]
+    return [dict(zip(("source", "reference", "translation"), block, strict=True)) for block in lines]
+
+
+def _page(reports: dict[str, dict]) -> str:
+    """The results page in Markdown."""
+    head = "run | parameters | BLEU | greedy BLEU | chrF | TER | epochs | minutes | target tokens/s | backend"
+    parts = [
+        "# Results",
+        "Written by `python -m recipes.results` from the reports in `reports/`, which say everything: configuration, "
+        "seed, versions, machine, history. Beam search unless said otherwise; minutes are of training, validation "
+        "included; rates are real target tokens a second of training.",
+        f"| {head} |\n|{' --- |' * (head.count('|') + 1)}",
+    ]
+    parts[-1] += "".join(f"\n| {_row(name, report)} |" for name, report in reports.items())
+    for name, report in reports.items():
+        parts += [f"## {name}", f"```\n{report['command']}\n```", _details(report), _sample_table(report)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(name: str, report: dict) -> str:
+    return " | ".join(
+        [
+            f"[{name}](reports/{name}.json)",
+            f"{report['parameters'] / 1e6:.1f} M",
+            *(f"{report[key]['score']:.2f}" for key in ("bleu", "greedy_bleu", "chrf", "ter")),
+            str(report["epochs"]),
+            f"{report['train_seconds'] / 60:.1f}",
+            f"{report['target_tokens_per_second']:,}",
+            report["backend"],
+        ]
+    )
+
+
+def _details(report: dict) -> str:
+    signatures = "; ".join(f"{key}: `{report[key]['signature']}`" for key in ("bleu", "chrf", "ter"))
+    curve = ", ".join(f"{bleu:.1f}" for bleu in report["history"]["val_bleu"])
+    return (
+        f"Seed {report['seed']}, beam {report['beam_size']}, {report['hardware']['cores']} cores, peak memory "
+        f"{report['peak_memory_mb']:,} MB. {signatures}. Validation BLEU (greedy) after each epoch: {curve}."
+    )
+
+
+def _sample_table(report: dict) -> str:
+    rows = [[cell.replace("|", "\\|") for cell in sample.values()] for sample in report["samples"]]
+    return "| source | reference | translation |\n| --- | --- | --- |\n" + "\n".join(
+        f"| {' | '.join(row)} |" for row in rows
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
