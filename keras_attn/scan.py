@@ -55,8 +55,8 @@ def scan(
 def preferred_jit_compile() -> bool | str:
     """What `jit_compile="auto"` should mean for a model made of these loops.
 
-    Keras' own "auto" compiles with XLA wherever it can. For TensorFlow on a processor that is the slower way: a training
-    step of the 6 M parameter RNNsearch of `recipes/rnnsearch.py` took 0.75 s with XLA and 0.48 s without, on two cores.
+    Keras' own "auto" compiles with XLA wherever it can. For TensorFlow on a processor that is the slower way: a step of
+    training the 6 M parameters of `recipes/rnnsearch.py` took 0.75 s with XLA and 0.48 s without, on two cores.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf

@@ -17,8 +17,8 @@ from keras_attn.translator import Translator
 
 def main(preset: str, directory: str) -> int:
     request = json.load(sys.stdin)
-    options = Options(**request["options"])
     try:
+        options = Options(**request["options"])
         translator = Translator.from_preset(preset)
         print(write_version(translator, directory, options, request["version"], request["examples"]))
     except tuple(REFUSALS.values()) as error:

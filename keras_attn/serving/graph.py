@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.serving.options import Options
-from keras_attn.serving.text import graph_tokenizer, is_blank, repair, without_end
+from keras_attn.serving.text import GraphTokenizer, graph_tokenizer, is_blank, repair, without_end
 from keras_attn.tokenizer import END_ID, PAD_ID
 from keras_attn.translator import Translator, _Search
 
@@ -32,7 +32,8 @@ class ServedTranslator:
         same = translator.source_tokenizer.fingerprint == translator.target_tokenizer.fingerprint
         source = self._saved.source_tokenizer = graph_tokenizer(translator.source_tokenizer)
         target = self._saved.target_tokenizer = source if same else graph_tokenizer(translator.target_tokenizer)
-        translate = _translate_function(translator, source, target, options)
+        chunk = _chunk_function(translator, target, options)
+        translate = _translate_function(chunk, source, options)
         text = tf.TensorSpec((None,), tf.string, name="text")
         # No Python condition hangs on a tensor here, and autograph alone would take most of the time.
         functions = {"serving_default": tf.function(translate, input_signature=[text], autograph=False)}
@@ -60,13 +61,13 @@ def _search(translator: Translator, max_length: int, options: Options) -> _Searc
     return _Search(translator.model, max_length, return_alignments=False, **fixed, **options.search)
 
 
-def _translate_function(translator, source_tokenizer, target_tokenizer, options: Options) -> Callable:
+def _chunk_function(translator: Translator, target_tokenizer: GraphTokenizer, options: Options) -> Callable:
     limits = source_limits(translator, options)  # (S + 1,)
     longest, usual = int(limits.max()), int(limits[: USUAL_LENGTH + 1].max())
     searches = [_search(translator, length, options) for length in (usual, longest)]
 
     def chunk(token_ids):
-        """Source ids `(R, (S))` -> text (R,), score (R,)."""
+        """Source ids `(R, (S))`, none of them empty -> text (R,), score (R,)."""
         row_max_length = tf.gather(limits, token_ids.row_lengths())  # (R,)
         inputs = {"encoder_token_ids": token_ids.to_tensor(PAD_ID), "row_max_length": row_max_length}
 
@@ -81,6 +82,10 @@ def _translate_function(translator, source_tokenizer, target_tokenizer, options:
         # sentence would make usual ones slower by a third.
         return tf.cond(tf.reduce_max(row_max_length) <= usual, *(lambda s=s: find(s) for s in searches))
 
+    return chunk
+
+
+def _translate_function(chunk: Callable, source_tokenizer: GraphTokenizer, options: Options) -> Callable:
     def translate(text):
         text = repair(text)
         token_ids = source_tokenizer.encode(text)  # (B, (S))

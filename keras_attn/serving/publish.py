@@ -189,8 +189,10 @@ def _publish(beside: Path, directory: Path, version: int | None) -> Path:
         try:
             os.rename(beside, folder)  # fails where another export has put a version meanwhile
         except OSError:
-            if version is not None or not folder.exists():
+            if not folder.exists():
                 raise
+            if version is not None:
+                raise _taken(folder) from None
         else:
             _sync_path(directory)
             return folder

@@ -48,7 +48,7 @@ def test_a_version_is_never_overwritten(translator, tmp_path):
     with pytest.raises(FileExistsError, match="is kept"):
         export_translator(translator, tmp_path, version=3)
     # Another export may put the version there meanwhile.
-    with pytest.raises(OSError, match="not empty"):
+    with pytest.raises(FileExistsError, match="is kept"):
         publish._publish(version(tmp_path / ".tmp-1", "new"), tmp_path, 3)
     assert (folder / "saved_model.pb").read_text() == "kept"
 
