@@ -7,8 +7,7 @@ ICLR 2015, arXiv:1409.0473.
 
 The model is the paper's. Its sizes are the paper's in `keras_attn.models.RNNSearch` (units 1000, embeddings
 620, maxout 500, trained for 252 hours on 12 M pairs); here they suit some ten thousand pairs and a processor,
-and what
-such little data needs is added: dropout, label smoothing, an output tied to the target embeddings.
+and what such little data needs is added: dropout, label smoothing, an output tied to the target embeddings.
 """
 
 import dataclasses
@@ -39,9 +38,9 @@ class Config(TrainingConfig):
 
 PRESETS = {
     "phrases": Config(
-        source_vocabulary_size=1000,
-        target_vocabulary_size=1000,
-        epochs=5,
+        source_vocabulary_size=1200,
+        target_vocabulary_size=1800,
+        epochs=4,
         batch_size=64,
         learning_rate=2e-3,
         warmup_steps=100,

@@ -127,7 +127,11 @@ def _check_free(directory: Path, version: int | None) -> None:
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise ValueError(f"Expected version to be a whole number of at least 1. Received: {version!r}")
     if (directory / str(version)).exists():
-        raise FileExistsError(f"Expected a new version. {str(directory / str(version))!r} exists, and is kept.")
+        raise _taken(directory / str(version))
+
+
+def _taken(folder: Path) -> FileExistsError:
+    return FileExistsError(f"Expected a new version. {str(folder)!r} exists, and is kept.")
 
 
 def _examples(translator: Translator, options: Options) -> list[Example]:
