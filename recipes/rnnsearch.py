@@ -40,9 +40,9 @@ PRESETS = {
     "phrases": Config(
         source_vocabulary_size=1200,
         target_vocabulary_size=1800,
-        epochs=4,
+        epochs=3,
         batch_size=64,
-        learning_rate=2e-3,
+        learning_rate=3e-3,
         warmup_steps=100,
         label_smoothing=0.0,
         units=128,

@@ -28,7 +28,8 @@ def compiled(function, mode=MODES[0]):
     if mode == "jit":
         import jax
 
-        run = jax.jit(function)
+        # Compiling is nearly all the time that these tests take.
+        run = jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
     elif mode in ("graph", "xla"):
         import tensorflow as tf
 
