@@ -14,7 +14,7 @@ from keras import ops, tree
 
 from keras_attn.search import SearchResult, beam_search, greedy_search, sample
 from keras_attn.search.beam import merge, select
-from keras_attn.search.constraints import candidates, constrain
+from keras_attn.search.constraints import candidates, constrain, top_tokens
 
 B, S, V, L = 3, 13, 7, 5
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
@@ -693,6 +693,21 @@ def test_a_seed_fixes_the_samples_and_one_candidate_is_greedy():
         result = draw(seed=3, **options)
         np.testing.assert_array_equal(result.token_ids, np.repeat(greedy.token_ids, 7, axis=1))
         np.testing.assert_allclose(result.log_probs, np.repeat(greedy.log_probs, 7, axis=1), atol=1e-5)
+
+
+def test_the_best_of_a_large_vocabulary():
+    """1,031 tokens take the folded way, and 8 does not divide them; 97 the plain one."""
+    random = np.random.default_rng(0)
+    for vocabulary, count in itertools.product((1031, 97), (1, 5)):
+        logits = random.normal(size=(B, vocabulary)).astype("float32")
+        logits[0, 3:] = -np.inf
+        logits[1, -2:] = 9.0, 8.0  # in what is left over
+        rows = ops.arange(B, dtype="int32")[:, None]
+        values, token_ids = map(ops.convert_to_numpy, top_tokens(ops.convert_to_tensor(logits), count, rows))
+        assert token_ids.shape == (B, count)
+        np.testing.assert_array_equal(values, -np.sort(-logits, axis=-1)[:, :count])
+        np.testing.assert_array_equal(values, np.take_along_axis(logits, token_ids, axis=-1))
+        assert all(len(set(row)) == count for row in token_ids.tolist())
 
 
 # Errors, and the exported graph

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_attn.search.hypotheses import NEGATIVE_INFINITY, repeat_rows
+from keras_attn.search.hypotheses import NEGATIVE_INFINITY, pick, repeat_rows
 from keras_attn.tokenizer import END_ID, PAD_ID, START_ID
 
 LOWEST = float(np.finfo("float32").min)
@@ -15,10 +15,11 @@ LOWEST = float(np.finfo("float32").min)
 class Constraints(NamedTuple):
     """The caller's limits, one row a hypothesis of the batch. `()` where there is none."""
 
+    rows: Any  # (R, 1) int32: 0, 1, .. R - 1
     max_lengths: Any  # (R,) int32, end token included
     min_lengths: Any  # (R,) int32, or ()
     forced: Any  # (R, P + 1) int32, 0 = free, or ()
-    excluded: np.ndarray  # (X,) int32: tokens that are no candidates (pad, start, end and those banned)
+    excluded: Any  # (X,) int32: tokens that are no candidates (pad, start, end and those banned)
     no_repeat_ngram_size: int  # 0 = off
 
 
@@ -82,7 +83,10 @@ def constrain(
     if row_min_length is not None:
         minimums = repeat_rows(ops.cast(row_min_length, "int32") + rows, copies)  # (R,)
     excluded = np.array(sorted(banned | {PAD_ID, START_ID, END_ID}), "int32")  # (X,)
-    return Constraints(repeat_rows(limits, copies), minimums, forced, excluded, no_repeat_ngram_size)
+    excluded = ops.convert_to_tensor(excluded)
+    limits = repeat_rows(limits, copies)  # (R,)
+    numbers = ops.cast(ops.cumsum(ops.ones_like(limits), axis=0)[:, None] - 1, "int32")  # (R, 1)
+    return Constraints(numbers, limits, minimums, forced, excluded, no_repeat_ngram_size)
 
 
 def candidates(logits, position, constraints: Constraints, history, count: int | None) -> Candidates:
@@ -105,11 +109,10 @@ def candidates(logits, position, constraints: Constraints, history, count: int |
         token_ids = ops.broadcast_to(ops.arange(logits.shape[-1], dtype="int32"), ops.shape(logits))  # (R, V)
         highest = ops.max(logits, axis=-1, keepdims=True)  # (R, 1)
     else:
-        spare = len(constraints.excluded)
+        spare = constraints.excluded.shape[0]
         if constraints.no_repeat_ngram_size:
             spare += history.shape[1]
-        values, token_ids = ops.top_k(logits, min(count + spare, logits.shape[-1]))  # (R, C)
-        token_ids = ops.cast(token_ids, "int32")  # (R, C)
+        values, token_ids = top_tokens(logits, min(count + spare, logits.shape[-1]), constraints.rows)
         # Not `values[:, :1]`: XLA takes a top-k that is sliced again for a sort of all V (200 times the time).
         highest = ops.max(values, axis=-1, keepdims=True)  # (R, 1)
     # The sum is at least 1, from the highest itself, except where all logits are -inf: NaN without this.
@@ -132,6 +135,30 @@ def candidates(logits, position, constraints: Constraints, history, count: int |
     if isinstance(constraints.forced, tuple):
         return result
     return _force(result, logits, normalizer, position, constraints.forced)
+
+
+def top_tokens(logits, count: int, rows) -> tuple[Any, Any]:
+    """`top_k` over a vocabulary: values and token ids `(R, C)` of the `count` best of `(R, V)`.
+
+    The row is folded into 8 strips and their elementwise maximum taken. The best C tokens lie in the C best columns
+    of that, so 8 C tokens (and the few that 8 does not divide) are left to look at. With V 5,921 and C 8 this is
+    twice as fast as `top_k` on JAX and TensorFlow, where the latter is a scalar loop, and no slower on torch.
+    """
+    vocabulary, strips = logits.shape[-1], 8
+    if vocabulary < 16 * strips * count:  # nothing to gain
+        values, token_ids = ops.top_k(logits, count)
+        return values, ops.cast(token_ids, "int32")
+    width = vocabulary // strips  # W
+    folded = [logits[:, i * width : (i + 1) * width] for i in range(strips)]
+    while len(folded) > 1:
+        folded = [ops.maximum(a, b) for a, b in zip(folded[::2], folded[1::2], strict=True)]
+    _, columns = ops.top_k(folded[0], count)  # (R, C) of (R, W)
+    token_ids = ops.cast(columns, "int32")[:, :, None] + width * ops.arange(strips, dtype="int32")
+    token_ids = ops.reshape(token_ids, (-1, count * strips))  # (R, 8 * C)
+    rest = ops.arange(strips * width, vocabulary, dtype="int32") + 0 * rows  # (R, 0..7)
+    token_ids = ops.concatenate([token_ids, rest], axis=1)  # (R, 8 * C + 0..7)
+    values, index = ops.top_k(pick(logits, token_ids, rows), count)  # (R, C)
+    return values, pick(token_ids, ops.cast(index, "int32"), rows)
 
 
 def _force(free: Candidates, logits, normalizer, position, forced) -> Candidates:

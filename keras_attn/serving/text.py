@@ -6,6 +6,7 @@ and each byte that begins none become one U+FFFD. Everything else stays as it is
 byte order marks included.
 """
 
+import hashlib
 from typing import Protocol
 
 import numpy as np
@@ -49,7 +50,9 @@ class _Pieces(tf.Module):
         import tensorflow_text  # here, not above: the other levels are served by TensorFlow's own ops
 
         super().__init__(name="pieces")
-        self._tokenizer = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
+        # In a loaded graph the op's name is its resource's: two models of one name would be one, the first.
+        name = f"sentencepiece_{hashlib.sha256(model).hexdigest()[:16]}"
+        self._tokenizer = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32, name=name)
 
     def encode(self, text):
         return self._tokenizer.tokenize(text)

@@ -80,3 +80,19 @@ def test_ids_and_text_are_pythons(options):
 def test_rows_lose_their_end_and_their_padding():
     rows = without_end(tf.constant([[5, 7, 3, 0], [5, 7, 9, 4], [3, 0, 0, 0], [0, 0, 0, 0]]), tf.constant([3, 4, 1, 0]))
     assert rows.to_list() == [[5, 7], [5, 7, 9, 4], [], []]
+
+
+def test_two_sentencepiece_models_stay_two_in_a_loaded_graph(tmp_path):
+    """Resources are found again by name: two models of one name would both be the first."""
+    small = Tokenizer.train(["aab aab abc"] * 5 + ["the cat sat"] * 5, vocabulary_size=270)
+    large = Tokenizer.train(["un chat était là", "deux chiens mangent des pommes"] * 5, vocabulary_size=300)
+    module = tf.Module()
+    module.small, module.large = graph_tokenizer(small), graph_tokenizer(large)
+    text = tf.TensorSpec((None,), tf.string)
+    module.ids = tf.function(
+        lambda x: [module.small.encode(x).to_tensor(), module.large.encode(x).to_tensor()], input_signature=[text]
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    line = "deux chats the cat"
+    for ids, tokenizer in zip(tf.saved_model.load(str(tmp_path)).ids([line]), (small, large), strict=True):
+        assert ids[0].numpy().tolist() == tokenizer.encode(line)
