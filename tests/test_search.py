@@ -439,6 +439,19 @@ def test_forced_decoding_finds_what_search_reports():
         np.testing.assert_allclose(one, other, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_prefix_prevails_over_the_row_limit_and_ends_at_the_last_place(mode):
+    model = RecurrentModel(seed=2)
+    prefix = np.array([[4, 5, 6, 4, 5], [4, 4, 5, 0, 0], [6, 5, 4, 1, END]], "int32")
+    expected = [[[4, 5, 6, 4, END]], [[4, 4, 5, END, 0]], [[6, 5, 4, 1, END]]]
+    for search in (greedy_search, beam_search):
+        run = compiled(
+            lambda m, s, f=search: f(model.step, m, s, max_length=L, row_max_length=[2, 3, 1], forced_prefix=prefix),
+            mode,
+        )
+        assert run(model.memory, model.state).token_ids.tolist() == expected
+
+
 def test_without_alignments():
     model = RecurrentModel(seed=2)
     options = {"max_length": L, "coverage_penalty": 0.2}

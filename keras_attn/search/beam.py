@@ -151,7 +151,7 @@ def beam_search(
         max_length: L, the static length of the outputs, end token included.
         row_max_length: `(B,)`, clipped to 1..L; end token included, as in all lengths.
         row_min_length: `(B,)`; where it exceeds the row's longest length, the latter holds.
-        forced_prefix: `(B, P)` int, 0 = free from there on; may hold the end token. Prevails over all other
+        forced_prefix: `(B, P)` int, 0 = free from there on; may hold the end token. Prevails over the other
             limits.
         banned_token_ids: never produced; pad and start never are.
         no_repeat_ngram_size: no n-gram of this size occurs twice in a hypothesis; 0 = off.

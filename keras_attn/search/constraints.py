@@ -75,9 +75,9 @@ def constrain(
                 f"Expected `forced_prefix` of at most max_length={max_length} tokens. "
                 f"Received: forced_prefix of shape {tuple(forced.shape)}"
             )
-        given = ops.sum(ops.cast(forced != PAD_ID, "int32"), axis=1)  # (B,)
-        unended = ops.cast(ops.all(forced != END_ID, axis=1), "int32")  # (B,)
-        limits = ops.minimum(ops.maximum(limits, given + unended), max_length)  # (B,)
+        # The last place of all is for the end token: there is no room to end a longer prefix.
+        is_last = ops.arange(ops.shape(forced)[1], dtype="int32") == max_length - 1  # (P,)
+        forced = ops.where(is_last & (forced != END_ID), PAD_ID, forced)  # (B, P)
         # One free column more, so that a read after the prefix finds 0 without a comparison.
         forced = repeat_rows(ops.pad(forced, [[0, 0], [0, 1]]), copies)  # (R, P + 1)
     if row_min_length is not None:
