@@ -161,6 +161,9 @@ class ParallelDataset(keras.utils.PyDataset):
         max_length: int, the longest row kept, its end included; None means any.
         overlong: "drop" pairs with a longer side, or "cut" the side.
         shuffle: bool; False gives the same order every epoch, short buckets first.
+        curriculum_epochs: int, of the first epochs, whose shuffled batches are sorted by their bucket, short before
+            long: attention is found on short sentences first, for less (SortaGrad: Amodei et al. 2016,
+            arXiv:1512.02595, section 3.2).
         seed: int of 0 or more.
         shard: (index, count), this process' share of `count` in data-parallel training: pairs are disjoint,
             and at each step all shards have a batch of the same shape.
@@ -191,11 +194,12 @@ class ParallelDataset(keras.utils.PyDataset):
         max_length: int | None = None,
         overlong: str = "drop",
         shuffle: bool = True,
+        curriculum_epochs: int = 0,
         seed: int = 0,
         shard: tuple[int, int] = (0, 1),
     ):
         super().__init__()
-        _check_options(batch_size, tokens_per_batch, max_length, overlong, seed, shard)
+        _check_options(batch_size, tokens_per_batch, max_length, overlong, curriculum_epochs, seed, shard)
         self._sides = tuple(
             side if isinstance(side, IdStore) else IdStore.from_lists(side) for side in (source, target)
         )
@@ -204,7 +208,8 @@ class ParallelDataset(keras.utils.PyDataset):
                 f"Expected as many source as target rows, received {len(self._sides[0]):,} and {len(self._sides[1]):,}."
             )
         self._batch_size, self._tokens_per_batch = batch_size, tokens_per_batch
-        self._shuffle, self._seed, self._shard = shuffle, seed, shard
+        self._shuffle, self._curriculum_epochs = shuffle, curriculum_epochs
+        self._seed, self._shard = seed, shard
         boundaries, count = _checked_boundaries(bucket_boundaries)
         limit = np.array(boundaries[-1] if boundaries else (2**31 - 1,) * 2)
         pairs, lengths = self._select(np.minimum(limit, max_length or limit), overlong)
@@ -356,7 +361,7 @@ class ParallelDataset(keras.utils.PyDataset):
                 larger = self._moves[bucket]
                 pools[larger] = np.concatenate([pools[larger], pool[whole:]])
             batches += [(bucket, pool[i : i + step][index::count]) for i in range(0, whole, step)]
-        if random is not None:
+        if random is not None and epoch >= self._curriculum_epochs:
             batches = [batches[i] for i in random.permutation(len(batches))]
         self._vary_first_two(batches)
         return batches
@@ -381,10 +386,9 @@ class ParallelDataset(keras.utils.PyDataset):
 def choose_buckets(lengths: np.ndarray, count: int) -> list[tuple[int, int]]:
     """At most `count` rectangles (S, T) that hold all pairs with few positions of padding.
 
-    One rectangle holds everything. The others are added one by one, each where it saves most given the rest,
-    then
-    moved one by one to where they save most until none moves: what each saves is known exactly, for all
-    places at once, from two-dimensional running sums.
+    One rectangle holds everything. The others are added one by one, each where it saves most given the rest, then
+    moved one by one to where they save most until none moves: what each saves is known exactly, for all places at
+    once, from two-dimensional running sums.
 
     Args:
         lengths: int (N, 2).
@@ -476,6 +480,7 @@ def _check_options(
     tokens_per_batch: int | None,
     max_length: int | None,
     overlong: str,
+    curriculum_epochs: int,
     seed: int,
     shard: tuple[int, int],
 ) -> None:
@@ -488,6 +493,8 @@ def _check_options(
         raise ValueError(f"Expected max_length of 2 (a token and the end) or more, received {max_length}.")
     if overlong not in ("drop", "cut"):
         raise ValueError(f"Expected overlong to be 'drop' or 'cut', received {overlong!r}.")
+    if curriculum_epochs < 0:
+        raise ValueError(f"Expected curriculum_epochs of 0 or more, received {curriculum_epochs}.")
     if seed < 0:
         raise ValueError(f"Expected a seed of 0 or more, received {seed}.")
     if not 0 <= shard[0] < shard[1]:

@@ -21,6 +21,7 @@ class TrainingConfig:
     # Optimisation
     epochs: int = 10
     batch_size: int = 96  # sentences
+    curriculum_epochs: int = 0  # of the first epochs, that go from short sentences to long
     learning_rate: float = 1e-3
     warmup_steps: int = 0  # linear from zero
     constant_share: float = 0.5  # of all steps at the full rate; then linearly to zero

@@ -36,12 +36,22 @@ class Config(TrainingConfig):
     output_dropout: float = 0.4
 
 
+_MULTI30K = Config(
+    source_vocabulary_size=6000,
+    target_vocabulary_size=6000,
+    epochs=12,
+    curriculum_epochs=1,
+    warmup_steps=200,
+    average_decay=0.998,
+    memory_dropout=0.3,
+)
 PRESETS = {
     "phrases": Config(
         source_vocabulary_size=1200,
         target_vocabulary_size=1800,
-        epochs=3,
+        epochs=5,
         batch_size=64,
+        curriculum_epochs=1,
         learning_rate=3e-3,
         warmup_steps=100,
         label_smoothing=0.0,
@@ -55,15 +65,8 @@ PRESETS = {
         output_dropout=0.1,
         validation_sentences=200,
     ),
-    "multi30k-tok": Config(
-        source_vocabulary_size=6000,
-        target_vocabulary_size=6000,
-        epochs=12,
-        warmup_steps=200,
-        average_decay=0.998,
-        memory_dropout=0.3,
-        tokenize="none",
-    ),
+    "multi30k": _MULTI30K,
+    "multi30k-tok": dataclasses.replace(_MULTI30K, tokenize="none"),
 }
 
 

@@ -12,7 +12,7 @@ was killed goes on with `--resume` from its last whole epoch.
 
 import argparse
 import dataclasses
-import importlib
+import importlib.util
 import json
 import pkgutil
 import shutil
@@ -26,7 +26,7 @@ from recipes.config import TrainingConfig, override
 
 def main(argv=None) -> int:
     parser = command.Parser("recipes.train", description=__doc__.splitlines()[0])
-    parser.add_argument("recipe", metavar="RECIPE", help="a module of recipes, such as rnnsearch")
+    parser.add_argument("recipe", metavar="RECIPE", help="such as rnnsearch, or a module of your own: my.recipe")
     parser.add_argument("--corpus", default="phrases", help="a name or a folder (default: %(default)s)")
     parser.add_argument("--source", help="language of the source side (default: the corpus decides)")
     parser.add_argument("--target", help="language of the target side")
@@ -76,16 +76,27 @@ def train(arguments: argparse.Namespace) -> None:
 
 
 def load_recipe(name: str):
-    """The recipe's module.
+    """The recipe's module: one of `recipes`, or one's own by its dotted name.
 
     Raises:
         ValueError: if there is none of that name; the sentence lists those there are.
     """
     modules = [module.name for module in pkgutil.iter_modules(recipes.__path__)]
-    if name in modules and hasattr(recipe := importlib.import_module(f"recipes.{name}"), "build"):
+    path = f"recipes.{name}" if name in modules else name if "." in name and _exists(name) else None
+    if path and hasattr(recipe := importlib.import_module(path), "build"):
         return recipe
     known = [m for m in modules if m != "train" and hasattr(importlib.import_module(f"recipes.{m}"), "build")]
-    raise ValueError(f"Expected a recipe among: {', '.join(known)}. Received: {name!r}")
+    raise ValueError(
+        f"Expected a recipe among: {', '.join(known)}; or a module of your own with Config, PRESETS and build. "
+        f"Received: {name!r}"
+    )
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package on the way
+        return False
 
 
 def configure(recipe, arguments: argparse.Namespace) -> TrainingConfig:
@@ -123,7 +134,8 @@ def datasets(config: TrainingConfig, corpus, tokenizers, seed: int):
     from keras_attn.data import ParallelDataset
 
     shared = {"batch_size": config.batch_size, "max_length": config.longest, "overlong": "drop", "seed": seed}
-    training = ParallelDataset.from_text(*corpus.splits["train"], *tokenizers, **shared)
+    curriculum = {"curriculum_epochs": config.curriculum_epochs}
+    training = ParallelDataset.from_text(*corpus.splits["train"], *tokenizers, **shared, **curriculum)
     validation = ParallelDataset.from_text(*corpus.splits["val"], *tokenizers, **shared, shuffle=False)
     return training, validation
 

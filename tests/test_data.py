@@ -165,6 +165,19 @@ def test_buckets_come_mixed_and_unshuffled_ones_in_order():
     assert order_of(dataset) == order
 
 
+def test_a_curriculum_goes_from_short_to_long():
+    dataset = ParallelDataset(*random_pairs(997), batch_size=13, curriculum_epochs=1)
+    plain = ParallelDataset(*random_pairs(997), batch_size=13)
+    sizes = [s + t for _, s, t in shapes_of(dataset)]
+    # The first batch of the next bucket stands second, to show Keras what varies.
+    assert sizes[:1] + sizes[2:] == sorted(sizes[:1] + sizes[2:])
+    assert sizes[0] < sizes[-1]
+    assert sorted(order_of(dataset)) == sorted(order_of(plain)) == list(range(997))
+    for other in (dataset, plain):
+        other.on_epoch_end()
+    assert order_of(dataset) == order_of(plain)
+
+
 @pytest.mark.parametrize("boundaries", [None, [(5, 7), (7, 5), (24, 24)], [(5, 24), (24, 24)], [(9, 24), 24], [24]])
 def test_the_first_two_batches_show_keras_what_varies(boundaries):
     pairs = random_pairs(211)
