@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from keras import ops, tree
 
-from keras_attn.search.constraints import Candidates, Constraints, candidates, constrain
+from keras_attn.search.beam_state import BeamState, Setting, follow_back, take_rows
+from keras_attn.search.constraints import Candidates, candidates, constrain
 from keras_attn.search.hypotheses import (
     NEGATIVE_INFINITY,
     SearchResult,
@@ -27,27 +28,10 @@ from keras_attn.search.hypotheses import (
     repeat_rows,
     write,
 )
-from keras_attn.tokenizer import END_ID, START_ID
+from keras_attn.tokenizer import START_ID
 
 # Of a source token that no step attended to: its log 0 would rule out every hypothesis alike.
 LEAST_COVERAGE = 1e-10
-
-
-class BeamState(NamedTuple):
-    """What one step hands to the next. Slots k of a row are in the order of `log_probs`, best first."""
-
-    position: Any  # () int32, of the token to be chosen
-    token_ids: Any  # (B * K,) int32, chosen last
-    log_probs: Any  # (B, K) float32, of live hypotheses; -inf = none. A row without any is done
-    scores: Any  # (B, N) float32, of the best finished hypotheses
-    pointers: Any  # (B, N) int32: position of the end token * K + slot that it ended
-    finished: Any  # (B,) int32, how many hypotheses have ended
-    links: Any  # (L, B, 2K) int32: of each slot after a step, parent slot | token
-    token_log_probs: Any  # (L, B, 2K) float32: of each slot's new token | of an end token in its stead
-    alignments: Any  # (L, B * K, S) float32, of each slot before the step; () if not asked for
-    coverage: Any  # (B * K, S) float32, alignments summed over the hypothesis; () without the penalty
-    history: Any  # (B * K, L) int32, the hypothesis; () without n-grams
-    state: Any  # the model's, each (B * K, ...)
 
 
 class Selection(NamedTuple):
@@ -183,35 +167,16 @@ def beam_search(
         ),
     )
     start = _start(setting, memory["mask"], repeat_rows(state, beam_size), n_best, return_alignments)
-    final = ops.while_loop(
-        lambda *state: ops.any(BeamState(*state).log_probs > NEGATIVE_INFINITY),
-        lambda *state: tuple(_advance(BeamState(*state), setting)),
-        tuple(start),
-    )
-    return _follow_back(BeamState(*final), setting)
+    return _run(start, setting, _halvings(ops.shape(memory["mask"])[0]))
 
 
-class _Setting(NamedTuple):
-    """What stays the same over all steps."""
-
-    step: Callable
-    memory: Any  # each (B * K, ...)
-    constraints: Constraints  # each (B * K, ...)
-    norms: Any  # (L,) float32, divisors of the log-probabilities by length
-    longest_norms: Any  # (B,) float32, of each row's longest length
-    offsets: Any  # (B, 1) int32: 0, 1, .. B - 1
-    slots: Any  # (B, K) int32: 0, 1, .. K - 1
-    coverage_penalty: float
-    early_stopping: bool
-
-
-def _setting(step, memory, beams, norms, coverage_penalty, early_stopping, limits) -> _Setting:
+def _setting(step, memory, beams, norms, coverage_penalty, early_stopping, limits) -> Setting:
     rows = ops.zeros_like(memory["mask"][:, 0], dtype="int32")  # (B,)
     constraints = constrain(rows, beams, **limits)
     offsets = ops.cumsum(ops.ones_like(rows), axis=0)[:, None] - 1  # (B, 1)
     norms = ops.convert_to_tensor(norms)  # (L,)
     longest = ops.reshape(constraints.max_lengths, (-1, beams))[:, 0]  # (B,)
-    return _Setting(
+    return Setting(
         step,
         repeat_rows(memory, beams),
         constraints,
@@ -224,7 +189,7 @@ def _setting(step, memory, beams, norms, coverage_penalty, early_stopping, limit
     )
 
 
-def _start(setting: _Setting, mask, state, n_best: int, keep_alignments: bool) -> BeamState:
+def _start(setting: Setting, mask, state, n_best: int, keep_alignments: bool) -> BeamState:
     """Before the first step: one live hypothesis a row, of no tokens, and none finished."""
     batch, source = ops.shape(mask)
     beams, length = setting.slots.shape[1], setting.norms.shape[0]
@@ -246,7 +211,41 @@ def _start(setting: _Setting, mask, state, n_best: int, keep_alignments: bool) -
     )
 
 
-def _advance(old: BeamState, setting: _Setting) -> BeamState:
+def _halvings(batch) -> int:
+    """How often the rows that are done are let go. Each is one more loop to compile, and the last ones save little."""
+    return sum(batch >= rows for rows in (32, 64)) if isinstance(batch, int) else 2
+
+
+def _run(old: BeamState, setting: Setting, halvings: int) -> SearchResult:
+    """Runs until half of the rows are done, and goes on with the other half in a loop of half the size."""
+    batch = ops.shape(old.log_probs)[0]
+    remaining = batch // 2 if halvings else 0
+
+    def live(state: BeamState):
+        return ops.cast(ops.any(state.log_probs > NEGATIVE_INFINITY, axis=1), "int32")  # (B,)
+
+    final = ops.while_loop(
+        lambda *state: ops.sum(live(BeamState(*state))) > remaining,
+        lambda *state: tuple(_advance(BeamState(*state), setting)),
+        tuple(old),
+    )
+    final = BeamState(*final)
+    if not halvings:
+        return follow_back(final, setting)
+    going, ended = live(final), 1 - live(final)  # (B,)
+    places = ops.where(going > 0, ops.sum(ended) + ops.cumsum(going), ops.cumsum(ended)) - 1  # (B,), ended rows first
+    order = ops.cast(ops.argsort(places), "int32")  # (B,)
+    first = follow_back(*take_rows(final, setting, order[: batch - remaining]))
+    last = _run(*take_rows(final, setting, order[batch - remaining :]), halvings - 1)
+    return SearchResult(
+        *(
+            None if a is None else ops.take(ops.concatenate([a, b], axis=0), places, axis=0)
+            for a, b in zip(first, last, strict=True)
+        )
+    )
+
+
+def _advance(old: BeamState, setting: Setting) -> BeamState:
     """One step: the body of the loop."""
     beams = setting.slots.shape[1]
     logits, state, alignment = setting.step(old.token_ids, setting.memory, old.state)
@@ -288,7 +287,7 @@ def _advance(old: BeamState, setting: _Setting) -> BeamState:
     return like(new, old)
 
 
-def _rank(log_probs, coverage, position, setting: _Setting):
+def _rank(log_probs, coverage, position, setting: Setting):
     """The scores `(B, K)` of hypotheses that end at `position`."""
     scores = log_probs / ops.take(setting.norms, position, axis=0)  # (B, K)
     if not setting.coverage_penalty:
@@ -305,50 +304,3 @@ def _reorder(structure, parents, offsets):
         return structure
     rows = ops.reshape(parents + offsets * beams, (-1,))  # (B * K,)
     return tree.map_structure(lambda x: ops.take(x, rows, axis=0), structure)
-
-
-def _follow_back(final: BeamState, setting: _Setting) -> SearchResult:
-    """The N best hypotheses, read from their last slot to their first."""
-    length, beams = setting.norms.shape[0], setting.slots.shape[1]
-    exists = final.scores > NEGATIVE_INFINITY  # (B, N)
-    ends = ops.where(exists, final.pointers // beams, -1)  # (B, N)
-    end_slots = final.pointers % beams  # (B, N)
-
-    def body(position, slots, path):
-        position = position - 1
-        parents = ops.take(final.links, position, axis=0)[:, :beams]  # (B, K)
-        slots = ops.where(position < ends, pick(parents, slots, setting.offsets), end_slots)  # (B, N)
-        return tuple(like((position, slots, write(path, position, slots)), (position, end_slots, path)))
-
-    # The slot of each hypothesis before each step.
-    path = ops.zeros_like(ops.repeat(end_slots[None], length, axis=0))  # (L, B, N)
-    start = (final.position, end_slots, path)
-    _, _, path = ops.while_loop(lambda position, *_: position > 0, body, start)
-
-    steps = ops.arange(length, dtype="int32")[:, None, None]  # (L, 1, 1)
-    after = ops.concatenate([path[1:], path[-1:]], axis=0)  # (L, B, N): a slot before the next step
-    cells = steps * ops.shape(end_slots)[0] + setting.offsets  # (L, B, 1)
-
-    def read(buffer, slots):
-        return ops.take(ops.reshape(buffer, (-1,)), cells * (2 * beams) + slots, axis=0)  # (L, B, N)
-
-    token_ids = ops.where(steps < ends, read(final.links, after + beams), 0)
-    token_ids = ops.where(steps == ends, END_ID, token_ids)  # (L, B, N)
-    token_log_probs = ops.where(steps < ends, read(final.token_log_probs, after), 0.0)
-    token_log_probs = ops.where(steps == ends, read(final.token_log_probs, path + beams), token_log_probs)  # (L, B, N)
-    alignments = None
-    if not isinstance(final.alignments, tuple):
-        source = final.alignments.shape[-1] or ops.shape(final.alignments)[-1]
-        flat = ops.reshape(final.alignments, (-1, source))  # (L * B * K, S)
-        alignments = ops.take(flat, cells * beams + path, axis=0)  # (L, B, N, S)
-        alignments = ops.where((steps <= ends)[..., None], alignments, 0.0)
-        alignments = ops.transpose(alignments, (1, 2, 0, 3))  # (B, N, L, S)
-    log_probs = ops.where(exists, ops.sum(token_log_probs, axis=0), NEGATIVE_INFINITY)  # (B, N)
-    return SearchResult(
-        ops.transpose(token_ids, (1, 2, 0)),
-        ends + 1,
-        final.scores,
-        log_probs,
-        ops.transpose(token_log_probs, (1, 2, 0)),
-        alignments,
-    )

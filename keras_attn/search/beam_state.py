@@ -1,0 +1,127 @@
+"""What a beam search holds, how some of its rows are taken out, and how its winners are followed back."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from keras import ops, tree
+
+from keras_attn.search.constraints import Constraints
+from keras_attn.search.hypotheses import NEGATIVE_INFINITY, SearchResult, like, pick, write
+from keras_attn.tokenizer import END_ID
+
+
+class BeamState(NamedTuple):
+    """What one step hands to the next. Slots k of a row are in the order of `log_probs`, best first."""
+
+    position: Any  # () int32, of the token to be chosen
+    token_ids: Any  # (B * K,) int32, chosen last
+    log_probs: Any  # (B, K) float32, of live hypotheses; -inf = none. A row without any is done
+    scores: Any  # (B, N) float32, of the best finished hypotheses
+    pointers: Any  # (B, N) int32: position of the end token * K + slot that it ended
+    finished: Any  # (B,) int32, how many hypotheses have ended
+    links: Any  # (L, B, 2K) int32: of each slot after a step, parent slot | token
+    token_log_probs: Any  # (L, B, 2K) float32: of each slot's new token | of an end token in its stead
+    alignments: Any  # (L, B * K, S) float32, of each slot before the step; () if not asked for
+    coverage: Any  # (B * K, S) float32, alignments summed over the hypothesis; () without the penalty
+    history: Any  # (B * K, L) int32, the hypothesis; () without n-grams
+    state: Any  # the model's, each (B * K, ...)
+
+
+class Setting(NamedTuple):
+    """What stays the same over all steps."""
+
+    step: Callable
+    memory: Any  # each (B * K, ...)
+    constraints: Constraints  # each (B * K, ...)
+    norms: Any  # (L,) float32, divisors of the log-probabilities by length
+    longest_norms: Any  # (B,) float32, of each row's longest length
+    offsets: Any  # (B, 1) int32: 0, 1, .. B - 1
+    slots: Any  # (B, K) int32: 0, 1, .. K - 1
+    coverage_penalty: float
+    early_stopping: bool
+
+
+def take_rows(state: BeamState, setting: Setting, rows) -> tuple[BeamState, Setting]:
+    """The search of `rows` (B',) int32 alone."""
+    beams = setting.slots.shape[1]
+    hypotheses = ops.reshape(rows[:, None] * beams + ops.arange(beams, dtype="int32"), (-1,))  # (B' * K,)
+
+    def take(structure, index, axis=0):
+        return tree.map_structure(lambda x: ops.take(x, index, axis=axis), structure)
+
+    constraints = setting.constraints
+    return (
+        BeamState(
+            position=state.position,
+            token_ids=take(state.token_ids, hypotheses),
+            log_probs=take(state.log_probs, rows),
+            scores=take(state.scores, rows),
+            pointers=take(state.pointers, rows),
+            finished=take(state.finished, rows),
+            links=take(state.links, rows, axis=1),
+            token_log_probs=take(state.token_log_probs, rows, axis=1),
+            alignments=take(state.alignments, hypotheses, axis=1),
+            coverage=take(state.coverage, hypotheses),
+            history=take(state.history, hypotheses),
+            state=take(state.state, hypotheses),
+        ),
+        setting._replace(
+            memory=take(setting.memory, hypotheses),
+            constraints=constraints._replace(
+                rows=constraints.rows[: ops.shape(hypotheses)[0]],
+                max_lengths=take(constraints.max_lengths, hypotheses),
+                min_lengths=take(constraints.min_lengths, hypotheses),
+                forced=take(constraints.forced, hypotheses),
+            ),
+            longest_norms=take(setting.longest_norms, rows),
+            offsets=setting.offsets[: ops.shape(rows)[0]],
+            slots=take(setting.slots, rows),
+        ),
+    )
+
+
+def follow_back(final: BeamState, setting: Setting) -> SearchResult:
+    """The N best hypotheses, read from their last slot to their first."""
+    length, beams = setting.norms.shape[0], setting.slots.shape[1]
+    exists = final.scores > NEGATIVE_INFINITY  # (B, N)
+    ends = ops.where(exists, final.pointers // beams, -1)  # (B, N)
+    end_slots = final.pointers % beams  # (B, N)
+
+    def body(position, slots, path):
+        position = position - 1
+        parents = ops.take(final.links, position, axis=0)[:, :beams]  # (B, K)
+        slots = ops.where(position < ends, pick(parents, slots, setting.offsets), end_slots)  # (B, N)
+        return tuple(like((position, slots, write(path, position, slots)), (position, end_slots, path)))
+
+    # The slot of each hypothesis before each step.
+    path = ops.zeros_like(ops.repeat(end_slots[None], length, axis=0))  # (L, B, N)
+    start = (final.position, end_slots, path)
+    _, _, path = ops.while_loop(lambda position, *_: position > 0, body, start)
+
+    steps = ops.arange(length, dtype="int32")[:, None, None]  # (L, 1, 1)
+    after = ops.concatenate([path[1:], path[-1:]], axis=0)  # (L, B, N): a slot before the next step
+    cells = steps * ops.shape(end_slots)[0] + setting.offsets  # (L, B, 1)
+
+    def read(buffer, slots):
+        return ops.take(ops.reshape(buffer, (-1,)), cells * (2 * beams) + slots, axis=0)  # (L, B, N)
+
+    token_ids = ops.where(steps < ends, read(final.links, after + beams), 0)
+    token_ids = ops.where(steps == ends, END_ID, token_ids)  # (L, B, N)
+    token_log_probs = ops.where(steps < ends, read(final.token_log_probs, after), 0.0)
+    token_log_probs = ops.where(steps == ends, read(final.token_log_probs, path + beams), token_log_probs)  # (L, B, N)
+    alignments = None
+    if not isinstance(final.alignments, tuple):
+        source = final.alignments.shape[-1] or ops.shape(final.alignments)[-1]
+        flat = ops.reshape(final.alignments, (-1, source))  # (L * B * K, S)
+        alignments = ops.take(flat, cells * beams + path, axis=0)  # (L, B, N, S)
+        alignments = ops.where((steps <= ends)[..., None], alignments, 0.0)
+        alignments = ops.transpose(alignments, (1, 2, 0, 3))  # (B, N, L, S)
+    log_probs = ops.where(exists, ops.sum(token_log_probs, axis=0), NEGATIVE_INFINITY)  # (B, N)
+    return SearchResult(
+        ops.transpose(token_ids, (1, 2, 0)),
+        ends + 1,
+        final.scores,
+        log_probs,
+        ops.transpose(token_log_probs, (1, 2, 0)),
+        alignments,
+    )
