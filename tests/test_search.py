@@ -410,6 +410,39 @@ def test_batch_mates_order_and_padding_change_nothing(searches, name, seed, rows
     same(search(wider, *arrays[1:]), together)
 
 
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "xla"])
+def test_a_large_batch_lets_its_ended_rows_go(mode):
+    """69 rows are searched in loops of 69, 35 and 18; 23 rows in one."""
+    rows, n_best = 69, 2
+    model, random = TableModel(seed=3, batch=rows), np.random.default_rng(3)
+    prefix = random.integers(4, V, (rows, 2)) * (random.random((rows, 1)) < 0.3)
+    limits = random.integers(1, L + 1, rows)
+    arrays = model.memory, model.state, limits.astype("int32"), prefix.astype("int32")
+
+    def search(memory, state, limits, prefix):
+        return beam_search(
+            model.step,
+            memory,
+            state,
+            beam_size=3,
+            n_best=n_best,
+            max_length=L,
+            row_max_length=limits,
+            row_min_length=limits - 2,
+            forced_prefix=prefix,
+            coverage_penalty=0.2,
+            no_repeat_ngram_size=2,
+        )
+
+    together = compiled(search, mode)(*arrays)
+    run = compiled(search, mode)
+    for start in range(0, rows, 23):
+        part = list(range(start, start + 23))
+        for whole, found in zip(together, run(*subset(arrays, part)), strict=True):
+            np.testing.assert_allclose(whole[part], found, atol=1e-5)
+    assert len(set(together.lengths[:, 0])) > 2
+
+
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_n_best_is_sorted_unique_and_begins_with_the_best(early_stopping):
     model = RecurrentModel(seed=5)
