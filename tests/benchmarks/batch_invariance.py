@@ -1,6 +1,6 @@
 """Whether a translation depends on its batch: every line by itself, in sevens, and 128 at once.
 
-    KERAS_BACKEND=jax python -m tests.benchmarks.batch_invariance --data DIR --preset RUN [--corpus multi30k --source de]
+    KERAS_BACKEND=jax python -m tests.benchmarks.batch_invariance --data DIR --preset RUN [--corpus NAME --source de]
 
 Translates the 1,000 sentences of the corpus' test split and 1,000 adversarial lines (`tests.adversarial`) with batches
 of 1, 7 and 128. The last line is JSON: `different` strings, and how many of them are ties, that is, score within 1e-5
