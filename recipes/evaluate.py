@@ -90,7 +90,8 @@ class System:
 
         from keras_attn.translator import Translator
 
-        self.translator = Translator.from_preset(path)
+        with command.quietly():
+            self.translator = Translator.from_preset(path)
         self.chosen = search(arguments, path) | {"return_alignments": False}
         self.translator.generate([], **self.chosen)  # refuses bad options
 

@@ -75,6 +75,14 @@ def standard(name: str) -> BinaryIO:
     return stream.buffer
 
 
+def opened(path: Path) -> BinaryIO:
+    """The file, to be read."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise type(error)(f"Expected a file that can be read. Received: {str(path)!r}, {error.strerror}.") from None
+
+
 class Output:
     """Takes bytes and hands them on at once; what goes wrong is a sentence."""
 

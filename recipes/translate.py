@@ -50,7 +50,7 @@ def translate(arguments: argparse.Namespace) -> None:
     chosen = search(arguments, arguments.run)
     form, chosen["return_alignments"] = _form(arguments, chosen["n_best"])
     with contextlib.ExitStack() as stack:
-        source = stack.enter_context(arguments.input.open("rb")) if arguments.input else streams.standard("stdin")
+        source = stack.enter_context(streams.opened(arguments.input)) if arguments.input else streams.standard("stdin")
         files = {
             name: stack.enter_context(streams.new_file(path))
             for name in ("output", "pharaoh", "html")
@@ -61,7 +61,8 @@ def translate(arguments: argparse.Namespace) -> None:
 
         from keras_attn.translator import Translator
 
-        translator = Translator.from_preset(arguments.run)
+        with command.quietly():
+            translator = Translator.from_preset(arguments.run)
         translator.generate([], **chosen)  # refuses bad options even when no line comes
         aligned = _alignment_files(translator, arguments, files, pictures)
         with streams.Progress(not output.file.isatty(), streams.size(source)) as progress:
