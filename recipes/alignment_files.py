@@ -61,7 +61,8 @@ class AlignmentFiles:
     def close(self) -> None:
         """Writes the page, and says how much of the text was drawn."""
         few = self.sentences > self.most and bool(self.page or self.pictures)
-        note = f"The first {self.most:,} of {self.sentences:,} sentences" if few else f"{self.sentences:,} sentence{'s' * (self.sentences != 1)}"
+        count = f"{self.sentences:,} sentence{'s' * (self.sentences != 1)}"
+        note = f"The first {self.most:,} of {count}" if few else count
         if self.page:
             self.page.write(alignments.html_page(self.panels, note=f"{note}.", **self.about).encode())
         if few:
