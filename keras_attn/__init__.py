@@ -8,7 +8,7 @@ Ids: 0 pad, 1 unknown, 2 start, 3 end. Masks are boolean, True = real token.
 
 from importlib import import_module
 
-from keras_attn import losses, models, search
+from keras_attn import alignments, losses, models, search
 from keras_attn.data import ParallelDataset
 from keras_attn.layers import AttentionalLayer, AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput
 from keras_attn.tokenizer import Tokenizer
@@ -26,6 +26,7 @@ __all__ = [
     "Tokenizer",
     "Translation",
     "Translator",
+    "alignments",
     "losses",
     "metrics",
     "models",

@@ -8,7 +8,7 @@ import csv
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -18,52 +18,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from numpy.typing import ArrayLike
 
+from keras_attn.alignments import Panel, as_matrix, merge_alignment
+
 _ENDINGS = (".png", ".svg", ".pdf")
 # Okabe and Ito's palette, told apart by colour-blind readers and in grey.
 _INK, _GREY, _BLUE, _ORANGE = "#222222", "#8A8A8A", "#0072B2", "#D55E00"
 _STYLE = {"svg.hashsalt": "keras_attn", "axes.unicode_minus": True}
 _GAP = 0.06  # inches between a label and the thing it labels
-
-
-class Panel(NamedTuple):
-    """One alignment of a figure: weights `(T, S)`, S labels for the columns, T labels for the rows."""
-
-    alignment: ArrayLike
-    source_tokens: Sequence[str]
-    target_tokens: Sequence[str]
-
-
-def merge_alignment(
-    alignment: ArrayLike, source_groups: Sequence[Sequence[int]], target_groups: Sequence[Sequence[int]]
-) -> np.ndarray:
-    """Alignment of words from that of their pieces.
-
-    Attention to a source word is the sum over its pieces; that of a target word is the mean over its pieces.
-    So rows that sum to one still do when every source piece is in a group.
-
-    Args:
-        alignment: `(T, S)`.
-        source_groups: For each source word the indices of its pieces, as `Tokenizer.words` gives them.
-        target_groups: The same for the target.
-
-    Returns:
-        `(len(target_groups), len(source_groups))`, float64.
-
-    Raises:
-        ValueError: If the alignment is not a matrix, a group is empty, or an index lies outside.
-    """
-    alignment = _matrix(alignment)
-    for axis, groups, name in ((1, source_groups, "source_groups"), (0, target_groups, "target_groups")):
-        for group in groups:
-            if not len(group) or min(group) < 0 or max(group) >= alignment.shape[axis]:
-                raise ValueError(
-                    f"Expected every group of {name} to hold indices from 0 to {alignment.shape[axis] - 1}, "
-                    f"received {list(group)}."
-                )
-    columns = [alignment[:, list(group)].sum(axis=1) for group in source_groups]
-    merged = np.stack(columns, axis=1) if columns else np.zeros((alignment.shape[0], 0))
-    rows = [merged[list(group)].mean(axis=0) for group in target_groups]
-    return np.stack(rows) if rows else np.zeros((0, merged.shape[1]))
 
 
 def alignment(
@@ -97,7 +58,7 @@ def alignment(
     ... )
     """
     if source_groups is not None or target_groups is not None:
-        steps, positions = _matrix(alignment).shape
+        steps, positions = as_matrix(alignment).shape
         source_groups = [[i] for i in range(positions)] if source_groups is None else source_groups
         target_groups = [[i] for i in range(steps)] if target_groups is None else target_groups
         alignment = merge_alignment(alignment, source_groups, target_groups)
@@ -342,15 +303,8 @@ def _horizontal(table: Mapping[str, np.ndarray], against: str, length: int) -> n
     return x + 1 if against == "epoch" and len(x) and x[0] == 0 else x
 
 
-def _matrix(alignment: ArrayLike) -> np.ndarray:
-    alignment = np.asarray(alignment, dtype="float64")
-    if alignment.ndim != 2:
-        raise ValueError(f"Expected an alignment of shape (T, S), received shape {alignment.shape}.")
-    return alignment
-
-
 def _checked(panel: Panel) -> Panel:
-    weights = _matrix(panel.alignment)
+    weights = as_matrix(panel.alignment)
     labels = (len(panel.target_tokens), len(panel.source_tokens))
     if weights.shape != labels or 0 in labels:
         raise ValueError(

@@ -1,82 +1,132 @@
 """Scores a run on a split: `python -m recipes.evaluate RUN [--corpus NAME|DIR] [--split test] [--beam 5]`.
 
-Prints BLEU, chrF and TER with their sacreBLEU signatures. With `--against RUN2` both runs translate the
-split, and a paired bootstrap says whether the second differs from the first by more than chance.
+Prints BLEU, chrF and TER with their sacreBLEU signatures. With `--hypotheses FILE` the lines of a file are
+scored, instead of what RUN translates now. With `--against` a second system, a run or such a file, is scored
+too, and sacreBLEU's paired bootstrap says whether it differs from the first by more than chance.
 """
 
 import argparse
+import contextlib
 import json
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from recipes import command
-from recipes.translate import length_penalty
+from recipes import command, streams
+from recipes.options import add_search, read_report, search
+from recipes.translate import in_chunks
 
 
 def main(argv=None) -> int:
     parser = command.Parser("recipes.evaluate", description=__doc__.splitlines()[0])
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run, or any preset")
-    parser.add_argument("--corpus", help="a name or a folder (default: the run's)")
-    parser.add_argument("--source", help="language of the source side (default: the run's)")
-    parser.add_argument("--target", help="language of the target side")
-    parser.add_argument("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
-    parser.add_argument("--split", default="test", help="default: %(default)s")
-    parser.add_argument("--beam", type=int, default=5, help="beam size; 1 is greedy (default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences at once (default: %(default)s)")
-    parser.add_argument("--length-penalty", type=float, help="default: the run's")
-    parser.add_argument("--against", metavar="RUN2", type=Path, help="a second run, compared with the first")
-    parser.add_argument("--tokenize", help="sacreBLEU's tokenizer (default: the run's, else 13a)")
+    option = parser.add_argument
+    option("run", metavar="RUN", type=Path, help="folder of a run, or any preset")
+    option("--corpus", help="a name or a folder (default: the run's)")
+    option("--source", help="language of the source side (default: the run's)")
+    option("--target", help="language of the target side")
+    option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
+    option("--split", default="test", help="default: %(default)s")
+    option("--hypotheses", metavar="FILE", type=Path, help="score these lines, not what RUN translates")
+    option("--against", metavar="RUN2|FILE", type=Path, help="a second system, compared with the first")
+    option("--tokenize", help="sacreBLEU's tokenizer (default: the run's, else 13a)")
+    option("--output", metavar="FILE", type=Path, help="a new file for all of this, as JSON")
+    add_search(parser)
     return command.run(evaluate, parser, argv)
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
-    from keras_attn.translator import Translator
-
-    told = _report(arguments.run)
-    runs = [arguments.run, *([arguments.against] if arguments.against else [])]
-    translators = {run: Translator.from_preset(run) for run in runs}
-    corpus, tokenize = _corpus(arguments, told), arguments.tokenize or told["config"]["tokenize"]
+    told = read_report(arguments.run)
+    first, second = arguments.hypotheses or arguments.run, arguments.against
+    if first == second:
+        raise ValueError(f"Expected --against to be another system. Received: {str(second)!r} twice")
+    corpus, tokenize = _corpus(arguments, told), arguments.tokenize or told["config"].get("tokenize", "13a")
     if arguments.split not in corpus.splits:
         raise ValueError(f"Expected --split among: {', '.join(corpus.splits)}. Received: {arguments.split!r}")
     sources, references = corpus.splits[arguments.split]
 
+    from keras_attn import metrics
     from recipes import report
 
-    systems = {str(run): _translate(translators[run], run, sources, arguments) for run in runs}
-    for name, texts in systems.items():
-        print(f"{name}: {corpus.name} {arguments.split}, {len(sources):,} sentences, beam {arguments.beam}")
-        for metric, result in report.scores(texts, references, tokenize).items():
-            print(f"  {metric} {result['score']:.2f}  {result['signature']}")
-    if arguments.against:
-        _compare(systems, references, tokenize)
+    metrics.bleu(["a"], ["a"], tokenize=tokenize)  # refuses an unknown tokenizer before minutes of translation
+    with contextlib.ExitStack() as stack:
+        output = stack.enter_context(streams.new_file(arguments.output)) if arguments.output else None
+        # Both are opened before either is translated: a bad one is refused while nothing is lost.
+        systems = [System(path, arguments, len(sources)) for path in (first, second) if path]
+        print(f"{corpus.name} {arguments.split}, {corpus.source} to {corpus.target}, {len(sources):,} sentences")
+        found = {
+            "corpus": corpus.name,
+            "split": arguments.split,
+            "source": corpus.source,
+            "target": corpus.target,
+            "sentences": len(sources),
+            "systems": [_score(system, sources, references, tokenize) for system in systems],
+            **({"paired_bootstrap": _compare(systems, references, tokenize)} if second else {}),
+            **report.surroundings(),
+        }
+        if output:
+            output.write((json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def _compare(systems: dict[str, list[str]], references, tokenize: str) -> None:
+class System:
+    """What translates, or has translated: a run, or a file with a line for each sentence.
+
+    `texts` are its translations, once it has translated.
+    """
+
+    def __init__(self, path: Path, arguments: argparse.Namespace, sentences: int):
+        self.name = str(path)
+        self.texts, self.translator, self.figures = None, None, {}
+        if path.is_file() or path == arguments.hypotheses:
+            from keras_attn.data import read_lines
+
+            self.texts = read_lines(path)
+            if len(self.texts) != sentences:
+                raise ValueError(
+                    f"Expected {self.name!r} to have {sentences:,} lines, one for each sentence of the split. "
+                    f"Received: {len(self.texts):,}"
+                )
+            return
+
+        from keras_attn.translator import Translator
+
+        with command.quietly():
+            self.translator = Translator.from_preset(path)
+        self.chosen = search(arguments, path) | {"return_alignments": False}
+        self.translator.generate([], **self.chosen)  # refuses bad options
+
+    def translate(self, sources: Sequence[str]) -> None:
+        if self.texts is None:
+            started = time.monotonic()
+            with streams.Progress(True, len(sources)) as progress:
+                found = in_chunks(self.translator, sources, self.chosen, progress, [1] * len(sources))
+            self.texts = [translation.text for translation in found]
+            self.figures = {"search": self.chosen, "seconds": round(time.monotonic() - started, 2)}
+
+
+def _score(system: System, sources, references, tokenize: str) -> dict:
+    from recipes import report
+
+    system.translate(sources)
+    scores = report.scores(system.texts, references, tokenize)
+    beam = f", beam {system.chosen['beam_size']}" if system.translator else ""
+    print(f"{system.name}{beam}")
+    for metric, result in scores.items():
+        print(f"  {metric} {result['score']:.2f}  {result['signature']}")
+    return {"system": system.name} | system.figures | scores
+
+
+def _compare(systems: Sequence[System], references, tokenize: str) -> list[dict]:
     from keras_attn import metrics
 
-    print("Paired bootstrap, 1,000 samples; the mean, half of its 95 % interval, and p against the first:")
-    for one in metrics.paired_bootstrap(systems, references, tokenize=tokenize):
-        chance = "" if one.p_value is None else f"  p = {one.p_value:.4f}"
-        print(f"  {one.score.name} {one.mean:.2f} ± {one.half_width:.2f}  {one.system}{chance}")
-
-
-def _translate(translator, run: Path, sources, arguments) -> list[str]:
-    found = translator.generate(
-        sources,
-        beam_size=arguments.beam,
-        batch_size=arguments.batch_size,
-        length_penalty=length_penalty(run, arguments.length_penalty),
-        return_alignments=False,
-    )
-    return [translation.text for translation in found]
-
-
-def _report(run: Path) -> dict:
-    """The run's report; a preset without one says nothing about its corpus."""
-    path = run / "report.json"
-    if path.is_file():
-        return json.loads(path.read_text(encoding="utf-8"))
-    return {"corpus": None, "source": None, "target": None, "config": {"tokenize": "13a"}}
+    print("Paired bootstrap: mean ± half of the 95 % interval, and p, the chance of so large a difference by luck")
+    compared = metrics.paired_bootstrap({one.name: one.texts for one in systems}, references, tokenize=tokenize)
+    for one in compared:
+        chance = "the baseline" if one.p_value is None else f"p = {one.p_value:.4f}"
+        print(f"  {one.score.name} {one.mean:.2f} ± {one.half_width:.2f}  {one.system}, {chance}")
+        if one.p_value is not None:
+            print(f"    {one.score.signature}")
+    return [one.to_dict() for one in compared]
 
 
 def _corpus(arguments, told: dict):

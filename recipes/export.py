@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from recipes import command
-from recipes.translate import length_penalty
+from recipes.options import length_penalty
 
 
 def main(argv=None) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_attn import metrics, plots
+from keras_attn import alignments, metrics, plots
 from keras_attn.translator import Translation, Translator
 
 
@@ -47,22 +47,14 @@ def draw_reordering(path: Path, translator: Translator, translations, references
     for translation, reference in zip(translations, references, strict=True):
         if not translation.token_ids:
             continue
-        alignment, sources, targets = words = _words(translator, translation)
+        words = alignments.of_words(translation, translator.source_tokenizer, translator.target_tokenizer)
+        alignment, sources, targets = words
         moderate = 7 <= len(sources) <= 18 and 7 <= len(targets) <= 22
         rank = moderate, translation.text == reference, _inversions(alignment)
         if best is None or rank > best_rank:
             best, best_rank = words, rank
     if best:
         plots.alignment(*best, path=path)
-
-
-def _words(translator: Translator, translation: Translation):
-    """The alignment between whole words, with its labels."""
-    sources = translator.source_tokenizer.words(translation.source_token_ids)
-    targets = translator.target_tokenizer.words(translation.token_ids)
-    groups = [[pieces for _, pieces in words] for words in (sources, targets)]
-    alignment = plots.merge_alignment(translation.alignment, *groups)  # (T, S) in words
-    return alignment, [word for word, _ in sources], [word for word, _ in targets]
 
 
 def _inversions(alignment: np.ndarray) -> float:

@@ -6,6 +6,7 @@ import pytest
 from matplotlib._pylab_helpers import Gcf
 
 from keras_attn import plots
+from keras_attn.alignments import merge_alignment
 
 S, T = 5, 3
 SOURCE = ["Das", "Äußerste", "kostet", "$5_{", "</s>"]
@@ -25,25 +26,6 @@ def cut_off(figure):
     texts = [t for axes in figure.axes for t in axes.get_xticklabels() + axes.get_yticklabels()] + figure.texts
     boxes = [(t.get_text(), t.get_window_extent()) for t in texts if t.get_text()]
     return [text for text, b in boxes if b.x0 < 0 or b.y0 < 0 or b.x1 > width or b.y1 > height]
-
-
-def test_merge_sums_source_pieces_and_averages_target_pieces():
-    merged = plots.merge_alignment(WEIGHTS, [[0, 1], [2], [3, 4]], [[0], [1, 2]])
-    np.testing.assert_allclose(merged, [[1, 0, 0], [0, 0.625, 0.375]])
-    np.testing.assert_allclose(merged.sum(1), 1)
-
-
-@pytest.mark.parametrize(
-    ("source_groups", "target_groups", "sentence"),
-    [
-        ([[0], [5]], [[0]], r"source_groups to hold indices from 0 to 4, received \[5\]"),
-        ([[0]], [[0], []], r"target_groups to hold indices from 0 to 2, received \[\]"),
-        ([[-1]], [[0]], r"received \[-1\]"),
-    ],
-)
-def test_merge_errors(source_groups, target_groups, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        plots.merge_alignment(WEIGHTS, source_groups, target_groups)
 
 
 def test_alignment_shows_each_weight_in_its_cell():
@@ -75,7 +57,7 @@ def test_alignment_merges_on_request():
     groups = [[0, 1], [2], [3, 4]]
     figure = plots.alignment(WEIGHTS, ["Das Äußerste", "kostet", "$5"], TARGET, source_groups=groups)
     shown = figure.axes[0].collections[0].get_array().reshape(T, 3)
-    np.testing.assert_allclose(shown, plots.merge_alignment(WEIGHTS, groups, [[0], [1], [2]]))
+    np.testing.assert_allclose(shown, merge_alignment(WEIGHTS, groups, [[0], [1], [2]]))
 
 
 def test_figure_grows_with_the_sentence_up_to_a_bound():

@@ -1,8 +1,8 @@
 """The commands: a tiny corpus is learnt and translated; errors are sentences; kill -9 loses nothing."""
 
-import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -99,45 +99,84 @@ def test_a_run_leaves_everything_behind(run):
     assert (run / "alignment.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_finished_run_scores_as_it_reported(run, corpus, capsys):
-    code = evaluate.main([str(run), "--corpus", str(corpus), "--source", "de", "--target", "fr"])
+def test_the_finished_run_scores_as_it_reported(run, corpus, tmp_path, capsys):
+    path = tmp_path / "scores.json"
+    where = ["--corpus", str(corpus), "--source", "de", "--target", "fr"]
+    assert evaluate.main([str(run), *where, "--output", str(path)]) == 0
     printed = capsys.readouterr().out
-    assert code == 0
-    report = json.loads((run / "report.json").read_text())
-    assert f"bleu {report['bleu']['score']:.2f}  {report['bleu']['signature']}" in printed
+    report, scored = (json.loads(p.read_text()) for p in (run / "report.json", path))
+    for name in ("bleu", "chrf", "ter"):
+        assert f"{name} {report[name]['score']:.2f}  {report[name]['signature']}" in printed
+        assert scored["systems"][0][name] == report[name]
+    assert scored["sentences"] == 19
+    assert scored["systems"][0]["search"]["beam_size"] == 5
+    assert "paired_bootstrap" not in scored
 
 
-def test_translate_writes_a_line_for_every_line(run, capfdbinary, monkeypatch):
-    source = b"1 2 3\n\n   \n4 \xff 5\n0\r\n\xe2\x80\xa8\n5 5"
-    fake = types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(source)))
-    monkeypatch.setattr(sys, "stdin", fake)
-    assert translate.main([str(run), "--beam", "1"]) == 0
-    out, err = capfdbinary.readouterr()
-    lines = out.split(b"\n")
-    assert len(lines) == 8
-    assert lines[7] == b""
-    assert lines[1] == lines[2] == lines[5] == b""
-    assert lines[0]
-    assert b"1 of 7 lines held bytes that are not UTF-8" in err
+def degraded(lines, share, seed):
+    random = np.random.default_rng(seed)
+    return [" ".join("x" if random.random() < share else word for word in line.split()) for line in lines]
 
 
-def test_translate_n_best_is_a_table(run, capfdbinary, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(b"1 2\n\n"))))
-    assert translate.main([str(run), "--beam", "3", "--n-best", "2"]) == 0
-    rows = [line.split("\t") for line in capfdbinary.readouterr().out.decode().splitlines()]
-    assert [row[0] for row in rows] == ["1", "1", "2"]
-    assert float(rows[0][1]) >= float(rows[1][1])
+def test_files_are_compared_as_sacrebleu_compares_them(run, corpus, tmp_path, capsys):
+    references = (corpus / "test.fr").read_text().splitlines()
+    files = [tmp_path / "first.txt", tmp_path / "second.txt"]
+    for seed, (path, share) in enumerate(zip(files, (0.3, 0.2), strict=True)):
+        path.write_text("".join(line + "\n" for line in degraded(references, share, seed)))
+    options = ["--corpus", str(corpus), "--source", "de", "--target", "fr", "--output", str(tmp_path / "scores.json")]
+    assert evaluate.main([str(run), "--hypotheses", str(files[0]), "--against", str(files[1]), *options]) == 0
+    printed = capsys.readouterr().out
+
+    line = [sys.executable, "-m", "sacrebleu", str(corpus / "test.fr"), "-i", *map(str, files), "-m", "bleu", "chrf"]
+    line += ["--paired-bs", "--format", "latex", "--width", "2", "--tokenize", "none", "--force"]
+    table = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    theirs = re.findall(r"([\d.]+) \(([\d.]+) ± ([\d.]+)\)(?: \(p = ([\d.]+)\))?", table)
+    found = json.loads((tmp_path / "scores.json").read_text())
+    ours = found["paired_bootstrap"]
+    assert [one["system"] for one in ours] == [*map(str, files)] * 2
+    ours = [ours[0], ours[2], ours[1], ours[3]]  # sacreBLEU's rows are systems
+    assert [
+        (
+            f"{one['score']['score']:.2f}",
+            f"{one['mean']:.2f}",
+            f"{one['half_width']:.2f}",
+            "" if one["p_value"] is None else f"{one['p_value']:.4f}",
+        )
+        for one in ours
+    ] == theirs
+    assert f"second.txt, p = {theirs[2][3]}" in printed
+    assert ours[2]["score"]["signature"] in printed
 
 
-def test_reading_waits_for_no_more_than_there_is():
-    stream = io.BufferedReader(io.BytesIO(b"a\nb\xe2\x80\xa8c\x0bd\n\ne"))
-    assert [line for lines in translate.read_lines(stream) for line in lines] == [
-        b"a",
-        b"b\xe2\x80\xa8c\x0bd",
-        b"",
-        b"e",
-    ]
-    assert list(translate.read_lines(io.BufferedReader(io.BytesIO(b"")))) == []
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--against", "{run}"], "another system"),
+        (["--against", "{few}"], "to have 19 lines"),
+        (["--hypotheses", "{tmp}/none"], "Expected a text file"),
+        (["--against", "{tmp}/none"], "Expected a preset in"),
+        (["--hypotheses", "{bytes}"], "0xff in line 2"),
+        (["--split", "dev"], "among: train, val, test"),
+        (["--tokenize", "moses"], "13a"),
+        (["--beam", "0"], "from 1 to 1,000"),
+        (["--output", "{few}"], "to be a new file"),
+        (["--output", "{tmp}/none/scores.json"], "No such file or directory"),
+    ],
+)
+def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_path, capfd):
+    (tmp_path / "few").write_text("un\ndeux\n")
+    (tmp_path / "bytes").write_bytes(b"un\n\xff\n")
+    names = {"run": run, "tmp": tmp_path, "few": tmp_path / "few", "bytes": tmp_path / "bytes"}
+    where = ["--corpus", str(corpus), "--source", "de", "--target", "fr"]
+    try:
+        code = evaluate.main([str(run), *where, *(argument.format(**names) for argument in arguments)])
+    except SystemExit as ended:  # argparse's own
+        code = ended.code
+    err = capfd.readouterr().err
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert sorted(os.listdir(tmp_path)) == ["bytes", "few"], "nothing may be begun"
 
 
 @pytest.mark.parametrize(
