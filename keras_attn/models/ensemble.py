@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_attn.models.seq2seq import Seq2Seq
