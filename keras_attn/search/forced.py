@@ -5,7 +5,7 @@ from typing import Any
 from keras import ops
 
 from keras_attn.search.beam import LEAST_COVERAGE
-from keras_attn.search.hypotheses import SearchResult, length_norms
+from keras_attn.search.hypotheses import SearchResult, length_norm
 from keras_attn.tokenizer import PAD_ID
 
 
@@ -35,7 +35,6 @@ def score_tokens(
     """
     if not coverage_penalty >= 0:
         raise ValueError(f"Expected `coverage_penalty` >= 0. Received: coverage_penalty={coverage_penalty}")
-    norms = ops.convert_to_tensor(length_norms(normalization, length_penalty, token_ids.shape[1]))  # (T,)
     real = ops.not_equal(token_ids, PAD_ID)  # (B, T)
     logits = ops.cast(logits, "float32")  # (B, T, V)
     chosen = ops.take_along_axis(logits, token_ids[..., None], axis=-1)[..., 0]  # (B, T)
@@ -43,7 +42,8 @@ def score_tokens(
     alignments = ops.where(real[..., None], ops.cast(alignments, "float32"), 0.0)  # (B, T, S)
     lengths = ops.sum(ops.cast(real, "int32"), axis=1)  # (B,)
     log_probs = ops.sum(token_log_probs, axis=1)  # (B,)
-    scores = log_probs / ops.take(norms, ops.maximum(lengths - 1, 0), axis=0)  # (B,)
+    norms = length_norm(normalization, length_penalty, ops.cast(ops.maximum(lengths, 1), "float32"))  # (B,)
+    scores = log_probs / norms  # (B,)
     if coverage_penalty:
         covered = ops.log(ops.clip(ops.sum(alignments, axis=1), LEAST_COVERAGE, 1.0))  # (B, S)
         scores = scores + coverage_penalty * ops.sum(ops.where(mask, covered, 0.0), axis=1)  # (B,)
