@@ -67,6 +67,9 @@ class Decoding:
         texts: Sequence[str],
         function: Callable,
         options: dict[str, Any],
+        seed: int | None,
+        row_ids: Sequence[int] | None,
+        /,  # so that a user's option of one of these names is refused as any other
         *,
         batch_size: int = 64,
         tokens_per_batch: int = 8192,
@@ -78,8 +81,6 @@ class Decoding:
         banned_tokens: Sequence[str | int] = (),
         replace_unknown: bool | Mapping[str, str] = False,
         return_alignments: bool = True,
-        row_ids: Sequence[int] | None = None,
-        seed: int | None = None,
         **search_options,
     ) -> list[Translation]:
         """What `function` of `keras_attn.search` finds for each text.

@@ -110,6 +110,8 @@ class Translator:
             texts,
             beam_search,
             {"beam_size": beam_size, "n_best": n_best, "length_penalty": length_penalty},
+            None,
+            None,
             batch_size=batch_size,
             max_length=max_length,
             max_length_ratio=max_length_ratio,
@@ -160,7 +162,7 @@ class Translator:
         check_sizes(num_samples=num_samples, batch_size=batch_size)
         own = {"num_samples": num_samples, "temperature": temperature, "top_k": top_k, "top_p": top_p}
         sentences = max(1, batch_size // num_samples)
-        return self._decoding.search(texts, sample, own, batch_size=sentences, seed=seed, row_ids=row_ids, **options)
+        return self._decoding.search(texts, sample, own, seed, row_ids, batch_size=sentences, **options)
 
     def score(
         self,
