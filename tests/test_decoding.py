@@ -177,6 +177,9 @@ def test_samples_do_not_depend_on_the_batch(translator):
         )
         for row, translation in zip(rows, part, strict=True):
             assert texts(translation.n_best) == texts(whole[row].n_best)
+    alike = ["s1 s2 s3 s4"] * 3
+    first, second, third = texts(translator.sample(alike, num_samples=1, seed=11, temperature=0.8, row_ids=[0, 9, 9]))
+    assert first == whole[0].text != second == third
     fewer = translator.sample(LINES, num_samples=1, seed=11, temperature=0.8)
     assert texts(fewer) == texts(whole)
     assert texts(translator.sample(LINES, num_samples=1, seed=12, temperature=0.8)) != texts(whole)

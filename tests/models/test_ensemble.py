@@ -1,5 +1,7 @@
 """Ensembles against NumPy on the members' own outputs; averages of weights; both through presets and export."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -212,8 +214,11 @@ def test_presets_translate_together(models, presets, tmp_path):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others export in a process with TensorFlow")
 def test_an_ensemble_is_exported_as_one_model_is(presets, tmp_path):
     """`export` itself translates a few sentences in a process of its own and compares them with `generate`."""
-    folder = Translator.from_presets(presets).export(tmp_path, beam_size=2, max_source_length=17)
-    assert (folder / "saved_model.pb").is_file()
+    options = {"beam_size": 2, "max_source_length": 17, "banned_tokens": ["<unk>", 7]}
+    folder = Translator.from_presets(presets).export(tmp_path, **options)
+    record = json.loads((folder / "assets.extra" / "keras_attn.json").read_text())
+    assert record["model"] == "Ensemble"
+    assert record["options"]["search"] == {"banned_token_ids": [1, 7]}
 
 
 def test_presets_average_into_one_model(models, presets):
