@@ -157,15 +157,31 @@ class Tokenizer:
         """What `encode` cuts the text into, an entry an id; unknown words keep their letters."""
         return self._cut(_checked_text(text))
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids up to the first end; pads and starts are skipped, an unknown id reads `<unk>`."""
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where in the text each id of `encode(text)` stands: (start, end) in characters, blanks of its own included.
+
+        All bytes of a character that is spelled in bytes have the span of that character.
+        """
+        return self._spans(_checked_text(text))
+
+    def decode(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> str:
+        """The text of ids up to the first end; pads and starts are skipped.
+
+        Args:
+            ids: iterable of int.
+            unknown: what to write for each unknown id up to the end, in their order; None: `<unk>`.
+        """
         kept = []
         for token_id in self._checked_ids(ids):
             if token_id == END_ID:
                 break
             if token_id not in (PAD_ID, START_ID):
                 kept.append(token_id)
-        return self._join(kept)
+        count = kept.count(UNKNOWN_ID)
+        unknown = [SPECIAL_TOKENS[UNKNOWN_ID]] * count if unknown is None else list(unknown)
+        if len(unknown) != count:
+            raise ValueError(f"Expected a string for each of the {count} unknown ids, received {len(unknown)}.")
+        return self._join(kept, unknown)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The vocabulary's entry for every id, special ones included: labels for the rows of an alignment."""
@@ -258,7 +274,7 @@ class Tokenizer:
         return ids
 
     def _surface(self, ids: list[int]) -> str:
-        return SPECIAL_TOKENS[END_ID] if ids == [END_ID] else self._join(ids).strip(" ")
+        return SPECIAL_TOKENS[END_ID] if ids == [END_ID] else self.decode(ids).strip(" ")
 
 
 class _Pieces(Tokenizer):
@@ -282,8 +298,26 @@ class _Pieces(Tokenizer):
     def _cut(self, text: str) -> list[str]:
         return self._processor.encode(text, out_type=str)
 
-    def _join(self, ids: list[int]) -> str:
-        return self._processor.decode(ids)
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        # Normalisation gives a character for each, so pieces are as long as the text that they stand for.
+        spans, start, missing = [], 0, 0  # missing: bytes of the current character that are still to come
+        for token_id, piece in zip(self._processor.encode(text), self._cut(text), strict=True):
+            end = start + len(piece)
+            if self._processor.is_byte(token_id):  # "<0xE2>": the first byte says how many its character has
+                first = int(piece[3:5], 16)
+                missing = (missing or 1 + sum(first >= least for least in (0xC0, 0xE0, 0xF0))) - 1
+                end = start + 1
+            spans.append((start, end))
+            start = start if missing else end
+        return spans
+
+    def _join(self, ids: list[int], unknown: list[str]) -> str:
+        parts, first = [], 0
+        for surface in unknown:
+            last = ids.index(UNKNOWN_ID, first)
+            parts += self._processor.decode(ids[first:last]), surface
+            first = last + 1
+        return "".join([*parts, self._processor.decode(ids[first:])])
 
     def _opens_word(self, token: str) -> bool:
         return token.startswith(_BLANK_MARK)
@@ -327,8 +361,13 @@ class _Words(Tokenizer):
         text = text.translate(self.character_table)
         return [token for token in text.split(self.separator) if token] if self.separator else list(text)
 
-    def _join(self, ids: list[int]) -> str:
-        return self.separator.join(self.vocabulary[token_id] for token_id in ids)
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        token = re.compile(f"[^{self.separator}]+" if self.separator else "(?s:.)")
+        return [match.span() for match in token.finditer(text.translate(self.character_table))]
+
+    def _join(self, ids: list[int], unknown: list[str]) -> str:
+        unknown = iter(unknown)
+        return self.separator.join(next(unknown) if i == UNKNOWN_ID else self.vocabulary[i] for i in ids)
 
     def _opens_word(self, token: str) -> bool:
         return bool(self.separator) or token == " "

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn.models import RNNSearch
+from keras_attn.sentences import batches, bucket
 from keras_attn.tokenizer import END_ID, START_ID, Tokenizer
-from keras_attn.translator import Translator, _batches, _bucket
+from keras_attn.translator import Translator
 
 LINES = [
     "eins",
@@ -164,15 +165,15 @@ def test_tokenizer_of_another_size_is_refused(translator):
 @given(st.lists(st.integers(0, 300), max_size=70), st.integers(1, 20), st.integers(1, 900))
 def test_batches_hold_every_sentence_once_within_bounds(lengths, batch_size, tokens_per_batch):
     seen = []
-    for rows, (size, width) in _batches(lengths, batch_size, tokens_per_batch):
+    for rows, (size, width) in batches(lengths, batch_size, tokens_per_batch):
         seen += rows
         assert len(rows) <= size <= batch_size
         assert size == batch_size or size & (size - 1) == 0
         assert size == 1 or size * width <= tokens_per_batch
-        assert width == _bucket(max(lengths[row] for row in rows))
+        assert width == bucket(max(lengths[row] for row in rows))
     assert sorted(seen) == [row for row, length in enumerate(lengths) if length]
-    assert len({_bucket(length) for length in range(1, 513)}) == 24
-    assert all(length <= _bucket(length) <= max(4, 1.25 * length + 3) for length in range(1, 513))
+    assert len({bucket(length) for length in range(1, 513)}) == 24
+    assert all(length <= bucket(length) <= max(4, 1.25 * length + 3) for length in range(1, 513))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Models: every one a `Seq2Seq`."""
 
+from keras_attn.models.ensemble import Ensemble, average_weights
 from keras_attn.models.rnnsearch import RNNSearch
 from keras_attn.models.seq2seq import RecurrentSeq2Seq, Seq2Seq
 
-__all__ = ["RNNSearch", "RecurrentSeq2Seq", "Seq2Seq"]
+__all__ = ["Ensemble", "RNNSearch", "RecurrentSeq2Seq", "Seq2Seq", "average_weights"]

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.layers.decoder import top_state
-from keras_attn.scan import preferred_jit_compile
+from keras_attn.scan import preferred_jit_compile, scan
 
 
 class Seq2Seq(keras.Model):
@@ -15,10 +15,12 @@ class Seq2Seq(keras.Model):
         model({"encoder_token_ids": (B, S), "decoder_token_ids": (B, T)}) -> logits (B, T, V)      (teacher-forced)
         model.encode(encoder_token_ids (B, S)) -> memory, state
         model.step(token_ids (B,), memory, state) -> logits (B, V), state, alignment (B, S)
+        model.align(encoder_token_ids, decoder_token_ids) -> logits (B, T, V), alignments (B, T, S)
 
     `memory` is a dict, constant for the sentence, with "mask" `(B, S)` among its entries; `state` is what changes from
     step to step; both are nested structures of tensors with leading axis B. T calls of `step` give the logits of the
-    teacher-forced call. Nothing else about a model is known to search, translation, serving or plots.
+    teacher-forced call, and `align` gives both with the alignments of all steps. Nothing else about a model is known to
+    search, translation, serving or plots.
 
     Ids: 0 pad, 1 unknown, 2 start, 3 end. Source rows end in the end token; target inputs begin with the start token.
     """
@@ -36,6 +38,17 @@ class Seq2Seq(keras.Model):
 
     def step(self, token_ids, memory, state) -> tuple[Any, Any, Any]:
         raise NotImplementedError(f"{type(self).__name__} must implement `step(token_ids, memory, state)`.")
+
+    def align(self, encoder_token_ids, decoder_token_ids) -> tuple[Any, Any]:
+        """By T calls of `step`; a model that can look back from all steps at once does it in one pass."""
+        memory, state = self.encode(encoder_token_ids)
+
+        def step(state, token_ids):
+            logits, state, alignment = self.step(token_ids, memory, state)
+            return state, (logits, alignment)
+
+        _, (logits, alignments) = scan(step, state, ops.transpose(decoder_token_ids))
+        return ops.transpose(logits, (1, 0, 2)), ops.transpose(alignments, (1, 0, 2))  # (B, T, V), (B, T, S)
 
 
 class RecurrentSeq2Seq(Seq2Seq):
@@ -96,7 +109,8 @@ class RecurrentSeq2Seq(Seq2Seq):
         target = keras.Input((None,), dtype="int32", name="decoder_token_ids")  # (B, T)
         values, mask, s_0 = self._source(source)
         embedded = self.embedding_dropout(self.target_embedding(target))  # (B, T, E)
-        outputs, contexts, _ = self.decoder(embedded, values, mask=mask, cell_state=[s_0])
+        outputs, contexts, alignments = self.decoder(embedded, values, mask=mask, cell_state=[s_0])
+        object.__setattr__(self, "_alignments", alignments)  # (B, T, S), an output that only `align` asks for
         states = outputs
         if read_previous_state:
             states = ops.concatenate([s_0[:, None], outputs[:, :-1]], axis=1)  # (B, T, H)
@@ -114,6 +128,11 @@ class RecurrentSeq2Seq(Seq2Seq):
         output, context, alignment, state = self.decoder.step(embedded, memory, state)
         logits = self._logits(previous if self.read_previous_state else output, embedded, context)
         return logits, state, alignment
+
+    def align(self, encoder_token_ids, decoder_token_ids):
+        # Not kept: Keras would save a model that hangs on this one, and lay out its file by it.
+        aligned = keras.Model(self.input, (self.output, self._alignments))
+        return aligned({"encoder_token_ids": encoder_token_ids, "decoder_token_ids": decoder_token_ids})
 
     def _source(self, token_ids):
         """ids (B, S) -> memory (B, S, M), mask (B, S), s_0 (B, H)."""

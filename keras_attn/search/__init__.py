@@ -3,7 +3,7 @@
 `greedy_search` takes the best token of every step, `beam_search` the best sequence it can prove or find,
 `sample` draws. The three are pure functions, `keras.ops` only, one `keras.ops.while_loop` each with static
 inner shapes, so that the same code runs eagerly, under `jax.jit`, under `tf.function` with and without XLA,
-and in an exported graph.
+and in an exported graph. `score_tokens` says of given sequences what search would, without a loop.
 
     step(token_ids (R,), memory, state) -> logits (R, V), state, alignment (R, S)
 
@@ -19,7 +19,8 @@ hypotheses returned. All lengths count the end token. All scores are float32.
 """
 
 from keras_attn.search.beam import beam_search
+from keras_attn.search.forced import score_tokens
 from keras_attn.search.hypotheses import SearchResult
 from keras_attn.search.walk import greedy_search, sample
 
-__all__ = ["SearchResult", "beam_search", "greedy_search", "sample"]
+__all__ = ["SearchResult", "beam_search", "greedy_search", "sample", "score_tokens"]

@@ -24,25 +24,26 @@ class SearchResult(NamedTuple):
 
 
 def length_norms(normalization: str, length_penalty: float, max_length: int) -> np.ndarray:
-    """What a hypothesis of 1, 2, .. L tokens has its log-probability divided by. `(L,)` float32.
+    """What a hypothesis of 1, 2, .. L tokens has its log-probability divided by. `(L,)` float32."""
+    lengths = np.arange(1, max_length + 1, dtype="float64")
+    return length_norm(normalization, length_penalty, lengths).astype("float32")  # (L,)
+
+
+def length_norm(normalization: str, length_penalty: float, lengths: Any) -> Any:
+    """What hypotheses of these lengths, an array or tensor of floats, have their log-probabilities divided by.
 
     "gnmt" is ((5 + length) / 6)^length_penalty (Wu et al. 2016, arXiv:1609.08144, eq. 14), "average" is
     length^length_penalty (the mean log-probability of a token for 1), "none" is 1. The length counts the end
     token, as in JoeyNMT, fairseq and Tensor2Tensor; tfa.seq2seq leaves it out.
     """
-    bases = {
-        "gnmt": lambda length: (5.0 + length) / 6.0,
-        "average": lambda length: length,
-        "none": np.ones_like,
-    }
+    bases = {"gnmt": (5.0 + lengths) / 6.0, "average": lengths, "none": lengths**0.0}
     if normalization not in bases:
         raise ValueError(
             f"Expected `normalization` to be one of {sorted(bases)}. Received: normalization={normalization!r}"
         )
     if not length_penalty >= 0:  # a negative power would punish length, and void the bound of the stop
         raise ValueError(f"Expected `length_penalty` >= 0. Received: length_penalty={length_penalty}")
-    lengths = np.arange(1, max_length + 1, dtype="float64")
-    return (bases[normalization](lengths) ** length_penalty).astype("float32")  # (L,)
+    return bases[normalization] ** length_penalty
 
 
 def check_memory(memory) -> None:

@@ -118,7 +118,7 @@ def sample(
 
     Args:
         step, memory, state, max_length, ...: see `beam_search`, with `num_samples` for K.
-        seed: integer, or `()` int32 tensor.
+        seed: integer, or an int32 tensor, `()` or one a row `(B,)`.
         row_ids: `(B,)` int32, what tells the rows' draws apart; 0, 1, .. B - 1 by default. Give a sentence's
             number in the whole corpus, and its samples do not depend on how the corpus was cut into batches.
         temperature: > 0.

@@ -10,10 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from keras_attn.search_models import SearchModel, beam_or_greedy
 from keras_attn.serving.options import Options
 from keras_attn.serving.text import GraphTokenizer, graph_tokenizer, is_blank, repair, without_end
 from keras_attn.tokenizer import END_ID, PAD_ID
-from keras_attn.translator import Translator, _Search
+from keras_attn.translator import Translator
 
 USUAL_LENGTH = 64  # source tokens; longer sentences are searched by a second copy of the loop
 
@@ -52,13 +53,15 @@ def source_limits(translator: Translator, options: Options) -> np.ndarray:
     A table, made by the translator itself: no rounding of ours can differ from Python's.
     """
     lengths = range(options.max_source_length + 1)
-    return np.array([options.max_length or translator._limit(length) for length in lengths], "int32")
+    limits = translator.limits(max_length=options.max_length)
+    return np.array([limits.longest(length) for length in lengths], "int32")
 
 
-def _search(translator: Translator, max_length: int, options: Options) -> _Search:
+def _search(translator: Translator, max_length: int, options: Options) -> SearchModel:
     """What `generate` runs, for outputs of at most `max_length` tokens."""
     fixed = {"beam_size": options.beam_size, "n_best": 1, "length_penalty": options.length_penalty}
-    return _Search(translator.model, max_length, return_alignments=False, **fixed, **options.search)
+    function, arguments = beam_or_greedy({**fixed, "return_alignments": False, **options.search})
+    return SearchModel(translator.model, function, max_length, **arguments)
 
 
 def _chunk_function(translator: Translator, target_tokenizer: GraphTokenizer, options: Options) -> Callable:

@@ -52,4 +52,5 @@ class Options:
     def generate_arguments(self) -> dict[str, Any]:
         """The arguments with which `Translator.generate` gives what the exported graph gives."""
         own = {name: getattr(self, name) for name in ("beam_size", "length_penalty", "max_length")}
-        return own | self.search
+        search = dict(self.search)
+        return own | {"banned_tokens": search.pop("banned_token_ids", ())} | search

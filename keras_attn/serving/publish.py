@@ -13,10 +13,12 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
 
+from keras_attn.search_models import token_ids_of
 from keras_attn.serving.options import Options
 from keras_attn.tokenizer import SPECIAL_TOKENS, Tokenizer
 from keras_attn.translator import Translator
@@ -36,6 +38,7 @@ def export_translator(
     length_penalty: float = 1.0,
     max_length: int | None = None,
     max_source_length: int = 4096,
+    banned_tokens: Sequence[str | int] = (),
     version: int | None = None,
     **search_options,
 ) -> Path:
@@ -52,7 +55,7 @@ def export_translator(
     Args:
         translator: A `keras_attn.Translator`, on any backend.
         directory: The model's folder, with a folder for each version: 1, 2, ...
-        beam_size, length_penalty, max_length: As in `Translator.generate`; fixed in the graph.
+        beam_size, length_penalty, max_length, banned_tokens: As in `Translator.generate`; fixed in the graph.
         max_source_length: Source tokens that are read of a line, end token included; the rest is left out.
         version: A whole number above 0; None: one more than the highest that is there.
         search_options: Further keyword arguments of `keras_attn.search.beam_search`.
@@ -66,6 +69,8 @@ def export_translator(
         FileExistsError: if that version exists, or `directory` is a file.
         RuntimeError: if the process on the other backend or the replay fails.
     """
+    if banned := token_ids_of(translator.target_tokenizer, banned_tokens):
+        search_options["banned_token_ids"] = banned
     options = Options(beam_size, length_penalty, max_length, max_source_length, search=search_options)
     directory = Path(directory).absolute()
     _check_free(directory, version)

@@ -36,5 +36,5 @@ def test_chunks_and_cuts(translator):
 
 def test_limits_are_the_translators(translator):
     limits = source_limits(translator, Options(max_source_length=3001))
-    assert limits.tolist() == [translator._limit(length) for length in range(3002)]
+    assert limits.tolist() == [translator.limits().longest(length) for length in range(3002)]
     assert set(source_limits(translator, Options(max_length=5)).tolist()) == {5}
