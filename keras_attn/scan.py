@@ -56,7 +56,8 @@ def preferred_jit_compile() -> bool | str:
     """What `jit_compile="auto"` should mean for a model made of these loops.
 
     Keras' own "auto" compiles with XLA wherever it can. For TensorFlow on a processor that is the slower way: a step of
-    training the 6 M parameters of `recipes/rnnsearch.py` took 0.75 s with XLA and 0.48 s without, on two cores.
+    training the 6 M parameters of `recipes/rnnsearch.py` took 0.75 s with XLA and 0.48 s without, on two cores, and a
+    step of search with 13 M parameters, 128 sentences and a beam of 5 took 132 ms and 91 ms.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf

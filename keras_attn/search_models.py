@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn.models.seq2seq import Seq2Seq
+from keras_attn.scan import preferred_jit_compile
 from keras_attn.search import beam_search, greedy_search, score_tokens
 from keras_attn.tokenizer import PAD_ID, START_ID, Tokenizer
 
@@ -34,7 +35,7 @@ class SearchModel(keras.Model):
         self.max_length = max_length
         self.options = options
         self.built = True
-        self.compile(jit_compile="auto")
+        self.compile(jit_compile=preferred_jit_compile())
 
     def call(self, inputs):
         inputs = dict(inputs)
@@ -58,7 +59,7 @@ class ScoreModel(keras.Model):
         self.seq2seq = seq2seq
         self.options = options
         self.built = True
-        self.compile(jit_compile="auto")
+        self.compile(jit_compile=preferred_jit_compile())
 
     def call(self, inputs):
         source, target = inputs["encoder_token_ids"], inputs["target_token_ids"]  # (B, S), (B, T)

@@ -22,7 +22,7 @@ class Translator:
             joint one).
         max_length_ratio, max_length_constant: A translation has at most `ratio * source tokens + constant`
             tokens. The limit belongs to the sentence alone, so that its translation never depends on its
-            batch mates.
+            batch mates. Search proves its result against the longest output allowed: a generous limit costs steps.
 
     Raises:
         ValueError: if a vocabulary is not as large as the model's.
@@ -39,8 +39,8 @@ class Translator:
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
         *,
-        max_length_ratio: float = 2.0,
-        max_length_constant: int = 20,
+        max_length_ratio: float = 1.5,
+        max_length_constant: int = 10,
     ):
         for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
             expected = getattr(model, f"{side}_vocabulary_size")
