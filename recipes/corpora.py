@@ -16,7 +16,7 @@ from pathlib import Path
 
 import keras
 
-from keras_attn.data import read_parallel
+from keras_attn.lines import read_parallel
 from recipes import phrases
 from recipes.sources import SHA256, SOURCES, SPLITS
 

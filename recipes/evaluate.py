@@ -78,7 +78,7 @@ class System:
         self.name = str(path)
         self.texts, self.translator, self.figures = None, None, {}
         if path.is_file() or path == arguments.hypotheses:
-            from keras_attn.data import read_lines
+            from keras_attn.lines import read_lines
 
             self.texts = read_lines(path)
             if len(self.texts) != sentences:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_attn.data import read_lines
+from keras_attn.lines import read_lines
 
 BASE = "https://raw.githubusercontent.com"
 SPLITS = ("train", "val", "test")

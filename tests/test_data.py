@@ -8,15 +8,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.data import (
-    IdStore,
-    ParallelDataset,
-    choose_buckets,
-    corpus_path,
-    iterate_lines,
-    read_lines,
-    read_parallel,
-)
+from keras_attn.buckets import choose_buckets
+from keras_attn.data import ParallelDataset
+from keras_attn.ids import IdStore
+from keras_attn.lines import corpus_path, iterate_lines, read_lines, read_parallel
 from keras_attn.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
 
 DATA = os.environ.get("KERAS_ATTN_DATA")
@@ -326,7 +321,7 @@ def corpus(tmp_path):
 
 def test_text_and_files_give_the_same_batches(corpus, monkeypatch):
     folder, source, target, tokenizer = corpus
-    monkeypatch.setattr("keras_attn.data._CHUNK", 7)  # so that many chunks are joined
+    monkeypatch.setattr("keras_attn.ids._CHUNK", 7)  # so that many chunks are joined
     options = {"batch_size": 11, "seed": 3}
     from_text = ParallelDataset.from_text(source, target, tokenizer, tokenizer, **options)
     files = folder / "train.de", folder / "train.en", tokenizer, tokenizer, folder / "cache"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.data import read_lines
+from keras_attn.lines import read_lines
 from keras_attn.tokenizer import BLANKS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID, Tokenizer
 
 DATA = os.environ.get("KERAS_ATTN_DATA")

@@ -20,7 +20,7 @@ from pathlib import Path
 import keras
 
 from keras_attn import Translator
-from keras_attn.data import read_parallel
+from keras_attn.lines import read_parallel
 from keras_attn.metrics import bleu
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, UNITS
 from tests.benchmarks.train_throughput import gemm_gflops

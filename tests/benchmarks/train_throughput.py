@@ -22,7 +22,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn import ParallelDataset, Tokenizer
-from keras_attn.data import read_parallel
+from keras_attn.lines import read_parallel
 from keras_attn.losses import SmoothedCrossentropy
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, SENTENCES, UNITS, JoeyNMTSizes
 

@@ -1,0 +1,97 @@
+"""Buckets: the few rectangles (S, T) that batches are padded to, chosen so that the fewest positions are padding."""
+
+from typing import Any
+
+import numpy as np
+
+
+def choose_buckets(lengths: np.ndarray, count: int) -> list[tuple[int, int]]:
+    """At most `count` rectangles (S, T) that hold all pairs with few positions of padding.
+
+    One rectangle holds everything. The others are added one by one, each where it saves most given the rest, then
+    moved one by one to where they save most until none moves: what each saves is known exactly, for all places at
+    once, from two-dimensional running sums.
+
+    Args:
+        lengths: int (N, 2).
+        count: int of 1 or more.
+
+    Returns:
+        list of (S, T), smallest area first.
+    """
+    # At most 256 candidates a side keep this in milliseconds for sentences of any length.
+    shares = np.linspace(0, 1, 256)
+    grids = [np.unique(np.quantile(side, shares, method="higher")) for side in lengths.T]
+    cell = [np.searchsorted(grid, side) for grid, side in zip(grids, lengths.T, strict=True)]
+    cost = grids[0][:, None] + grids[1]  # (S values, T values)
+    pairs = np.bincount(cell[0] * cost.shape[1] + cell[1], minlength=cost.size).reshape(cost.shape)
+
+    def best_place(others: list[tuple[int, int]]) -> tuple[int, int]:
+        paid = np.full(cost.shape, cost[-1, -1])
+        for i, j in others:
+            paid[: i + 1, : j + 1] = np.minimum(paid[: i + 1, : j + 1], cost[i, j])
+        saved = np.zeros(cost.shape, np.int64)
+        for price in np.unique(paid):
+            inside = np.where(paid == price, pairs, 0).cumsum(axis=0).cumsum(axis=1)
+            saved += inside * np.maximum(price - cost, 0)
+        return np.unravel_index(saved.argmax(), cost.shape)
+
+    places = [(cost.shape[0] - 1, cost.shape[1] - 1)]
+    for _ in range(count - 1):
+        places.append(best_place(places))
+    for _ in range(10):
+        before = list(places)
+        for index in range(1, len(places)):
+            places[index] = best_place(places[:index] + places[index + 1 :])
+        if places == before:
+            break
+    buckets = {(int(grids[0][i]), int(grids[1][j])) for i, j in places}
+    return sorted(buckets, key=lambda bucket: (sum(bucket), bucket))
+
+
+def assign(lengths: np.ndarray, buckets: list[tuple[int, int]]) -> np.ndarray:
+    """The smallest bucket that holds each pair (N,)."""
+    home = np.zeros(len(lengths), np.int8)
+    for index in reversed(range(len(buckets))):
+        home[(lengths <= buckets[index]).all(axis=1)] = index
+    return home
+
+
+def plan(
+    counts: np.ndarray, buckets: list[tuple[int, int]], steps: list[int]
+) -> tuple[list[int], list[int | None], int]:
+    """Steps a bucket, the larger bucket that takes the rows of its last, partial step, and all positions.
+
+    They are handed on where that makes fewer positions than filling the step with empty rows.
+    """
+    counts, moves = [int(count) for count in counts], []
+    for index, (bucket, step) in enumerate(zip(buckets, steps, strict=True)):
+        rest = counts[index] % step
+        later = range(index + 1, len(buckets))
+        larger = next((i for i in later if np.greater_equal(buckets[i], bucket).all()), None)
+        if larger is not None and rest * (sum(buckets[larger]) - sum(bucket)) >= (step - rest) * sum(bucket):
+            larger = None
+        if larger is not None:
+            counts[index] -= rest
+            counts[larger] += rest
+        moves.append(larger)
+    batches = [-(-count // step) for count, step in zip(counts, steps, strict=True)]
+    positions = sum(n * step * sum(bucket) for n, step, bucket in zip(batches, steps, buckets, strict=True))
+    return batches, moves, positions
+
+
+def checked_boundaries(boundaries: Any) -> tuple[list[tuple[int, int]] | None, int]:
+    """Boundaries as sorted pairs and None as a number to choose, or the number."""
+    if boundaries is None or isinstance(boundaries, int):
+        count = 8 if boundaries is None else boundaries
+        if not 1 <= count <= 100:
+            raise ValueError(f"Expected 1 to 100 buckets, received bucket_boundaries={count}.")
+        return None, count
+    pairs = {(b, b) if isinstance(b, int) else tuple(b) for b in boundaries}
+    pairs = sorted(pairs, key=lambda pair: (sum(pair), pair))
+    if not pairs or min(min(pair) for pair in pairs) < 2 or pairs[-1] != tuple(map(max, zip(*pairs, strict=True))):
+        raise ValueError(
+            f"Expected bucket_boundaries of 2 or more, ints or pairs (S, T), one of them the longest on both "
+            f"sides, received {boundaries!r}."
+        )
+    return pairs, len(pairs)
