@@ -66,7 +66,7 @@ PRESETS = {
         validation_sentences=200,
     ),
     "multi30k": _MULTI30K,
-    "multi30k-tok": dataclasses.replace(_MULTI30K, tokenize="none"),
+    "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),
 }
 
 
