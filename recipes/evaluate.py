@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recipes import command, streams
-from recipes.options import add_search, read_report, search
-from recipes.translate import in_chunks
+from recipes.options import add_search, load, read_report, search
+from recipes.translate import generator, in_chunks
 
 
 def main(argv=None) -> int:
@@ -88,10 +88,8 @@ class System:
                 )
             return
 
-        from keras_attn.translator import Translator
-
-        with command.quietly():
-            self.translator = Translator.from_preset(path)
+        alone = argparse.Namespace(**vars(arguments) | {"ensemble": []})
+        self.translator = load(arguments if path == arguments.run else alone, path)
         self.chosen = search(arguments, path) | {"return_alignments": False}
         self.translator.generate([], **self.chosen)  # refuses bad options
 
@@ -99,7 +97,9 @@ class System:
         if self.texts is None:
             started = time.monotonic()
             with streams.Progress(True, len(sources)) as progress:
-                found = in_chunks(self.translator, sources, self.chosen, progress, [1] * len(sources))
+                numbers, sizes = range(len(sources)), [1] * len(sources)
+                generate, batch_size = generator(self.translator, self.chosen), self.chosen["batch_size"]
+                found = in_chunks(generate, sources, numbers, batch_size, progress, sizes)
             self.texts = [translation.text for translation in found]
             self.figures = {"search": self.chosen, "seconds": round(time.monotonic() - started, 2)}
 

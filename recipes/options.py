@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from recipes import command
+
 _SEARCH = "search."  # opens the names of those arguments that are `Translator.generate`'s own
 
 
@@ -14,7 +16,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
     def option(flag: str, name: str, help: str, **how):
         if not how.keys() & {"action", "choices"}:
-            how["metavar"] = "N"
+            how.setdefault("metavar", "N")
         # What is not chosen is not passed on, so that each default stands in one place, the library.
         group.add_argument(flag, dest=_SEARCH + name, help=help, **{"default": argparse.SUPPRESS} | how)
 
@@ -23,11 +25,26 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     option("--normalization", "normalization", "norm of the length", choices=("gnmt", "average", "none"))
     option("--coverage-penalty", "coverage_penalty", "for source left unread", type=between(float, 0, 100))
     option("--max-length", "max_length", "tokens of a translation, at most", type=between(int, 1, 10_000))
+    option("--max-length-ratio", "max_length_ratio", "the same, for each source token", type=between(float, 0.01, 1000))
+    option("--min-length", "min_length", "tokens of a translation, at least", type=between(int, 1, 10_000))
+    option("--min-length-ratio", "min_length_ratio", "the same, for each source token", type=between(float, 0.01, 1000))
     option("--no-repeat", "no_repeat_ngram_size", "no N tokens twice in this order", type=between(int, 1, 100))
-    option("--no-unknown", "banned_token_ids", "never write <unk>", action="store_const", const=(1,))
+    option("--no-unknown", "banned_tokens", "never write <unk>", action="store_const", const=("<unk>",))
+    option(
+        "--replace-unknown",
+        "replace_unknown",
+        "for <unk> the source word that it is aligned to, or what FILE has for that: lines of word, tab, word",
+        nargs="?",
+        metavar="FILE",
+        type=dictionary,
+        const=True,
+    )
     option("--early-stopping", "early_stopping", "end sooner, proving nothing", action="store_true")
     option("--batch-size", "batch_size", "sentences at once (default: 64)", type=between(int, 1, 100_000))
     option("--tokens-per-batch", "tokens_per_batch", "source tokens at once, at most", type=between(int, 1, 10**8))
+    group.add_argument("--ensemble", metavar="RUN", type=Path, nargs="+", default=[], help="runs that choose with RUN")
+    averages = ("probability", "log_probability", "weights")
+    group.add_argument("--average", choices=averages, default="probability", help="of the ensemble: what is averaged")
 
 
 def search(arguments: argparse.Namespace, run: Path) -> dict:
@@ -37,6 +54,29 @@ def search(arguments: argparse.Namespace, run: Path) -> dict:
     few = max(1, min(64, 1000 // chosen["beam_size"]))
     penalty = length_penalty(run, chosen.get("length_penalty"))
     return {"batch_size": few} | chosen | {"length_penalty": penalty}
+
+
+def load(arguments: argparse.Namespace, run: Path):
+    """The translator of a run, together with those of `--ensemble`."""
+    from keras_attn.translator import Translator
+
+    with command.quietly():
+        if arguments.ensemble:
+            return Translator.from_presets([run, *arguments.ensemble], average=arguments.average)
+        return Translator.from_preset(run)
+
+
+def dictionary(path: str) -> dict[str, str]:
+    """For argparse: a file of lines, each a word, a tab and its translation."""
+    from keras_attn.lines import read_lines
+
+    try:
+        rows = [line.split("\t") for line in read_lines(path) if line]
+    except (ValueError, OSError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if wrong := [row for row in rows if len(row) != 2]:
+        raise argparse.ArgumentTypeError(f"expected lines of a word, a tab and a word. Received: {wrong[0]}")
+    return dict(rows)
 
 
 def length_penalty(run: Path, chosen: float | None) -> float:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from recipes import command, formats, streams
-from recipes.options import add_search, between, read_report, search
+from recipes.options import add_search, between, load, read_report, search
 
 _MEMORY = 1 << 26  # bytes that the translations of a window take, about
 
@@ -37,6 +37,12 @@ def main(argv=None) -> int:
     option("--longest", metavar="N", type=between(int, 1, 10**6), default=5000, help="characters read of a line")
     add_search(parser)
     option("--n-best", metavar="N", dest="search.n_best", type=between(int, 1, 1000), default=1, help="of each line")
+    option = parser.add_argument_group("sampling, in the place of a beam").add_argument
+    option("--samples", metavar="N", type=between(int, 1, 1000), help="translations drawn of each line")
+    option("--temperature", metavar="T", type=between(float, 1e-3, 1e3), default=1.0, help="above 1: bolder")
+    option("--top-k", metavar="N", type=between(int, 0, 10**6), default=0, help="of the N best tokens (0: all)")
+    option("--top-p", metavar="P", type=between(float, 1e-6, 1), default=1.0, help="of the fewest that hold P")
+    option("--seed", metavar="N", type=between(int, 0, 2**31 - 1), default=0, help="fixes what is drawn")
     option = parser.add_argument_group("alignments between words, of the best translation").add_argument
     option("--pharaoh", metavar="FILE", type=Path, help="lines of links i-j: source word i, target word j, from 0")
     option("--threshold", metavar="P", type=between(float, 0, 1), help="links of this weight (default: the heaviest)")
@@ -48,6 +54,7 @@ def main(argv=None) -> int:
 
 def translate(arguments: argparse.Namespace) -> None:
     chosen = search(arguments, arguments.run)
+    chosen["n_best"] = arguments.samples or chosen["n_best"]
     form, chosen["return_alignments"] = _form(arguments, chosen["n_best"])
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(streams.opened(arguments.input)) if arguments.input else streams.standard("stdin")
@@ -59,21 +66,33 @@ def translate(arguments: argparse.Namespace) -> None:
         pictures = stack.enter_context(streams.new_folder(arguments.png)) if arguments.png else None
         output = files.get("output") or streams.Output(streams.standard("stdout"), "stdout")
 
-        from keras_attn.translator import Translator
-
-        with command.quietly():
-            translator = Translator.from_preset(arguments.run)
-        translator.generate([], **chosen)  # refuses bad options even when no line comes
+        translator = load(arguments, arguments.run)
+        generate = _sampler(translator, chosen, arguments) if arguments.samples else generator(translator, chosen)
+        generate([], [])  # refuses bad options even when no line comes
         aligned = _alignment_files(translator, arguments, files, pictures)
         with streams.Progress(not output.file.isatty(), streams.size(source)) as progress:
-            for number, texts, found in windows(translator, source, chosen, arguments, progress):
+            for number, texts, found in windows(generate, source, chosen, arguments, progress):
                 lines = zip(texts, found, strict=True)
                 output.write("".join(form(n, *line) for n, line in enumerate(lines, start=number)).encode())
                 aligned.add(number, texts, found)
         aligned.close()
 
 
-def windows(translator, source: BinaryIO, chosen: dict, arguments, progress) -> Iterator[tuple[int, list, list]]:
+def generator(translator, chosen: dict) -> Callable[[list[str], list[int]], list]:
+    """Translates texts, whose numbers do not matter."""
+    return lambda texts, numbers: translator.generate(texts, **chosen)
+
+
+def _sampler(translator, chosen: dict, arguments) -> Callable[[list[str], list[int]], list]:
+    """Draws translations of texts; what is drawn depends on their numbers."""
+    beam = ("beam_size", "n_best", "coverage_penalty", "early_stopping")
+    options = {name: value for name, value in chosen.items() if name not in beam}
+    options |= {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p", "seed")}
+    options["num_samples"] = arguments.samples
+    return lambda texts, numbers: translator.sample(texts, row_ids=numbers, **options)
+
+
+def windows(generate, source: BinaryIO, chosen: dict, arguments, progress) -> Iterator[tuple[int, list, list]]:
     """Of each window of lines: the number of its first line, the texts, their translations."""
     number, invalid, cut = 1, 0, 0
     for lines in streams.windows(
@@ -88,20 +107,24 @@ def windows(translator, source: BinaryIO, chosen: dict, arguments, progress) -> 
         cut += sum(len(text) > arguments.longest for text in texts)
         texts = [text[: arguments.longest] for text in texts]
         invalid += sum(not line.startswith(text.encode()) for line, text in zip(lines, texts, strict=True))
-        yield number, texts, in_chunks(translator, texts, chosen, progress, [len(line) + 1 for line in lines])
+        numbers, sizes = range(number, number + len(lines)), [len(line) + 1 for line in lines]
+        yield number, texts, in_chunks(generate, texts, numbers, chosen["batch_size"], progress, sizes)
         number += len(lines)
     for count, what in ((invalid, "held bytes that are not UTF-8, read as U+FFFD"), (cut, "were cut: see --longest")):
         if count:
             print(f"{count:,} of {number - 1:,} lines {what}.", file=sys.stderr)
 
 
-def in_chunks(translator, texts: Sequence[str], chosen: dict, progress, sizes: Sequence[int]) -> list:
+def in_chunks(
+    generate: Callable, texts: Sequence[str], numbers: Sequence[int], batch_size: int, progress, sizes: Sequence[int]
+) -> list:
     """Translations in the order of the texts; a few batches at a time, so that progress shows within a window."""
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
     found = [None] * len(texts)
-    for start in range(0, len(order), 4 * chosen["batch_size"]):
-        rows = order[start : start + 4 * chosen["batch_size"]]
-        for row, translation in zip(rows, translator.generate([texts[row] for row in rows], **chosen), strict=True):
+    for start in range(0, len(order), 4 * batch_size):
+        rows = order[start : start + 4 * batch_size]
+        translations = generate([texts[row] for row in rows], [numbers[row] for row in rows])
+        for row, translation in zip(rows, translations, strict=True):
             found[row] = translation
         progress.add(len(rows), sum(sizes[row] for row in rows))
     return found

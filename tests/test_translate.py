@@ -288,7 +288,7 @@ def test_every_option_of_search_reaches_the_translator(command):
         "coverage_penalty": 0.25,
         "max_length": 9,
         "no_repeat_ngram_size": 2,
-        "banned_token_ids": (1,),
+        "banned_tokens": ("<unk>",),
         "early_stopping": True,
         "tokens_per_batch": 77,
         "batch_size": 64,
@@ -304,9 +304,8 @@ def test_memory_does_not_grow_with_the_input():
 import io, resource, types
 from recipes import streams, translate
 
-class Echo:
-    def generate(self, texts, **options):
-        return [types.SimpleNamespace(text=text) for text in texts]
+def echo(texts, numbers):
+    return [types.SimpleNamespace(text=text) for text in texts]
 
 class Lines(io.RawIOBase):
     block = b"a line of some ten words as they are in newspapers\\n" * 1024
@@ -322,7 +321,7 @@ def stream(lines):
     arguments = types.SimpleNamespace(window=4096, longest=5000)
     chosen = {"batch_size": 64, "n_best": 1, "return_alignments": True}
     progress = streams.Progress(False)
-    for _, texts, found in translate.windows(Echo(), Lines(lines), chosen, arguments, progress):
+    for _, texts, found in translate.windows(echo, Lines(lines), chosen, arguments, progress):
         assert [one.text for one in found] == texts
     return progress.lines
 
@@ -337,16 +336,19 @@ print(few, stream(1 << 20), peak() - before)
     assert growth < 4000, "kilobytes, of 54 MB of text"
 
 
+def _nothing(texts, numbers):
+    return [None] * len(texts)
+
+
 def test_windows_of_long_lines_are_smaller():
     """What a window's alignments take is bounded, not only how many lines it has."""
     arguments = types.SimpleNamespace(window=4096, longest=5000)
     sizes = []
     for alignments in (False, True):
         chosen = {"batch_size": 64, "n_best": 5, "return_alignments": alignments}
-        fake = types.SimpleNamespace(generate=lambda texts, **options: [None] * len(texts))
         stream = io.BufferedReader(io.BytesIO((b"x" * 4999 + b"\n") * 200))
         progress = types.SimpleNamespace(add=lambda lines, done: None)
-        found = [len(texts) for _, texts, _ in translate.windows(fake, stream, chosen, arguments, progress)]
+        found = [len(texts) for _, texts, _ in translate.windows(_nothing, stream, chosen, arguments, progress)]
         assert sum(found) == 200
         sizes.append(max(found))
     assert sizes[1] < sizes[0] < 200
@@ -390,3 +392,65 @@ def test_a_full_disk_is_a_sentence_and_the_end_is_quiet(monkeypatch, capfd):
     assert capfd.readouterr().err == (
         "recipes.translate: Expected stdout to take what is written. Received: No space left on device.\n"
     )
+
+
+def test_lengths_unknown_words_and_an_ensemble_are_the_translators_own(command, preset, tmp_path):
+    translator = Translator.from_preset(preset)
+
+    def expected(by=translator, **options):
+        return joined(t.text for t in by.generate(LINES, beam_size=3, **options))
+
+    def given(*options):
+        code, out, error = command(joined(LINES), *options, by=translator)
+        assert (code, error) == (0, b"")
+        return out
+
+    assert given("--min-length", 9, "--max-length-ratio", 3) == expected(min_length=9, max_length_ratio=3.0)
+    assert given("--min-length-ratio", 1.5) == expected(min_length_ratio=1.5)
+    assert given("--no-unknown") == expected(banned_tokens=["<unk>"])
+    assert given("--replace-unknown") == expected(replace_unknown=True)
+    table = tmp_path / "table.tsv"
+    table.write_text("".join(f"{word}\t{word}{word}\n" for word in {w for line in LINES for w in line.split()}))
+    assert given("--replace-unknown", table) == expected(
+        replace_unknown=dict(row.split("\t") for row in table.read_text().split("\n") if row)
+    )
+
+
+def test_an_ensemble_of_runs(preset, tmp_path):
+    first = Translator.from_preset(preset)
+    second = Translator.from_preset(preset)
+    second.model.set_weights([weight[..., ::-1] for weight in first.model.get_weights()])
+    second.save_to_preset(tmp_path / "second")
+    source = tmp_path / "source.txt"
+    source.write_bytes(joined(LINES))
+    texts = set()
+    for average in ("probability", "weights"):
+        output = tmp_path / average
+        line = [preset, "--ensemble", tmp_path / "second", "--average", average, "--input", source, "--output", output]
+        assert translate.main([*map(str, line), "--beam", "3"]) == 0
+        together = Translator.from_presets([preset, tmp_path / "second"], average=average)
+        assert output.read_bytes() == joined(t.text for t in together.generate(LINES, beam_size=3))
+        texts.add(output.read_bytes())
+    assert len(texts) == 2
+
+
+def test_samples_depend_on_the_line_and_not_on_the_window(command, preset):
+    translator = Translator.from_preset(preset)
+    rows = [command(joined(LINES), "--samples", 3, "--seed", 5, "--window", n, by=translator)[1] for n in (2, 4096)]
+    # Scores have the rounding of their batch's shape; numbers and texts have not.
+    columns = [[line.split("\t")[::2] for line in out.decode().splitlines()] for out in rows]
+    assert columns[0] == columns[1]
+    drawn = translator.sample(LINES, num_samples=3, seed=5, row_ids=range(1, len(LINES) + 1))
+    texts = [t.text for one in drawn for t in (one.n_best or (one,))]
+    assert [text for _, text in columns[0]] == texts
+    other = command(joined(LINES), "--samples", 3, "--seed", 6, by=translator)[1]
+    assert other != rows[0]
+
+
+def test_a_table_that_is_none_is_refused(command, tmp_path):
+    table = tmp_path / "table.tsv"
+    table.write_text("one word\n")
+    code, out, error = command(b"x\n", "--replace-unknown", table)
+    assert (code, out) == (2, b"")
+    assert b"a word, a tab and a word" in error
+    assert command(b"x\n", "--replace-unknown", tmp_path / "none")[0] == 2
