@@ -3,7 +3,8 @@
     python -m recipes.results [RUN ...]
 
 Each RUN's report.json becomes `reports/<recipe>-<corpus>-<source>-<target>.json`, with its first twenty translations.
-The page is then written anew from all committed reports: nothing in it is typed by hand.
+The page is then written anew from all committed reports, those of `recipes.sweep` (`reports/sweep-<name>.json`) among
+them: nothing in it is typed by hand.
 """
 
 import argparse
@@ -34,7 +35,7 @@ def publish(arguments: argparse.Namespace) -> None:
         name = "-".join(report[key] for key in ("recipe", "corpus", "source", "target"))
         text = json.dumps(report, indent=2, ensure_ascii=False)
         (reports / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-    found = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted(reports.glob("*.json"))}
+    found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(reports.glob("*.json"))}
     (FOLDER / "README.md").write_text(_page(found), encoding="utf-8")
     print(f"{len(found)} reports in {reports.name}/, and {FOLDER.name}/README.md.")
 
@@ -48,6 +49,8 @@ def _samples(path: Path) -> list[dict[str, str]]:
 
 def _page(reports: dict[str, dict]) -> str:
     """The results page in Markdown."""
+    sweeps = {name.removeprefix("sweep-"): reports[name] for name in reports if name.startswith("sweep-")}
+    reports = {name: report for name, report in reports.items() if not name.startswith("sweep-")}
     head = "run | parameters | BLEU | greedy BLEU | chrF | TER | epochs | minutes | target tokens/s | backend"
     parts = [
         "# Results",
@@ -58,7 +61,9 @@ def _page(reports: dict[str, dict]) -> str:
     ]
     parts[-1] += "".join(f"\n| {_row(name, report)} |" for name, report in reports.items())
     for name, report in reports.items():
-        parts += [f"## {name}", f"```\n{report['command']}\n```", _details(report), _sample_table(report)]
+        parts += [f"## {name}", f"```\n{report['command']}\n```", _details(report)]
+        parts += [_sweep_table(name, sweeps[name])] if name in sweeps else []
+        parts += [_sample_table(report)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -82,6 +87,23 @@ def _details(report: dict) -> str:
     return (
         f"Seed {report['seed']}, beam {report['beam_size']}, {report['hardware']['cores']} cores, peak memory "
         f"{report['peak_memory_mb']:,} MB. {signatures}. Validation BLEU (greedy) after each epoch: {curve}."
+    )
+
+
+def _sweep_table(name: str, sweep: dict) -> str:
+    """BLEU by beam size and length penalty."""
+    scores = {(row["beam_size"], row["length_penalty"]): row["bleu"]["score"] for row in sweep["rows"]}
+    penalties = sorted({penalty for beam, penalty in scores if beam > 1})
+    rows = [
+        f"| beam | {' | '.join(f'α {penalty:g}' for penalty in penalties)} |",
+        f"|{' --- |' * (len(penalties) + 1)}",
+    ]
+    for beam in sorted({beam for beam, _ in scores}):
+        cells = [f"{scores[beam, 1.0 if beam == 1 else penalty]:.2f}" for penalty in penalties]
+        rows.append(f"| {beam} | {' | '.join(cells)} |")
+    return (
+        f"BLEU of other searches ([sweep-{name}](reports/sweep-{name}.json), {sweep['split']} split; a beam of one is "
+        "greedy search, which has no length penalty):\n\n" + "\n".join(rows)
     )
 
 
