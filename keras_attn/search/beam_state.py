@@ -96,6 +96,9 @@ def follow_back(final: BeamState, setting: Setting) -> SearchResult:
     # The slot of each hypothesis before each step.
     path = ops.zeros_like(ops.repeat(end_slots[None], length, axis=0))  # (L, B, N)
     start = (final.position, end_slots, path)
+    if not isinstance(rows := ops.shape(end_slots)[0], int):
+        # A graph's batch may be halved to nothing, and TensorFlow writes no updates of no elements.
+        start = (ops.where(rows > 0, final.position, 0), *start[1:])
     _, _, path = ops.while_loop(lambda position, *_: position > 0, body, start)
 
     steps = ops.arange(length, dtype="int32")[:, None, None]  # (L, 1, 1)
