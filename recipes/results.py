@@ -3,8 +3,8 @@
     python -m recipes.results [RUN ...]
 
 Each RUN's report.json becomes `reports/<recipe>-<corpus>-<source>-<target>.json`, with its first twenty translations.
-The page is then written anew from all committed reports, those of `recipes.sweep` (`reports/sweep-<name>.json`) among
-them: nothing in it is typed by hand.
+The page is then written anew from all committed reports, those of `recipes.sweep` (`reports/sweep-<name>.json`) and the
+last lines of the benchmarks (`reports/speed.jsonl`, all of one sitting) among them: nothing in it is typed by hand.
 """
 
 import argparse
@@ -36,7 +36,8 @@ def publish(arguments: argparse.Namespace) -> None:
         text = json.dumps(report, indent=2, ensure_ascii=False)
         (reports / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(reports.glob("*.json"))}
-    (FOLDER / "README.md").write_text(_page(found), encoding="utf-8")
+    speed = [json.loads(line) for line in (reports / "speed.jsonl").read_text(encoding="utf-8").splitlines()]
+    (FOLDER / "README.md").write_text(_page(found, speed), encoding="utf-8")
     print(f"{len(found)} reports in {reports.name}/, and {FOLDER.name}/README.md.")
 
 
@@ -47,7 +48,7 @@ def _samples(path: Path) -> list[dict[str, str]]:
     return [dict(zip(("source", "reference", "translation"), block, strict=True)) for block in lines]
 
 
-def _page(reports: dict[str, dict]) -> str:
+def _page(reports: dict[str, dict], speed: list[dict]) -> str:
     """The results page in Markdown."""
     sweeps = {name.removeprefix("sweep-"): reports[name] for name in reports if name.startswith("sweep-")}
     reports = {name: report for name, report in reports.items() if not name.startswith("sweep-")}
@@ -60,6 +61,7 @@ def _page(reports: dict[str, dict]) -> str:
         f"| {head} |\n|{' --- |' * (head.count('|') + 1)}",
     ]
     parts[-1] += "".join(f"\n| {_row(name, report)} |" for name, report in reports.items())
+    parts += ["## Speed", _speed(speed)]
     for name, report in reports.items():
         parts += [f"## {name}", f"```\n{report['command']}\n```", _details(report)]
         parts += [_sweep_table(name, sweeps[name])] if name in sweeps else []
@@ -88,6 +90,36 @@ def _details(report: dict) -> str:
         f"Seed {report['seed']}, beam {report['beam_size']}, {report['hardware']['cores']} cores, peak memory "
         f"{report['peak_memory_mb']:,} MB. {signatures}. Validation BLEU (greedy) after each epoch: {curve}."
     )
+
+
+def _speed(rows: list[dict]) -> str:
+    """What the benchmarks measured, each figure with its ratio to the peer's of the same sitting."""
+    columns = {
+        "train": {"target_tokens_per_second": "target tokens/s", "peak_memory_mb": "peak MB"},
+        "decode": {
+            "sentences_per_second": "beam 5, sentences/s",
+            "greedy_sentences_per_second": "greedy, sentences/s",
+            "single_sentence_ms": "one sentence, beam 5, ms",
+        },
+    }
+    parts = [
+        "13.0 M parameters on multi30k-tok de-en, 2 cores, 128 sentences a batch (`tests.benchmarks.train_throughput` "
+        "and `decode_throughput`); in brackets the ratio to JoeyNMT, measured in the same sitting with the same sizes "
+        "and, for decoding, the same weights. Padding counts as loss in the share of the matrix-product rate."
+    ]
+    for benchmark, names in columns.items():
+        found = [row for row in rows if row["benchmark"] == benchmark]
+        peer = next(row for row in found if row["backend"].startswith("JoeyNMT"))
+        head = ["system", *names.values(), "share of matrix products"]
+        lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+        for row in found:
+            cells = [
+                f"{row[name]:,} ({row[name] / peer[name]:.2f})" if name in peer else f"{row.get(name, '')}"
+                for name in names
+            ]
+            lines.append(f"| {' | '.join([row['backend'], *cells, str(row.get('share_of_gemm', ''))])} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
 
 
 def _sweep_table(name: str, sweep: dict) -> str:

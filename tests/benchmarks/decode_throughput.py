@@ -88,6 +88,7 @@ def main(argv=None) -> int:
     work = sum(flops(len(t.source_token_ids), len(t.token_ids), arguments.beam, vocabulary_size) for t in found)
     tokens = sum(len(t.token_ids) for t in found)
     result = {
+        "benchmark": "decode",
         "backend": keras.backend.backend(),
         "beam": arguments.beam,
         "early_stopping": arguments.early_stopping,

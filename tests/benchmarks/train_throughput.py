@@ -111,6 +111,7 @@ def main(argv=None) -> int:
         gemm.append(gemm_gflops())
         print(f"{len(part)} batches: {rates[-1]:.0f} target tokens a second", flush=True)
     result = {
+        "benchmark": "train",
         "backend": keras.backend.backend(),
         "compiled": model.jit_compile,
         "target_tokens_per_second": round(statistics.median(rates)),
