@@ -10,7 +10,22 @@ from importlib import import_module
 
 from keras_attn import losses, models, search
 from keras_attn.data import ParallelDataset
-from keras_attn.layers import AttentionalLayer, AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput
+from keras_attn.layers import (
+    AttentionalLayer,
+    AttentionDecoder,
+    BahdanauAttention,
+    BiGRUEncoder,
+    ConcatAttention,
+    CosineAttention,
+    DeepOutput,
+    DotAttention,
+    GeneralAttention,
+    LocalMonotonicAttention,
+    LocalPredictiveAttention,
+    LocationAttention,
+    LuongAttention,
+    ScaledDotAttention,
+)
 from keras_attn.tokenizer import Tokenizer
 from keras_attn.translator import Translation, Translator
 
@@ -21,8 +36,17 @@ __all__ = [
     "AttentionalLayer",
     "BahdanauAttention",
     "BiGRUEncoder",
+    "ConcatAttention",
+    "CosineAttention",
     "DeepOutput",
+    "DotAttention",
+    "GeneralAttention",
+    "LocalMonotonicAttention",
+    "LocalPredictiveAttention",
+    "LocationAttention",
+    "LuongAttention",
     "ParallelDataset",
+    "ScaledDotAttention",
     "Tokenizer",
     "Translation",
     "Translator",

@@ -75,3 +75,48 @@ def rnnsearch(weights, source, target):
         x = np.concatenate([y, context], -1)
         s = np.stack([gru_step(row, h, *gru("decoder/cell"), False) for row, h in zip(x, s, strict=True)])
     return np.stack(logits, 1)
+
+
+def score(name, s, h, j, w):
+    """e_ij of a state s and the word h at place j: Luong 2015, eq. 8; Vaswani 2017, eq. 1; Graves 2014, eqs. 5, 6."""
+    if name == "dot":
+        return s @ h
+    if name == "scaled_dot":
+        return s @ h / np.sqrt(len(h))
+    if name == "general":
+        return w.get("scale", 1.0) * (h @ w["kernel"] @ s)
+    if name == "concat":
+        return w["score_vector"] @ np.tanh(w["kernel"].T @ np.concatenate([s, h]))
+    if name == "cosine":
+        key = w["kernel"].T @ s
+        beta = np.log(1 + np.exp(w["sharpness_vector"] @ s + w["sharpness_bias"]))
+        return beta * (key @ h) / np.sqrt((key @ key) * (h @ h))
+    if name == "location":
+        column = w["kernel"].T @ s
+        return column[j] if j < len(column) else -np.inf
+    raise KeyError(name)
+
+
+def attention(name, query, values, mask, w, window=None, centre=None, gaussian=False):
+    """Any score function, word by word: query (B, H), values (B, S, M) -> context (B, M), alignment (B, S).
+
+    Local (Luong 2015, section 3.2): only words at most `window` from p_t = `centre(state, number of real words)`, and
+    with `gaussian` times exp(-(place - p_t)^2 / (2 sigma^2)), sigma = window / 2.
+    """
+    contexts, alignments = [], []
+    for s, h, real in zip(query, values, mask, strict=True):
+        positions = np.flatnonzero(real)
+        alignment, factors = np.zeros(len(h)), np.ones(len(h))
+        if window is not None:
+            p = centre(s, len(positions))
+            places = {j: place for place, j in enumerate(positions)}
+            positions = np.array([j for j in positions if abs(places[j] - p) <= window], int)
+            if gaussian:
+                for j in positions:
+                    factors[j] = np.exp(-((places[j] - p) ** 2) / (2 * (window / 2) ** 2))
+        if len(positions):
+            alignment[positions] = softmax(np.array([score(name, s, h[j], j, w) for j in positions]))
+        alignment = alignment * factors
+        alignments.append(alignment)
+        contexts.append(sum(a * row for a, row in zip(alignment, h, strict=True)))
+    return np.array(contexts), np.array(alignments)
