@@ -120,3 +120,80 @@ def attention(name, query, values, mask, w, window=None, centre=None, gaussian=F
         alignments.append(alignment)
         contexts.append(sum(a * row for a, row in zip(alignment, h, strict=True)))
     return np.array(contexts), np.array(alignments)
+
+
+def lstm_step(x, h, c, kernel, recurrent, bias):
+    """One LSTM step for one row; gates in Keras' order i, f, c, o."""
+    i, f, g, o = np.split(x @ kernel + h @ recurrent + bias, 4)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+class Weights(dict):
+    """Weights by their Keras paths, in float64."""
+
+    def __init__(self, weights):
+        super().__init__({path: np.asarray(array, "float64") for path, array in weights.items()})
+
+    def cell(self, name):
+        return tuple(self[f"{name}/{part}"] for part in ("kernel", "recurrent_kernel", "bias"))
+
+    def words(self, side, row):
+        return self[f"{side}_embedding/embeddings"][row]
+
+    def logits(self, features):
+        return features @ self["output/kernel"] + self["output/bias"]
+
+
+def rnnencdec(weights, source, target):
+    """Logits (B, T, V) of the RNN encoder-decoder (Cho 2014), sentence by sentence and word by word."""
+    w, logits = Weights(weights), []
+    for words, outputs in zip(source, target, strict=True):
+        h = np.zeros(w["encoder/reader/recurrent_kernel"].shape[0])
+        for x in w.words("source", words[words != 0]):
+            h = gru_step(x, h, *w.cell("encoder/reader"), False)
+        c, s = np.tanh(h @ w["decoder/context/kernel"]), np.tanh(h @ w["bridge/kernel"])
+        row = []
+        for y in w.words("target", outputs):
+            s = gru_step(np.concatenate([y, c]), s, *w.cell("decoder/cell"), False)
+            t = s @ w["readout/state_kernel"] + y @ w["readout/embedding_kernel"] + c @ w["readout/context_kernel"]
+            row.append(w.logits((t + w["readout/bias"]).reshape(-1, 2).max(-1)))
+        logits.append(row)
+    return np.array(logits)
+
+
+def lstm_stack(x, states, cells):
+    """One step of stacked LSTMs: the top's h, and all states [(h, c), ...]."""
+    new = []
+    for (h, c), weights in zip(states, cells, strict=True):
+        x, c = lstm_step(x, h, c, *weights)
+        new.append((x, c))
+    return x, new
+
+
+def luong(weights, source, target, layers, attend=True):
+    """Logits (B, T, V) of LuongSeq2Seq as it is by default: read from the end, general score, input feeding.
+
+    Without `attend` it is LSTMSeq2Seq: the top's h goes to the output.
+    """
+    w, logits = Weights(weights), []
+    encoder = [w.cell(f"encoder/reader/reader_{i}") for i in range(layers)]
+    decoder = [w.cell(f"decoder/cell/cell_{i}") for i in range(layers)]
+    for words, outputs in zip(source, target, strict=True):
+        units = encoder[0][1].shape[0]
+        states, memory = [(np.zeros(units), np.zeros(units))] * layers, []
+        for x in w.words("source", words[words != 0])[::-1]:
+            h, states = lstm_stack(x, states, encoder)
+            memory.insert(0, h)
+        fed, row = np.zeros(0), []
+        if attend:
+            fed = np.zeros(w["decoder/attentional/kernel"].shape[1])
+        for y in w.words("target", outputs):
+            s, states = lstm_stack(np.concatenate([y, fed]), states, decoder)
+            if attend:
+                alignment = softmax(np.array([h @ w["decoder/attention/kernel"] @ s for h in memory]))
+                context = sum(a * h for a, h in zip(alignment, memory, strict=True))
+                fed = np.tanh(np.concatenate([context, s]) @ w["decoder/attentional/kernel"])
+            row.append(w.logits(fed if attend else s))
+        logits.append(row)
+    return np.array(logits)

@@ -85,6 +85,10 @@ class Attention(keras.layers.Layer):
             state,
         )
 
+    def get_config(self):
+        # Without this, Keras would record the arguments itself for siblings that have none, and refuse a dtype policy.
+        return super().get_config()
+
 
 def masked_softmax(scores, mask=None):
     """Softmax over the last axis of float32 scores `(B, S)` or `(B, T, S)`; masked positions get exactly 0.

@@ -12,7 +12,8 @@ def attention_layer(identifier, units: int | None = None, dtype=None) -> Attenti
     """An attention layer by its score function's name, or the layer itself, as it is or serialised.
 
     Arguments:
-        identifier: "additive", "concat", "cosine", "dot", "general", "location", "scaled_dot"; or an `Attention`.
+        identifier: A score function, "additive", "concat", "cosine", "dot", "general", "location" or "scaled_dot";
+            Luong's local attention with the general score, "local_m" or "local_p"; or an `Attention`.
         units: Width of the hidden layer of the two that have one, additive and concat.
         dtype: Dtype policy of a layer made by name.
 
@@ -25,6 +26,8 @@ def attention_layer(identifier, units: int | None = None, dtype=None) -> Attenti
         "cosine": lambda: CosineAttention(name="attention", dtype=dtype),
         "dot": lambda: DotAttention(name="attention", dtype=dtype),
         "general": lambda: GeneralAttention(name="attention", dtype=dtype),
+        "local_m": lambda: LocalMonotonicAttention(name="attention", dtype=dtype),
+        "local_p": lambda: LocalPredictiveAttention(name="attention", dtype=dtype),
         "location": lambda: LocationAttention(name="attention", dtype=dtype),
         "scaled_dot": lambda: ScaledDotAttention(name="attention", dtype=dtype),
     }
@@ -71,6 +74,8 @@ class LuongAttention(Attention):
     def __init__(self, score="general", **kwargs):
         super().__init__(**kwargs)
         self.score = attention_layer(score, dtype=self.dtype_policy)
+        if isinstance(self.score, LuongAttention):
+            raise ValueError(f"Expected a score function, no window around one. Received: {self.score!r}")
 
     def build(self, query_shape, values_shape, **_):
         if not self.score.built:  # a layer that comes from a file already is

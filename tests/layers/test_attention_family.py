@@ -259,7 +259,9 @@ def test_local_m_walks_and_stays_at_the_last_word():
     np.testing.assert_allclose(alignments[0], [half, third, half[::-1], half[::-1], half[::-1]], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["additive", "concat", "cosine", "dot", "general", "location", "scaled_dot"])
+@pytest.mark.parametrize(
+    "name", ["additive", "concat", "cosine", "dot", "general", "local_m", "local_p", "location", "scaled_dot"]
+)
 def test_by_name_and_by_object(name):
     layer = attention_layer(name, A)
     assert attention_layer(layer) is layer
@@ -274,6 +276,7 @@ def test_by_name_and_by_object(name):
     [
         (lambda: attention_layer("dott"), r"'concat', 'cosine', 'dot', .*Received: 'dott'"),
         (lambda: ka.LuongAttention(keras.layers.Dense(3)), "Expected an `Attention` layer"),
+        (lambda: ka.LuongAttention(ka.LocalMonotonicAttention()), "no window around one"),
         (lambda: ka.ConcatAttention(0), "`units` to be a positive whole number"),
         (lambda: ka.LocationAttention(2.5), "`max_length` to be a positive whole number"),
         (lambda: ka.LocalMonotonicAttention(window=0), "`window` to be a positive whole number"),
