@@ -10,7 +10,24 @@ from importlib import import_module
 
 from keras_attn import alignments, losses, models, search
 from keras_attn.data import ParallelDataset
-from keras_attn.layers import AttentionalLayer, AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput
+from keras_attn.layers import (
+    AttentionalLayer,
+    AttentionDecoder,
+    BahdanauAttention,
+    BiGRUEncoder,
+    ConcatAttention,
+    CosineAttention,
+    DeepOutput,
+    DotAttention,
+    FixedContextDecoder,
+    GeneralAttention,
+    LocalMonotonicAttention,
+    LocalPredictiveAttention,
+    LocationAttention,
+    LuongAttention,
+    RNNEncoder,
+    ScaledDotAttention,
+)
 from keras_attn.tokenizer import Tokenizer
 from keras_attn.translator import Translation, Translator
 
@@ -21,8 +38,19 @@ __all__ = [
     "AttentionalLayer",
     "BahdanauAttention",
     "BiGRUEncoder",
+    "ConcatAttention",
+    "CosineAttention",
     "DeepOutput",
+    "DotAttention",
+    "FixedContextDecoder",
+    "GeneralAttention",
+    "LocalMonotonicAttention",
+    "LocalPredictiveAttention",
+    "LocationAttention",
+    "LuongAttention",
     "ParallelDataset",
+    "RNNEncoder",
+    "ScaledDotAttention",
     "Tokenizer",
     "Translation",
     "Translator",

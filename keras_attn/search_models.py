@@ -39,7 +39,7 @@ class SearchModel(keras.Model):
 
     def call(self, inputs):
         inputs = dict(inputs)
-        memory, state = self.seq2seq.encode(inputs.pop("encoder_token_ids"))
+        memory, state = self.seq2seq.encode(inputs.pop("encoder_token_ids"), self.max_length)
         result = self.search(self.seq2seq.step, memory, state, max_length=self.max_length, **inputs, **self.options)
         return {name: value for name, value in result._asdict().items() if value is not None}
 

@@ -75,3 +75,125 @@ def rnnsearch(weights, source, target):
         x = np.concatenate([y, context], -1)
         s = np.stack([gru_step(row, h, *gru("decoder/cell"), False) for row, h in zip(x, s, strict=True)])
     return np.stack(logits, 1)
+
+
+def score(name, s, h, j, w):
+    """e_ij of a state s and the word h at place j: Luong 2015, eq. 8; Vaswani 2017, eq. 1; Graves 2014, eqs. 5, 6."""
+    if name == "dot":
+        return s @ h
+    if name == "scaled_dot":
+        return s @ h / np.sqrt(len(h))
+    if name == "general":
+        return w.get("scale", 1.0) * (h @ w["kernel"] @ s)
+    if name == "concat":
+        return w["score_vector"] @ np.tanh(w["kernel"].T @ np.concatenate([s, h]))
+    if name == "cosine":
+        key = w["kernel"].T @ s
+        beta = np.log(1 + np.exp(w["sharpness_vector"] @ s + w["sharpness_bias"]))
+        return beta * (key @ h) / np.sqrt((key @ key) * (h @ h))
+    if name == "location":
+        column = w["kernel"].T @ s
+        return column[j] if j < len(column) else -np.inf
+    raise KeyError(name)
+
+
+def attention(name, query, values, mask, w, window=None, centre=None, gaussian=False):
+    """Any score function, word by word: query (B, H), values (B, S, M) -> context (B, M), alignment (B, S).
+
+    Local (Luong 2015, section 3.2): only words at most `window` from p_t = `centre(state, number of real words)`, and
+    with `gaussian` times exp(-(place - p_t)^2 / (2 sigma^2)), sigma = window / 2.
+    """
+    contexts, alignments = [], []
+    for s, h, real in zip(query, values, mask, strict=True):
+        positions = np.flatnonzero(real)
+        alignment, factors = np.zeros(len(h)), np.ones(len(h))
+        if window is not None:
+            p = centre(s, len(positions))
+            places = {j: place for place, j in enumerate(positions)}
+            positions = np.array([j for j in positions if abs(places[j] - p) <= window], int)
+            if gaussian:
+                for j in positions:
+                    factors[j] = np.exp(-((places[j] - p) ** 2) / (2 * (window / 2) ** 2))
+        if len(positions):
+            alignment[positions] = softmax(np.array([score(name, s, h[j], j, w) for j in positions]))
+        alignment = alignment * factors
+        alignments.append(alignment)
+        contexts.append(sum(a * row for a, row in zip(alignment, h, strict=True)))
+    return np.array(contexts), np.array(alignments)
+
+
+def lstm_step(x, h, c, kernel, recurrent, bias):
+    """One LSTM step for one row; gates in Keras' order i, f, c, o."""
+    i, f, g, o = np.split(x @ kernel + h @ recurrent + bias, 4)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+class Weights(dict):
+    """Weights by their Keras paths, in float64."""
+
+    def __init__(self, weights):
+        super().__init__({path: np.asarray(array, "float64") for path, array in weights.items()})
+
+    def cell(self, name):
+        return tuple(self[f"{name}/{part}"] for part in ("kernel", "recurrent_kernel", "bias"))
+
+    def words(self, side, row):
+        return self[f"{side}_embedding/embeddings"][row]
+
+    def logits(self, features):
+        return features @ self["output/kernel"] + self["output/bias"]
+
+
+def rnnencdec(weights, source, target):
+    """Logits (B, T, V) of the RNN encoder-decoder (Cho 2014), sentence by sentence and word by word."""
+    w, logits = Weights(weights), []
+    for words, outputs in zip(source, target, strict=True):
+        h = np.zeros(w["encoder/reader/recurrent_kernel"].shape[0])
+        for x in w.words("source", words[words != 0]):
+            h = gru_step(x, h, *w.cell("encoder/reader"), False)
+        c, s = np.tanh(h @ w["decoder/context/kernel"]), np.tanh(h @ w["bridge/kernel"])
+        row = []
+        for y in w.words("target", outputs):
+            s = gru_step(np.concatenate([y, c]), s, *w.cell("decoder/cell"), False)
+            t = s @ w["readout/state_kernel"] + y @ w["readout/embedding_kernel"] + c @ w["readout/context_kernel"]
+            row.append(w.logits((t + w["readout/bias"]).reshape(-1, 2).max(-1)))
+        logits.append(row)
+    return np.array(logits)
+
+
+def lstm_stack(x, states, cells):
+    """One step of stacked LSTMs: the top's h, and all states [(h, c), ...]."""
+    new = []
+    for (h, c), weights in zip(states, cells, strict=True):
+        x, c = lstm_step(x, h, c, *weights)
+        new.append((x, c))
+    return x, new
+
+
+def luong(weights, source, target, layers, attend=True):
+    """Logits (B, T, V) of LuongSeq2Seq as it is by default: read from the end, general score, input feeding.
+
+    Without `attend` it is LSTMSeq2Seq: the top's h goes to the output.
+    """
+    w, logits = Weights(weights), []
+    encoder = [w.cell(f"encoder/reader/reader_{i}") for i in range(layers)]
+    decoder = [w.cell(f"decoder/cell/cell_{i}") for i in range(layers)]
+    for words, outputs in zip(source, target, strict=True):
+        units = encoder[0][1].shape[0]
+        states, memory = [(np.zeros(units), np.zeros(units))] * layers, []
+        for x in w.words("source", words[words != 0])[::-1]:
+            h, states = lstm_stack(x, states, encoder)
+            memory.insert(0, h)
+        fed, row = np.zeros(0), []
+        if attend:
+            fed = np.zeros(w["decoder/attentional/kernel"].shape[1])
+        for y in w.words("target", outputs):
+            s, states = lstm_stack(np.concatenate([y, fed]), states, decoder)
+            if attend:
+                alignment = softmax(np.array([h @ w["decoder/attention/kernel"] @ s for h in memory]))
+                context = sum(a * h for a, h in zip(alignment, memory, strict=True))
+                fed = np.tanh(np.concatenate([context, s]) @ w["decoder/attentional/kernel"])
+            row.append(w.logits(fed if attend else s))
+        logits.append(row)
+    return np.array(logits)

@@ -1,8 +1,13 @@
-"""Layers: attention, the bidirectional encoder, the attention decoder and its read-outs."""
+"""Layers: attention and its score functions, encoders, the attention decoder and its read-outs."""
 
+from keras_attn.layers.addressing import CosineAttention, LocationAttention
 from keras_attn.layers.attention import Attention, BahdanauAttention
 from keras_attn.layers.decoder import AttentionalLayer, AttentionDecoder, DeepOutput
 from keras_attn.layers.encoder import BiGRUEncoder
+from keras_attn.layers.fixed_context import FixedContextDecoder
+from keras_attn.layers.luong import LocalMonotonicAttention, LocalPredictiveAttention, LuongAttention
+from keras_attn.layers.rnn_encoder import RNNEncoder
+from keras_attn.layers.scores import ConcatAttention, DotAttention, GeneralAttention, ScaledDotAttention
 
 __all__ = [
     "Attention",
@@ -10,5 +15,16 @@ __all__ = [
     "AttentionalLayer",
     "BahdanauAttention",
     "BiGRUEncoder",
+    "ConcatAttention",
+    "CosineAttention",
     "DeepOutput",
+    "DotAttention",
+    "FixedContextDecoder",
+    "GeneralAttention",
+    "LocalMonotonicAttention",
+    "LocalPredictiveAttention",
+    "LocationAttention",
+    "LuongAttention",
+    "RNNEncoder",
+    "ScaledDotAttention",
 ]

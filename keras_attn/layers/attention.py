@@ -1,7 +1,7 @@
 """Attention over a memory, for recurrent decoders: scores, then mask, softmax, context.
 
-The last three are written once, in `Attention`. A sibling defines its weights, its keys and its scores, and, where
-it has one, its own state.
+The last three are written once, in `Attention`. A sibling defines its weights, its keys and its scores (`scores.py`),
+or what becomes of any sibling's scores, with a state of its own where it has one (`luong.py`).
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ class Attention(keras.layers.Layer):
     a zero context, and finite gradients. Scores and softmax are float32 under every dtype policy; the context has
     the layer's compute dtype.
 
-    Subclasses implement `keys` and `scores`.
+    Subclasses implement `keys` and `scores`, or `align`, which makes the alignment of them.
     """
 
     def __init__(self, **kwargs):
@@ -42,8 +42,7 @@ class Attention(keras.layers.Layer):
     def call(self, query, values, keys=None, mask=None, state=()):
         if keys is None:
             keys = self.keys(values)
-        scores = ops.cast(self.scores(query, keys), "float32")  # (B, S) or (B, T, S)
-        alignment = masked_softmax(scores, mask)
+        alignment, state = self.align(query, keys, mask, state)
         return self.context(alignment, values), alignment, state
 
     def keys(self, values):
@@ -53,6 +52,11 @@ class Attention(keras.layers.Layer):
     def scores(self, query, keys):
         """e_ij for `(B, H)` or `(B, T, H)` queries: `(B, S)` or `(B, T, S)`."""
         raise NotImplementedError(f"{type(self).__name__} must implement `scores(query, keys)`.")
+
+    def align(self, query, keys, mask, state):
+        """alpha_ij `(B, S)` or `(B, T, S)`, float32, and the next state."""
+        scores = ops.cast(self.scores(query, keys), "float32")  # (B, S) or (B, T, S)
+        return masked_softmax(scores, mask), state
 
     def context(self, alignment, values):
         """sum_j alpha_ij h_j."""
@@ -65,6 +69,11 @@ class Attention(keras.layers.Layer):
         """State before the first step; `()` unless the mechanism remembers earlier steps."""
         return ()
 
+    def check_built(self) -> None:
+        """Refuses a call of `keys` before there are weights."""
+        if not self.built:
+            raise ValueError("Expected a built layer: call it, or `build(query_shape, values_shape)`, before `keys`.")
+
     def compute_mask(self, *_):
         """None: the source mask says nothing about the outputs, and Keras would hang it on them."""
 
@@ -76,17 +85,41 @@ class Attention(keras.layers.Layer):
             state,
         )
 
+    def get_config(self):
+        # Without this, Keras would record the arguments itself for siblings that have none, and refuse a dtype policy.
+        return super().get_config()
+
 
 def masked_softmax(scores, mask=None):
-    """Softmax over the last axis of float32 scores `(B, S)` or `(B, T, S)`; masked positions get exactly 0."""
+    """Softmax over the last axis of float32 scores `(B, S)` or `(B, T, S)`; masked positions get exactly 0.
+
+    The mask is `(B, S)`, or of the scores' shape.
+    """
     if mask is None:
         return ops.softmax(scores, axis=-1)
     mask = ops.cast(mask, "bool")
-    if len(scores.shape) == 3:
+    if len(mask.shape) < len(scores.shape):
         mask = mask[:, None, :]  # (B, 1, S)
     # A finite floor, not -inf: a row without any real position would otherwise be 0 / 0 in both directions.
     alignment = ops.softmax(ops.where(mask, scores, -1e9), axis=-1)
     return ops.where(mask, alignment, 0.0)
+
+
+def check_size(name: str, size) -> None:
+    """Refuses what is no size."""
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"Expected `{name}` to be a positive whole number. Received: {name}={size!r}")
+
+
+def additive_scores(query, keys, vector):
+    """v^T tanh(query + keys) in float32: `(B, A)` or `(B, T, A)` and `(B, S, A)` -> `(B, S)` or `(B, T, S)`."""
+    if len(query.shape) == 3:
+        keys = keys[:, None]  # (B, 1, S, A)
+    hidden = ops.tanh(keys + query[..., None, :])  # (B, S, A) or (B, T, S, A)
+    # One product of rank 2: half the time of a product and a sum, and rank 3 has no gradient in TensorFlow's XLA loops.
+    flat = ops.reshape(ops.cast(hidden, "float32"), (-1, hidden.shape[-1]))  # (B * S, A) or (B * T * S, A)
+    scores = ops.matmul(flat, ops.cast(vector, "float32")[:, None])  # (B * S, 1) or (B * T * S, 1)
+    return ops.reshape(scores, ops.shape(hidden)[:-1])
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -132,8 +165,7 @@ class BahdanauAttention(Attention):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if not isinstance(units, int) or units < 1:
-            raise ValueError(f"Expected `units` to be a positive whole number. Received: units={units!r}")
+        check_size("units", units)
         self.units = units
         self.use_bias = use_bias
         self.normalize = normalize
@@ -153,22 +185,17 @@ class BahdanauAttention(Attention):
         self.gain = weight("gain", initializer=gain) if self.normalize else None
 
     def keys(self, values):
-        if not self.built:
-            raise ValueError("Expected a built layer: call it, or `build(query_shape, values_shape)`, before `keys`.")
+        self.check_built()
         keys = ops.matmul(values, ops.cast(self.key_kernel, values.dtype))  # (B, S, A)
         # The bias goes with the keys, added once a sentence instead of once a step.
         return keys if self.bias is None else keys + ops.cast(self.bias, keys.dtype)
 
     def scores(self, query, keys):
         query = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))  # (B, A) or (B, T, A)
-        if len(query.shape) == 3:
-            keys = keys[:, None]  # (B, 1, S, A)
-        hidden = ops.tanh(keys + query[..., None, :])  # (B, S, A) or (B, T, S, A)
         v = ops.cast(self.score_vector, "float32")  # (A,)
         if self.normalize:
             v = ops.cast(self.gain, "float32") * v * ops.rsqrt(ops.sum(ops.square(v)))
-        # A plain product and sum: a rank-3 matmul inside TensorFlow's loop has no gradient under XLA.
-        return ops.sum(ops.cast(hidden, "float32") * v, axis=-1)
+        return additive_scores(query, keys, v)
 
     def get_config(self):
         return {

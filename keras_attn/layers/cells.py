@@ -10,7 +10,7 @@ from functools import singledispatch
 import keras
 from keras import ops, tree
 
-from keras_attn.scan import loop_product
+from keras_attn.scan import loop_product, scan
 
 
 def dense(inputs, kernel):
@@ -29,6 +29,54 @@ def check_cell(cell) -> None:
                 f"the loop. Received: {part.name} with dropout={part.dropout}, "
                 f"recurrent_dropout={part.recurrent_dropout}"
             )
+
+
+def as_lists(state):
+    """A cell's state as (nested) lists, whatever mixture of tensors, tuples and lists it came as."""
+    if isinstance(state, (list, tuple)):
+        return [as_lists(part) if isinstance(part, (list, tuple)) else part for part in state]
+    return [state]
+
+
+def top_state(cell_state):
+    """h of the top layer, (B, H), from a cell's state or a stack's."""
+    top = cell_state[-1] if isinstance(cell_state[0], list) else cell_state
+    return top[0]
+
+
+def output_width(cell) -> int:
+    """H: units of the cell, or of the top one of a stack."""
+    top = getattr(cell, "cells", [cell])[-1]
+    return tree.flatten(top.state_size)[0]
+
+
+def unroll(cell, inputs, states, *, mask=None, reverse=False, between=None):
+    """All T steps of a cell that reads nothing but its inputs; of a stack, one layer after the other.
+
+    So every layer's input projection is one product over all T.
+
+    Args:
+        inputs: `(T, B, I)`.
+        states: The first, as lists nested as the cell's.
+        mask, reverse: As in `scan`; outputs stay aligned with inputs.
+        between: What becomes of a layer's outputs `(T, B, H)` on the way to the next; None: nothing.
+
+    Returns:
+        `(outputs (T, B, H), states)`, the last ones.
+    """
+    stacked = hasattr(cell, "cells")
+    finals = []
+    for i, (layer, state) in enumerate(zip(cell.cells, states, strict=True) if stacked else [(cell, states)]):
+        inputs = between(inputs) if i and between else inputs
+        recur = recurrence(layer)
+
+        def step(state, projected, recur=recur):
+            output, state = recur(projected, None, state)
+            return state, output
+
+        state, inputs = scan(step, state, project(layer, inputs), reverse=reverse, mask=mask)
+        finals.append(state)
+    return inputs, finals if stacked else finals[0]
 
 
 @singledispatch

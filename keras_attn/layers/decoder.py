@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attn.layers.cells import check_cell, project, recurrence
+from keras_attn.layers.cells import as_lists, check_cell, output_width, project, recurrence, top_state, unroll
 from keras_attn.scan import scan
 
 
@@ -26,7 +26,8 @@ class AttentionDecoder(keras.layers.Layer):
     Arguments:
         cell: Any Keras RNN cell, `StackedRNNCells` too. GRU and LSTM cells have their input projections hoisted out
             of the loop. The query is the top layer's output, which for Keras' cells is its first state.
-        attention: An `Attention` layer, or a list of them whose contexts are put side by side.
+        attention: An `Attention` layer, or a list of them whose contexts are put side by side. Of an empty list the
+            contexts have width 0 and the alignments are zero.
         attend: "before" or "after".
         attentional: Layer from `[c ; s]` to the output in "after" (see `AttentionalLayer`), or None: the output is s.
         input_feeding: Only in "after".
@@ -63,6 +64,8 @@ class AttentionDecoder(keras.layers.Layer):
     References: Bahdanau, Cho, Bengio. ICLR 2015, arXiv:1409.0473. Luong, Pham, Manning. EMNLP 2015, arXiv:1508.04025.
     """
 
+    _parts = ("cell", "attention", "attentional")  # arguments that are layers
+
     def __init__(
         self,
         cell,
@@ -94,6 +97,7 @@ class AttentionDecoder(keras.layers.Layer):
 
     def build(self, inputs_shape, values_shape, **_):
         batch = inputs_shape[0]
+        self.query_width = output_width(self.cell)  # H, of the output that asks
         query_shape = (batch, self.query_width)
         self.context_width = values_shape[-1] * len(self.attentions)
         self.output_width = self.query_width
@@ -106,57 +110,52 @@ class AttentionDecoder(keras.layers.Layer):
         self.fed_width = self.context_width if self.attend == "before" else self.output_width * self.input_feeding
         _build(self.cell, (batch, inputs_shape[-1] + self.fed_width))
 
-    @property
-    def query_width(self) -> int:
-        """H: units of the top cell, whose output asks."""
-        top = getattr(self.cell, "cells", [self.cell])[-1]
-        return tree.flatten(top.state_size)[0]
-
     def call(self, inputs, values, mask=None, cell_state=None, training=False):
         memory = self.memory(values, mask)
         state = self.initial_state(values, cell_state)
-        inputs = ops.transpose(inputs, (1, 0, 2))  # (T, B, E)
+        inputs = self._cell_inputs(ops.transpose(inputs, (1, 0, 2)), memory)  # (T, B, I)
         keep = self._keep_mask(inputs, training)  # (T, B, O) or None
-        attend_later = self._attends_outside_the_loop(memory)
+        if self._attends_outside_the_loop(memory):
+            queries, _ = unroll(self.cell, inputs, state["cell"])
+            queries = ops.transpose(queries, (1, 0, 2))  # (B, T, H)
+            contexts, alignments, _ = self._attend(queries, memory, state["attention"])
+            keep = None if keep is None else ops.transpose(keep, (1, 0, 2))
+            return self._output(contexts, queries, keep), contexts, alignments
         recur = recurrence(self.cell, self.fed_width)
 
         def step(state, x):
-            projected, keep = x if keep_all is not None else (x, None)
-            if attend_later:
-                output, cell_state = recur(projected, None, state["cell"])
-                return {**state, "cell": cell_state}, output
-            *out, state = self._advance(recur, projected, memory, state, keep)
+            *out, state = self._advance(recur, x[0], memory, state, *x[1:])
             return state, tuple(out)
 
-        keep_all = None if attend_later else keep
         projected = project(self.cell, inputs)  # (T, B, P)
-        _, out = scan(step, state, projected if keep_all is None else (projected, keep_all))
-        if not attend_later:
-            return tuple(ops.transpose(x, (1, 0, 2)) for x in out)
-        queries = ops.transpose(out, (1, 0, 2))  # (B, T, H)
-        contexts, alignments, _ = self._attend(queries, memory, state["attention"])
-        keep = None if keep is None else ops.transpose(keep, (1, 0, 2))
-        return self._output(contexts, queries, keep), contexts, alignments
+        _, out = scan(step, state, (projected,) if keep is None else (projected, keep))
+        return tuple(ops.transpose(x, (1, 0, 2)) for x in out)
 
     def step(self, inputs, memory, state):
         """One step: `inputs (B, E)` -> `output (B, O), context (B, C), alignment (B, S), state`."""
         recur = recurrence(self.cell, self.fed_width)
-        return self._advance(recur, project(self.cell, inputs), memory, state)
+        return self._advance(recur, project(self.cell, self._cell_inputs(inputs, memory)), memory, state)
 
     def memory(self, values, mask=None) -> dict[str, Any]:
         """What stays the same for the whole sentence; the keys are projected here, once."""
         if mask is None:
             mask = ops.ones_like(values[:, :, 0], dtype="bool")  # (B, S)
+        if not self.attentions:
+            return {"mask": mask}
         return {"values": values, "keys": [a.keys(values) for a in self.attentions], "mask": mask}
 
     def initial_state(self, values, cell_state=None) -> dict[str, Any]:
         """State before the first step: the cell's (zeros unless given), the attentions', and what is fed back."""
         if cell_state is None:
             cell_state = self.cell.get_initial_state(batch_size=ops.shape(values)[0])
-        state = {"cell": _as_lists(cell_state), "attention": [a.initial_state(values) for a in self.attentions]}
+        state = {"cell": as_lists(cell_state), "attention": [a.initial_state(values) for a in self.attentions]}
         if self.input_feeding:
             state["fed"] = ops.zeros((ops.shape(values)[0], self.output_width), dtype=values.dtype)  # (B, O)
         return state
+
+    def _cell_inputs(self, inputs, memory):
+        """What the cell reads of each step besides what comes back from the last, (T, B, E) or (B, E)."""
+        return inputs
 
     def _advance(self, recur, projected, memory, state, keep=None):
         if self.attend == "before":
@@ -173,6 +172,9 @@ class AttentionDecoder(keras.layers.Layer):
         return output, context, alignment, state
 
     def _attend(self, query, memory, states):
+        """Contexts and alignments of one step's query (B, H), or of all steps' (B, T, H)."""
+        if not self.attentions:
+            return query[..., :0], ops.zeros_like(spread(memory["mask"], query), "float32"), states
         results = [
             attention(query, memory["values"], keys=keys, mask=memory["mask"], state=state)
             for attention, keys, state in zip(self.attentions, memory["keys"], states, strict=True)
@@ -188,6 +190,8 @@ class AttentionDecoder(keras.layers.Layer):
         return query if keep is None else query * keep
 
     def _attends_outside_the_loop(self, memory) -> bool:
+        if not self.attentions:
+            return not self.input_feeding
         stateless = not tree.flatten([a.initial_state(memory["values"]) for a in self.attentions])
         return self.attend == "after" and not self.input_feeding and stateless
 
@@ -224,10 +228,8 @@ class AttentionDecoder(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         deserialize = keras.saving.deserialize_keras_object
-        config = dict(config)
-        for name in ("cell", "attention", "attentional"):
-            config[name] = deserialize(config[name])
-        return cls(**config)
+        parts = {name: deserialize(config[name]) for name in cls._parts if name in config}
+        return cls(**{**config, **parts})
 
 
 def _build(layer, *shapes):
@@ -236,17 +238,11 @@ def _build(layer, *shapes):
         layer.build(*shapes)
 
 
-def top_state(cell_state):
-    """h of the top layer, (B, H), from a cell's state or a stack's."""
-    top = cell_state[-1] if isinstance(cell_state[0], list) else cell_state
-    return top[0]
-
-
-def _as_lists(state):
-    """A cell's state as (nested) lists, whatever mixture of tensors, tuples and lists it came as."""
-    if isinstance(state, (list, tuple)):
-        return [_as_lists(part) if isinstance(part, (list, tuple)) else part for part in state]
-    return [state]
+def spread(x, query):
+    """What holds for a whole sentence, (B, N), at every step of a query: (B, N) as it is, or (B, T, N)."""
+    if len(query.shape) == 2:
+        return x
+    return ops.repeat(x[:, None], ops.shape(query)[1], axis=1)
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -1,7 +1,19 @@
 """Models: every one a `Seq2Seq`."""
 
 from keras_attn.models.ensemble import Ensemble, average_weights
+from keras_attn.models.lstm_seq2seq import LSTMSeq2Seq
+from keras_attn.models.luong import LuongSeq2Seq
+from keras_attn.models.rnnencdec import RNNEncoderDecoder
 from keras_attn.models.rnnsearch import RNNSearch
 from keras_attn.models.seq2seq import RecurrentSeq2Seq, Seq2Seq
 
-__all__ = ["Ensemble", "RNNSearch", "RecurrentSeq2Seq", "Seq2Seq", "average_weights"]
+__all__ = [
+    "Ensemble",
+    "LSTMSeq2Seq",
+    "LuongSeq2Seq",
+    "RNNEncoderDecoder",
+    "RNNSearch",
+    "RecurrentSeq2Seq",
+    "Seq2Seq",
+    "average_weights",
+]

@@ -68,8 +68,8 @@ class Ensemble(Seq2Seq):
         inputs = {"encoder_token_ids": source, "decoder_token_ids": target}
         super().__init__(inputs=inputs, outputs=self._combine([member(inputs) for member in members]), **kwargs)
 
-    def encode(self, encoder_token_ids):
-        memories, states = zip(*(member.encode(encoder_token_ids) for member in self.members), strict=True)
+    def encode(self, encoder_token_ids, max_length=None):
+        memories, states = zip(*(member.encode(encoder_token_ids, max_length) for member in self.members), strict=True)
         return {"mask": memories[0]["mask"], "members": list(memories)}, list(states)
 
     def step(self, token_ids, memory, state):

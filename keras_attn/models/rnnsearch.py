@@ -1,10 +1,14 @@
 """RNNsearch, the model that made attention."""
 
+from functools import partial
+
 import keras
 from keras.initializers import RandomNormal
 
-from keras_attn.layers import AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput
-from keras_attn.models.seq2seq import RecurrentSeq2Seq
+from keras_attn.layers import Attention, AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput
+from keras_attn.layers.luong import attention_layer
+from keras_attn.models import parts
+from keras_attn.models.seq2seq import RecurrentSeq2Seq, arguments
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -24,6 +28,8 @@ class RNNSearch(RecurrentSeq2Seq):
         source_vocabulary_size, target_vocabulary_size: Ids on either side, the four special ones included.
         units: n, GRU units of each direction of the encoder, and of the decoder unless `decoder_units` is given.
         embedding_size: m. readout_size: l. attention_units: n'.
+        attention: "additive", as in the paper; the name of another score function ("concat", "cosine", "dot",
+            "general", "location", "scaled_dot") or of local attention ("local_m", "local_p"); or an `Attention` layer.
         readout_activation: "maxout", or an activation's name for a plain layer.
         read_previous_state: The read-out sees s_{i-1}, as in the paper, rather than s_i.
         tie_embeddings: None; "target": the output projection is the transposed target embedding (needs
@@ -58,6 +64,7 @@ class RNNSearch(RecurrentSeq2Seq):
         units: int = 1000,
         embedding_size: int = 620,
         readout_size: int = 500,
+        attention: str | Attention = "additive",
         attention_units: int = 1000,
         decoder_units: int | None = None,
         readout_activation: str = "maxout",
@@ -69,28 +76,26 @@ class RNNSearch(RecurrentSeq2Seq):
         output_dropout: float = 0.0,
         **kwargs,
     ):
-        ties = _check_ties(tie_embeddings, source_vocabulary_size, target_vocabulary_size, readout_size, embedding_size)
+        given = arguments(locals())
         decoder_units = decoder_units or units
-        plain = keras.initializers.get(initializer) or RandomNormal(stddev=0.01)
-        paper = initializer is None
-        vectors = RandomNormal(stddev=0.01 if paper else embedding_size**-0.5)
-
-        def embedding(size, name):
-            return keras.layers.ReversibleEmbedding(
-                size, embedding_size, embeddings_initializer=vectors.clone(), name=name
-            )
-
-        target_embedding = embedding(target_vocabulary_size, "target_embedding")
-        source_embedding = target_embedding if ties["source"] else embedding(source_vocabulary_size, "source_embedding")
+        plain, vectors = parts.initializers(initializer, embedding_size, partial(RandomNormal, stddev=0.01))
+        source_embedding, target_embedding = parts.embeddings(
+            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size
+        )
         cell = keras.layers.GRUCell(decoder_units, reset_after=False, kernel_initializer=plain.clone(), name="cell")
-        attention = BahdanauAttention(
-            attention_units,
-            query_initializer=RandomNormal(stddev=0.001) if paper else plain.clone(),
-            key_initializer=RandomNormal(stddev=0.001) if paper else plain.clone(),
-            score_initializer="zeros" if paper else "glorot_uniform",
-            name="attention",
+        attention = (
+            attention_layer(attention, attention_units)
+            if attention != "additive"
+            else BahdanauAttention(
+                attention_units,
+                query_initializer=RandomNormal(stddev=0.001) if initializer is None else plain.clone(),
+                key_initializer=RandomNormal(stddev=0.001) if initializer is None else plain.clone(),
+                score_initializer="zeros" if initializer is None else "glorot_uniform",
+                name="attention",
+            )
         )
         super().__init__(
+            given,
             source_embedding=source_embedding,
             target_embedding=target_embedding,
             encoder=BiGRUEncoder(units, kernel_initializer=plain.clone(), name="encoder"),
@@ -101,55 +106,10 @@ class RNNSearch(RecurrentSeq2Seq):
             readout=DeepOutput(
                 readout_size, activation=readout_activation, kernel_initializer=plain.clone(), name="readout"
             ),
-            output=None
-            if ties["target"]
-            else keras.layers.Dense(target_vocabulary_size, kernel_initializer=plain.clone(), name="output"),
+            output=parts.output_layer(target_vocabulary_size, plain, tie_embeddings),
             embedding_dropout=embedding_dropout,
             memory_dropout=memory_dropout,
             output_dropout=output_dropout,
             read_previous_state=read_previous_state,
             **kwargs,
         )
-
-        # Config
-        self._config = {
-            "source_vocabulary_size": source_vocabulary_size,
-            "target_vocabulary_size": target_vocabulary_size,
-            "units": units,
-            "embedding_size": embedding_size,
-            "readout_size": readout_size,
-            "attention_units": attention_units,
-            "decoder_units": decoder_units,
-            "readout_activation": readout_activation,
-            "read_previous_state": read_previous_state,
-            "tie_embeddings": tie_embeddings,
-            "initializer": None if paper else keras.initializers.serialize(plain),
-            "embedding_dropout": embedding_dropout,
-            "memory_dropout": memory_dropout,
-            "output_dropout": output_dropout,
-        }
-
-    def get_config(self):
-        return {**self._config, "name": self.name, "trainable": self.trainable}
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**config)
-
-
-def _check_ties(tie, source_vocabulary_size, target_vocabulary_size, readout_size, embedding_size):
-    """Which embeddings are one: `{"source": bool, "target": bool}`."""
-    ties = {None: (), "target": ("target",), "source": ("source",), "all": ("source", "target")}
-    if tie not in ties:
-        raise ValueError(f'Expected `tie_embeddings` to be None, "source", "target" or "all". Received: {tie!r}')
-    if "target" in ties[tie] and readout_size != embedding_size:
-        raise ValueError(
-            f"Expected `readout_size` to equal `embedding_size` when the output is the target embedding. "
-            f"Received: readout_size={readout_size}, embedding_size={embedding_size}"
-        )
-    if "source" in ties[tie] and source_vocabulary_size != target_vocabulary_size:
-        raise ValueError(
-            f"Expected one joint vocabulary when source and target share an embedding. Received: "
-            f"source_vocabulary_size={source_vocabulary_size}, target_vocabulary_size={target_vocabulary_size}"
-        )
-    return {side: side in ties[tie] for side in ("source", "target")}

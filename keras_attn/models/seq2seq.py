@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.layers.decoder import top_state
+from keras_attn.layers.cells import top_state
 from keras_attn.scan import preferred_jit_compile, scan
 
 
@@ -13,7 +13,7 @@ class Seq2Seq(keras.Model):
     """A functional model from source and target ids to logits, which can also take the target one step at a time.
 
         model({"encoder_token_ids": (B, S), "decoder_token_ids": (B, T)}) -> logits (B, T, V)      (teacher-forced)
-        model.encode(encoder_token_ids (B, S)) -> memory, state
+        model.encode(encoder_token_ids (B, S), max_length=None) -> memory, state
         model.step(token_ids (B,), memory, state) -> logits (B, V), state, alignment (B, S)
         model.align(encoder_token_ids, decoder_token_ids) -> logits (B, T, V), alignments (B, T, S)
 
@@ -21,6 +21,9 @@ class Seq2Seq(keras.Model):
     step to step; both are nested structures of tensors with leading axis B. T calls of `step` give the logits of the
     teacher-forced call, and `align` gives both with the alignments of all steps. Nothing else about a model is known to
     search, translation, serving or plots.
+
+    `max_length` says how many steps will be taken at most, for a model whose state grows with them; None: as many as
+    the model allows. Recurrent models need not know.
 
     Ids: 0 pad, 1 unknown, 2 start, 3 end. Source rows end in the end token; target inputs begin with the start token.
     """
@@ -33,7 +36,7 @@ class Seq2Seq(keras.Model):
         jit_compile = preferred_jit_compile() if jit_compile == "auto" else jit_compile
         super().compile(*args, jit_compile=jit_compile, **kwargs)
 
-    def encode(self, encoder_token_ids) -> tuple[dict[str, Any], Any]:
+    def encode(self, encoder_token_ids, max_length: int | None = None) -> tuple[dict[str, Any], Any]:
         raise NotImplementedError(f"{type(self).__name__} must implement `encode(encoder_token_ids)`.")
 
     def step(self, token_ids, memory, state) -> tuple[Any, Any, Any]:
@@ -50,14 +53,30 @@ class Seq2Seq(keras.Model):
         _, (logits, alignments) = scan(step, state, ops.transpose(decoder_token_ids))
         return ops.transpose(logits, (1, 0, 2)), ops.transpose(alignments, (1, 0, 2))  # (B, T, V), (B, T, S)
 
+    def get_config(self):
+        """The constructor's arguments, from which a model is made anew; its graph says nothing that they do not."""
+        return {**self._arguments, "name": self.name, "trainable": self.trainable}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
+
+
+def arguments(scope: dict[str, Any]) -> dict[str, Any]:
+    """A constructor's arguments, serialised, from its `locals()` in the first line: no second list can fall behind."""
+    given = {name: value for name, value in scope.items() if name not in ("self", "kwargs", "__class__")}
+    return {name: keras.saving.serialize_keras_object(value) for name, value in given.items()}
+
 
 class RecurrentSeq2Seq(Seq2Seq):
     """Embeddings, an encoder, an `AttentionDecoder`, a read-out and an output projection, put together.
 
-    Arguments (all layers):
+    Arguments:
+        arguments: What the subclass was made with (`arguments(locals())`), its config.
         source_embedding, target_embedding: ids to vectors; one object for both ties them.
-        encoder: `(embeddings, mask) -> values (B, S, M), final states ...`.
-        bridge: From the backward final state to s_0 `(B, H)`.
+        encoder: `(embeddings, mask) -> values (B, S, M), states, final (B, H)`, such as `RNNEncoder`, or
+            `BiGRUEncoder`, whose `final` is the backward state.
+        bridge: From `final` to s_0 `(B, H)`; None: the decoder's cell starts from the encoder's `states`.
         decoder: An `AttentionDecoder`.
         readout: `(state, embedding, context) -> features`, such as `DeepOutput`; None: the decoder's output itself.
         output: features to logits; None: the transposed target embedding (`ReversibleEmbedding`).
@@ -70,12 +89,13 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def __init__(
         self,
+        arguments: dict[str, Any],
         *,
         source_embedding,
         target_embedding,
         encoder,
-        bridge,
         decoder,
+        bridge=None,
         readout=None,
         output=None,
         embedding_dropout: float = 0.0,
@@ -107,20 +127,22 @@ class RecurrentSeq2Seq(Seq2Seq):
         # Functional model
         source = keras.Input((None,), dtype="int32", name="encoder_token_ids")  # (B, S)
         target = keras.Input((None,), dtype="int32", name="decoder_token_ids")  # (B, T)
-        values, mask, s_0 = self._source(source)
+        values, mask, cell_state = self._source(source)
         embedded = self.embedding_dropout(self.target_embedding(target))  # (B, T, E)
-        outputs, contexts, alignments = self.decoder(embedded, values, mask=mask, cell_state=[s_0])
+        outputs, contexts, alignments = self.decoder(embedded, values, mask=mask, cell_state=cell_state)
         object.__setattr__(self, "_alignments", alignments)  # (B, T, S), an output that only `align` asks for
         states = outputs
         if read_previous_state:
+            s_0 = top_state(cell_state)  # (B, H)
             states = ops.concatenate([s_0[:, None], outputs[:, :-1]], axis=1)  # (B, T, H)
         logits = self._logits(states, embedded, contexts)
         inputs = {"encoder_token_ids": source, "decoder_token_ids": target}
         super().__init__(inputs=inputs, outputs=logits, **kwargs)
+        self._arguments = arguments
 
-    def encode(self, encoder_token_ids):
-        values, mask, s_0 = self._source(encoder_token_ids)
-        return self.decoder.memory(values, mask), self.decoder.initial_state(values, [s_0])
+    def encode(self, encoder_token_ids, max_length=None):
+        values, mask, cell_state = self._source(encoder_token_ids)
+        return self.decoder.memory(values, mask), self.decoder.initial_state(values, cell_state)
 
     def step(self, token_ids, memory, state):
         embedded = self.target_embedding(token_ids)  # (B, E)
@@ -135,11 +157,11 @@ class RecurrentSeq2Seq(Seq2Seq):
         return aligned({"encoder_token_ids": encoder_token_ids, "decoder_token_ids": decoder_token_ids})
 
     def _source(self, token_ids):
-        """ids (B, S) -> memory (B, S, M), mask (B, S), s_0 (B, H)."""
+        """ids (B, S) -> memory (B, S, M), mask (B, S), the cell's first state, s_0 at its top."""
         mask = ops.not_equal(token_ids, 0)
         embedded = self.embedding_dropout(self.source_embedding(token_ids))  # (B, S, E)
-        values, _, backward = self.encoder(embedded, mask=mask)
-        return self.memory_dropout(values), mask, self.bridge(backward)
+        values, states, final = self.encoder(embedded, mask=mask)
+        return self.memory_dropout(values), mask, states if self.bridge is None else [self.bridge(final)]
 
     def _logits(self, states, embedded, contexts):
         """The read-out and the vocabulary projection, for one step or for all T at once."""

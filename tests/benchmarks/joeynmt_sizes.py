@@ -12,7 +12,7 @@ import keras
 from keras import layers
 
 from keras_attn import AttentionalLayer, AttentionDecoder, BahdanauAttention, BiGRUEncoder
-from keras_attn.models import RecurrentSeq2Seq
+from keras_attn.models.seq2seq import RecurrentSeq2Seq, arguments
 from recipes.config import TrainingConfig
 
 EMBEDDING, UNITS, SENTENCES = 256, 512, 128
@@ -39,10 +39,13 @@ class JoeyNMTSizes(RecurrentSeq2Seq):
     """The configuration, from the public layers."""
 
     def __init__(self, source_vocabulary_size: int, target_vocabulary_size: int, **kwargs):
+        given = arguments(locals())
+
         def embedding(size, name):  # of variance 1 / E: by Glorot's rule, over the vocabulary, they are too small
             return layers.Embedding(size, EMBEDDING, keras.initializers.RandomNormal(stddev=EMBEDDING**-0.5), name=name)
 
         super().__init__(
+            given,
             source_embedding=embedding(source_vocabulary_size, "source_embedding"),
             target_embedding=embedding(target_vocabulary_size, "target_embedding"),
             encoder=BiGRUEncoder(UNITS, reset_after=True, name="encoder"),
@@ -60,18 +63,6 @@ class JoeyNMTSizes(RecurrentSeq2Seq):
             embedding_dropout=0.5,
             **kwargs,
         )
-
-    def get_config(self):
-        return {
-            "source_vocabulary_size": self.source_vocabulary_size,
-            "target_vocabulary_size": self.target_vocabulary_size,
-            "name": self.name,
-            "trainable": self.trainable,
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**config)
 
 
 def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:

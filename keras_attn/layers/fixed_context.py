@@ -1,0 +1,83 @@
+"""The decoder before attention: one vector for the whole source, the same at every step."""
+
+import keras
+from keras import ops
+
+from keras_attn.layers.decoder import AttentionDecoder, spread
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class FixedContextDecoder(AttentionDecoder):
+    """A recurrent cell that is given the encoder's last state, and nothing else of the source, at every step.
+
+        c = h_S, or tanh(V h_S) with a projection                              (Cho 2014, section 2.2, appendix A.1.1)
+        s_i = cell([y_{i-1} ; c], s_{i-1})                                              (appendix A.1.2)
+
+    It is an `AttentionDecoder` whose attention has no choice: the alignment, so that it can be drawn beside that of
+    others, is 1 at the last real word and 0 elsewhere.
+
+    Arguments:
+        cell: Any Keras RNN cell, `StackedRNNCells` too.
+        projection: Layer from h_S `(B, M)` to c `(B, C)`, such as `Dense(C, "tanh")`; None: c is h_S itself.
+
+    Call arguments, returns, `memory`, `initial_state` and `step`: see `AttentionDecoder`. The contexts are c, repeated.
+
+    Mask behaviour: h_S is the state after the row's last real word. A row without any has c = 0 before the projection.
+
+    Raises:
+        ValueError: for a cell with dropout of its own, or what is no cell.
+
+    Example:
+        >>> decoder = keras_attn.FixedContextDecoder(keras.layers.GRUCell(5))
+        >>> values, y = np.ones((2, 3, 11), "float32"), np.ones((2, 13, 17), "float32")
+        >>> outputs, contexts, alignments = decoder(y, values)
+        >>> outputs.shape, contexts.shape, alignments[0, 0].tolist()
+        ((2, 13, 5), (2, 13, 11), [0.0, 0.0, 1.0])
+
+    Differences from the paper: its GRU lets the reset gate act on C c too; here on U s_{i-1} alone.
+
+    Reference: Cho et al. Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine Translation.
+    EMNLP 2014, arXiv:1406.1078.
+    """
+
+    _parts = ("cell", "projection")
+
+    def __init__(self, cell, *, projection=None, **kwargs):
+        super().__init__(cell, [], **kwargs)
+        self.projection = projection
+
+    def build(self, inputs_shape, values_shape, **_):
+        last_shape = (values_shape[0], values_shape[-1])
+        width = values_shape[-1]
+        if self.projection is not None:
+            if not self.projection.built:
+                self.projection.build(last_shape)
+            width = self.projection.compute_output_shape(last_shape)[-1]
+        super().build((*inputs_shape[:-1], inputs_shape[-1] + width), values_shape)
+        self.context_width = width
+
+    def memory(self, values, mask=None):
+        mask = super().memory(values, mask)["mask"]
+        counts = ops.cumsum(ops.cast(mask, "int32"), axis=-1)  # (B, S)
+        is_last = mask & (counts == ops.sum(ops.cast(mask, "int32"), axis=-1, keepdims=True))
+        context = ops.sum(values * ops.cast(is_last, values.dtype)[:, :, None], axis=1)  # (B, M)
+        if self.projection is not None:
+            context = self.projection(context)  # (B, C)
+        return {"mask": mask, "context": context, "alignment": ops.cast(is_last, "float32")}
+
+    def _cell_inputs(self, inputs, memory):
+        context = memory["context"]  # (B, C)
+        # With the embeddings, so that its product too is made outside the loop, for all T.
+        context = context + ops.zeros_like(inputs[..., :1])  # (T, B, C) or (B, C)
+        return ops.concatenate([inputs, context], axis=-1)
+
+    def _attend(self, query, memory, states):
+        return spread(memory["context"], query), spread(memory["alignment"], query), states
+
+    def get_config(self):
+        serialize = keras.saving.serialize_keras_object
+        return {
+            **keras.layers.Layer.get_config(self),
+            "cell": serialize(self.cell),
+            "projection": None if self.projection is None else serialize(self.projection),
+        }

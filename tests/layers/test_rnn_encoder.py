@@ -1,0 +1,144 @@
+"""RNNEncoder and FixedContextDecoder against cells written out row by row, and on the decoder's contract."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from keras_attn import FixedContextDecoder, RNNEncoder
+from tests.oracles import gru_step, lstm_step
+
+B, S, T, E, H, M, C = 3, 5, 2, 7, 11, 13, 17
+MASK = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 0], [0, 0, 0, 0, 0]], "bool")  # an empty row too
+CELLS = {
+    "gru": lambda: layers.GRUCell(H, reset_after=False),
+    "lstm": lambda: layers.LSTMCell(H),
+    "simple": lambda: layers.SimpleRNNCell(H),
+    "stacked": lambda: layers.StackedRNNCells([layers.LSTMCell(4), layers.GRUCell(6, reset_after=False)]),
+}
+
+
+def randomised(layer, *shapes):
+    layer.build(*shapes)
+    for i, weight in enumerate(layer.trainable_weights):
+        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
+    return layer
+
+
+def weights_of(cell):
+    return [ops.convert_to_numpy(w).astype("float64") for w in (cell.kernel, cell.recurrent_kernel, cell.bias)]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", ["gru", "lstm", "stacked"])
+def test_reads_word_by_word_in_either_direction(rng, name, reverse):
+    inputs = rng.normal(size=(B, S, E)).astype("float32")
+    encoder = randomised(RNNEncoder(CELLS[name](), reverse=reverse), (B, S, E))
+    values, states, final = encoder(inputs, mask=MASK)
+    cells = getattr(encoder.cell, "cells", [encoder.cell])
+    states = states if name == "stacked" else [states]
+    sequences = [[(j, row[j]) for j in np.flatnonzero(real)] for row, real in zip(inputs, MASK, strict=True)]
+    for cell, state in zip(cells, states, strict=True):
+        w, finals, expected = weights_of(cell), [], np.zeros((B, S, cell.units))
+        for b, sequence in enumerate(sequences):
+            h = c = np.zeros(cell.units)
+            for j, x in reversed(sequence) if reverse else sequence:
+                h, c = lstm_step(x, h, c, *w) if len(state) == 2 else (gru_step(x, h, *w, False), c)
+                expected[b, j] = h
+            sequences[b] = [(j, expected[b, j]) for j, _ in sequence]
+            finals.append([h, c])
+        for part, oracle in zip(state, zip(*finals, strict=True), strict=False):
+            np.testing.assert_allclose(ops.convert_to_numpy(part), oracle, atol=1e-5)
+    np.testing.assert_allclose(ops.convert_to_numpy(values), expected, atol=1e-5)
+    np.testing.assert_allclose(ops.convert_to_numpy(final), [h for h, _ in finals], atol=1e-5)
+
+
+def test_reading_backwards_is_reading_the_reversed_sentence(rng):
+    inputs = rng.normal(size=(B, S, E)).astype("float32")
+    backwards = randomised(RNNEncoder(CELLS["stacked"](), reverse=True), (B, S, E))
+    forwards = randomised(RNNEncoder(CELLS["stacked"]()), (B, S, E))
+    got, expected = backwards(inputs), forwards(np.ascontiguousarray(inputs[:, ::-1]))
+    np.testing.assert_allclose(ops.convert_to_numpy(got[0])[:, ::-1], ops.convert_to_numpy(expected[0]), atol=1e-6)
+    np.testing.assert_allclose(ops.convert_to_numpy(got[2]), ops.convert_to_numpy(expected[2]), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_encoder_shapes_gradients_dropout_and_config(rng, name):
+    inputs = keras.Input((None, E))
+    encoder = RNNEncoder(CELLS[name](), dropout=0.5)
+    values, states, final = encoder(inputs, mask=ops.any(ops.not_equal(inputs, 0.0), axis=-1))
+    assert values.shape[:2] == (None, None)
+    model = keras.Model(inputs, [values, sum(ops.sum(x) for x in keras.tree.flatten(states)) + final])
+    model.compile("sgd", ["mse", "mse"])
+    before = [ops.convert_to_numpy(w) for w in model.trainable_weights]
+    x = rng.normal(size=(B, S, E)).astype("float32")
+    model.train_on_batch(x, [np.ones((B, S, 1), "float32"), np.ones((B, 1), "float32")])
+    for old, new in zip(before, model.trainable_weights, strict=True):
+        assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
+    assert RNNEncoder.from_config(encoder.get_config()).get_config() == encoder.get_config()
+    drawn = [ops.convert_to_numpy(encoder(x, training=True)[0]) for _ in range(2)]
+    assert (np.abs(drawn[0] - drawn[1]).max() > 1e-4) == (name == "stacked")
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_is_near_float32(rng, policy):
+    inputs, values = (rng.normal(size=shape).astype("float32") for shape in ((B, S, E), (B, S, M)))
+
+    def run():
+        encoder = randomised(RNNEncoder(CELLS["lstm"]()), (B, S, E))
+        decoder = randomised(FixedContextDecoder(CELLS["gru"]()), (B, S, E), (B, S, M))
+        return encoder(inputs, mask=MASK)[0], decoder(inputs, values, mask=MASK)[0]
+
+    expected = run()
+    keras.config.set_dtype_policy(policy)
+    for got, full in zip(run(), expected, strict=True):
+        assert keras.backend.standardize_dtype(got.dtype) == policy.removeprefix("mixed_")
+        np.testing.assert_allclose(ops.convert_to_numpy(ops.cast(got, "float32")), ops.convert_to_numpy(full), atol=0.1)
+
+
+@pytest.mark.parametrize("projected", [False, True])
+@pytest.mark.parametrize("name", ["gru", "lstm"])
+def test_fixed_context_is_read_at_every_step(rng, name, projected):
+    """Cho 2014, A.1.2: s_i = cell([y_{i-1}; c], s_{i-1}), written out, and one step at a time."""
+    inputs, values = (rng.normal(size=shape).astype("float32") for shape in ((B, T, E), (B, S, M)))
+    projection = layers.Dense(C, "tanh") if projected else None
+    decoder = randomised(FixedContextDecoder(CELLS[name](), projection=projection), (B, T, E), (B, S, M))
+    outputs, contexts, alignments = (ops.convert_to_numpy(x) for x in decoder(inputs, values, mask=MASK))
+    lasts = [real.nonzero()[0][-1:] for real in MASK]
+    memory = decoder.memory(ops.convert_to_tensor(values), ops.convert_to_tensor(MASK))
+    state = decoder.initial_state(ops.convert_to_tensor(values))
+    steps = []
+    for t in range(T):
+        *step, state = decoder.step(ops.convert_to_tensor(inputs[:, t]), memory, state)
+        steps.append([ops.convert_to_numpy(x) for x in step])
+    for got, column in zip((outputs, contexts, alignments), zip(*steps, strict=True), strict=True):
+        np.testing.assert_allclose(got, np.stack(column, 1), atol=1e-6)
+    for b, last in enumerate(lasts):
+        c = values[b, last].sum(0).astype("float64")
+        if projected:
+            kernel, bias = (ops.convert_to_numpy(w) for w in projection.weights)
+            c = np.tanh(c @ kernel + bias)
+        h = d = np.zeros(H)
+        for t in range(T):
+            x, w = np.concatenate([inputs[b, t], c]), weights_of(decoder.cell)
+            h, d = lstm_step(x, h, d, *w) if name == "lstm" else (gru_step(x, h, *w, False), d)
+            np.testing.assert_allclose(outputs[b, t], h, atol=1e-5)
+            np.testing.assert_allclose(contexts[b, t], c, atol=1e-6)
+            np.testing.assert_array_equal(alignments[b, t], np.isin(np.arange(S), last))
+
+
+def test_fixed_context_config_round_trip(rng, tmp_path):
+    y, h = keras.Input((None, E)), keras.Input((None, M))
+    model = keras.Model([y, h], FixedContextDecoder(CELLS["stacked"](), projection=layers.Dense(C))(y, h))
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    arrays = [rng.normal(size=shape).astype("float32") for shape in ((B, T, E), (B, S, M))]
+    for got, expected in zip(again(arrays), model(arrays), strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(got), ops.convert_to_numpy(expected))
+
+
+def test_mistakes_are_refused_with_a_sentence():
+    with pytest.raises(ValueError, match="cell without dropout"):
+        RNNEncoder(layers.LSTMCell(H, dropout=0.1))
+    with pytest.raises(ValueError, match="Expected a Keras RNN cell"):
+        FixedContextDecoder(layers.Dense(H))

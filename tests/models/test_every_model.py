@@ -1,0 +1,269 @@
+"""Every model on the Seq2Seq contract: one step = teacher forcing, padding, saving, search, and a task to learn.
+
+`tests/data/weights.json` holds the names and shapes of the weights of each: what a saved model is read back by. Made
+anew, where a model is meant to change, by `python -m tests.models.test_every_model`.
+"""
+
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_attn as ka
+from keras_attn import models
+from keras_attn.losses import SmoothedCrossentropy
+from keras_attn.search import beam_search, greedy_search
+from tests import oracles
+
+B, S, T, VS, VT = 3, 7, 5, 31, 37
+PATH = Path(__file__).parents[1] / "data" / "weights.json"
+DROPOUT = {"embedding_dropout": 0.3, "memory_dropout": 0.2, "output_dropout": 0.5}
+RNNSEARCH = {"units": 5, "embedding_size": 11, "readout_size": 11, "attention_units": 13, "decoder_units": 10}
+ENCDEC = {"units": 5, "embedding_size": 7, "readout_size": 11}
+LSTM = {"units": 5, "num_layers": 2, "embedding_size": 7}
+LUONG = {**LSTM, "readout_size": 11}
+MODELS = {
+    "rnnsearch": (models.RNNSearch, RNNSEARCH),
+    "rnnsearch, current state, tanh": (
+        models.RNNSearch,
+        {**RNNSEARCH, "read_previous_state": False, "readout_activation": "tanh"},
+    ),
+    "rnnsearch, tied target": (models.RNNSearch, {**RNNSEARCH, "tie_embeddings": "target"}),
+    "rnnsearch, all tied": (
+        models.RNNSearch,
+        {**RNNSEARCH, "tie_embeddings": "all", "source_vocabulary_size": VT},
+    ),
+    "rnnsearch, dropout": (models.RNNSearch, {**RNNSEARCH, **DROPOUT}),
+    "rnnsearch, dot": (models.RNNSearch, {**RNNSEARCH, "attention": "dot"}),
+    "rnnsearch, local-p": (
+        models.RNNSearch,
+        {**RNNSEARCH, "attention": ka.LocalPredictiveAttention("concat", window=2)},
+    ),
+    "rnnencdec": (models.RNNEncoderDecoder, ENCDEC),
+    "rnnencdec, bare context": (models.RNNEncoderDecoder, {**ENCDEC, **DROPOUT, "project_context": False}),
+    "lstm_seq2seq": (models.LSTMSeq2Seq, LSTM),
+    "lstm_seq2seq, forwards, tied": (
+        models.LSTMSeq2Seq,
+        {"units": 11, "num_layers": 1, "embedding_size": 11, "reverse_source": False, "tie_embeddings": "target"},
+    ),
+    "luong": (models.LuongSeq2Seq, LUONG),
+    "luong, not fed": (models.LuongSeq2Seq, {**LUONG, "input_feeding": False, "attention": "concat"}),
+    "luong, local-m": (models.LuongSeq2Seq, {**LUONG, "attention": ka.LocalMonotonicAttention("dot", window=2)}),
+    "luong, local-m, not fed": (models.LuongSeq2Seq, {**LUONG, "attention": "local_m", "input_feeding": False}),
+    "luong, location, dropout": (
+        models.LuongSeq2Seq,
+        {**LUONG, **DROPOUT, "attention": ka.LocationAttention(5), "layer_dropout": 0.2, "reverse_source": False},
+    ),
+}
+ONE_EACH = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong"]
+
+
+def make(name, **options):
+    kind, sizes = MODELS[name]
+    sizes = {"source_vocabulary_size": VS, "target_vocabulary_size": VT, **sizes, **options}
+    if "attention" in sizes and not isinstance(sizes["attention"], str):  # a layer belongs to one model
+        sizes["attention"] = type(sizes["attention"]).from_config(sizes["attention"].get_config())
+    model = kind(**sizes, initializer="glorot_uniform")
+    for i, weight in enumerate(model.trainable_weights):  # biases too, and the same on every backend
+        weight.assign(0.5 * keras.random.normal(weight.shape, seed=i))
+    return model
+
+
+@pytest.fixture
+def inputs(rng):
+    source = rng.integers(4, VS, (B, S)).astype("int32")
+    target = rng.integers(4, VT, (B, T)).astype("int32")
+    source[1, 4:] = 0
+    source[2, 1:] = 0
+    target[1, 3:] = 0
+    return {"encoder_token_ids": source, "decoder_token_ids": target}
+
+
+def logits_of(model, inputs):
+    return ops.convert_to_numpy(model(inputs))
+
+
+def stepwise(model, inputs):
+    memory, state = model.encode(ops.convert_to_tensor(inputs["encoder_token_ids"]))
+    logits, alignments = [], []
+    for column in inputs["decoder_token_ids"].T:
+        step_logits, state, alignment = model.step(ops.convert_to_tensor(column), memory, state)
+        logits.append(ops.convert_to_numpy(step_logits))
+        alignments.append(ops.convert_to_numpy(alignment))
+    return np.stack(logits, 1), np.stack(alignments, 1), ops.convert_to_numpy(memory["mask"])
+
+
+def alignment_total(name):
+    """What a row of the alignment sums to: nothing without attention; local-p leaves some of it out."""
+    return 0.0 if "lstm_seq2seq" in name else None if "local-p" in name else 1.0
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_steps_equal_teacher_forcing(inputs, name):
+    model = make(name)
+    logits, alignments, mask = stepwise(model, inputs)
+    expected = logits_of(model, inputs)
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
+    assert expected.std() > 0.3  # large enough for a mistake to show
+    np.testing.assert_array_equal(mask, inputs["encoder_token_ids"] != 0)
+    if alignment_total(name) is not None:
+        np.testing.assert_allclose(alignments.sum(-1), alignment_total(name), atol=1e-5)
+    np.testing.assert_array_equal(alignments[2, :, 1:], 0)
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+def test_logits_follow_the_papers_equations(inputs, name):
+    model = make(name)
+    weights = {w.path: ops.convert_to_numpy(w) for w in model.trainable_weights}
+    source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
+    expected = {
+        "rnnsearch": lambda: oracles.rnnsearch(weights, source, target),
+        "rnnencdec": lambda: oracles.rnnencdec(weights, source, target),
+        "lstm_seq2seq": lambda: oracles.luong(weights, source, target, layers=2, attend=False),
+        "luong": lambda: oracles.luong(weights, source, target, layers=2),
+    }[name]()
+    np.testing.assert_allclose(logits_of(model, inputs), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [*ONE_EACH, "rnnsearch, local-p", "luong, local-m", "luong, location, dropout"])
+def test_padding_and_batch_mates_change_nothing(inputs, name):
+    """The second sentence alone, without its padding, against all of them with more of it."""
+    model = make(name)
+    wider = {
+        "encoder_token_ids": np.pad(inputs["encoder_token_ids"], ((0, 0), (0, 6))),
+        "decoder_token_ids": np.pad(inputs["decoder_token_ids"], ((0, 0), (0, 2))),
+    }
+    alone = {"encoder_token_ids": inputs["encoder_token_ids"][1:2, :4]}
+    alone["decoder_token_ids"] = inputs["decoder_token_ids"][1:2]
+    np.testing.assert_allclose(logits_of(model, wider)[1, :T], logits_of(model, alone)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_saves_and_loads_in_safe_mode(inputs, name, tmp_path):
+    model = make(name)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(again) is type(model)
+    assert json.dumps(again.get_config()) == json.dumps(model.get_config())
+    np.testing.assert_array_equal(stepwise(again, inputs)[0], stepwise(model, inputs)[0])
+    bare = type(model).from_config(model.get_config())  # as a translator is saved, without the optimizer
+    assert [w.path for w in bare.weights] == [w.path for w in model.weights]
+
+
+def weights_of(name):
+    return {w.path: list(w.shape) for w in make(name).weights if not w.path.endswith("seed_generator_state")}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_have_the_committed_names_and_shapes(name):
+    assert weights_of(name) == json.loads(PATH.read_text())[name]
+
+
+@pytest.mark.parametrize("name", ["rnnsearch, all tied", *ONE_EACH])
+def test_gradients_reach_every_weight(inputs, name):
+    model = make(name)
+    model.compile("sgd", SmoothedCrossentropy())
+    before = [ops.convert_to_numpy(w) for w in model.trainable_weights]
+    model.train_on_batch(inputs, inputs["decoder_token_ids"], sample_weight=np.ones((B, T), "float32"))
+    for old, new in zip(before, model.trainable_weights, strict=True):
+        assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
+
+
+class Search(keras.Model):
+    """Beam search and greedy search as one compiled model, as the translator runs it."""
+
+    def __init__(self, model, length):
+        super().__init__()
+        self.model, self.length = model, length
+        self.built = True
+        self.compile(jit_compile="auto")
+
+    def call(self, encoder_token_ids):
+        beam = beam_search(
+            self.model.step,
+            *self.model.encode(encoder_token_ids, max_length=self.length),
+            beam_size=3,
+            max_length=self.length,
+        )
+        greedy = greedy_search(
+            self.model.step,
+            *self.model.encode(encoder_token_ids, max_length=self.length),
+            max_length=self.length,
+        )
+        return {"beam": beam.token_ids[:, 0], "log_probs": beam.log_probs[:, 0], "greedy": greedy.token_ids[:, 0]}
+
+
+@pytest.mark.parametrize("name", [*ONE_EACH, "luong, local-m"])
+def test_search_finds_what_teacher_forcing_scores(inputs, name):
+    model, source = make(name), inputs["encoder_token_ids"]
+    found = Search(model, 6).predict(source, verbose=0)
+
+    def log_probs(token_ids):
+        """Of each token given those before it, (B, L, V)."""
+        target = np.concatenate([np.full((B, 1), 2), token_ids[:, :-1]], axis=1).astype("int32")
+        logits = logits_of(model, {"encoder_token_ids": source, "decoder_token_ids": target}).astype("float64")
+        return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+    of_tokens = np.take_along_axis(log_probs(found["beam"]), found["beam"][:, :, None], axis=-1)[:, :, 0]
+    np.testing.assert_allclose(np.where(found["beam"] > 0, of_tokens, 0).sum(1), found["log_probs"], atol=1e-4)
+    possible = log_probs(found["greedy"])
+    possible[:, :, [0, 2]] = -np.inf  # neither pad nor start is ever chosen
+    possible[:, -1, [i for i in range(VT) if i != 3]] = -np.inf  # at the longest length only the end is left
+    np.testing.assert_array_equal(np.where(found["greedy"] > 0, possible.argmax(-1), 0), found["greedy"])
+
+
+REVERSAL = {
+    "rnnsearch": {"units": 24, "embedding_size": 16, "readout_size": 32, "attention_units": 24, "decoder_units": 24},
+    "rnnencdec": {"units": 64, "embedding_size": 24, "readout_size": 48},
+    "lstm_seq2seq": {"units": 48, "num_layers": 2, "embedding_size": 32},
+    "luong": {"units": 32, "num_layers": 1, "embedding_size": 24, "readout_size": 32},
+}
+WITHOUT_ATTENTION = ("rnnencdec", "lstm_seq2seq")
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+def test_learns_to_reverse_a_sequence(name):
+    """Within 160 updates it copies backwards; with attention, the alignment shows the anti-diagonal."""
+    length, symbols = (4, 6) if name in WITHOUT_ATTENTION else (6, 8)
+    source = np.random.default_rng(0).integers(4, 4 + symbols, (1000, length)).astype("int32")
+    target = source[:, ::-1]
+    ids = {
+        "encoder_token_ids": source,
+        "decoder_token_ids": np.concatenate([np.full((1000, 1), 2), target[:, :-1]], 1).astype("int32"),
+    }
+    model = MODELS[name][0](4 + symbols, 4 + symbols, **REVERSAL[name], initializer="glorot_uniform")
+    rate = keras.optimizers.schedules.CosineDecay(0.01, 160)
+    optimizer = keras.optimizers.Adam(rate, global_clipnorm=1.0)
+    model.compile(optimizer, SmoothedCrossentropy(0.0), weighted_metrics=["accuracy"])
+    model.fit(ids, target, batch_size=50, epochs=8, verbose=0)
+    assert model.evaluate(ids, target, batch_size=50, verbose=0, return_dict=True)["accuracy"] > 0.99
+    if name not in WITHOUT_ATTENTION:
+        alignments = stepwise(model, {key: array[:50] for key, array in ids.items()})[1]  # (B, T, S)
+        assert (alignments.argmax(-1) == np.arange(length)[::-1]).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("rnnsearch, dropout", "mixed_float16"),
+        ("rnnencdec, bare context", "mixed_bfloat16"),
+        ("lstm_seq2seq", "mixed_float16"),
+        ("luong", "mixed_bfloat16"),
+    ],
+)
+def test_mixed_precision_trains_and_steps_without_nan(inputs, name, policy):
+    keras.config.set_dtype_policy(policy)
+    model = make(name)
+    model.compile("adam", SmoothedCrossentropy())
+    history = model.fit(inputs, inputs["decoder_token_ids"], epochs=3, verbose=0).history["loss"]
+    assert np.isfinite(history).all()
+    logits, alignments, _ = stepwise(model, inputs)
+    assert np.isfinite(logits.astype("float32")).all()
+    np.testing.assert_allclose(alignments.sum(-1), alignment_total(name), atol=1e-3)
+
+
+if __name__ == "__main__":
+    PATH.write_text(json.dumps({name: weights_of(name) for name in MODELS}, indent=1) + "\n")
