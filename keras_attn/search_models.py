@@ -74,7 +74,7 @@ def beam_or_greedy(options: dict) -> tuple[Callable, dict]:
     """The search for `beam_search`'s options, and those that it takes: greedy search does what a beam of one does."""
     if options["beam_size"] > 1 or options.get("coverage_penalty"):
         return beam_search, options
-    beam_only = ("beam_size", "n_best", "coverage_penalty", "early_stopping")
+    beam_only = ("beam_size", "n_best", "coverage_penalty", "early_stopping", "halvings")
     return greedy_search, {name: value for name, value in options.items() if name not in beam_only}
 
 

@@ -109,7 +109,7 @@ class ValidationBleu(keras.callbacks.Callback):
             self.model.optimizer.finalize_variable_values(weights)
             # Copies: on JAX the assignment shares the average's buffer, which translating then gives away.
             for variable in weights:
-                variable.assign(np.array(variable))
+                variable.assign(np.array(keras.ops.convert_to_numpy(variable)))
         found = self.translator.generate(self.sources, beam_size=1, batch_size=128, return_alignments=False)
         bleu = metrics.bleu([t.text for t in found], self.references, tokenize=self.tokenize).score
         logs["val_bleu"] = round(bleu, 2)

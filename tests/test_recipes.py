@@ -56,7 +56,7 @@ def command_line(corpus, out, *more):
 @pytest.fixture(scope="module")
 def run(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "digits"
-    assert train.main(command_line(corpus, out, "--epochs", "2", "average_decay=0.5")) == 0
+    assert train.main(command_line(corpus, out, "--epochs", "2", "--set", "average_decay=0.5")) == 0
     return out
 
 

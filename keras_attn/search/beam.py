@@ -108,6 +108,7 @@ def beam_search(
     banned_token_ids: Sequence[int] = (),
     no_repeat_ngram_size: int = 0,
     early_stopping: bool = False,
+    halvings: int | None = None,
     return_alignments: bool = True,
 ) -> SearchResult:
     """The best sequences that K hypotheses a row can find.
@@ -140,6 +141,9 @@ def beam_search(
         banned_token_ids: never produced; pad and start never are.
         no_repeat_ngram_size: no n-gram of this size occurs twice in a hypothesis; 0 = off.
         early_stopping: see above.
+        halvings: how often the search goes on with the half of the rows that are not done: 2 save a third of the work
+            of a large batch. Each is one more loop to compile. None: 2 from 64 rows on or where their number is not
+            known, 1 from 32 on.
         return_alignments: if False, no alignment is kept (unless for the coverage) and the result's is None.
 
     Raises:
@@ -167,7 +171,10 @@ def beam_search(
         ),
     )
     start = _start(setting, memory["mask"], repeat_rows(state, beam_size), n_best, return_alignments)
-    return _run(start, setting, _halvings(ops.shape(memory["mask"])[0]))
+    batch = ops.shape(memory["mask"])[0]
+    if halvings is None:
+        halvings = sum(batch >= rows for rows in (32, 64)) if isinstance(batch, int) else 2
+    return _run(start, setting, halvings)
 
 
 def _setting(step, memory, beams, norms, coverage_penalty, early_stopping, limits) -> Setting:
@@ -209,11 +216,6 @@ def _start(setting: Setting, mask, state, n_best: int, keep_alignments: bool) ->
         history=ops.zeros((rows, length), dtype="int32") if setting.constraints.no_repeat_ngram_size else (),
         state=state,
     )
-
-
-def _halvings(batch) -> int:
-    """How often the rows that are done are let go. Each is one more loop to compile, and the last ones save little."""
-    return sum(batch >= rows for rows in (32, 64)) if isinstance(batch, int) else 2
 
 
 def _run(old: BeamState, setting: Setting, halvings: int) -> SearchResult:

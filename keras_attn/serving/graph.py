@@ -60,6 +60,7 @@ def source_limits(translator: Translator, options: Options) -> np.ndarray:
 def _search(translator: Translator, max_length: int, options: Options) -> SearchModel:
     """What `generate` runs, for outputs of at most `max_length` tokens."""
     fixed = {"beam_size": options.beam_size, "n_best": 1, "length_penalty": options.length_penalty}
+    fixed["halvings"] = 0  # requests are small, and every loop more makes the graph larger and slower to load
     function, arguments = beam_or_greedy({**fixed, "return_alignments": False, **options.search})
     return SearchModel(translator.model, function, max_length, **arguments)
 
