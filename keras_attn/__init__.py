@@ -25,8 +25,10 @@ from keras_attn.layers import (
     LocalPredictiveAttention,
     LocationAttention,
     LuongAttention,
+    MultiHeadAttention,
     RNNEncoder,
     ScaledDotAttention,
+    SelfAttention,
 )
 from keras_attn.tokenizer import Tokenizer
 from keras_attn.translator import Translation, Translator
@@ -48,9 +50,11 @@ __all__ = [
     "LocalPredictiveAttention",
     "LocationAttention",
     "LuongAttention",
+    "MultiHeadAttention",
     "ParallelDataset",
     "RNNEncoder",
     "ScaledDotAttention",
+    "SelfAttention",
     "Tokenizer",
     "Translation",
     "Translator",

@@ -103,6 +103,21 @@ def alignments(
     return _save(figure, path)
 
 
+def relations(tables: ArrayLike, tokens: Sequence[str], *, path: str | Path | None = None, columns: int = 2) -> Figure:
+    """Which word of a sentence attends to which, one panel for each head: the word of a row looks at the columns'.
+
+    Args:
+        tables: `(N, S, S)`, as `SelfAttention` returns for one sentence, or `TransformerSeq2Seq.attentions` for one
+            layer and sentence; padding left out.
+        tokens: The S words.
+        path, columns: As in `alignments`.
+
+    Raises:
+        ValueError: If tables and words do not go together, or the ending is unknown.
+    """
+    return alignments([Panel(table, tokens, tokens) for table in np.asarray(tables)], path=path, columns=columns)
+
+
 def _arrange(figure, panels, letters, columns, cell, font) -> None:
     """Size the figure to its labels and place every panel, all measures in inches."""
     boxes = []

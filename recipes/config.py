@@ -24,7 +24,8 @@ class TrainingConfig:
     curriculum_epochs: int = 0  # of the first epochs, that go from short sentences to long
     learning_rate: float = 1e-3
     warmup_steps: int = 0  # linear from zero
-    constant_share: float = 0.5  # of all steps at the full rate; then linearly to zero
+    schedule: str = "linear"  # after the warm-up; or "inverse_sqrt" (Vaswani 2017, section 5.3)
+    constant_share: float = 0.5  # of all steps at the full rate; then linearly to zero ("linear" only)
     gradient_norm: float = 1.0
     label_smoothing: float = 0.1
     average_decay: float = 0.0  # of the moving average of the weights that is validated and kept; 0: none
@@ -35,6 +36,17 @@ class TrainingConfig:
     validation_sentences: int = 500  # at most, translated greedily after each epoch
     tokenize: str = "13a"  # sacreBLEU's; "none" for text that comes tokenised
     length_penalty: float = 1.0
+
+    def __post_init__(self):
+        if self.schedule not in ("linear", "inverse_sqrt"):
+            raise ValueError(f'Expected `schedule` to be "linear" or "inverse_sqrt". Received: {self.schedule!r}')
+
+
+def model_arguments(config: TrainingConfig) -> dict[str, typing.Any]:
+    """What a recipe's `Config` adds to the common part: arguments of its model, of the same names."""
+    shared = {field.name for field in dataclasses.fields(TrainingConfig)}
+    names = [field.name for field in dataclasses.fields(config) if field.name not in shared]
+    return {name: getattr(config, name) for name in names}
 
 
 def override(config: TrainingConfig, assignments: list[str]) -> TrainingConfig:

@@ -146,11 +146,12 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
 
     from keras_attn.losses import Perplexity, SmoothedCrossentropy, TokenAccuracy
     from keras_attn.translator import Translator
-    from recipes.callbacks import Checkpoint, Clock, ConstantThenLinear, ValidationBleu
+    from recipes.callbacks import Checkpoint, Clock, ValidationBleu
+    from recipes.schedules import schedule
 
     rate, share = config.learning_rate, config.constant_share
     if arguments.minutes is None:
-        rate = ConstantThenLinear(rate, config.epochs * len(training), share, config.warmup_steps)
+        rate = schedule(config, config.epochs * len(training))
     average = {"use_ema": True, "ema_momentum": config.average_decay} if config.average_decay else {}
     model.compile(
         optimizer=keras.optimizers.Adam(rate, global_clipnorm=config.gradient_norm, **average),

@@ -197,3 +197,69 @@ def luong(weights, source, target, layers, attend=True):
             row.append(w.logits(fed if attend else s))
         logits.append(row)
     return np.array(logits)
+
+
+def multi_head(query, values, visible, heads):
+    """Vaswani 2017, 3.2.2: query (T, E), values (S, M), visible (T, S) bool; a head is its W_q, W_k, W_v, W_o.
+
+    Returns outputs (T, E) and alignments (N, T, S).
+    """
+    outputs, alignments = 0.0, []
+    for W_q, W_k, W_v, W_o in heads:
+        alignment = np.zeros(visible.shape)
+        for i, row in enumerate(visible):
+            js = np.flatnonzero(row)
+            if len(js):
+                q = query[i] @ W_q
+                alignment[i, js] = softmax(np.array([q @ (values[j] @ W_k) for j in js]) / np.sqrt(len(q)))
+        outputs = outputs + (alignment @ (values @ W_v)) @ W_o
+        alignments.append(alignment)
+    return outputs, np.array(alignments)
+
+
+def transformer(weights, source, target, layers, epsilon=1e-5):
+    """Logits (B, T, V) of the Transformer as in the paper (normalised after each sum), sentence by sentence."""
+    w = Weights(weights)
+
+    def embed(side, row):
+        x = w.words(side, row)
+        width = x.shape[1]
+        x = x * np.sqrt(width)
+        for position in range(len(x)):
+            for i in range(width):
+                angle = position / 10000 ** (2 * (i // 2) / width)
+                x[position, i] += np.sin(angle) if i % 2 == 0 else np.cos(angle)
+        return x
+
+    def norm(name, x):
+        centred = x - x.mean(-1, keepdims=True)
+        deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
+        return centred / deviation * w[f"{name}/gamma"] + w[f"{name}/beta"]
+
+    def attend(name, x, y, visible):
+        parts = [np.concatenate([w[f"{name}/{part}/kernel"], w[f"{name}/{part}/bias"][None]]) for part in QKV]
+        heads = zip(*(part.transpose(1, 0, 2) for part in parts), w[f"{name}/attention_output/kernel"], strict=True)
+        x, y = (np.pad(rows, ((0, 0), (0, 1)), constant_values=1) for rows in (x, y))  # a one takes the biases in
+        return multi_head(x, y, visible, heads)[0] + w[f"{name}/attention_output/bias"]
+
+    def feed_forward(name, x):
+        x = np.maximum(x @ w[f"{name}_intermediate_dense/kernel"] + w[f"{name}_intermediate_dense/bias"], 0)
+        return x @ w[f"{name}_output_dense/kernel"] + w[f"{name}_output_dense/bias"]
+
+    logits = []
+    for words, outputs in zip(source, target, strict=True):
+        h, y = embed("source", words[words != 0]), embed("target", outputs)
+        for n in range(layers):
+            name, everything = f"encoder_{n}", np.ones((len(h), len(h)), bool)
+            h = norm(f"{name}/self_attention_layer_norm", h + attend(f"{name}/self_attention_layer", h, h, everything))
+            h = norm(f"{name}/feedforward_layer_norm", h + feed_forward(f"{name}/feedforward", h))
+        for n in range(layers):
+            name, earlier, all_words = f"decoder_{n}", np.tri(len(y), dtype=bool), np.ones((len(y), len(h)), bool)
+            y = norm(f"{name}/self_attention_layer_norm", y + attend(f"{name}/self_attention", y, y, earlier))
+            y = norm(f"{name}/cross_attention_layer_norm", y + attend(f"{name}/cross_attention", y, h, all_words))
+            y = norm(f"{name}/feedforward_layer_norm", y + feed_forward(f"{name}/feedforward", y))
+        logits.append(w.logits(y))
+    return np.array(logits)
+
+
+QKV = ("query", "key", "value")

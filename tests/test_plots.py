@@ -196,3 +196,16 @@ def test_no_global_state_is_touched():
     plots.training_curves(HISTORY).canvas.draw()
     assert (dict(matplotlib.rcParams), matplotlib.get_backend(auto_select=False)) == before
     assert Gcf.get_all_fig_managers() == []  # pyplot's list of figures
+
+
+def test_relations_draw_a_panel_for_each_head(tmp_path):
+    words = ["the", "cat", "sat", "down", "."]
+    tables = np.random.default_rng(0).dirichlet(np.ones(5), (3, 5))
+    figure = plots.relations(tables, words, path=tmp_path / "heads.svg", columns=3)
+    assert len(figure.axes) == 3
+    for axes, table in zip(figure.axes, tables, strict=True):
+        np.testing.assert_allclose(axes.collections[0].get_array().reshape(5, 5), table)
+        assert [label.get_text() for label in axes.get_yticklabels()] == words
+    assert (tmp_path / "heads.svg").stat().st_size > 1000
+    with pytest.raises(ValueError, match="T target tokens and S source tokens"):
+        plots.relations(tables, words[:4])

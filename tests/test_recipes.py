@@ -182,7 +182,7 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nosuch"], "among: rnnsearch"),
+        (["nosuch"], "among: lstm_seq2seq, luong, rnnencdec, rnnsearch, transformer"),
         (["rnnsearch", "--set", "unit=3"], "embedding_dropout"),
         (["rnnsearch", "--set", "units=many"], "type int"),
         (["rnnsearch", "--epochs", "0"], "epochs"),
@@ -264,6 +264,50 @@ def test_override_reads_the_type_of_the_field():
         recipe_config.override(rnnsearch.Config(), ["source_vocabulary_size=8k"])
     with pytest.raises(ValueError, match="name=value"):
         recipe_config.override(rnnsearch.Config(), ["units"])
+
+
+RECIPES = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "transformer"]
+
+
+@pytest.mark.parametrize("corpus_name", ["phrases", "multi30k-tok"])
+def test_recipes_are_of_one_size(corpus_name):
+    """Where they are compared, to 5 %."""
+    modules = [train.load_recipe(name) for name in RECIPES]
+    configs = [recipe.PRESETS[corpus_name] for recipe in modules]
+    sizes = configs[0].source_vocabulary_size, configs[0].target_vocabulary_size
+    counts = [recipe.build(config, *sizes).count_params() for recipe, config in zip(modules, configs, strict=True)]
+    assert max(abs(count / counts[0] - 1) for count in counts) < 0.05, dict(zip(RECIPES, counts, strict=True))
+    assert len({(c.epochs, c.batch_size, c.source_vocabulary_size, c.target_vocabulary_size) for c in configs}) == 1
+
+
+def test_luong_attends_where_it_is_told():
+    recipe = train.load_recipe("luong")
+    small = ["units=8", "embedding_size=8", "readout_size=8"]
+    config = recipe_config.override(recipe.Config(), [*small, "attention=dot", "local=p", "window=3"])
+    attention = recipe.build(config, 11, 13).decoder.attentions[0]
+    assert (type(attention).__name__, type(attention.score).__name__, attention.window) == (
+        "LocalPredictiveAttention",
+        "DotAttention",
+        3,
+    )
+    with pytest.raises(ValueError, match="Expected `local`"):
+        recipe_config.override(recipe.Config(), ["local=x"])
+
+
+def test_inverse_square_root_is_the_papers():
+    """Vaswani 2017, eq. 3, with H = 512 and 4,000 steps of warm-up."""
+    from recipes.schedules import InverseSquareRoot, schedule
+
+    found = InverseSquareRoot(512**-0.5 * 4000**-0.5, 4000)
+    steps = np.array([1, 100, 4000, 16000, 100000])
+    expected = 512**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
+    np.testing.assert_allclose([float(found(step - 1)) for step in steps], expected, rtol=1e-5)
+    again = InverseSquareRoot.from_config(found.get_config())
+    assert float(again(7)) == float(found(7))
+    config = rnnsearch.Config(warmup_steps=5, schedule="inverse_sqrt")
+    assert isinstance(schedule(config, 100), InverseSquareRoot)
+    with pytest.raises(ValueError, match="Expected `schedule`"):
+        recipe_config.override(config, ["schedule=cosine"])
 
 
 def test_schedule_warms_up_stays_and_falls():

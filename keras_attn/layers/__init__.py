@@ -6,6 +6,7 @@ from keras_attn.layers.decoder import AttentionalLayer, AttentionDecoder, DeepOu
 from keras_attn.layers.encoder import BiGRUEncoder
 from keras_attn.layers.fixed_context import FixedContextDecoder
 from keras_attn.layers.luong import LocalMonotonicAttention, LocalPredictiveAttention, LuongAttention
+from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.rnn_encoder import RNNEncoder
 from keras_attn.layers.scores import ConcatAttention, DotAttention, GeneralAttention, ScaledDotAttention
 
@@ -25,6 +26,8 @@ __all__ = [
     "LocalPredictiveAttention",
     "LocationAttention",
     "LuongAttention",
+    "MultiHeadAttention",
     "RNNEncoder",
     "ScaledDotAttention",
+    "SelfAttention",
 ]

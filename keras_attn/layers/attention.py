@@ -91,15 +91,15 @@ class Attention(keras.layers.Layer):
 
 
 def masked_softmax(scores, mask=None):
-    """Softmax over the last axis of float32 scores `(B, S)` or `(B, T, S)`; masked positions get exactly 0.
+    """Softmax over the last axis of float32 scores `(B, ..., S)`; masked positions get exactly 0.
 
-    The mask is `(B, S)`, or of the scores' shape.
+    The mask is `(B, S)`, or has as many axes as the scores.
     """
     if mask is None:
         return ops.softmax(scores, axis=-1)
     mask = ops.cast(mask, "bool")
-    if len(mask.shape) < len(scores.shape):
-        mask = mask[:, None, :]  # (B, 1, S)
+    while len(mask.shape) < len(scores.shape):
+        mask = mask[:, None]  # (B, 1, S)
     # A finite floor, not -inf: a row without any real position would otherwise be 0 / 0 in both directions.
     alignment = ops.softmax(ops.where(mask, scores, -1e9), axis=-1)
     return ops.where(mask, alignment, 0.0)

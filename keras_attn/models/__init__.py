@@ -6,6 +6,7 @@ from keras_attn.models.luong import LuongSeq2Seq
 from keras_attn.models.rnnencdec import RNNEncoderDecoder
 from keras_attn.models.rnnsearch import RNNSearch
 from keras_attn.models.seq2seq import RecurrentSeq2Seq, Seq2Seq
+from keras_attn.models.transformer import TransformerSeq2Seq
 
 __all__ = [
     "Ensemble",
@@ -15,5 +16,6 @@ __all__ = [
     "RNNSearch",
     "RecurrentSeq2Seq",
     "Seq2Seq",
+    "TransformerSeq2Seq",
     "average_weights",
 ]

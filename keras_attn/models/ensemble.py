@@ -58,9 +58,7 @@ class Ensemble(Seq2Seq):
         members = [_copy(model, f"member_{i}") for i, model in enumerate(models)]  # names of layers must differ
         parts = {"members": members, "average": average}
         parts["source_vocabulary_size"], parts["target_vocabulary_size"] = next(iter(sizes))
-        for name, part in parts.items():
-            # torch refuses modules on an object not yet initialised; the functional model tracks the layers itself.
-            object.__setattr__(self, name, part)
+        self._hold(parts)
 
         # Functional model
         source = keras.Input((None,), dtype="int32", name="encoder_token_ids")  # (B, S)

@@ -53,6 +53,11 @@ class Seq2Seq(keras.Model):
         _, (logits, alignments) = scan(step, state, ops.transpose(decoder_token_ids))
         return ops.transpose(logits, (1, 0, 2)), ops.transpose(alignments, (1, 0, 2))  # (B, T, V), (B, T, S)
 
+    def _hold(self, attributes: dict[str, Any]) -> None:
+        """Attributes that a constructor needs before the functional model is there, which tracks the layers."""
+        for name, value in attributes.items():
+            object.__setattr__(self, name, value)  # torch refuses modules on an object not yet initialised
+
     def get_config(self):
         """The constructor's arguments, from which a model is made anew; its graph says nothing that they do not."""
         return {**self._arguments, "name": self.name, "trainable": self.trainable}
@@ -105,7 +110,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         **kwargs,
     ):
         # Layers
-        parts = {
+        attributes = {
             "source_embedding": source_embedding,
             "target_embedding": target_embedding,
             "encoder": encoder,
@@ -120,9 +125,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             "source_vocabulary_size": source_embedding.input_dim,
             "target_vocabulary_size": target_embedding.input_dim,
         }
-        for name, part in parts.items():
-            # torch refuses modules on an object not yet initialised; the functional model tracks the layers itself.
-            object.__setattr__(self, name, part)
+        self._hold(attributes)
 
         # Functional model
         source = keras.Input((None,), dtype="int32", name="encoder_token_ids")  # (B, S)

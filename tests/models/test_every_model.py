@@ -5,6 +5,7 @@ anew, where a model is meant to change, by `python -m tests.models.test_every_mo
 """
 
 import json
+import re
 from pathlib import Path
 
 import keras
@@ -25,6 +26,7 @@ RNNSEARCH = {"units": 5, "embedding_size": 11, "readout_size": 11, "attention_un
 ENCDEC = {"units": 5, "embedding_size": 7, "readout_size": 11}
 LSTM = {"units": 5, "num_layers": 2, "embedding_size": 7}
 LUONG = {**LSTM, "readout_size": 11}
+TRANSFORMER = {"units": 6, "num_layers": 2, "num_heads": 3, "feed_forward_units": 11, "dropout": 0.0}
 MODELS = {
     "rnnsearch": (models.RNNSearch, RNNSEARCH),
     "rnnsearch, current state, tanh": (
@@ -57,8 +59,17 @@ MODELS = {
         models.LuongSeq2Seq,
         {**LUONG, **DROPOUT, "attention": ka.LocationAttention(5), "layer_dropout": 0.2, "reverse_source": False},
     ),
+    "transformer": (models.TransformerSeq2Seq, TRANSFORMER),
+    "transformer, normalised first, dropout": (
+        models.TransformerSeq2Seq,
+        {**TRANSFORMER, "normalize_first": True, "dropout": 0.3, "max_length": T},
+    ),
+    "transformer, all tied": (
+        models.TransformerSeq2Seq,
+        {**TRANSFORMER, "tie_embeddings": "all", "source_vocabulary_size": VT},
+    ),
 }
-ONE_EACH = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong"]
+ONE_EACH = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "transformer"]
 
 
 def make(name, **options):
@@ -82,18 +93,35 @@ def inputs(rng):
     return {"encoder_token_ids": source, "decoder_token_ids": target}
 
 
+class Views(keras.Model):
+    """The logits and alignments of a model all at once, one step after the other, and by `align`; compiled as one."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+        self.built = True
+        self.compile(jit_compile="auto")
+
+    def call(self, inputs):
+        source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
+        memory, state = self.model.encode(source)
+        logits, alignments = [], []
+        for t in range(target.shape[1]):
+            step_logits, state, alignment = self.model.step(target[:, t], memory, state)
+            logits.append(step_logits)
+            alignments.append(alignment)
+        names = ("whole", "steps", "alignments", "aligned_logits", "aligned", "mask")
+        stacked = ops.stack(logits, axis=1), ops.stack(alignments, axis=1)  # (B, T, V), (B, T, S)
+        values = self.model(inputs), *stacked, *self.model.align(source, target), memory["mask"]
+        return dict(zip(names, values, strict=True))
+
+
+def views_of(model, inputs):
+    return Views(model).predict_on_batch(inputs)
+
+
 def logits_of(model, inputs):
-    return ops.convert_to_numpy(model(inputs))
-
-
-def stepwise(model, inputs):
-    memory, state = model.encode(ops.convert_to_tensor(inputs["encoder_token_ids"]))
-    logits, alignments = [], []
-    for column in inputs["decoder_token_ids"].T:
-        step_logits, state, alignment = model.step(ops.convert_to_tensor(column), memory, state)
-        logits.append(ops.convert_to_numpy(step_logits))
-        alignments.append(ops.convert_to_numpy(alignment))
-    return np.stack(logits, 1), np.stack(alignments, 1), ops.convert_to_numpy(memory["mask"])
+    return model.predict_on_batch(inputs)
 
 
 def alignment_total(name):
@@ -103,15 +131,15 @@ def alignment_total(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_steps_equal_teacher_forcing(inputs, name):
-    model = make(name)
-    logits, alignments, mask = stepwise(model, inputs)
-    expected = logits_of(model, inputs)
-    np.testing.assert_allclose(logits, expected, atol=1e-5)
-    assert expected.std() > 0.3  # large enough for a mistake to show
-    np.testing.assert_array_equal(mask, inputs["encoder_token_ids"] != 0)
+    found = views_of(make(name), inputs)
+    assert found["whole"].std() > 0.3  # large enough for a mistake to show
+    np.testing.assert_allclose(found["steps"], found["whole"], atol=1e-5)
+    np.testing.assert_allclose(found["aligned_logits"], found["whole"], atol=1e-5)
+    np.testing.assert_allclose(found["aligned"], found["alignments"], atol=1e-5)
+    np.testing.assert_array_equal(found["mask"], inputs["encoder_token_ids"] != 0)
     if alignment_total(name) is not None:
-        np.testing.assert_allclose(alignments.sum(-1), alignment_total(name), atol=1e-5)
-    np.testing.assert_array_equal(alignments[2, :, 1:], 0)
+        np.testing.assert_allclose(found["alignments"].sum(-1), alignment_total(name), atol=1e-5)
+    np.testing.assert_array_equal(found["alignments"][2, :, 1:], 0)
 
 
 @pytest.mark.parametrize("name", ONE_EACH)
@@ -124,6 +152,7 @@ def test_logits_follow_the_papers_equations(inputs, name):
         "rnnencdec": lambda: oracles.rnnencdec(weights, source, target),
         "lstm_seq2seq": lambda: oracles.luong(weights, source, target, layers=2, attend=False),
         "luong": lambda: oracles.luong(weights, source, target, layers=2),
+        "transformer": lambda: oracles.transformer(weights, source, target, layers=2),
     }[name]()
     np.testing.assert_allclose(logits_of(model, inputs), expected, atol=1e-5)
 
@@ -148,9 +177,11 @@ def test_saves_and_loads_in_safe_mode(inputs, name, tmp_path):
     again = keras.saving.load_model(tmp_path / "model.keras")
     assert type(again) is type(model)
     assert json.dumps(again.get_config()) == json.dumps(model.get_config())
-    np.testing.assert_array_equal(stepwise(again, inputs)[0], stepwise(model, inputs)[0])
-    bare = type(model).from_config(model.get_config())  # as a translator is saved, without the optimizer
-    assert [w.path for w in bare.weights] == [w.path for w in model.weights]
+    for got, expected in zip(again.weights, model.weights, strict=True):
+        assert got.path == expected.path
+        np.testing.assert_array_equal(ops.convert_to_numpy(got), ops.convert_to_numpy(expected))
+    if name in ONE_EACH:
+        np.testing.assert_array_equal(logits_of(again, inputs), logits_of(model, inputs))
 
 
 def weights_of(name):
@@ -165,11 +196,12 @@ def test_weights_have_the_committed_names_and_shapes(name):
 @pytest.mark.parametrize("name", ["rnnsearch, all tied", *ONE_EACH])
 def test_gradients_reach_every_weight(inputs, name):
     model = make(name)
-    model.compile("sgd", SmoothedCrossentropy())
+    model.compile(keras.optimizers.SGD(10.0), SmoothedCrossentropy())
     before = [ops.convert_to_numpy(w) for w in model.trainable_weights]
     model.train_on_batch(inputs, inputs["decoder_token_ids"], sample_weight=np.ones((B, T), "float32"))
     for old, new in zip(before, model.trainable_weights, strict=True):
-        assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
+        if not new.path.endswith("key/bias"):  # adds the same to every score of a query: the softmax does not see it
+            assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
 
 
 class Search(keras.Model):
@@ -220,6 +252,7 @@ REVERSAL = {
     "rnnencdec": {"units": 64, "embedding_size": 24, "readout_size": 48},
     "lstm_seq2seq": {"units": 48, "num_layers": 2, "embedding_size": 32},
     "luong": {"units": 32, "num_layers": 1, "embedding_size": 24, "readout_size": 32},
+    "transformer": {"units": 32, "num_layers": 1, "num_heads": 2, "feed_forward_units": 64, "dropout": 0.0},
 }
 WITHOUT_ATTENTION = ("rnnencdec", "lstm_seq2seq")
 
@@ -241,7 +274,7 @@ def test_learns_to_reverse_a_sequence(name):
     model.fit(ids, target, batch_size=50, epochs=8, verbose=0)
     assert model.evaluate(ids, target, batch_size=50, verbose=0, return_dict=True)["accuracy"] > 0.99
     if name not in WITHOUT_ATTENTION:
-        alignments = stepwise(model, {key: array[:50] for key, array in ids.items()})[1]  # (B, T, S)
+        alignments = views_of(model, {key: array[:50] for key, array in ids.items()})["alignments"]  # (B, T, S)
         assert (alignments.argmax(-1) == np.arange(length)[::-1]).mean() > 0.9
 
 
@@ -252,6 +285,7 @@ def test_learns_to_reverse_a_sequence(name):
         ("rnnencdec, bare context", "mixed_bfloat16"),
         ("lstm_seq2seq", "mixed_float16"),
         ("luong", "mixed_bfloat16"),
+        ("transformer, normalised first, dropout", "mixed_float16"),
     ],
 )
 def test_mixed_precision_trains_and_steps_without_nan(inputs, name, policy):
@@ -260,10 +294,11 @@ def test_mixed_precision_trains_and_steps_without_nan(inputs, name, policy):
     model.compile("adam", SmoothedCrossentropy())
     history = model.fit(inputs, inputs["decoder_token_ids"], epochs=3, verbose=0).history["loss"]
     assert np.isfinite(history).all()
-    logits, alignments, _ = stepwise(model, inputs)
-    assert np.isfinite(logits.astype("float32")).all()
-    np.testing.assert_allclose(alignments.sum(-1), alignment_total(name), atol=1e-3)
+    found = views_of(model, inputs)
+    assert np.isfinite(found["steps"].astype("float32")).all()
+    np.testing.assert_allclose(found["alignments"].sum(-1), alignment_total(name), atol=1e-3)
 
 
 if __name__ == "__main__":
-    PATH.write_text(json.dumps({name: weights_of(name) for name in MODELS}, indent=1) + "\n")
+    text = json.dumps({name: weights_of(name) for name in MODELS}, indent=1)
+    PATH.write_text(re.sub(r"\[\s*([\d,\s]*?)\s*\]", lambda m: f"[{' '.join(m[1].split())}]", text) + "\n")

@@ -1,0 +1,68 @@
+"""LSTM sequence to sequence: Sutskever, Vinyals, Le. Sequence to Sequence Learning with Neural Networks.
+
+NeurIPS 2014, arXiv:1409.3215.
+
+    python -m recipes.train lstm_seq2seq                                           # the embedded corpus
+    python -m recipes.train lstm_seq2seq --corpus multi30k-tok --source de --target en
+    python -m recipes.train lstm_seq2seq --set reverse_source=false                # table 1 of the paper
+
+The model is the paper's: no attention, the source read backwards, every layer's states handed over. Its sizes are the
+paper's in `keras_attn.models.LSTMSeq2Seq` (4 layers of 1000); here it has about as many parameters as `rnnsearch`.
+"""
+
+import dataclasses
+
+import keras
+
+from keras_attn.models import LSTMSeq2Seq
+from recipes.config import TrainingConfig, model_arguments
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(TrainingConfig):
+    """Sizes and dropout of `keras_attn.models.LSTMSeq2Seq`, of the same names."""
+
+    units: int = 280
+    num_layers: int = 2
+    embedding_size: int = 280
+    reverse_source: bool = True
+    tie_embeddings: str | None = "target"
+    initializer: str | None = "glorot_uniform"
+    embedding_dropout: float = 0.4
+    layer_dropout: float = 0.2
+    output_dropout: float = 0.4
+
+
+_MULTI30K = Config(
+    source_vocabulary_size=6000,
+    target_vocabulary_size=6000,
+    epochs=12,
+    curriculum_epochs=1,
+    warmup_steps=200,
+    average_decay=0.998,
+)
+PRESETS = {
+    "phrases": Config(
+        source_vocabulary_size=1200,
+        target_vocabulary_size=1800,
+        epochs=5,
+        batch_size=64,
+        curriculum_epochs=1,
+        learning_rate=3e-3,
+        warmup_steps=100,
+        label_smoothing=0.0,
+        units=160,
+        embedding_size=160,
+        embedding_dropout=0.1,
+        layer_dropout=0.0,
+        output_dropout=0.1,
+        validation_sentences=200,
+    ),
+    "multi30k": _MULTI30K,
+    "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),
+}
+
+
+def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
+    """The model of this recipe."""
+    return LSTMSeq2Seq(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))

@@ -1,0 +1,66 @@
+"""Transformer: Vaswani et al. Attention Is All You Need. NeurIPS 2017, arXiv:1706.03762.
+
+    python -m recipes.train transformer                                            # the embedded corpus
+    python -m recipes.train transformer --corpus multi30k-tok --source de --target en
+
+The layers are the paper's, through KerasHub; the base model's sizes are those of
+`keras_attn.models.TransformerSeq2Seq`. Here it has about as many parameters as `rnnsearch`, normalises first, and drops
+out more; label smoothing and the warm-up are the paper's, with fewer steps of it.
+"""
+
+import dataclasses
+
+import keras
+
+from keras_attn.models import TransformerSeq2Seq
+from recipes.config import TrainingConfig, model_arguments
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(TrainingConfig):
+    """Sizes and dropout of `keras_attn.models.TransformerSeq2Seq`, of the same names."""
+
+    units: int = 256
+    num_layers: int = 2
+    num_heads: int = 4
+    feed_forward_units: int = 512
+    normalize_first: bool = True
+    tie_embeddings: str | None = "target"
+    initializer: str = "glorot_uniform"
+    dropout: float = 0.3
+    learning_rate: float = 2e-3
+    warmup_steps: int = 1000
+    schedule: str = "inverse_sqrt"
+
+
+_MULTI30K = Config(
+    source_vocabulary_size=6000,
+    target_vocabulary_size=6000,
+    epochs=12,
+    curriculum_epochs=1,
+    average_decay=0.998,
+)
+PRESETS = {
+    "phrases": Config(
+        source_vocabulary_size=1200,
+        target_vocabulary_size=1800,
+        epochs=5,
+        batch_size=64,
+        curriculum_epochs=1,
+        learning_rate=3e-3,
+        warmup_steps=400,
+        label_smoothing=0.0,
+        units=128,
+        num_layers=2,
+        feed_forward_units=448,
+        dropout=0.1,
+        validation_sentences=200,
+    ),
+    "multi30k": _MULTI30K,
+    "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),
+}
+
+
+def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
+    """The model of this recipe."""
+    return TransformerSeq2Seq(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))

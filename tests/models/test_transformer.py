@@ -1,0 +1,113 @@
+"""TransformerSeq2Seq: its attention can be read, its room, half precision, and what is refused."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attn.models import TransformerSeq2Seq
+
+B, S, T, N, L = 2, 7, 5, 3, 2
+SIZES = {"units": 6, "num_layers": L, "num_heads": N, "feed_forward_units": 11}
+
+
+def make(**options):
+    model = TransformerSeq2Seq(31, 37, **{**SIZES, **options})
+    for i, weight in enumerate(model.trainable_weights):
+        weight.assign(0.5 * keras.random.normal(weight.shape, seed=i))
+    return model
+
+
+@pytest.fixture
+def inputs(rng):
+    source, target = rng.integers(4, 31, (B, S)).astype("int32"), rng.integers(4, 37, (B, T)).astype("int32")
+    source[1, 4:] = 0
+    return {"encoder_token_ids": source, "decoder_token_ids": target}
+
+
+@pytest.mark.parametrize("normalize_first", [False, True])
+def test_every_attention_can_be_read(inputs, normalize_first):
+    model = make(normalize_first=normalize_first)
+    found = {name: ops.convert_to_numpy(x) for name, x in model.attentions(inputs).items()}
+    assert {name: x.shape for name, x in found.items()} == {
+        "encoder": (L, B, N, S, S),
+        "decoder": (L, B, N, T, T),
+        "cross": (L, B, N, T, S),
+    }
+    for x in found.values():
+        np.testing.assert_allclose(x.sum(-1), 1, atol=1e-5)
+    for name in ("encoder", "cross"):
+        np.testing.assert_array_equal(found[name][:, 1, :, :, 4:], 0)
+    np.testing.assert_array_equal(found["decoder"][..., ~np.tri(T, dtype="bool")], 0)
+    memory, state = model.encode(ops.convert_to_tensor(inputs["encoder_token_ids"]))
+    for t, column in enumerate(inputs["decoder_token_ids"].T):
+        _, state, alignment = model.step(ops.convert_to_tensor(column), memory, state)
+        expected = found["cross"][:, :, :, t].mean((0, 2))  # (B, S)
+        np.testing.assert_allclose(ops.convert_to_numpy(alignment), expected, atol=1e-6)
+
+
+def test_the_attention_read_is_the_attention_used(inputs):
+    """KerasHub's own call, watched from inside, has the same alignment."""
+    model = make(num_layers=1)
+    decoder, alignments = model.decoders[0], {}
+    attention = decoder._cross_attention_layer
+    compute = attention._compute_attention
+
+    def watched(query, key, value, **options):
+        output, scores = compute(query, key, value, **{**options, "return_attention_scores": True})
+        alignments["used"] = ops.convert_to_numpy(scores)
+        return output, scores
+
+    attention._compute_attention = watched
+    model(inputs)
+    attention._compute_attention = compute
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(model.attentions(inputs)["cross"])[0], alignments["used"], atol=1e-6
+    )
+
+
+def test_the_room_changes_nothing_but_how_many_steps_there_are(inputs):
+    model, source = make(), ops.convert_to_tensor(inputs["encoder_token_ids"])
+    found = []
+    for room in (T, 4 * T):
+        memory, state = model.encode(source, max_length=room)
+        assert state["cache"][0].shape[2] == room
+        for column in inputs["decoder_token_ids"].T:
+            logits, state, _ = model.step(ops.convert_to_tensor(column), memory, state)
+        found.append(ops.convert_to_numpy(logits))
+    np.testing.assert_allclose(*found, atol=1e-6)
+    assert model.encode(source)[1]["cache"][0].shape[2] == 256
+
+
+def test_positions_stay_apart_in_half_precision():
+    """bfloat16 has no 257: words 256 and 257 would have one position."""
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    encodings = ops.convert_to_numpy(make().position_encoding(np.zeros((1, 259, 6), "float32")))
+    np.testing.assert_allclose(encodings[0, 257, 0], np.sin(257), atol=1e-4)
+
+
+def test_defaults_are_the_papers():
+    model = TransformerSeq2Seq(50, 50, tie_embeddings="all", num_layers=1)
+    shapes = {w.path: tuple(w.shape) for w in model.trainable_weights}
+    assert shapes["target_embedding/embeddings"] == (50, 512)
+    assert shapes["encoder_0/self_attention_layer/query/kernel"] == (512, 8, 64)
+    assert shapes["decoder_0/cross_attention/value/kernel"] == (512, 8, 64)
+    assert shapes["decoder_0/feedforward_intermediate_dense/kernel"] == (512, 2048)
+    assert model.get_config()["dropout"] == 0.1
+
+
+def test_mistakes_are_refused_with_a_sentence():
+    with pytest.raises(ValueError, match="multiple of `num_heads`"):
+        make(num_heads=4)
+    with pytest.raises(ValueError, match="one joint vocabulary"):
+        make(tie_embeddings="all")
+
+
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="there TensorFlow is the backend")
+def test_importing_the_package_imports_neither_kerashub_nor_tensorflow():
+    code = "import sys, keras_attn; print([m for m in ('keras_hub', 'keras_nlp', 'tensorflow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
