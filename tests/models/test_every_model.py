@@ -252,7 +252,7 @@ REVERSAL = {
     "rnnencdec": {"units": 64, "embedding_size": 24, "readout_size": 48},
     "lstm_seq2seq": {"units": 48, "num_layers": 2, "embedding_size": 32},
     "luong": {"units": 32, "num_layers": 1, "embedding_size": 24, "readout_size": 32},
-    "transformer": {"units": 32, "num_layers": 1, "num_heads": 2, "feed_forward_units": 64, "dropout": 0.0},
+    "transformer": {"units": 32, "num_layers": 1, "num_heads": 1, "feed_forward_units": 64, "dropout": 0.0},
 }
 WITHOUT_ATTENTION = ("rnnencdec", "lstm_seq2seq")
 
