@@ -104,20 +104,20 @@ def _speed(rows: list[dict]) -> str:
     }
     parts = [
         "13.0 M parameters on multi30k-tok de-en, 2 cores, 128 sentences a batch (`tests.benchmarks.train_throughput` "
-        "and `decode_throughput`); in brackets the ratio to JoeyNMT, measured in the same sitting with the same sizes "
-        "and, for decoding, the same weights. Padding counts as loss in the share of the matrix-product rate."
+        "and `decode_throughput`); in brackets the ratio to JoeyNMT 2.3, measured next before or after on the same, "
+        "shared machine, with the same sizes and, for decoding, the same weights. Padding counts as loss in the share "
+        "of the matrix-product rate."
     ]
     for benchmark, names in columns.items():
         found = [row for row in rows if row["benchmark"] == benchmark]
-        peer = next(row for row in found if row["backend"].startswith("JoeyNMT"))
         head = ["system", *names.values(), "share of matrix products"]
         lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
         for row in found:
             cells = [
-                f"{row[name]:,} ({row[name] / peer[name]:.2f})" if name in peer else f"{row.get(name, '')}"
+                f"{row[name]:,} ({row[name] / row['peer'][name]:.2f})" if name in row["peer"] else f"{row[name]:,}"
                 for name in names
             ]
-            lines.append(f"| {' | '.join([row['backend'], *cells, str(row.get('share_of_gemm', ''))])} |")
+            lines.append(f"| {' | '.join([row['backend'], *cells, str(row['share_of_gemm'])])} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
