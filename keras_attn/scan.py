@@ -1,13 +1,14 @@
-"""The recurrence: `jax.lax.scan` semantics on TensorFlow, JAX and torch.
+"""The loops: `jax.lax.scan` and `jax.lax.while_loop` semantics on TensorFlow, JAX and torch.
 
 `keras.ops.scan` cannot be differentiated under XLA on TensorFlow, and `keras.layers.RNN` cannot hand a memory
-to its cell, so every loop of this package runs through the one function below. It is the only module besides
-`keras_attn.serving` that knows which backend is running.
+to its cell, so every recurrence of this package runs through `scan`; every search runs through `while_loop`. This is
+the only module besides `keras_attn.serving` that knows which backend is running.
 """
 
 from collections.abc import Callable
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import keras
 from keras import ops, tree
@@ -21,6 +22,7 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     mask: Any = None,
+    owner: Any = None,
 ) -> tuple[Any, Any]:
     """Runs `carry, y = step(carry, x)` along the leading axis of `xs`.
 
@@ -36,6 +38,8 @@ def scan(
         reverse: Runs from the last step to the first; outputs stay aligned with inputs.
         mask: Boolean `(T, B)`, True = real. A masked step hands the carry on untouched and its outputs
             are zero.
+        owner: The layer whose weights are all that `step` reads besides its arguments. Where no gradient is wanted,
+            torch then traces it, as in `while_loop`.
 
     Returns:
         `(carry, ys)`: the last carry, and the outputs stacked to `(T, ...)`.
@@ -46,10 +50,39 @@ def scan(
     xs = () if xs is None else xs
     if length is None and not tree.flatten(xs):
         raise ValueError("Expected `xs` or `length` to give the number of steps. Received neither.")
+    run = step
     if mask is not None:
-        step, xs = _masked(step), (xs, ops.cast(mask, "bool"))
-    runner = {"tensorflow": _scan_tensorflow, "jax": _scan_jax, "torch": _scan_torch}[keras.backend.backend()]
-    return runner(step, init, xs, length, reverse)
+        run, xs = _masked(step), (xs, ops.cast(mask, "bool"))
+    if keras.backend.backend() == "torch":
+        return _scan_torch(run, init, xs, length, reverse, owner, step)
+    runner = {"tensorflow": _scan_tensorflow, "jax": _scan_jax}[keras.backend.backend()]
+    return runner(run, init, xs, length, reverse)
+
+
+def while_loop(condition: Callable, body: Callable, state: Any, constants: Any = (), owner: Any = None) -> Any:
+    """Runs `state = body(state, constants)` while `condition(state, constants)`.
+
+    On torch, where Keras' loop is Python's, the operations of the two are traced once they have run for some steps of
+    the same shapes, and from then on only they are run: the same kernels without the layers' Python around them.
+
+    Args:
+        condition, body: Functions of a module, so that they are the same ones at the next search. They read no tensor
+            but those of `state`, those of `constants` and the owner's weights.
+        state: Nested structure of tensors, whose structure, shapes and dtypes stay.
+        constants: Nested structure of tensors and of what else the two depend on, hashable.
+        owner: Whose weights the body reads, such as a model; traces live as long. None: nothing is traced.
+
+    Returns:
+        The last state.
+    """
+    if keras.backend.backend() == "torch":
+        return _while_torch(condition, body, state, constants, owner)
+    leaves = ops.while_loop(
+        lambda *leaves: condition(tree.pack_sequence_as(state, leaves), constants),
+        lambda *leaves: tuple(tree.flatten(body(tree.pack_sequence_as(state, leaves), constants))),
+        tuple(tree.flatten(state)),
+    )
+    return tree.pack_sequence_as(state, leaves)
 
 
 def preferred_jit_compile() -> bool | str:
@@ -73,12 +106,18 @@ def loop_product(kernel) -> Callable[[Any], Any]:
     On torch the kernel's gradient is one product over all T after the loop's backward pass, instead of T small ones
     accumulated; elsewhere the compiler has the loop in hand and this is a plain product.
     """
-    if keras.backend.backend() == "torch":
+    if keras.backend.backend() == "torch" and _torch_records_gradients():
         gather, product = _torch_deferred_product()
         pairs = []  # (x, gradient of x @ kernel) of every step, filled by the backward pass
         kernel = gather.apply(ops.convert_to_tensor(kernel), pairs)
         return lambda x: product.apply(x, kernel, pairs)
     return lambda x: ops.matmul(x, kernel)
+
+
+def _torch_records_gradients() -> bool:
+    import torch
+
+    return torch.is_grad_enabled()
 
 
 @cache
@@ -141,16 +180,22 @@ def _scan_jax(step, init, xs, length, reverse):
     return jax.lax.scan(step, init, xs, length=length, reverse=reverse)
 
 
-def _scan_torch(step, init, xs, length, reverse):
+def _scan_torch(step, init, xs, length, reverse, owner, inner):
     import torch
+
+    def run(carry, x):
+        return step(carry, tree.pack_sequence_as(xs, x))
 
     leaves = tree.flatten(xs)
     length = leaves[0].shape[0] if leaves else length
     # `unbind` has one backward for all T; indexing x[t] would add a whole (T, ...) gradient at every step.
     slices = [torch.unbind(leaf) for leaf in leaves]
     carry, outputs = init, [None] * length
+    if length and _may_trace(owner):
+        key = inner.__code__, step is inner, _describe((init, [leaf[0] for leaf in slices]))
+        run = _traced(run, owner, key)
     for t in reversed(range(length)) if reverse else range(length):
-        carry, outputs[t] = step(carry, tree.pack_sequence_as(xs, [leaf[t] for leaf in slices]))
+        carry, outputs[t] = run(carry, [leaf[t] for leaf in slices])
     if not length:
         return init, None
     return carry, tree.map_structure(lambda *ys: torch.stack(ys), *outputs)
@@ -188,3 +233,73 @@ def _scan_tensorflow(step, init, xs, length, reverse):
         maximum_iterations=length,
     )
     return tree.pack_sequence_as(init, carry), tree.pack_sequence_as(y_spec, [y.stack() for y in outputs])
+
+
+_CALLS_BEFORE_TRACE = 200  # of Python around the kernels, they have cost as much as a trace does
+_traces: WeakKeyDictionary = WeakKeyDictionary()  # owner -> {what decides the operations: calls so far, or the trace}
+
+
+def _while_torch(condition, body, state, constants, owner):
+    import torch
+
+    if not _may_trace(owner):
+        while condition(state, constants):
+            state = body(state, constants)
+        return state
+    leaves, constant_leaves = tree.flatten(state), tree.flatten(constants)
+    tensors = [leaf for leaf in constant_leaves if isinstance(leaf, torch.Tensor)]
+
+    def step(leaves, tensors):
+        tensors = iter(tensors)
+        whole = [next(tensors) if isinstance(leaf, torch.Tensor) else leaf for leaf in constant_leaves]
+        whole = tree.pack_sequence_as(constants, whole)
+        new = body(tree.pack_sequence_as(state, leaves), whole)
+        return [condition(new, whole), *tree.flatten(new)]
+
+    goes_on, run = condition(state, constants), _traced(step, owner, (condition, body, _describe((state, constants))))
+    while goes_on:
+        goes_on, *leaves = run(leaves, tensors)
+    return tree.pack_sequence_as(state, leaves)
+
+
+def _may_trace(owner) -> bool:
+    """With gradients on, a step must leave its tape; a weight that is cast before the loop is a copy that ages."""
+    if owner is None or _torch_records_gradients():
+        return False
+    return owner.compute_dtype == owner.variable_dtype
+
+
+def _traced(function: Callable, owner, key) -> Callable:
+    """`function` of tensors; after its first calls by this key, the list of torch's operations that it came to."""
+    known = _traces.setdefault(owner, {})
+
+    def run(*arguments):
+        entry = known.get(key, 0)
+        if not isinstance(entry, int):
+            return entry(*arguments)
+        known[key] = entry + 1 if entry < _CALLS_BEFORE_TRACE else _trace(function, arguments)
+        return function(*arguments)
+
+    return run
+
+
+def _trace(function: Callable, arguments) -> Callable:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    # Two names of one tensor would be one name in the trace: let no two be the same object.
+    operations = make_fx(function)(*tree.map_structure(lambda x: x.view_as(x), arguments))
+    operations.graph.eliminate_dead_code()
+    operations.recompile()
+    return operations
+
+
+def _describe(structure) -> tuple:
+    """What a function's operations can depend on: structure, layouts of tensors, and all that is none."""
+    import torch
+
+    def described(leaf):
+        if isinstance(leaf, torch.Tensor):
+            return tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.device
+        return getattr(leaf, "__func__", leaf)  # of a method of the owner, which a key must not keep alive
+
+    return str(tree.map_structure(lambda _: 0, structure)), *map(described, tree.flatten(structure))

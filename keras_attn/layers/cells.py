@@ -74,7 +74,7 @@ def unroll(cell, inputs, states, *, mask=None, reverse=False, between=None):
             output, state = recur(projected, None, state)
             return state, output
 
-        state, inputs = scan(step, state, project(layer, inputs), reverse=reverse, mask=mask)
+        state, inputs = scan(step, state, project(layer, inputs), reverse=reverse, mask=mask, owner=layer)
         finals.append(state)
     return inputs, finals if stacked else finals[0]
 

@@ -108,7 +108,7 @@ class BiGRUEncoder(keras.layers.Layer):
 
         projected = project(cell, values)  # (S, B, 3 H)
         initial = ops.zeros_like(projected[0, :, : self.units])  # (B, H)
-        return scan(step, initial, projected, reverse=reverse, mask=mask)
+        return scan(step, initial, projected, reverse=reverse, mask=mask, owner=cell)
 
     def compute_mask(self, *_):
         """None: masks travel as arguments in this package, since Keras' implicit ones are lost between models."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from keras import ops, tree
 
+from keras_attn.scan import while_loop
 from keras_attn.search.beam_state import BeamState, Setting, follow_back, take_rows
 from keras_attn.search.constraints import Candidates, candidates, constrain
 from keras_attn.search.hypotheses import (
@@ -222,19 +223,11 @@ def _run(old: BeamState, setting: Setting, halvings: int) -> SearchResult:
     """Runs until half of the rows are done, and goes on with the other half in a loop of half the size."""
     batch = ops.shape(old.log_probs)[0]
     remaining = batch // 2 if halvings else 0
-
-    def live(state: BeamState):
-        return ops.cast(ops.any(state.log_probs > NEGATIVE_INFINITY, axis=1), "int32")  # (B,)
-
-    final = ops.while_loop(
-        lambda *state: ops.sum(live(BeamState(*state))) > remaining,
-        lambda *state: tuple(_advance(BeamState(*state), setting)),
-        tuple(old),
-    )
-    final = BeamState(*final)
+    final = while_loop(_more_live, _advance, old, (setting, remaining), setting.owner)
     if not halvings:
         return follow_back(final, setting)
-    going, ended = live(final), 1 - live(final)  # (B,)
+    going = _live(final)  # (B,)
+    ended = 1 - going  # (B,)
     places = ops.where(going > 0, ops.sum(ended) + ops.cumsum(going), ops.cumsum(ended)) - 1  # (B,), ended rows first
     order = ops.cast(ops.argsort(places), "int32")  # (B,)
     first = follow_back(*take_rows(final, setting, order[: batch - remaining]))
@@ -247,8 +240,19 @@ def _run(old: BeamState, setting: Setting, halvings: int) -> SearchResult:
     )
 
 
-def _advance(old: BeamState, setting: Setting) -> BeamState:
+def _live(state: BeamState):
+    """1 for each row that is not done, `(B,)` int32."""
+    return ops.cast(ops.any(state.log_probs > NEGATIVE_INFINITY, axis=1), "int32")
+
+
+def _more_live(state: BeamState, constants: tuple[Setting, Any]):
+    """The condition of the loop: whether more rows than should remain are not done."""
+    return ops.sum(_live(state)) > constants[1]
+
+
+def _advance(old: BeamState, constants: tuple[Setting, Any]) -> BeamState:
     """One step: the body of the loop."""
+    setting, _ = constants
     beams = setting.slots.shape[1]
     logits, state, alignment = setting.step(old.token_ids, setting.memory, old.state)
     extensions = candidates(logits, old.position, setting.constraints, old.history, beams)

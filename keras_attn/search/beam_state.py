@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from keras import ops, tree
 
+from keras_attn.scan import while_loop
 from keras_attn.search.constraints import Constraints
 from keras_attn.search.hypotheses import NEGATIVE_INFINITY, SearchResult, like, pick, write
 from keras_attn.tokenizer import END_ID
@@ -39,6 +40,11 @@ class Setting(NamedTuple):
     slots: Any  # (B, K) int32: 0, 1, .. K - 1
     coverage_penalty: float
     early_stopping: bool
+
+    @property
+    def owner(self):
+        """Whose weights `step` reads: the model of which it is a method."""
+        return getattr(self.step, "__self__", None)
 
 
 def take_rows(state: BeamState, setting: Setting, rows) -> tuple[BeamState, Setting]:
@@ -80,6 +86,20 @@ def take_rows(state: BeamState, setting: Setting, rows) -> tuple[BeamState, Sett
     )
 
 
+def _is_not_first(state, _):
+    return state[0] > 0
+
+
+def _step_back(state, record):
+    """The slots (B, N) before a step from those before the next, written down in `path` (L, B, N)."""
+    position, slots, path = state
+    parents, ends, end_slots, offsets = record  # (L, B, K), (B, N), (B, N), (B, 1)
+    position = position - 1
+    parents = ops.take(parents, position, axis=0)  # (B, K)
+    slots = ops.where(position < ends, pick(parents, slots, offsets), end_slots)  # (B, N)
+    return like((position, slots, write(path, position, slots)), state)
+
+
 def follow_back(final: BeamState, setting: Setting) -> SearchResult:
     """The N best hypotheses, read from their last slot to their first."""
     length, beams = setting.norms.shape[0], setting.slots.shape[1]
@@ -87,19 +107,14 @@ def follow_back(final: BeamState, setting: Setting) -> SearchResult:
     ends = ops.where(exists, final.pointers // beams, -1)  # (B, N)
     end_slots = final.pointers % beams  # (B, N)
 
-    def body(position, slots, path):
-        position = position - 1
-        parents = ops.take(final.links, position, axis=0)[:, :beams]  # (B, K)
-        slots = ops.where(position < ends, pick(parents, slots, setting.offsets), end_slots)  # (B, N)
-        return tuple(like((position, slots, write(path, position, slots)), (position, end_slots, path)))
-
     # The slot of each hypothesis before each step.
     path = ops.zeros_like(ops.repeat(end_slots[None], length, axis=0))  # (L, B, N)
     start = (final.position, end_slots, path)
     if not isinstance(rows := ops.shape(end_slots)[0], int):
         # A graph's batch may be halved to nothing, and TensorFlow writes no updates of no elements.
         start = (ops.where(rows > 0, final.position, 0), *start[1:])
-    _, _, path = ops.while_loop(lambda position, *_: position > 0, body, start)
+    record = final.links[:, :, :beams], ends, end_slots, setting.offsets
+    _, _, path = while_loop(_is_not_first, _step_back, start, record, setting.owner)
 
     steps = ops.arange(length, dtype="int32")[:, None, None]  # (L, 1, 1)
     after = ops.concatenate([path[1:], path[-1:]], axis=0)  # (L, B, N): a slot before the next step

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_attn.scan import while_loop
 from keras_attn.search.constraints import Candidates, Constraints, candidates, constrain
 from keras_attn.search.hypotheses import (
     NEGATIVE_INFINITY,
@@ -71,17 +72,18 @@ def greedy_search(
         no_repeat_ngram_size=no_repeat_ngram_size,
     )
     norms = length_norms(normalization, length_penalty, max_length)  # (L,)
+    return _walk(step, memory, state, (), 1, 1, limits, norms, return_alignments)
 
-    def choose(options: Candidates, position):
-        best = ops.max(options.log_probs, axis=-1)  # (R,)
-        # By comparison instead of argmax and a gather: C is a handful.
-        is_best = options.log_probs == best[:, None]  # (R, C)
-        column = ops.argmax(ops.cast(is_best, "int32"), axis=-1)  # (R,)
-        token_ids = ops.take_along_axis(options.token_ids, column[:, None], axis=1)[:, 0]  # (R,)
-        ends = options.end_log_probs >= best  # (R,)
-        return ops.where(ends, END_ID, token_ids), ops.where(ends, options.end_log_probs, best)
 
-    return _walk(step, memory, state, choose, 1, 1, limits, norms, return_alignments)
+def _best(options: Candidates):
+    """The most probable token `(R,)` and its log-probability `(R,)`."""
+    best = ops.max(options.log_probs, axis=-1)  # (R,)
+    # By comparison instead of argmax and a gather: C is a handful.
+    is_best = options.log_probs == best[:, None]  # (R, C)
+    column = ops.argmax(ops.cast(is_best, "int32"), axis=-1)  # (R,)
+    token_ids = ops.take_along_axis(options.token_ids, column[:, None], axis=1)[:, 0]  # (R,)
+    ends = options.end_log_probs >= best  # (R,)
+    return ops.where(ends, END_ID, token_ids), ops.where(ends, options.end_log_probs, best)
 
 
 def sample(
@@ -154,17 +156,26 @@ def sample(
     numbers = ops.arange(num_samples, dtype="int32")  # (N,)
     keys = ops.reshape(_mix(keys[:, None] + 40503 * numbers), (-1,))  # (R,)
 
-    def choose(options: Candidates, position):
-        return _draw(options, _uniform(keys, position), temperature, top_k, top_p)
-
     # Sorting all V is needed only for the nucleus; a plain draw takes them in the vocabulary's order.
     count = top_k or None
     norms = length_norms(normalization, length_penalty, max_length)  # (L,)
-    return _walk(step, memory, state, choose, count, num_samples, limits, norms, return_alignments)
+    draws = Draws(keys, temperature, top_k, top_p)
+    return _walk(step, memory, state, draws, count, num_samples, limits, norms, return_alignments)
 
 
-def _draw(options: Candidates, uniform, temperature: float, top_k: int, top_p: float):
-    """Token ids and log-probabilities `(R,)` for draws `uniform` (R,) in [0, 1)."""
+class Draws(NamedTuple):
+    """How the tokens of R sequences are drawn."""
+
+    keys: Any  # (R,) int32
+    temperature: float
+    top_k: int
+    top_p: float
+
+
+def _draw(options: Candidates, position, draws: Draws):
+    """A token `(R,)` of each sequence and its log-probability `(R,)`."""
+    keys, temperature, top_k, top_p = draws
+    uniform = _uniform(keys, position)  # (R,)
     ends = ops.full_like(options.end_log_probs[:, None], END_ID, dtype="int32")  # (R, 1)
     token_ids = ops.concatenate([options.token_ids, ends], axis=1)  # (R, C + 1)
     log_probs = ops.concatenate([options.log_probs, options.end_log_probs[:, None]], axis=1)  # (R, C + 1)
@@ -205,10 +216,20 @@ def _uniform(keys, position):
     return ops.cast(_shift(_mix(ops.bitwise_xor(keys, _mix(position + 1))), 9), "float32") / float(1 << 23)
 
 
+class Setting(NamedTuple):
+    """What stays the same over all steps."""
+
+    step: Callable
+    memory: Any  # each (R, ...)
+    constraints: Constraints
+    draws: Draws | tuple  # () for the most probable token
+    count: int | None  # candidates of a step; None: all of the vocabulary
+
+
 def _walk(
-    step, memory, state, choose, count, copies: int, limits: Constraints, norms, keep_alignments: bool
+    step, memory, state, draws, count, copies: int, limits: Constraints, norms, keep_alignments: bool
 ) -> SearchResult:
-    """Runs `choose(candidates, position) -> (token_ids (R,), log_probs (R,))` until every row has ended."""
+    """Runs until every row has ended."""
     batch, source = ops.shape(memory["mask"])
     rows, length = batch * copies, len(norms)
     memory, state = repeat_rows(memory, copies), repeat_rows(state, copies)
@@ -222,29 +243,34 @@ def _walk(
         history=ops.zeros((rows, length), dtype="int32") if limits.no_repeat_ngram_size else (),
         state=state,
     )
+    setting = Setting(step, memory, limits, draws, count)
+    final = while_loop(_any_alive, _advance, start, setting, owner=getattr(step, "__self__", None))
+    return _result(final, copies, norms)
 
-    def body(*state):
-        old = WalkState(*state)
-        logits, model_state, alignment = step(old.token_ids, memory, old.state)
-        options = candidates(logits, old.position, limits, old.history, count)
-        token_ids, log_probs = choose(options, old.position)
-        token_ids = ops.where(old.alive, token_ids, PAD_ID)  # (R,)
-        alignment = ops.where(old.alive[:, None], alignment, 0)  # (R, S)
-        new = WalkState(
-            position=old.position + 1,
-            token_ids=token_ids,
-            # A log-probability of -inf: nothing was allowed, and nothing will be.
-            alive=old.alive & (token_ids != END_ID) & (log_probs > NEGATIVE_INFINITY),
-            outputs=write(old.outputs, old.position, token_ids),
-            token_log_probs=write(old.token_log_probs, old.position, ops.where(old.alive, log_probs, 0.0)),
-            alignments=append(old.alignments, old.position, alignment),
-            history=append(old.history, old.position, token_ids, axis=1),
-            state=model_state,
-        )
-        return tuple(like(new, old))
 
-    final = ops.while_loop(lambda *state: ops.any(WalkState(*state).alive), body, tuple(start))
-    return _result(WalkState(*final), copies, norms)
+def _any_alive(state: WalkState, _):
+    return ops.any(state.alive)
+
+
+def _advance(old: WalkState, setting: Setting) -> WalkState:
+    """One step: the body of the loop."""
+    logits, model_state, alignment = setting.step(old.token_ids, setting.memory, old.state)
+    options = candidates(logits, old.position, setting.constraints, old.history, setting.count)
+    token_ids, log_probs = _draw(options, old.position, setting.draws) if setting.draws else _best(options)
+    token_ids = ops.where(old.alive, token_ids, PAD_ID)  # (R,)
+    alignment = ops.where(old.alive[:, None], alignment, 0)  # (R, S)
+    new = WalkState(
+        position=old.position + 1,
+        token_ids=token_ids,
+        # A log-probability of -inf: nothing was allowed, and nothing will be.
+        alive=old.alive & (token_ids != END_ID) & (log_probs > NEGATIVE_INFINITY),
+        outputs=write(old.outputs, old.position, token_ids),
+        token_log_probs=write(old.token_log_probs, old.position, ops.where(old.alive, log_probs, 0.0)),
+        alignments=append(old.alignments, old.position, alignment),
+        history=append(old.history, old.position, token_ids, axis=1),
+        state=model_state,
+    )
+    return like(new, old)
 
 
 def _result(final: WalkState, copies: int, norms) -> SearchResult:
