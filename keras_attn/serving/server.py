@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import dataclasses
 import logging
+import os
 import signal
 import socket
 from collections.abc import Callable
@@ -47,6 +48,8 @@ class Settings:
 def serve(directory: Path, name: str, settings: Settings, ready: Callable[[str, str], None]) -> None:
     """Serves until SIGTERM or SIGINT, then refuses what is new, answers what is there, and returns.
 
+    Where that takes longer than `drain_seconds`, the process ends with status 1; a second signal ends it at once.
+
     XLA is off from then on in this process, as in the stock server.
 
     Args:
@@ -59,10 +62,12 @@ def serve(directory: Path, name: str, settings: Settings, ready: Callable[[str, 
         OSError: if a port is taken.
     """
     versions = Versions(name, directory, SavedModel)
-    asyncio.run(_serve(versions, settings, ready))
+    if not asyncio.run(_serve(versions, settings, ready)):
+        os._exit(1)  # Python would wait for the threads of what was left
 
 
-async def _serve(versions: Versions, settings: Settings, ready: Callable[[str, str], None]) -> None:
+async def _serve(versions: Versions, settings: Settings, ready: Callable[[str, str], None]) -> bool:
+    """Whether all that was there was answered."""
     metrics = Metrics()
     batcher = Batcher(
         max_batch_size=settings.max_batch_size,
@@ -96,8 +101,11 @@ async def _serve(versions: Versions, settings: Settings, ready: Callable[[str, s
         )
         await stopped.wait()
         logging.warning("Shutting down: %d requests are answered first, new ones refused.", batcher.present)
-        if not await batcher.drain(settings.drain_seconds):
+        is_drained = await batcher.drain(settings.drain_seconds)
+        if not is_drained:
             logging.warning("%d requests took longer than %g s, and are left.", batcher.present, settings.drain_seconds)
+            await batcher.close()  # they are told so while there are connections
+    return is_drained
 
 
 def _load(versions: Versions) -> None:
