@@ -7,6 +7,18 @@
     export.py   the command that a process on another backend runs: `python -m keras_attn.serving.export`
     replay.py   the command that runs a version as a client would, in a process with TensorFlow alone
 
+    client.py        translations from a server, over REST or gRPC
+    transports.py    one request over each of the two
+    server.py        a server for development: its start and its end
+    rest.py, rpc.py  what it answers over REST and gRPC
+    page.py          its page: a sentence in, its translation and alignment out
+    service.py       what the two interfaces share
+    batching.py      many requests run as one
+    versions.py      the newest version of a folder
+    saved_model.py   one version, run as by the stock server
+    tensors.py, json_tensors.py  what a signature takes, and its JSON
+    refusal.py, metrics.py       what is refused, and what is counted
+
 Importing this package imports no TensorFlow; exporting does, in a process of its own on other backends.
 """
 

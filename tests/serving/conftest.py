@@ -82,3 +82,16 @@ def exported(request, tmp_path_factory):
     root = tmp_path_factory.mktemp("saved_models") / request.param
     folder = export_translator(translator, root, beam_size=3)
     return Exported(translator, root, folder, translator.generate(READ, beam_size=3, return_alignments=False))
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory):
+    """A `serve` process in front of a hand-made model, for all tests that do not end it."""
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("the server is TensorFlow's alone; it is tested on that backend")
+    from tests.serving import served
+
+    folder = tmp_path_factory.mktemp("live") / "mirror"
+    served.save(folder / "1")
+    with served.serving(folder, "--max-request-bytes", "100000") as found:
+        yield found

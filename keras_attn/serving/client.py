@@ -1,0 +1,196 @@
+"""A client of a served translator: of a stock `tensorflow_model_server`, or of `python -m recipes.serve`.
+
+    >>> client = Client("http://localhost:8501", "rnnsearch")  # or "grpc://localhost:8500"
+    >>> client.translate(["ein Hund läuft ."])[0].text
+    'a dog runs .'
+
+What comes back is what `Translator.generate` gives, as far as the server says it.
+"""
+
+import dataclasses
+import random
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_attn.serving.transports import NotTaken, transport
+from keras_attn.translator import Translation
+
+_REQUEST_BYTES = 2**20  # a quarter of what `recipes.serve` takes, for JSON may need more bytes than the text
+
+
+class PairScore(NamedTuple):
+    """Of a source and its target: the log-probability of the target's tokens, and how many they are."""
+
+    log_prob: float
+    length: int
+
+
+class Client:
+    """Translates through a server. It may be used from several threads at once.
+
+    Long lists go in several requests, one after the other. A request is sent again if the server could not
+    take it (it does not listen yet, shuts down, or has too much to do: refused connections, HTTP's 429 and 503,
+    gRPC's UNAVAILABLE and RESOURCE_EXHAUSTED), after a random time of up to 0.1, 0.2, 0.4, ... seconds, at
+    most 5. One that it began and did not end in time is not sent again.
+
+    Arguments:
+        address: `http://HOST:PORT` or `https://HOST:PORT` for REST, `grpc://HOST:PORT` for gRPC (which needs
+            the extra "serving"). No proxy is asked.
+        model: The model's name there.
+        version: A version's number; None: the one that the server chooses.
+        timeout: Seconds that one request may take.
+        retries: How often a request is sent again, at most.
+        batch_size: Texts in one request, at most; also a request has at most about 1 MB of text.
+
+    Raises:
+        ValueError: for an address of another form, an option out of range, and where the server refuses what was
+            asked: a model, a version or a signature that is not there, a request that is too large.
+        ConnectionError: if the server could not take a request, as often as it was sent.
+        TimeoutError: if it took too long.
+        RuntimeError: if it failed, or what answers is no such server.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        model: str,
+        *,
+        version: int | None = None,
+        timeout: float = 30.0,
+        retries: int = 6,
+        batch_size: int = 64,
+    ):
+        for name, value, least in (("retries", retries, 0), ("batch_size", batch_size, 1)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"Expected {name} to be a whole number of at least {least}. Received: {value!r}")
+        if not 0 < timeout < float("inf"):
+            raise ValueError(f"Expected a timeout above 0 seconds. Received: {timeout!r}")
+        self.address = address
+        self.model = model
+        self.timeout = timeout
+        self.retries = retries
+        self.batch_size = batch_size
+        self._transport = transport(address, model, version, timeout)
+
+    def translate(self, texts: Sequence[str | bytes]) -> list[Translation]:
+        """The best translation of each text, with its score; bytes need not be UTF-8."""
+        translations = []
+        for batch in self._batches(_several(texts)):
+            found = self._predict("serving_default", {"text": batch}, ("translation", "score"))
+            pairs = zip(found["translation"], found["score"], strict=True)
+            translations += [Translation(_text(text), score=float(score)) for text, score in pairs]
+        return translations
+
+    def translate_n_best(self, texts: Sequence[str | bytes]) -> list[Translation]:
+        """The best translation of each text with its tokens and alignment, and, in `n_best`, all that were exported.
+
+        `n_best` is empty where the model was exported for one hypothesis, and a blank text has its text and score
+        alone.
+        """
+        outputs = ("translations", "scores", "source_tokens", "source_lengths")
+        outputs += ("target_tokens", "target_lengths", "alignments")
+        translations = []
+        for batch in self._batches(_several(texts)):
+            found = self._predict("translate_n_best", {"text": batch}, outputs)
+            for row in zip(*(found[name] for name in outputs), strict=True):
+                best, *others = _hypotheses(*row)
+                several = (best, *others) if others and best.source_tokens else ()
+                translations.append(dataclasses.replace(best, n_best=several))
+        return translations
+
+    def score(self, sources: Sequence[str | bytes], targets: Sequence[str | bytes]) -> list[PairScore]:
+        """The log-probability of each target as the translation of its source."""
+        if len(sources) != len(targets):
+            raise ValueError(f"Expected a target for each source. Received {len(sources)} and {len(targets)}.")
+        scores = []
+        for batch in self._batches(list(zip(_several(sources), _several(targets), strict=True))):
+            source, target = map(list, zip(*batch, strict=True))
+            found = self._predict("score", {"source": source, "target": target}, ("log_prob", "lengths"))
+            pairs = zip(found["log_prob"], found["lengths"], strict=True)
+            scores += [PairScore(float(log_prob), int(length)) for log_prob, length in pairs]
+        return scores
+
+    def signatures(self) -> list[str]:
+        """The names of the model's signatures."""
+        return self._ask(self._transport.signatures)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.close()
+
+    def _batches(self, items: Sequence) -> Iterator[list]:
+        batch, size = [], 0
+        for item in items:
+            more = sum(map(len, item)) if isinstance(item, tuple) else len(item)
+            if batch and (len(batch) == self.batch_size or size + more > _REQUEST_BYTES):
+                yield batch
+                batch, size = [], 0
+            batch.append(item)
+            size += more
+        if batch:
+            yield batch
+
+    def _predict(self, signature: str, inputs: dict[str, list], outputs: tuple[str, ...]) -> dict[str, np.ndarray]:
+        try:
+            found = self._ask(lambda: self._transport.predict(signature, inputs))
+        except ValueError:
+            if signature == "serving_default" or signature in (known := self.signatures()):
+                raise
+            raise ValueError(
+                f"Expected {self.model!r} at {self.address} to have the signature {signature}. It has: "
+                f"{', '.join(known)}. A model that is exported anew has it."
+            ) from None
+        if missing := [name for name in outputs if name not in found]:
+            raise RuntimeError(
+                f"Expected {self.model!r} at {self.address} to be a translator of keras_attn. Its {signature} gives "
+                f"no {', '.join(missing)}."
+            )
+        return found
+
+    def _ask(self, call):
+        """What a call gives, which is made again where that may help."""
+        begin = time.monotonic()
+        for attempt in range(self.retries + 1):
+            try:
+                return call()
+            except NotTaken as failure:
+                if attempt == self.retries:
+                    seconds = time.monotonic() - begin
+                    raise ConnectionError(
+                        f"Expected an answer from {self.address}. There was none to {attempt + 1} requests in "
+                        f"{seconds:.1f} s: {failure}. {failure.advice}"
+                    ) from None
+            time.sleep(random.uniform(0, min(5.0, 0.1 * 2**attempt)))
+
+
+def _hypotheses(texts, scores, source_tokens, source_length, target_tokens, target_lengths, alignments):
+    """Each hypothesis of a text `K, K, S, 1, (K, T), K, (K, T, S)`, without what pads it to its batch."""
+    source = tuple(map(_text, source_tokens[:source_length]))
+    for text, score, tokens, length, alignment in zip(
+        texts, scores, target_tokens, target_lengths, alignments, strict=True
+    ):
+        yield Translation(
+            _text(text),
+            tokens=tuple(map(_text, tokens[:length])),
+            score=float(score),
+            alignment=np.asarray(alignment, "float32")[:length, :source_length] if source else None,  # (T, S)
+            source_tokens=source,
+        )
+
+
+def _several(texts: Sequence) -> Sequence:
+    if isinstance(texts, str | bytes) or not all(isinstance(text, str | bytes) for text in texts):
+        raise ValueError(f"Expected a list of strings. Received: {str(texts)[:80]}")
+    return texts
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

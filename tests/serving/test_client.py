@@ -1,0 +1,238 @@
+"""The client: against a server of the standard library that says what a test tells it to, and against `serve`."""
+
+import http.server
+import json
+import random
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from keras_attn.serving.client import Client
+
+
+class Scripted(http.server.ThreadingHTTPServer):
+    """Answers each request with the next of `answers`: a status and a JSON value, bytes, or seconds to sleep."""
+
+    def __init__(self, *answers):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers, self.requests = list(answers), []
+        self.address = f"http://127.0.0.1:{self.server_port}"
+
+    def __enter__(self):
+        threading.Thread(target=self.serve_forever, args=(0.01,)).start()
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        self.shutdown()
+        super().__exit__(*error)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        self.server.requests.append((self.path, json.loads(body or b"null")))
+        status, content = self.server.answers.pop(0)
+        if status == "sleep":
+            time.sleep(content)
+            return
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """The upper ends of the waits between attempts, none of them waited for."""
+    found = []
+    monkeypatch.setattr(random, "uniform", lambda low, high: found.append((low, high)) or 0.0)
+    return found
+
+
+GOOD = (200, {"outputs": {"translation": ["x"], "score": [-1.5]}})
+
+
+def test_what_the_server_could_not_take_is_sent_again_after_longer_and_longer(waits):
+    with Scripted((503, {"error": "shutting down."}), (429, {"error": "full."}), (503, b"<html>"), GOOD) as server:
+        (found,) = Client(server.address, "m").translate(["a"])
+    assert (found.text, found.score) == ("x", -1.5)
+    assert waits == [(0, 0.1), (0, 0.2), (0, 0.4)]
+    assert (
+        server.requests
+        == [("/v1/models/m:predict", {"signature_name": "serving_default", "inputs": {"text": ["a"]}})] * 4
+    )
+
+
+def test_in_the_end_it_says_why(waits):
+    with Scripted(*[(429, {"error": "It is full."})] * 3) as server:
+        sentence = r"none to 3 requests in .* s: status 429, It is full\. Send fewer requests"
+        with pytest.raises(ConnectionError, match=sentence):
+            Client(server.address, "m", retries=2).translate(["a"])
+    with pytest.raises(ConnectionError, match=r"none to 8 requests .* refused\. Start the server"):
+        Client(server.address, "m", retries=7).translate(["a"])
+    assert waits[2:] == [(0, 0.1), (0, 0.2), (0, 0.4), (0, 0.8), (0, 1.6), (0, 3.2), (0, 5.0)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "sentence"),
+    [
+        ((400, {"error": "Expected text."}), ValueError, r"refuses this \(status 400\): Expected text\."),
+        ((404, {"error": "Servable not found"}), ValueError, r"status 404\): Servable"),
+        ((413, {"error": "too large"}), ValueError, "status 413"),
+        ((500, {"error": "broken"}), RuntimeError, r"failed \(status 500\): broken"),
+        ((200, b"<html>"), RuntimeError, "a model server at 127.0.0.1.* status 200 and no JSON"),
+        ((200, {"outputs": [3]}), RuntimeError, "gives no translation, score"),
+        (("sleep", 1.0), TimeoutError, r"in 0\.3 s\. There was none\. Send fewer texts at once \(batch_size\)"),
+        (("sleep", 0.0), ConnectionError, "failed: Remote end closed connection"),
+    ],
+)
+def test_what_it_did_not_do_or_began_is_not_sent_again(answer, error, sentence):
+    with Scripted(answer) as server, pytest.raises(error, match=sentence):
+        Client(server.address, "m", timeout=0.3).translate(["a"])
+    assert len(server.requests) == 1
+
+
+def test_a_long_list_goes_in_several_requests():
+    texts = ["a", "b" * 2**20, "c", "d", "e"]
+    sizes = [1, 1, 2, 1]
+    answers = [(200, {"outputs": {"translation": ["x"] * n, "score": [0.0] * n}}) for n in sizes]
+    with Scripted(*answers) as server:
+        client = Client(server.address + "/prefix/", "a model", version=7, batch_size=2)
+        assert len(client.translate(texts)) == 5
+        assert client.translate([]) == []
+    assert [content["inputs"]["text"] for _, content in server.requests] == [
+        texts[:1],
+        texts[1:2],
+        texts[2:4],
+        texts[4:],
+    ]
+    assert {path for path, _ in server.requests} == {"/prefix/v1/models/a%20model/versions/7:predict"}
+
+
+def test_a_missing_signature_is_named():
+    metadata = {"metadata": {"signature_def": {"signature_def": {"serving_default": {}}}}}
+    sentence = r"the signature score. It has: serving_default\. A model that"
+    with Scripted((400, {"error": "no such"}), (200, metadata)) as server, pytest.raises(ValueError, match=sentence):
+        Client(server.address, "m").score(["a"], ["b"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "sentence"),
+    [
+        (("localhost:8501", "m"), {}, "an address as http://localhost:8501"),
+        (("ftp://localhost", "m"), {}, "Received: 'ftp://localhost'"),
+        (("grpc://localhost", "m"), {}, "Received: 'grpc://localhost'"),
+        (("http://localhost:port", "m"), {}, "an address"),
+        (("http://[::1", "m"), {}, "an address"),
+        (("http://localhost", "a/b"), {}, "without / and :. Received: 'a/b'"),
+        (("http://localhost", "m"), {"retries": -1}, "retries to be a whole number of at least 0"),
+        (("http://localhost", "m"), {"batch_size": True}, "batch_size"),
+        (("http://localhost", "m"), {"timeout": 0}, "above 0 seconds"),
+    ],
+)
+def test_arguments_are_checked(arguments, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Client(*arguments, **options)
+
+
+@pytest.mark.parametrize("texts", ["text", [1], ["a", ["b"]], ["\ud800"]])
+def test_texts_are_checked(texts):
+    client = Client("http://localhost:1", "m", retries=0)
+    with pytest.raises(ValueError, match=r"a list of strings|valid Unicode"):
+        client.translate(texts)
+    with pytest.raises(ValueError, match=r"1 and 2"):
+        client.score(["a"], ["b", "c"])
+
+
+TEXTS = ["ein Hund läuft", b"zwei \xff Hunde", "", "😀"] + [f"Satz {n}" for n in range(7)]
+
+
+@pytest.fixture(params=["rest", "rpc"])
+def client(request, live):
+    with Client(getattr(live, request.param), live.name, batch_size=3) as made:
+        yield made
+
+
+def test_translations_come_in_order(client):
+    found = client.translate(TEXTS)
+    # The model's upper case is ASCII's, and it counts bytes.
+    raw = [text if isinstance(text, bytes) else text.encode() for text in TEXTS]
+    assert [translation.text for translation in found] == [text.upper().decode(errors="replace") for text in raw]
+    assert [translation.score for translation in found] == [-len(text) for text in raw]
+
+
+def test_n_best_comes_with_tokens_and_alignments_of_its_own_length(client):
+    long, blank, short = client.translate_n_best(["ein Hund läuft", " ", "zwei"])
+    best, second = long.n_best
+    assert (best.text, second.text, best.score, second.score) == ("läuft Hund ein", "ein Hund läuft", -0.5, -1.5)
+    assert (long.text, long.tokens, long.score) == (best.text, best.tokens, best.score)
+    assert long.source_tokens == ("ein", "Hund", "läuft", "</s>")
+    assert long.tokens == ("läuft", "Hund", "ein", "</s>")
+    backwards = [[0, 0, 0.75, 0.25], [0, 0.75, 0, 0.25], [0.75, 0, 0, 0.25], [0, 0, 0, 1]]
+    np.testing.assert_array_equal(long.alignment, backwards)
+    forwards = [[0.75, 0, 0, 0.25], [0, 0.75, 0, 0.25], [0, 0, 0.75, 0.25], [0, 0, 0, 1]]
+    np.testing.assert_array_equal(second.alignment, forwards)
+    assert short.tokens == ("zwei", "</s>")
+    np.testing.assert_array_equal(short.alignment, [[0.75, 0.25], [0, 1]])
+    assert blank.text == ""
+
+
+def test_scores_of_pairs(client):
+    sources, targets = ["a", "bb", "ccc", "dddd"], ["ee", "", "f", "ggggg"]
+    expected = [(-5.0, 2), (-2.0, 0), (-5.0, 1), (-14.0, 5)]
+    assert client.score(sources, targets) == expected
+
+
+def test_errors_of_a_real_server(client, live):
+    assert {"serving_default", "score"} < set(client.signatures())
+    with pytest.raises(ValueError, match=r"refuses this.*(413|larger than max|at most 100,000 bytes)"):
+        client.translate(["x" * 200_000])
+    with pytest.raises(ValueError, match=r"refuses this.*Servable not found for request: Specific\(mirror, 9\)"):
+        Client(client.address, live.name, version=9).translate(["x"])
+    scheme = client.address.partition(":")[0]
+    with pytest.raises(ConnectionError, match="Start the server, or check the address"):
+        Client(f"{scheme}://127.0.0.1:{_free_port()}", "m", retries=1).translate(["x"])
+
+
+def test_a_server_that_comes_late_is_waited_for(live):
+    port = _free_port()
+    refusing = Client(f"grpc://127.0.0.1:{port}", live.name, retries=20)
+
+    def forward():  # what listens there from now on hands everything on to the server
+        with socket.create_server(("127.0.0.1", port)) as listening:
+            one, _ = listening.accept()
+            other = socket.create_connection(("127.0.0.1", int(live.rpc.rpartition(":")[2])))
+            with one, other:
+                back = threading.Thread(target=_copy, args=(other, one))
+                back.start()
+                _copy(one, other)
+                back.join()
+
+    late = threading.Timer(0.3, forward)
+    late.start()
+    with refusing as client:
+        assert client.translate(["x"])[0].text == "X"
+    late.join(10)
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while data := source.recv(2**16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:  # the other side has gone
+        pass
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        return bound.getsockname()[1]
