@@ -50,6 +50,8 @@ def _samples(path: Path) -> list[dict[str, str]]:
 
 def _page(reports: dict[str, dict], speed: list[dict]) -> str:
     """The results page in Markdown."""
+    from recipes import scoring
+
     sweeps = {name.removeprefix("sweep-"): reports[name] for name in reports if name.startswith("sweep-")}
     reports = {name: report for name, report in reports.items() if not name.startswith("sweep-")}
     head = "run | parameters | BLEU | greedy BLEU | chrF | TER | epochs | minutes | target tokens/s | backend"
@@ -60,10 +62,11 @@ def _page(reports: dict[str, dict], speed: list[dict]) -> str:
         "included; rates are real target tokens a second of training.",
         f"| {head} |\n|{' --- |' * (head.count('|') + 1)}",
     ]
-    parts[-1] += "".join(f"\n| {_row(name, report)} |" for name, report in reports.items())
+    parts[-1] += "".join(f"\n| {_row(name, report)} |" for name, report in reports.items() if "bleu" in report)
     parts += ["## Speed", _speed(speed)]
     for name, report in reports.items():
-        parts += [f"## {name}", f"```\n{report['command']}\n```", _details(report)]
+        details = _details(report) if "bleu" in report else scoring.details(name, report)
+        parts += [f"## {name}", f"```\n{report['command']}\n```", details]
         parts += [_sweep_table(name, sweeps[name])] if name in sweeps else []
         parts += [_sample_table(report)]
     return "\n\n".join(parts) + "\n"

@@ -4,6 +4,7 @@ ICLR 2015, arXiv:1409.0473.
 
     python -m recipes.train rnnsearch                                              # the embedded corpus
     python -m recipes.train rnnsearch --corpus multi30k-tok --source de --target en
+    python -m recipes.train rnnsearch --corpus cmudict                             # letters to phones
 
 The model is the paper's. Its sizes are the paper's in `keras_attn.models.RNNSearch` (units 1000, embeddings
 620, maxout 500, trained for 252 hours on 12 M pairs); here they suit some ten thousand pairs and a processor,
@@ -64,6 +65,29 @@ PRESETS = {
         memory_dropout=0.0,
         output_dropout=0.1,
         validation_sentences=200,
+    ),
+    "cmudict": Config(
+        level="symbol",
+        source_vocabulary_size=None,
+        target_vocabulary_size=None,
+        epochs=30,
+        batch_size=256,
+        learning_rate=2e-3,
+        warmup_steps=400,
+        constant_share=0.4,
+        average_decay=0.998,
+        patience=30,
+        units=256,
+        embedding_size=128,
+        readout_size=256,
+        attention_units=256,
+        decoder_units=512,
+        tie_embeddings=None,
+        embedding_dropout=0.1,
+        memory_dropout=0.2,
+        output_dropout=0.2,
+        validation_sentences=3000,
+        metric="wer",
     ),
     "multi30k": _MULTI30K,
     "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),

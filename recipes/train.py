@@ -68,7 +68,7 @@ def train(arguments: argparse.Namespace) -> None:
     report = settings | {
         "command": _command(arguments),
         "parameters": model.count_params(),
-        **_training_figures(training, clock, history),
+        **_training_figures(training, clock, history, config.metric),
     }
     finish(translator, corpus, config, report, out, arguments.beam)
     if not arguments.no_export:
@@ -146,7 +146,7 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
 
     from keras_attn.losses import Perplexity, SmoothedCrossentropy, TokenAccuracy
     from keras_attn.translator import Translator
-    from recipes.callbacks import Checkpoint, Clock, ValidationBleu
+    from recipes.callbacks import Checkpoint, Clock, Validation
     from recipes.schedules import schedule
 
     rate, share = config.learning_rate, config.constant_share
@@ -161,15 +161,16 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
     translator = Translator(model, *tokenizers)
     sources, references = (lines[: config.validation_sentences] for lines in corpus.splits["val"])
     clock = Clock(arguments.minutes and 60 * arguments.minutes, config.learning_rate, share)
-    bleu = ValidationBleu(translator, sources, references, tokenize=config.tokenize, patience=config.patience)
-    checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", bleu, clock)
+    scored = {"metric": config.metric, "tokenize": config.tokenize, "patience": config.patience}
+    scorer = Validation(translator, sources, references, **scored)
+    checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, clock)
     # Keras draws an epoch's batches one epoch ahead on some backends; said here, epoch n is epoch n after
     # --resume too.
     order = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: training.set_epoch(epoch))
     ended = checkpoint.path.exists() and checkpoint.restore(model)
     if ended:
-        bleu.set_model(model)
-        bleu.on_train_end()
+        scorer.set_model(model)
+        scorer.on_train_end()
     else:
         model.fit(
             training,
@@ -177,7 +178,7 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
             initial_epoch=len(checkpoint.history),
             epochs=config.epochs,
             shuffle=False,  # the dataset shuffles, by seed and epoch
-            callbacks=[order, clock, bleu, checkpoint],
+            callbacks=[order, clock, scorer, checkpoint],
             verbose=1 if sys.stdout.isatty() else 2,
         )
     return translator, clock, checkpoint.history
@@ -186,13 +187,16 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
 def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) -> None:
     """Scores the test split, then writes translations, picture, preset and, last, the report."""
     from recipes import report as reports
+    from recipes import scoring
 
     sources, references = corpus.splits["test"]
     options = {"batch_size": 64, "length_penalty": config.length_penalty}
     greedy, _ = reports.translate(translator, sources, beam_size=1, return_alignments=False, **options)
     found, seconds = reports.translate(translator, sources, beam_size=beam_size, **options)
-    results = reports.scores([t.text for t in found], references, config.tokenize)
-    greedy_scores = reports.scores([t.text for t in greedy], references, config.tokenize)
+    results, greedy_results = (
+        scoring.scores(config.metric, sources, references, [t.text for t in translations], config.tokenize)
+        for translations in (found, greedy)
+    )
     reports.write_translations(out / "translations.txt", sources, references, found)
     reports.draw_reordering(out / "alignment.png", translator, found, references)
     if not (out / "translator.json").exists():
@@ -201,7 +205,8 @@ def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) 
         "beam_size": beam_size,
         "test_sentences": len(sources),
         **results,
-        "greedy_bleu": greedy_scores["bleu"],
+        f"greedy_{config.metric}": greedy_results[config.metric],
+        **_repeated(config, corpus),
         "decode_seconds": round(seconds, 2),
         "peak_memory_mb": reports.peak_memory_mb(),
     }
@@ -279,11 +284,19 @@ def _settings(arguments, config, corpus, tokenizers) -> dict:
     }
 
 
-def _training_figures(training, clock, history: list[dict]) -> dict:
+def _repeated(config, corpus) -> dict:
+    """Of items that are right or wrong as a whole: how many of the test were seen in training."""
+    if config.metric != "wer":
+        return {}
+    return {"test_sources_in_training": len(set(corpus.splits["test"][0]) & set(corpus.splits["train"][0]))}
+
+
+def _training_figures(training, clock, history: list[dict], metric: str) -> dict:
     data = training.report()
+    best = min if metric == "wer" else max
     return {
         "epochs": len(history),
-        "best_epoch": 1 + max(range(len(history)), key=lambda i: history[i]["val_bleu"]),
+        "best_epoch": 1 + best(range(len(history)), key=lambda i: history[i][f"val_{metric}"]),
         "train_seconds": round(clock.seconds, 1),
         "target_tokens_per_second": round(len(history) * data["target_tokens"] / clock.training_seconds),
         "training_pairs": data["pairs"],
