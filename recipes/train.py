@@ -27,7 +27,9 @@ from recipes.config import TrainingConfig, override
 def main(argv=None) -> int:
     parser = command.Parser("recipes.train", description=__doc__.splitlines()[0])
     parser.add_argument("recipe", metavar="RECIPE", help="such as rnnsearch, or a module of your own: my.recipe")
-    parser.add_argument("--corpus", default="phrases", help="a name or a folder (default: %(default)s)")
+    parser.add_argument(
+        "--corpus", default="phrases", help="a name or a folder, or several with + between (default: phrases)"
+    )
     parser.add_argument("--source", help="language of the source side (default: the corpus decides)")
     parser.add_argument("--target", help="language of the target side")
     parser.add_argument("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
@@ -309,8 +311,13 @@ def _training_figures(training, clock, history: list[dict], metric: str) -> dict
 def _command(arguments) -> str:
     """The command line, without the folders of this machine."""
     parts = ["python -m recipes.train", arguments.recipe]
-    corpus = arguments.corpus if not Path(arguments.corpus).is_dir() else Path(arguments.corpus).name
-    for name, value in (("corpus", corpus), ("source", arguments.source), ("target", arguments.target)):
+    from recipes import corpora
+
+    for name, value in (
+        ("corpus", corpora.public_name(arguments.corpus)),
+        ("source", arguments.source),
+        ("target", arguments.target),
+    ):
         parts += [f"--{name} {value}"] if value else []
     for name in ("epochs", "minutes", "seed"):
         value = getattr(arguments, name)
