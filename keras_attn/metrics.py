@@ -1,7 +1,5 @@
 """Corpus scores of translations by sacreBLEU (Post 2018), each with the signature that makes it comparable.
 
-Pronunciations, and whatever else is right or wrong as a whole, have error rates of their own, at the end.
-
 A score without its signature says little: the same translations differ by several BLEU from one
 tokenization to another. So every function returns a `Score` that holds both.
 
@@ -13,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
@@ -37,6 +36,20 @@ class Score:
 
     def __str__(self) -> str:
         return f"{self.name}|{self.signature} = {self.score:.2f} {self.verbose}".rstrip()
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A score and its percentile interval over resampled test sets: `low` and `high` bound `confidence` of them."""
+
+    score: Score
+    low: float
+    high: float
+    confidence: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types for JSON; the score nested as a dict."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -151,6 +164,59 @@ def ter(
     return _score(metric, hypotheses, references)
 
 
+def bleu_interval(
+    hypotheses: Sequence[str],
+    references: References,
+    *,
+    samples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 12345,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+) -> Interval:
+    """Corpus BLEU with its bootstrap interval (Koehn 2004): test sets of the same size, drawn with replacement.
+
+    N-grams are counted once for each sentence, and a drawn test set's BLEU is made of sums of these counts. Systems
+    with as many sentences are given the same draws by the same seed.
+
+    Args:
+        samples: Number of resampled test sets.
+        confidence: Share of them inside the interval.
+        seed: Of the draws; sacreBLEU's own default.
+
+    Raises:
+        ValueError: As `bleu`; or for a number out of its range.
+
+    Example:
+
+    >>> interval = bleu_interval(["the cat sat on the mat", "a dog"], ["the cat sat on a mat", "a dog"])
+    >>> interval.low <= interval.score.score <= interval.high
+    True
+    """
+    if samples < 1 or not 0 < confidence < 1:
+        raise ValueError(
+            "Expected at least one bootstrap sample and a confidence between 0 and 1, "
+            f"received samples={samples}, confidence={confidence}."
+        )
+    score = bleu(hypotheses, references, tokenize, lowercase)
+    metric = BLEU(
+        tokenize=tokenize, lowercase=lowercase, force=True, effective_order=True
+    )  # or it warns of short lines
+    rows = []
+    for hypothesis, *lines in zip(hypotheses, *_streams(references), strict=True):
+        found = metric.sentence_score(hypothesis, lines)
+        rows.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
+    counts = np.array(rows)  # (sentences, 10): 4 matches, 4 n-grams, 2 lengths
+    draws = np.random.default_rng(seed).integers(0, len(counts), (samples, len(counts)))
+    scores = []
+    for draw in draws:
+        *ngrams, hypothesis_length, reference_length = counts[draw].sum(axis=0).tolist()
+        lengths = {"sys_len": hypothesis_length, "ref_len": reference_length}
+        scores.append(BLEU.compute_bleu(ngrams[:4], ngrams[4:], **lengths, smooth_method="exp").score)
+    low, high = np.quantile(scores, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(score, float(low), float(high), confidence)
+
+
 def paired_bootstrap(
     systems: Mapping[str, Sequence[str]],
     references: References,
@@ -198,91 +264,3 @@ def paired_bootstrap(
             p_value = None if result.p_value is None else float(result.p_value)
             comparisons.append(Comparison(system, score, float(result.mean), float(result.ci), p_value))
     return comparisons
-
-
-def edit_distance(one: Sequence, other: Sequence) -> int:
-    """The fewest insertions, deletions and substitutions that turn one sequence into the other (Levenshtein 1966).
-
-    Example:
-
-    >>> edit_distance("K AE T".split(), "K AH T S".split())
-    2
-    """
-    row = list(range(len(other) + 1))
-    for i, item in enumerate(one, start=1):
-        diagonal, row[0] = row[0], i
-        for j, counterpart in enumerate(other, start=1):
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (item != counterpart))
-    return row[-1]
-
-
-def _check_answers(hypotheses: Sequence[str], answers: Sequence[Sequence[str]]) -> str:
-    """Refuses what cannot be scored; the signature otherwise."""
-    if isinstance(hypotheses, str) or isinstance(answers, str):
-        raise ValueError("Expected a list of hypotheses and a list of their right answers, received one string.")
-    if len(hypotheses) != len(answers) or not len(hypotheses):
-        raise ValueError(
-            "Expected at least one hypothesis, and for each a list of right answers, "
-            f"received {len(hypotheses)} hypotheses and {len(answers)} lists of answers."
-        )
-    for number, right in enumerate(answers, start=1):
-        if isinstance(right, str) or not len(right) or not all(answer.split() for answer in right):
-            raise ValueError(
-                f"Expected a list of one or more right answers that are not blank, received {right!r}, "
-                f"for hypothesis {number}."
-            )
-    return f"items:{len(hypotheses)}|answers:{sum(map(len, answers))}|nearest"
-
-
-def phoneme_error_rate(hypotheses: Sequence[str], answers: Sequence[Sequence[str]]) -> Score:
-    """PER: edits to the nearest right pronunciation, for each hundred phonemes of these, lower is better.
-
-    With y the hypothesis for a word and R its pronunciations, summed over all words:
-
-        PER = 100 sum min_{r in R} d(y, r) / sum |r*|,   r* the nearest r
-
-    That of several reference pronunciations the nearest counts is the field's custom (Yao & Zweig 2015,
-    arXiv:1506.00196, section 4); of equally near ones the first in the list does. It is defined for any symbols with
-    blanks between.
-
-    Args:
-        hypotheses: One pronunciation a word, symbols with blanks between.
-        answers: For each word all its right pronunciations.
-
-    Raises:
-        ValueError: If the lists are empty or of unequal length, or a word has no right answer.
-
-    Example:
-
-    >>> print(phoneme_error_rate(["K AH T"], [["K AE T", "K AE T S"]]))
-    PER|items:1|answers:2|nearest = 33.33 1 edit / 3 symbols
-    """
-    signature = _check_answers(hypotheses, answers)
-    edits = length = 0
-    for hypothesis, right in zip(hypotheses, answers, strict=True):
-        distances = [(edit_distance(hypothesis.split(), answer.split()), len(answer.split())) for answer in right]
-        nearest = min(distances, key=lambda pair: pair[0])
-        edits, length = edits + nearest[0], length + nearest[1]
-    return Score("PER", 100 * edits / length, signature, f"{edits} edit{'s' * (edits != 1)} / {length} symbols")
-
-
-def word_error_rate(hypotheses: Sequence[str], answers: Sequence[Sequence[str]]) -> Score:
-    """WER of pronunciations: words of a hundred whose hypothesis is none of the right ones, lower is better.
-
-    This is the word error rate of grapheme-to-phoneme conversion (Yao & Zweig 2015, arXiv:1506.00196, section 4): a
-    word is right if its whole hypothesis equals one of its pronunciations. That of speech recognition, edits between
-    sequences of words, is another thing.
-
-    Args, Raises: as `phoneme_error_rate`.
-
-    Example:
-
-    >>> print(word_error_rate(["K AH T", "D AO G"], [["K AE T", "K AE T S"], ["D AO G"]]))
-    WER|items:2|answers:3|nearest = 50.00 1 wrong / 2
-    """
-    signature = _check_answers(hypotheses, answers)
-    wrong = sum(
-        hypothesis.split() not in [answer.split() for answer in right]
-        for hypothesis, right in zip(hypotheses, answers, strict=True)
-    )
-    return Score("WER", 100 * wrong / len(hypotheses), signature, f"{wrong} wrong / {len(hypotheses)}")

@@ -84,6 +84,23 @@ class Clock(keras.callbacks.Callback):
         self.seconds, self.training_seconds, self._epoch_seconds = state
 
 
+class LastUpdate(keras.callbacks.Callback):
+    """Ends training after so many updates, within an epoch if need be."""
+
+    def __init__(self, updates: int, updates_per_epoch: int):
+        super().__init__()
+        self.updates = updates
+        self.updates_per_epoch = updates_per_epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._before = epoch * self.updates_per_epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        # Counted here: on JAX the optimizer's own count stands still within an epoch.
+        if self._before + batch + 1 >= self.updates:
+            self.model.stop_training = True
+
+
 class Validation(keras.callbacks.Callback):
     """Scores greedy translations after each epoch, keeps the best weights, stops when they get no better.
 
@@ -92,7 +109,7 @@ class Validation(keras.callbacks.Callback):
     model has the best weights.
     """
 
-    def __init__(self, translator: Translator, sources, references, *, metric: str, tokenize: str, patience: int):
+    def __init__(self, translator: Translator, sources, references, *, metric: str, tokenize: str, patience: float):
         super().__init__()
         self.translator = translator
         self.sources = sources

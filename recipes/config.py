@@ -17,9 +17,11 @@ class TrainingConfig:
     lowercase: bool = False
     joint: bool = False  # one vocabulary from both sides, of source_vocabulary_size
     longest: int = 100  # tokens; longer training pairs are dropped, counted and reported
+    most_words: int | None = None  # the same in words (split on blanks); the tokenizers still learn from all pairs
 
     # Optimisation
     epochs: int = 10
+    updates: int | None = None  # so many steps of the optimizer, no more and no fewer, whatever epochs and patience say
     batch_size: int = 96  # sentences
     curriculum_epochs: int = 0  # of the first epochs, that go from short sentences to long
     learning_rate: float = 1e-3

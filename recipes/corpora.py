@@ -89,6 +89,20 @@ def _joined(parts: list[Corpus]) -> Corpus:
     return Corpus("+".join(part.name for part in parts), parts[0].source, parts[0].target, splits)
 
 
+def of_at_most(words: int | None, lines: Lines) -> Lines:
+    """The pairs neither side of which has more words, split on blanks; all of them for None.
+
+    Raises:
+        ValueError: if there is no such pair.
+    """
+    if words is None:
+        return lines
+    pairs = [pair for pair in zip(*lines, strict=True) if all(len(line.split()) <= words for line in pair)]
+    if not pairs:
+        raise ValueError(f"Expected training pairs of at most {words} words a side. There are none.")
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
 def _named(name: str, source: str | None, target: str | None, data: str | os.PathLike | None) -> Corpus:
     languages, direction, _ = SOURCES[name]
     source, target = source or direction[0], target or direction[1]

@@ -5,9 +5,9 @@ source line is one item, and every target line that stands beside it is right.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from keras_attn import metrics
+from keras_attn import error_rates, metrics
 
 
 def validation(
@@ -15,7 +15,7 @@ def validation(
 ) -> float:
     """The one score that decides which epoch is kept."""
     if metric == "wer":
-        return metrics.word_error_rate(*items(sources, references, hypotheses)).score
+        return error_rates.word_error_rate(*items(sources, references, hypotheses)).score
     return metrics.bleu(hypotheses, references, tokenize=tokenize).score
 
 
@@ -33,7 +33,7 @@ def scores(
 
         return report.scores(hypotheses, references, tokenize)
     scored = items(sources, references, hypotheses)
-    found = {"wer": metrics.word_error_rate(*scored), "per": metrics.phoneme_error_rate(*scored)}
+    found = {"wer": error_rates.word_error_rate(*scored), "per": error_rates.phoneme_error_rate(*scored)}
     return {name: {"score": round(s.score, 2), "signature": s.signature} for name, s in found.items()}
 
 
@@ -45,6 +45,13 @@ def items(
     for source, reference, hypothesis in zip(sources, references, hypotheses, strict=True):
         found.setdefault(source, (hypothesis, []))[1].append(reference)
     return [hypothesis for hypothesis, _ in found.values()], [answers for _, answers in found.values()]
+
+
+def repeated(metric: str, splits: Mapping[str, tuple[list[str], list[str]]]) -> dict[str, int]:
+    """Of items that are right or wrong as a whole: how many of the test were seen in training."""
+    if metric == "bleu":
+        return {}
+    return {"test_sources_in_training": len(set(splits["test"][0]) & set(splits["train"][0]))}
 
 
 def compare(

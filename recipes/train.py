@@ -13,18 +13,22 @@ was killed goes on with `--resume` from its last whole epoch.
 import argparse
 import dataclasses
 import importlib.util
-import json
+import math
 import pkgutil
-import shutil
 import sys
 from pathlib import Path
 
 import recipes
 from recipes import command
 from recipes.config import TrainingConfig, override
+from recipes.runs import open_run, refuse_taken
 
 
 def main(argv=None) -> int:
+    return command.run(train, parser(), argv)
+
+
+def parser() -> command.Parser:
     parser = command.Parser("recipes.train", description=__doc__.splitlines()[0])
     parser.add_argument("recipe", metavar="RECIPE", help="such as rnnsearch, or a module of your own: my.recipe")
     parser.add_argument(
@@ -41,15 +45,15 @@ def main(argv=None) -> int:
     parser.add_argument("--resume", action="store_true", help="go on with the run in that folder")
     parser.add_argument("--beam", type=int, default=5, help="beam size of the final scores (default: %(default)s)")
     parser.add_argument("--no-export", action="store_true", help="write no SavedModel")
-    return command.run(train, parser, argv)
+    return parser
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """The whole of a run; `arguments` as `main` parses them."""
+    """The whole of a run; `arguments` as `parser` reads them."""
     recipe = load_recipe(arguments.recipe)
     config = configure(recipe, arguments)
     out = arguments.out or Path("runs", arguments.recipe)
-    _refuse_taken(out, arguments)
+    refuse_taken(out, arguments.resume)
 
     import keras
 
@@ -64,13 +68,13 @@ def train(arguments: argparse.Namespace) -> None:
     training, validation = datasets(config, corpus, tokenizers, arguments.seed)
     model = recipe.build(config, *(tokenizer.vocabulary_size for tokenizer in tokenizers))
     settings = _settings(arguments, config, corpus, tokenizers)
-    _open_run(out, settings, arguments.resume)
+    open_run(out, settings, arguments.resume)
 
     translator, clock, history = fit(model, tokenizers, training, validation, corpus, config, arguments, out)
     report = settings | {
-        "command": _command(arguments),
+        "command": command_line(arguments),
         "parameters": model.count_params(),
-        **_training_figures(training, clock, history, config.metric),
+        **_training_figures(training, int(model.optimizer.iterations), clock, history, config.metric),
     }
     finish(translator, corpus, config, report, out, arguments.beam)
     if not arguments.no_export:
@@ -108,6 +112,7 @@ def configure(recipe, arguments: argparse.Namespace) -> TrainingConfig:
     config = override(config, [*changes, *arguments.changes])
     for name, value in (
         ("epochs", config.epochs),
+        ("updates", 1 if config.updates is None else config.updates),
         ("batch_size", config.batch_size),
         ("beam", arguments.beam),
     ):
@@ -134,10 +139,12 @@ def train_tokenizers(config: TrainingConfig, sources, targets):
 def datasets(config: TrainingConfig, corpus, tokenizers, seed: int):
     """Training and validation batches."""
     from keras_attn.data import ParallelDataset
+    from recipes import corpora
 
     shared = {"batch_size": config.batch_size, "max_length": config.longest, "overlong": "drop", "seed": seed}
     curriculum = {"curriculum_epochs": config.curriculum_epochs}
-    training = ParallelDataset.from_text(*corpus.splits["train"], *tokenizers, **shared, **curriculum)
+    pairs = corpora.of_at_most(config.most_words, corpus.splits["train"])
+    training = ParallelDataset.from_text(*pairs, *tokenizers, **shared, **curriculum)
     validation = ParallelDataset.from_text(*corpus.splits["val"], *tokenizers, **shared, shuffle=False)
     return training, validation
 
@@ -148,12 +155,13 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
 
     from keras_attn.losses import Perplexity, SmoothedCrossentropy, TokenAccuracy
     from keras_attn.translator import Translator
-    from recipes.callbacks import Checkpoint, Clock, Validation
+    from recipes.callbacks import Checkpoint, Clock, LastUpdate, Validation
     from recipes.schedules import schedule
 
     rate, share = config.learning_rate, config.constant_share
+    updates = config.updates or config.epochs * len(training)
     if arguments.minutes is None:
-        rate = schedule(config, config.epochs * len(training))
+        rate = schedule(config, updates)
     average = {"use_ema": True, "ema_momentum": config.average_decay} if config.average_decay else {}
     model.compile(
         optimizer=keras.optimizers.Adam(rate, global_clipnorm=config.gradient_norm, **average),
@@ -163,7 +171,8 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
     translator = Translator(model, *tokenizers)
     sources, references = (lines[: config.validation_sentences] for lines in corpus.splits["val"])
     clock = Clock(arguments.minutes and 60 * arguments.minutes, config.learning_rate, share)
-    scored = {"metric": config.metric, "tokenize": config.tokenize, "patience": config.patience}
+    scored = {"metric": config.metric, "tokenize": config.tokenize}
+    scored["patience"] = math.inf if config.updates else config.patience
     scorer = Validation(translator, sources, references, **scored)
     checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, clock)
     # Keras draws an epoch's batches one epoch ahead on some backends; said here, epoch n is epoch n after
@@ -178,9 +187,9 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
             training,
             validation_data=validation,
             initial_epoch=len(checkpoint.history),
-            epochs=config.epochs,
+            epochs=math.ceil(updates / len(training)),
             shuffle=False,  # the dataset shuffles, by seed and epoch
-            callbacks=[order, clock, scorer, checkpoint],
+            callbacks=[order, LastUpdate(updates, len(training)), clock, scorer, checkpoint],
             verbose=1 if sys.stdout.isatty() else 2,
         )
     return translator, clock, checkpoint.history
@@ -208,7 +217,7 @@ def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) 
         "test_sentences": len(sources),
         **results,
         f"greedy_{config.metric}": greedy_results[config.metric],
-        **_repeated(config, corpus),
+        **scoring.repeated(config.metric, corpus.splits),
         "decode_seconds": round(seconds, 2),
         "peak_memory_mb": reports.peak_memory_mb(),
     }
@@ -235,41 +244,6 @@ def export(translator, config, out: Path, beam_size: int) -> None:
     print(f"The SavedModel is in {folder}.")
 
 
-def _refuse_taken(out: Path, arguments) -> None:
-    """Before any work: a folder that holds something else, or a finished run, is left alone."""
-    if out.exists() and not out.is_dir():
-        raise FileExistsError(f"Expected --out to be a folder. Received a file: {str(out)!r}")
-    if (out / "report.json").exists() and arguments.resume:
-        raise FileExistsError(f"The run in {str(out)!r} is finished: there is nothing to resume.")
-    taken = out.exists() and any(out.iterdir())
-    if taken and not arguments.resume:
-        raise FileExistsError(
-            f"Expected --out to be a new or empty folder. {str(out)!r} already holds a run or other files; "
-            f"choose another, or go on with an unfinished run by --resume."
-        )
-    if taken and not (out / "run.json").exists():
-        raise FileExistsError(f"Expected a run to resume in {str(out)!r}. It holds other files and no run.json.")
-
-
-def _open_run(out: Path, settings: dict, resume: bool) -> None:
-    """Writes down what the run is, or sees that it is the one to resume."""
-    path = out / "run.json"
-    if resume and path.exists():
-        begun = json.loads(path.read_text(encoding="utf-8"))
-        different = [name for name in settings if begun.get(name) != settings[name]]
-        if different:
-            raise ValueError(
-                f"Expected the same run as in {str(out)!r}. It was begun with another {', '.join(different)}."
-            )
-        if not (out / "translator.json").exists():  # killed while the preset was moved into place
-            (out / "model.keras").unlink(missing_ok=True)
-            for name in ("source_tokenizer", "target_tokenizer"):
-                shutil.rmtree(out / name, ignore_errors=True)
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-
-
 def _settings(arguments, config, corpus, tokenizers) -> dict:
     """What decides a run's outcome; JSON, for it is compared with what the file says."""
     return {
@@ -286,21 +260,15 @@ def _settings(arguments, config, corpus, tokenizers) -> dict:
     }
 
 
-def _repeated(config, corpus) -> dict:
-    """Of items that are right or wrong as a whole: how many of the test were seen in training."""
-    if config.metric != "wer":
-        return {}
-    return {"test_sources_in_training": len(set(corpus.splits["test"][0]) & set(corpus.splits["train"][0]))}
-
-
-def _training_figures(training, clock, history: list[dict], metric: str) -> dict:
+def _training_figures(training, updates: int, clock, history: list[dict], metric: str) -> dict:
     data = training.report()
     best = min if metric == "wer" else max
     return {
+        "updates": updates,
         "epochs": len(history),
         "best_epoch": 1 + best(range(len(history)), key=lambda i: history[i][f"val_{metric}"]),
         "train_seconds": round(clock.seconds, 1),
-        "target_tokens_per_second": round(len(history) * data["target_tokens"] / clock.training_seconds),
+        "target_tokens_per_second": round(updates / data["batches"] * data["target_tokens"] / clock.training_seconds),
         "training_pairs": data["pairs"],
         "padding": round(data["padding"], 4),
         "data": data,
@@ -308,11 +276,11 @@ def _training_figures(training, clock, history: list[dict], metric: str) -> dict
     }
 
 
-def _command(arguments) -> str:
+def command_line(arguments) -> str:
     """The command line, without the folders of this machine."""
-    parts = ["python -m recipes.train", arguments.recipe]
     from recipes import corpora
 
+    parts = ["python -m recipes.train", arguments.recipe]
     for name, value in (
         ("corpus", corpora.public_name(arguments.corpus)),
         ("source", arguments.source),
