@@ -109,7 +109,7 @@ def _named(name: str, source: str | None, target: str | None, data: str | os.Pat
     if source == target and (source, target) != direction:  # only one was given, and it is the other's default
         raise ValueError(f"Expected two languages for {name}, received {source} twice; give both.")
     _check_languages(name, source, target, list(languages))
-    folder = _find(name, data)
+    folder = find(name, data)
     own = folder is None
     folder = download(name) if own else folder
     splits = {split: read_parallel(folder, split, source, target) for split in SPLITS}
@@ -119,7 +119,7 @@ def _named(name: str, source: str | None, target: str | None, data: str | os.Pat
     return Corpus(name, source, target, splits)
 
 
-def _find(name: str, data: str | os.PathLike | None) -> Path | None:
+def find(name: str, data: str | os.PathLike | None) -> Path | None:
     """The folder of a named corpus below `data` or `$KERAS_ATTN_DATA`; None where neither has it."""
     data = data or os.environ.get("KERAS_ATTN_DATA")
     if not data:

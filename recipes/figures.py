@@ -1,11 +1,16 @@
 """The figures of the studies, each drawn from nothing but the study's report."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
+from keras_attn import plots
+from keras_attn.alignments import Panel
 from keras_attn.drawing import BLUE, GREY, INK, ORANGE, STYLE, check_ending, new_figure, plain_axes, save
+from keras_attn.links import Gold
 
 _RECIPE_COLOURS = {"rnnsearch": BLUE, "rnnencdec": ORANGE}
 
@@ -74,4 +79,51 @@ def attention(report: dict, path: Path | None = None) -> Figure:
             axes.set_title(title, loc="left", fontsize=10, color=INK, pad=8)
             axes.margins(y=0.6 / len(rows))
             plain_axes(axes, grid="both")
+    return save(figure, path)
+
+
+def alignment(report: dict, path: Path | None = None) -> Figure:
+    """Alignment error rates as bars, the best on top; baselines are grey.
+
+    Args:
+        report: Of `recipes.alignment_study`.
+        path: Where to write it; its ending says what kind.
+    """
+    check_ending(path)
+    rows = [(row["name"], row["test"]["aer"], BLUE) for row in report["systems"]]
+    rows += [(row["name"], row["test"]["aer"], GREY) for row in report["baselines"]]
+    names, rates, colours = zip(*sorted(rows, key=lambda row: -row[1]), strict=True)
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(figsize=(6.4, 0.8 + 0.32 * len(rows)), layout="constrained")
+        axes = figure.add_subplot()
+        bars = axes.barh(range(len(rows)), rates, color=colours, height=0.62)
+        axes.bar_label(bars, fmt="%.1f", padding=4, fontsize=8.5, color=INK)
+        axes.set_yticks(range(len(rows)), names)
+        axes.set_title("Alignment error rate, %", loc="left", fontsize=10, color=INK, pad=8)
+        plain_axes(axes, grid="x")
+    return save(figure, path)
+
+
+def gold_alignments(
+    systems: Sequence[tuple[str, Sequence[Panel]]], gold: Sequence[Gold], path: Path | None = None
+) -> Figure:
+    """Alignments of sentences, a row a system, with the gold links in frames: sure ones thick, possible ones thin.
+
+    Args:
+        systems: Names, each with a panel for every sentence.
+        gold: Of these sentences.
+        path: Where to write it; its ending says what kind.
+    """
+    check_ending(path)
+    panels = [panel for _, own in systems for panel in own]
+    figure = plots.alignments(panels, columns=len(gold))
+    with matplotlib.rc_context(STYLE):
+        for number, axes in enumerate(figure.axes):
+            system, sentence = divmod(number, len(gold))
+            if figure.texts:
+                figure.texts[number].set(text=systems[system][0], family="sans-serif", size=9)
+            for i, j in gold[sentence].possible:
+                is_sure = (i, j) in gold[sentence].sure
+                look = {"edgecolor": ORANGE, "linewidth": 1.6} if is_sure else {"edgecolor": BLUE, "linewidth": 0.7}
+                axes.add_patch(Rectangle((i + 0.1, j + 0.1), 0.8, 0.8, fill=False, zorder=3 + is_sure, **look))
     return save(figure, path)
