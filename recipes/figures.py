@@ -98,6 +98,7 @@ def alignment(report: dict, path: Path | None = None) -> Figure:
         axes = figure.add_subplot()
         bars = axes.barh(range(len(rows)), rates, color=colours, height=0.62)
         axes.bar_label(bars, fmt="%.1f", padding=4, fontsize=8.5, color=INK)
+        axes.margins(x=0.1)
         axes.set_yticks(range(len(rows)), names)
         axes.set_title("Alignment error rate, %", loc="left", fontsize=10, color=INK, pad=8)
         plain_axes(axes, grid="x")
