@@ -24,7 +24,7 @@ import numpy as np
 from recipes import command, studies
 from recipes.studies import Run, Study
 
-UPDATES = {"multi30k": 2700, "phrases": 1200}
+UPDATES = {"multi30k": 3600, "phrases": 1200}
 DEFAULT_UPDATES = 3000
 SCORES = {
     "additive": ("attention=additive",),
