@@ -212,38 +212,33 @@ def _crossing(gold, first: int, count: int = 2) -> list[int]:
     return sorted(moderate or range(first, len(lengths)), key=lambda n: (-crossings(n), n))[:count]
 
 
-def markdown(name: str, report: dict) -> str:
-    """The study as a part of the results page; `reports/<name>.json` and `reports/<name>.svg` are linked to."""
-    gold = report["gold"]
-    head = "aligner | links from | AER | precision | recall | AER of all | BLEU"
-    lines = [f"| {head} |", f"|{' --- |' * (head.count('|') + 1)}"]
+def section(name: str, report: dict) -> list[str]:
+    """What the results page says of the study, in Markdown; its report and figure are `reports/<name>.json`, `.svg`."""
+    gold, hardware = report["gold"], report["hardware"]
+    rows = []
     for row in sorted([*report["baselines"], *report["systems"]], key=lambda row: row["test"]["aer"]):
         is_system = "attention" in row
         test = " | ".join(f"{row['test'][key]:.2f}" for key in ("aer", "precision", "recall"))
         where = f"{row['attention']}, {row['row']} row" if is_system else ""
         bleu = f"{row['bleu']['score']:.2f}" if is_system else ""
-        lines.append(f"| {row['name']} | {where} | {test} | {row['all']['aer']:.2f} | {bleu} |")
+        rows.append(f"\n| {row['name']} | {where} | {test} | {row['all']['aer']:.2f} | {bleu} |")
     others = [
         f"{system['name']}: "
         + ", ".join(f"{one['attention']}, {one['row']} row {one['test']['aer']:.1f}" for one in system["candidates"])
         for system in report["systems"]
     ]
-    return "\n\n".join(
-        [
-            f"```\n{report['command']}\n```",
-            f"![Alignment error rates](reports/{name}.svg)",
-            f"Links of the Hansards (NAACL 2003): {gold['sure']:,} sure and {gold['possible']:,} possible ones, the "
-            f"sure included, in {gold['sentences']} sentences. The first {gold['development']} chose each system's "
-            "attention, and whether a word has its own row, that of writing it, or the next, which has read it. AER "
-            "(Och & Ney 2003, section 5), precision and recall are of the other sentences. Trained on "
-            f"{report['training_pairs']:,} pairs, {report['systems'][0]['updates']:,} updates each, "
-            f"{report['minutes']:.0f} minutes in all, {report['jobs']} side by side on {report['hardware']['cores']} "
-            f"cores ([{name}](reports/{name}.json)); IBM Model 1 on the same pairs, and with the gold's sentences, not "
-            "its links, added.",
-            "\n".join(lines),
-            f"AER of every choice: {'; '.join(others)}.",
-        ]
-    )
+    return [
+        f"Links of the Hansards (NAACL 2003): {gold['sure']:,} sure and {gold['possible']:,} possible ones, the sure "
+        f"included, in {gold['sentences']} sentences. The first {gold['development']} chose each system's attention, "
+        "and whether a word has its own row, that of writing it, or the next, which has read it. AER (Och & Ney 2003, "
+        "section 5), precision and recall are of the other sentences. Trained on "
+        f"{report['training_pairs']:,} pairs, {report['systems'][0]['updates']:,} updates each, "
+        f"{report['minutes']:.0f} minutes in all, {report['jobs']} side by side on {hardware['cores']} cores; IBM "
+        "Model 1 on the same pairs, and with the gold's sentences, not its links, added.",
+        f"![Alignment error rates](reports/{name}.svg)",
+        f"| aligner | links from | AER | precision | recall | AER of all | BLEU |\n|{' --- |' * 7}" + "".join(rows),
+        f"AER of every choice: {'; '.join(others)}.",
+    ]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Every score function under one budget, as in section 4.6 of Luong, Pham, Manning (EMNLP 2015).
 
-    python -m recipes.attention_study --source de --target en                        # Multi30k
-    python -m recipes.attention_study --source de --target en --scores dot,general   # some of them; the others later
+    python -m recipes.attention_study                         # Multi30k, German to English
+    python -m recipes.attention_study --scores dot,general    # some of them; the others later, in the same folder
 
 The decoder is `LuongSeq2Seq`'s for all: there the decoder's state and the memory have one width, so that dot, scaled
 dot and local attention, too, need no projection that the others lack. Sizes agree within 5 %, and the tokenizers, the
@@ -24,7 +24,7 @@ import numpy as np
 from recipes import command, studies
 from recipes.studies import Run, Study
 
-UPDATES = {"multi30k": 2700, "phrases": 1200}
+UPDATES = {"multi30k": 3600, "phrases": 1200}
 DEFAULT_UPDATES = 3000
 SCORES = {
     "additive": ("attention=additive",),

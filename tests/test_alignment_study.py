@@ -10,7 +10,7 @@ import pytest
 from keras_attn import links
 from keras_attn.tokenizer import Tokenizer
 from keras_attn.translator import Translator
-from recipes import alignment_study, hansards, linking, studies, train
+from recipes import alignment_study, hansards, linking, studies, study_pages, train
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,8 @@ def test_a_whole_study(toy, in_process, capfd):
     possible = right + [link for one in found for link in one if link == (2, 2)]
     aer = 100 * (1 - (len(right) + len(possible)) / (sum(map(len, found)) + 40))
     assert best["test"]["aer"] == pytest.approx(aer, abs=0.005)
-    page = alignment_study.markdown("alignment", report)
+    page = study_pages.section("alignment", report)
+    assert "```\npython -m recipes.alignment_study --corpus toy --source en --target fr --updates 27" in page
     assert f"| tiny | {best['attention']}, {best['row']} row | {best['test']['aer']:.2f} |" in page
 
     before = (toy / "study" / "report.json").stat().st_mtime_ns
