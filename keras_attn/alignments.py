@@ -19,6 +19,14 @@ from keras_attn.tokenizer import SPECIAL_TOKENS, UNKNOWN_ID, Tokenizer
 _END = SPECIAL_TOKENS[3]
 
 
+class Comparison(NamedTuple):
+    """Several translations of one sentence: a heading, lines of (label, text) over them, and (system, panel) pairs."""
+
+    heading: str
+    lines: Sequence[tuple[str, str]]
+    panels: Sequence[tuple[str, "Panel"]]
+
+
 class Panel(NamedTuple):
     """One alignment: weights `(T, S)`, S source labels for the columns, T target labels for the rows."""
 
@@ -145,7 +153,43 @@ def html_page(
     Raises:
         ValueError: If labels and alignment of a panel do not go together.
     """
-    articles = [_article(number, panel, source_language, target_language) for number, panel in panels]
+    languages = source_language, target_language
+    articles = [_article(f"<h2>{number:,}</h2>", f"{number:,}", panel, *languages) for number, panel in panels]
+    return _page(articles, title, note)
+
+
+def comparison_page(
+    comparisons: Iterable[Comparison],
+    *,
+    title: str,
+    note: str = "",
+    source_language: str = "",
+    target_language: str = "",
+) -> str:
+    """As `html_page`, with several systems' translations of each sentence side by side.
+
+    Args:
+        comparisons: One for each sentence.
+        title, note, source_language, target_language: As in `html_page`.
+
+    Raises:
+        ValueError: If labels and alignment of a panel do not go together.
+    """
+    sections = []
+    for heading, lines, panels in comparisons:
+        texts = [
+            f'<p class="line" dir="auto"><b>{html.escape(label)}</b>{html.escape(text)}</p>' for label, text in lines
+        ]
+        articles = [
+            _article(f"<h3>{html.escape(name)}</h3>", f"{heading}, {name}", panel, source_language, target_language)
+            for name, panel in panels
+        ]
+        top = f"<section>\n<h2>{html.escape(heading)}</h2>"
+        sections.append("\n".join([top, *texts, '<div class="systems">', *articles, "</div>\n</section>"]))
+    return _page(sections, title, note)
+
+
+def _page(articles: Sequence[str], title: str, note: str) -> str:
     page = files("keras_attn").joinpath("alignments.html").read_text(encoding="utf-8")
     digests = {
         name: base64.b64encode(hashlib.sha256(re.search(f"<{name}>(.*?)</{name}>", page, re.S)[1].encode()).digest())
@@ -158,7 +202,7 @@ def html_page(
     return page.replace("<!--articles-->", "\n".join(articles) or "<p>No sentences.</p>")
 
 
-def _article(number: int, panel: Panel, source_language: str, target_language: str) -> str:
+def _article(heading: str, name: str, panel: Panel, source_language: str, target_language: str) -> str:
     weights = as_matrix(panel.alignment)
     if weights.shape != (len(panel.target_tokens), len(panel.source_tokens)):
         raise ValueError(
@@ -167,13 +211,13 @@ def _article(number: int, panel: Panel, source_language: str, target_language: s
         )
     percent = ";".join(" ".join(str(round(100 * weight)) for weight in row) for row in weights)
     rows = [
-        _row("source", panel.source_tokens, source_language, number),
-        _row("target", panel.target_tokens, target_language, number),
+        _row("source", panel.source_tokens, source_language, name),
+        _row("target", panel.target_tokens, target_language, name),
     ]
     return "\n".join(
         [
             f'<article data-weights="{percent}">',
-            f"<h2>{number:,}</h2>",
+            heading,
             *rows,
             '<p class="said" role="status"></p>',
             "</article>",
@@ -181,7 +225,7 @@ def _article(number: int, panel: Panel, source_language: str, target_language: s
     )
 
 
-def _row(side: str, words: Sequence[str], language: str, number: int) -> str:
+def _row(side: str, words: Sequence[str], language: str, name: str) -> str:
     spoken = f' lang="{html.escape(language)}"' if language else ""
     spans = []
     for n, word in enumerate(words):
@@ -190,8 +234,8 @@ def _row(side: str, words: Sequence[str], language: str, number: int) -> str:
         spans.append(
             f'<span class="{kind}" role="option" tabindex="{0 if n == 0 else -1}">{html.escape(word) or "␣"}</span>'
         )
-    name = f'role="listbox" aria-orientation="horizontal" aria-label="{side} {number:,}"'
-    return f'<p class="{side}" {name} dir="auto"{spoken}>{" ".join(spans)}</p>'
+    role = f'role="listbox" aria-orientation="horizontal" aria-label="{side} {html.escape(name)}"'
+    return f'<p class="{side}" {role} dir="auto"{spoken}>{" ".join(spans)}</p>'
 
 
 def as_matrix(alignment: ArrayLike) -> np.ndarray:

@@ -13,17 +13,13 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib import font_manager
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from numpy.typing import ArrayLike
 
 from keras_attn.alignments import Panel, as_matrix, merge_alignment
+from keras_attn.drawing import BLUE, GREY, INK, ORANGE, STYLE, check_ending, new_figure, plain_axes, save
 
-_ENDINGS = (".png", ".svg", ".pdf")
-# Okabe and Ito's palette, told apart by colour-blind readers and in grey.
-_INK, _GREY, _BLUE, _ORANGE = "#222222", "#8A8A8A", "#0072B2", "#D55E00"
-_STYLE = {"svg.hashsalt": "keras_attn", "axes.unicode_minus": True}
 _GAP = 0.06  # inches between a label and the thing it labels
 
 
@@ -84,7 +80,7 @@ def alignments(
     Raises:
         ValueError: If labels and alignment do not go together, there is no panel, or the ending is unknown.
     """
-    _check_ending(path)
+    check_ending(path)
     panels = [_checked(Panel(*panel)) for panel in panels]
     if not panels or columns < 1:
         raise ValueError(
@@ -94,13 +90,12 @@ def alignments(
     longest = max(max(panel.alignment.shape) for panel in panels)
     cell = min(0.3, 15 / columns / longest)  # inches
     labels = [label for panel in panels for label in (*panel.source_tokens, *panel.target_tokens)]
-    font = {"family": _fonts_for(labels), "size": min(10.5, cell * 72 * 0.6), "color": _INK}
+    font = {"family": _fonts_for(labels), "size": min(10.5, cell * 72 * 0.6), "color": INK}
     letters = [f"({chr(97 + i)})" for i in range(len(panels))] if 1 < len(panels) <= 26 else [""] * len(panels)
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(dpi=200, facecolor="white")
-        FigureCanvasAgg(figure)
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure()
         _arrange(figure, panels, letters, columns, cell, font)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def relations(tables: ArrayLike, tokens: Sequence[str], *, path: str | Path | None = None, columns: int = 2) -> Figure:
@@ -142,7 +137,7 @@ def _arrange(figure, panels, letters, columns, cell, font) -> None:
         axes = figure.add_axes(place)
         _draw(axes, panel, cell, font)
         if letter:
-            caption = {"ha": "center", "va": "top", "color": _INK, "size": 11}
+            caption = {"ha": "center", "va": "top", "color": INK, "size": 11}
             figure.text(
                 place[0] + place[2] / 2,
                 place[1] - (foot - 0.2) / total_height,
@@ -167,7 +162,7 @@ def _draw(axes, panel: Panel, cell: float, font: Mapping[str, Any]) -> None:
         # parse_math off: a sentence may hold dollar signs.
         axis.set_ticklabels(tokens, rotation=rotation, parse_math=False, **font)
     for spine in axes.spines.values():
-        spine.set(color=_GREY, linewidth=min(0.6, cell * 2))
+        spine.set(color=GREY, linewidth=min(0.6, cell * 2))
 
 
 def training_curves(
@@ -190,7 +185,7 @@ def training_curves(
         FileNotFoundError: If there is no such CSV file.
         ValueError: If no column can be drawn, `against` is no column, or the ending is unknown.
     """
-    _check_ending(path)
+    check_ending(path)
     table = _read_history(history)
     names = [name for name in _CURVES if name in table or f"val_{name}" in table]
     if not names:
@@ -199,13 +194,12 @@ def training_curves(
             f"received {', '.join(table) or 'no columns'}."
         )
     x = _horizontal(table, against, max(len(table.get(n, table.get(f"val_{n}"))) for n in names))
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(3.3 * len(names), 2.7), dpi=200, facecolor="white", layout="constrained")
-        FigureCanvasAgg(figure)
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(figsize=(3.3 * len(names), 2.7), layout="constrained")
         figure.get_layout_engine().set(wspace=0.06, w_pad=0.08, h_pad=0.08)
         for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
             _draw_curves(axes, name, x, table, against)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 # name -> (title, whether the best value is the highest, None where none is marked)
@@ -221,7 +215,7 @@ _CURVES = {
 
 def _draw_curves(axes, name: str, x: np.ndarray, table: Mapping[str, np.ndarray], against: str) -> None:
     title, highest = _CURVES[name]
-    lines = [("training", table.get(name), _GREY), ("validation", table.get(f"val_{name}"), _BLUE)]
+    lines = [("training", table.get(name), GREY), ("validation", table.get(f"val_{name}"), BLUE)]
     lines = [(label, values, colour) for label, values, colour in lines if values is not None]
     ends = []
     for label, values, colour in lines:
@@ -243,14 +237,10 @@ def _draw_curves(axes, name: str, x: np.ndarray, table: Mapping[str, np.ndarray]
         title = f"{title}, {lines[0][0]}"
     else:
         _label_ends(axes, ends)
-    axes.set_title(title, loc="left", fontsize=10.5, color=_INK, pad=9)
-    axes.set_xlabel(against, fontsize=9, color=_INK)
+    axes.set_title(title, loc="left", fontsize=10.5, color=INK, pad=9)
+    axes.set_xlabel(against, fontsize=9, color=INK)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    axes.tick_params(labelsize=8.5, length=0, colors=_INK)
-    axes.grid(axis="y", color="#E4E4E4", linewidth=0.7)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set(visible=side == "bottom", color=_GREY, linewidth=0.8)
+    plain_axes(axes)
 
 
 def _label_ends(axes, ends) -> None:
@@ -268,7 +258,7 @@ def _label_ends(axes, ends) -> None:
             xycoords="axes fraction",
             xytext=(2, 0),
             textcoords="offset points",
-            color="#6A6A6A" if colour == _GREY else colour,
+            color="#6A6A6A" if colour == GREY else colour,
             fontsize=9,
             va="center",
         )
@@ -276,7 +266,7 @@ def _label_ends(axes, ends) -> None:
 
 def _mark_best(axes, x, values, colour, highest: bool) -> None:
     best = int(np.nanargmax(values) if highest else np.nanargmin(values))
-    axes.plot(x[best], values[best], "o", color=_ORANGE, markersize=5, zorder=4, clip_on=False)
+    axes.plot(x[best], values[best], "o", color=ORANGE, markersize=5, zorder=4, clip_on=False)
     axes.annotate(
         f"{values[best]:.1f}" if abs(values[best]) >= 1 else f"{values[best]:.3f}",
         (x[best], values[best]),
@@ -285,7 +275,7 @@ def _mark_best(axes, x, values, colour, highest: bool) -> None:
         ha="center",
         va="bottom" if highest else "top",
         fontsize=9,
-        color=_ORANGE,
+        color=ORANGE,
         annotation_clip=False,
     )
     axes.margins(y=0.14)
@@ -367,18 +357,3 @@ def _fonts_for(labels: Sequence[str]) -> list[str]:
             stacklevel=4,
         )
     return families
-
-
-def _check_ending(path: str | Path | None) -> None:
-    if path is not None and Path(path).suffix.lower() not in _ENDINGS:
-        raise ValueError(f"Expected a file name that ends in {', '.join(_ENDINGS)}; received {str(path)!r}.")
-
-
-def _save(figure: Figure, path: str | Path | None) -> Figure:
-    if path is not None:
-        # No date, so that the same picture is the same file.
-        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix.lower())
-        with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
-            figure.savefig(path, metadata=metadata)
-    return figure

@@ -1,4 +1,4 @@
-"""What training needs beyond `fit`, as Keras callbacks: time, validation BLEU, best weights, a checkpoint."""
+"""What training needs beyond `fit`, as Keras callbacks: time, a validation score, best weights, a checkpoint."""
 
 import csv
 import json
@@ -9,8 +9,8 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_attn import metrics
 from keras_attn.translator import Translator
+from recipes import scoring
 
 
 @keras.saving.register_keras_serializable(package="keras_attn_recipes")
@@ -84,21 +84,41 @@ class Clock(keras.callbacks.Callback):
         self.seconds, self.training_seconds, self._epoch_seconds = state
 
 
-class ValidationBleu(keras.callbacks.Callback):
+class LastUpdate(keras.callbacks.Callback):
+    """Ends training after so many updates, within an epoch if need be."""
+
+    def __init__(self, updates: int, updates_per_epoch: int):
+        super().__init__()
+        self.updates = updates
+        self.updates_per_epoch = updates_per_epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._before = epoch * self.updates_per_epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        # Counted here: on JAX the optimizer's own count stands still within an epoch.
+        if self._before + batch + 1 >= self.updates:
+            self.model.stop_training = True
+
+
+class Validation(keras.callbacks.Callback):
     """Scores greedy translations after each epoch, keeps the best weights, stops when they get no better.
 
-    With `average_decay` in the optimizer the averaged weights are the ones translated and kept. When training
-    ends the model has the best weights.
+    The score is that of `recipes.scoring.validation` and stands in the logs as `val_bleu` or `val_wer`. With
+    `average_decay` in the optimizer the averaged weights are the ones translated and kept. When training ends the
+    model has the best weights.
     """
 
-    def __init__(self, translator: Translator, sources, references, *, tokenize: str, patience: int):
+    def __init__(self, translator: Translator, sources, references, *, metric: str, tokenize: str, patience: float):
         super().__init__()
         self.translator = translator
         self.sources = sources
         self.references = references
+        self.metric = metric
         self.tokenize = tokenize
         self.patience = patience
-        self.best_bleu, self.best_epoch = -1.0, -1
+        self.best_score: float | None = None
+        self.best_epoch = -1
         self.best_weights: list[np.ndarray] = []
 
     def on_epoch_end(self, epoch, logs=None):
@@ -111,10 +131,11 @@ class ValidationBleu(keras.callbacks.Callback):
             for variable in weights:
                 variable.assign(np.array(keras.ops.convert_to_numpy(variable)))
         found = self.translator.generate(self.sources, beam_size=1, batch_size=128, return_alignments=False)
-        bleu = metrics.bleu([t.text for t in found], self.references, tokenize=self.tokenize).score
-        logs["val_bleu"] = round(bleu, 2)
-        if bleu > self.best_bleu:
-            self.best_bleu, self.best_epoch = bleu, epoch
+        texts = [t.text for t in found]
+        score = scoring.validation(self.metric, self.sources, self.references, texts, self.tokenize)
+        logs[f"val_{self.metric}"] = round(score, 2)
+        if scoring.is_better(self.metric, score, self.best_score):
+            self.best_score, self.best_epoch = score, epoch
             self.best_weights = self.model.get_weights()
         for variable, value in zip(weights, own, strict=bool(own)):
             variable.assign(value)
@@ -135,7 +156,7 @@ class Checkpoint(keras.callbacks.Callback):
     epoch that is run again.
     """
 
-    def __init__(self, path: Path, history_path: Path, validation: ValidationBleu, clock: Clock):
+    def __init__(self, path: Path, history_path: Path, validation: Validation, clock: Clock):
         super().__init__()
         self.path = Path(path)
         self.history_path = Path(history_path)
@@ -149,7 +170,7 @@ class Checkpoint(keras.callbacks.Callback):
         state = {
             "history": self.history,
             "clock": self.clock.state(),
-            "best_bleu": self.validation.best_bleu,
+            "best_score": self.validation.best_score,
             "best_epoch": self.validation.best_epoch,
             "stopped": bool(self.model.stop_training),
         }
@@ -195,7 +216,7 @@ class Checkpoint(keras.callbacks.Callback):
             for i, variable in enumerate(groups[name]):
                 variable.assign(arrays[f"{name}_{i}"])
         self.validation.best_weights = [arrays[f"best_{i}"] for i in range(len(model.weights))]
-        self.validation.best_bleu, self.validation.best_epoch = state["best_bleu"], state["best_epoch"]
+        self.validation.best_score, self.validation.best_epoch = state["best_score"], state["best_epoch"]
         self.history = state["history"]
         self.clock.restore(state["clock"])
         return state["stopped"]

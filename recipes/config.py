@@ -17,9 +17,11 @@ class TrainingConfig:
     lowercase: bool = False
     joint: bool = False  # one vocabulary from both sides, of source_vocabulary_size
     longest: int = 100  # tokens; longer training pairs are dropped, counted and reported
+    most_words: int | None = None  # the same in words (split on blanks); the tokenizers still learn from all pairs
 
     # Optimisation
     epochs: int = 10
+    updates: int | None = None  # so many steps of the optimizer, no more and no fewer, whatever epochs and patience say
     batch_size: int = 96  # sentences
     curriculum_epochs: int = 0  # of the first epochs, that go from short sentences to long
     learning_rate: float = 1e-3
@@ -29,15 +31,18 @@ class TrainingConfig:
     gradient_norm: float = 1.0
     label_smoothing: float = 0.1
     average_decay: float = 0.0  # of the moving average of the weights that is validated and kept; 0: none
-    patience: int = 5  # epochs without a better validation BLEU before training stops
+    patience: int = 5  # epochs without a better validation score before training stops
     precision: str = "float32"  # Keras' dtype policy, such as "mixed_bfloat16"
 
     # Scoring
+    metric: str = "bleu"  # or "wer": words right or wrong, with several right answers (`recipes.scoring`)
     validation_sentences: int = 500  # at most, translated greedily after each epoch
     tokenize: str = "13a"  # sacreBLEU's; "none" for text that comes tokenised
     length_penalty: float = 1.0
 
     def __post_init__(self):
+        if self.metric not in ("bleu", "wer"):
+            raise ValueError(f'Expected `metric` to be "bleu" or "wer". Received: {self.metric!r}')
         if self.schedule not in ("linear", "inverse_sqrt"):
             raise ValueError(f'Expected `schedule` to be "linear" or "inverse_sqrt". Received: {self.schedule!r}')
 

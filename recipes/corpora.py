@@ -4,6 +4,7 @@ A corpus is a folder of `<split>.<language>` files, plain or `.gz`, aligned line
 generated. The other named corpora are looked for in `data` (`data/NAME` or `NAME` below it), else in Keras'
 cache, where they are downloaded and split once (`recipes.sources`); in every case their lines must have the
 SHA-256 written there. To train on a changed copy of a named corpus, give its folder instead of its name.
+Several corpora are one with a plus sign between: `load("tatoeba-en-fr+news-en-fr")`.
 """
 
 import gzip
@@ -43,7 +44,8 @@ def load(
     """The splits of a named corpus, or of a folder of `<split>.<language>[.gz]` files.
 
     Args:
-        name_or_dir: one of `NAMES`, or a folder.
+        name_or_dir: one of `NAMES`, or a folder; or several, with "+" between, whose splits are put one after another.
+            A part may lack a split.
         source, target: languages, as in the file names; a named corpus has a default direction.
         data: folder in which named corpora are looked for; default `$KERAS_ATTN_DATA`.
 
@@ -60,9 +62,45 @@ def load(
     if name in SOURCES:
         return _named(name, source, target, data)
     folder = Path(name)
-    if not folder.is_dir():
+    if "+" in name and not folder.is_dir():
+        return _joined([load(part, source, target, data) for part in name.split("+")])
+    if not name or not folder.is_dir():
         raise ValueError(f"Expected a corpus ({', '.join(NAMES)}) or a folder, received {name!r}.")
     return _folder(folder, source, target)
+
+
+def public_name(name_or_dir: str | os.PathLike) -> str:
+    """What a report calls the corpus: folders by their own name, without this machine's path to it."""
+    name = os.fspath(name_or_dir)
+    parts = [name] if Path(name).is_dir() else name.split("+")
+    return "+".join(Path(part).resolve().name if Path(part).is_dir() else part for part in parts)
+
+
+def _joined(parts: list[Corpus]) -> Corpus:
+    directions = {(part.source, part.target) for part in parts}
+    if len(directions) > 1:
+        told = ", ".join(f"{part.name} from {part.source} to {part.target}" for part in parts)
+        raise ValueError(f"Expected corpora of one direction to join, received {told}; give --source and --target.")
+    splits = {}
+    for split in SPLITS:
+        sides = [part.splits[split] for part in parts if split in part.splits]
+        if sides:
+            splits[split] = tuple([line for side in both for line in side] for both in zip(*sides, strict=True))
+    return Corpus("+".join(part.name for part in parts), parts[0].source, parts[0].target, splits)
+
+
+def of_at_most(words: int | None, lines: Lines) -> Lines:
+    """The pairs neither side of which has more words, split on blanks; all of them for None.
+
+    Raises:
+        ValueError: if there is no such pair.
+    """
+    if words is None:
+        return lines
+    pairs = [pair for pair in zip(*lines, strict=True) if all(len(line.split()) <= words for line in pair)]
+    if not pairs:
+        raise ValueError(f"Expected training pairs of at most {words} words a side. There are none.")
+    return [source for source, _ in pairs], [target for _, target in pairs]
 
 
 def _named(name: str, source: str | None, target: str | None, data: str | os.PathLike | None) -> Corpus:
@@ -71,7 +109,7 @@ def _named(name: str, source: str | None, target: str | None, data: str | os.Pat
     if source == target and (source, target) != direction:  # only one was given, and it is the other's default
         raise ValueError(f"Expected two languages for {name}, received {source} twice; give both.")
     _check_languages(name, source, target, list(languages))
-    folder = _find(name, data)
+    folder = find(name, data)
     own = folder is None
     folder = download(name) if own else folder
     splits = {split: read_parallel(folder, split, source, target) for split in SPLITS}
@@ -81,7 +119,7 @@ def _named(name: str, source: str | None, target: str | None, data: str | os.Pat
     return Corpus(name, source, target, splits)
 
 
-def _find(name: str, data: str | os.PathLike | None) -> Path | None:
+def find(name: str, data: str | os.PathLike | None) -> Path | None:
     """The folder of a named corpus below `data` or `$KERAS_ATTN_DATA`; None where neither has it."""
     data = data or os.environ.get("KERAS_ATTN_DATA")
     if not data:

@@ -1,8 +1,10 @@
 """Scores a run on a split: `python -m recipes.evaluate RUN [--corpus NAME|DIR] [--split test] [--beam 5]`.
 
-Prints BLEU, chrF and TER with their sacreBLEU signatures. With `--hypotheses FILE` the lines of a file are
+Prints BLEU, chrF and TER with their sacreBLEU signatures or, for a run whose `metric` is "wer", word and phoneme error
+rate, any of a word's answers being right. With `--hypotheses FILE` the lines of a file are
 scored, instead of what RUN translates now. With `--against` a second system, a run or such a file, is scored
-too, and sacreBLEU's paired bootstrap says whether it differs from the first by more than chance.
+too, and sacreBLEU's paired bootstrap, of error rates McNemar's exact test, says whether it differs from the first by
+more than chance.
 """
 
 import argparse
@@ -44,6 +46,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
     if arguments.split not in corpus.splits:
         raise ValueError(f"Expected --split among: {', '.join(corpus.splits)}. Received: {arguments.split!r}")
     sources, references = corpus.splits[arguments.split]
+    metric = told["config"].get("metric", "bleu")
 
     from keras_attn import metrics
     from recipes import report
@@ -60,8 +63,8 @@ def evaluate(arguments: argparse.Namespace) -> None:
             "source": corpus.source,
             "target": corpus.target,
             "sentences": len(sources),
-            "systems": [_score(system, sources, references, tokenize) for system in systems],
-            **({"paired_bootstrap": _compare(systems, references, tokenize)} if second else {}),
+            "systems": [_score(system, sources, references, metric, tokenize) for system in systems],
+            **(_compare(systems, sources, references, metric, tokenize) if second else {}),
             **report.surroundings(),
         }
         if output:
@@ -104,21 +107,29 @@ class System:
             self.figures = {"search": self.chosen, "seconds": round(time.monotonic() - started, 2)}
 
 
-def _score(system: System, sources, references, tokenize: str) -> dict:
-    from recipes import report
+def _score(system: System, sources, references, metric: str, tokenize: str) -> dict:
+    from recipes import scoring
 
     system.translate(sources)
-    scores = report.scores(system.texts, references, tokenize)
+    scores = scoring.scores(metric, sources, references, system.texts, tokenize)
     beam = f", beam {system.chosen['beam_size']}" if system.translator else ""
     print(f"{system.name}{beam}")
-    for metric, result in scores.items():
-        print(f"  {metric} {result['score']:.2f}  {result['signature']}")
+    for name, result in scores.items():
+        print(f"  {name} {result['score']:.2f}  {result['signature']}")
     return {"system": system.name} | system.figures | scores
 
 
-def _compare(systems: Sequence[System], references, tokenize: str) -> list[dict]:
+def _compare(systems: Sequence[System], sources, references, metric: str, tokenize: str) -> dict:
     from keras_attn import metrics
+    from recipes import scoring
 
+    if metric == "wer":
+        found = scoring.compare(sources, references, *(one.texts for one in systems))
+        print(
+            f"McNemar's exact test: only {systems[0].name} is right {found['only_first_right']:,} times, only "
+            f"{systems[1].name} {found['only_second_right']:,} times, p = {found['p_value']:.4f}"
+        )
+        return {"mcnemar": found}
     print("Paired bootstrap: mean ± half of the 95 % interval, and p, the chance of so large a difference by luck")
     compared = metrics.paired_bootstrap({one.name: one.texts for one in systems}, references, tokenize=tokenize)
     for one in compared:
@@ -126,7 +137,7 @@ def _compare(systems: Sequence[System], references, tokenize: str) -> list[dict]
         print(f"  {one.score.name} {one.mean:.2f} ± {one.half_width:.2f}  {one.system}, {chance}")
         if one.p_value is not None:
             print(f"    {one.score.signature}")
-    return [one.to_dict() for one in compared]
+    return {"paired_bootstrap": [one.to_dict() for one in compared]}
 
 
 def _corpus(arguments, told: dict):

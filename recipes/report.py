@@ -41,6 +41,12 @@ def write_translations(path: Path, sources, references, translations: Sequence[T
             file.write(f"source:      {source}\nreference:   {reference}\ntranslation: {translation.text}\n\n")
 
 
+def read_translations(path: Path) -> list[tuple[str, str, str]]:
+    """What `write_translations` wrote: source, reference and translation of each sentence."""
+    texts = [line[len("translation: ") :] for line in path.read_text(encoding="utf-8").split("\n")]
+    return list(zip(texts[0::4], texts[1::4], texts[2::4], strict=False))
+
+
 def draw_reordering(path: Path, translator: Translator, translations, references) -> None:
     """Draws the sentence in which the most words change places, a correct one if there is one."""
     best, best_rank = None, ()

@@ -1,18 +1,22 @@
-"""Publishes finished runs: their reports into `recipes/reports/`, and the results page, `recipes/README.md`.
+"""Publishes finished runs and studies: reports into `recipes/reports/`, and the results page, `recipes/README.md`.
 
     python -m recipes.results [RUN ...]
 
-Each RUN's report.json becomes `reports/<recipe>-<corpus>-<source>-<target>.json`, with its first twenty translations.
-The page is then written anew from all committed reports, those of `recipes.sweep` (`reports/sweep-<name>.json`) and the
-last lines of the benchmarks (`reports/speed.jsonl`, all of one sitting) among them: nothing in it is typed by hand.
+Each RUN's report.json becomes `reports/<recipe>-<corpus>-<source>-<target>.json`, with its first twenty translations;
+what its command changed by `--set` is part of the name, so that a variant stands beside the recipe. A study's becomes
+`reports/<study>-<corpus>-<source>-<target>.json`, with its page if it has one. The page is then written anew, and the
+studies' figures drawn, from all committed reports, those of `recipes.sweep` (`reports/sweep-<name>.json`) and the last
+lines of the benchmarks (`reports/speed.jsonl`, all of one sitting) among them: nothing in it is typed by hand.
 """
 
 import argparse
 import json
+import re
+import shutil
 import sys
 from pathlib import Path
 
-from recipes import command
+from recipes import command, study_pages
 
 FOLDER = Path(__file__).parent
 SAMPLES = 20
@@ -27,67 +31,96 @@ def main(argv=None) -> int:
 def publish(arguments: argparse.Namespace) -> None:
     reports = FOLDER / "reports"
     reports.mkdir(exist_ok=True)
-    for run in arguments.runs:
-        if not (run / "report.json").is_file():
-            raise FileNotFoundError(f"Expected a finished run with a report.json. There is none in {str(run)!r}.")
-        report = json.loads((run / "report.json").read_text(encoding="utf-8"))
-        report["samples"] = _samples(run / "translations.txt")
-        name = "-".join(report[key] for key in ("recipe", "corpus", "source", "target"))
-        text = json.dumps(report, indent=2, ensure_ascii=False)
-        (reports / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    chosen = [(run, _read(run)) for run in arguments.runs]
+    for run, report in chosen:
+        _publish_one(run, report, reports)
     found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(reports.glob("*.json"))}
-    speed = [json.loads(line) for line in (reports / "speed.jsonl").read_text(encoding="utf-8").splitlines()]
-    (FOLDER / "README.md").write_text(_page(found, speed), encoding="utf-8")
+    for name, report in found.items():
+        if "study" in report:
+            study_pages.draw(report, reports / name)
+    speed = reports / "speed.jsonl"
+    lines = speed.read_text(encoding="utf-8").splitlines() if speed.exists() else []
+    (FOLDER / "README.md").write_text(_page(found, [json.loads(line) for line in lines]), encoding="utf-8")
     print(f"{len(found)} reports in {reports.name}/, and {FOLDER.name}/README.md.")
 
 
-def _samples(path: Path) -> list[dict[str, str]]:
-    """The first translations of a run, as written by `train`: three lines and a blank one each."""
-    blocks = path.read_text(encoding="utf-8").split("\n\n")[:SAMPLES]
-    lines = [[line.partition(":")[2].strip() for line in block.split("\n")] for block in blocks if block.strip()]
-    return [dict(zip(("source", "reference", "translation"), block, strict=True)) for block in lines]
+def _read(run: Path) -> dict:
+    """The report of a finished run or study, refused before anything is written."""
+    if not (run / "report.json").is_file():
+        raise FileNotFoundError(f"Expected a finished run with a report.json. There is none in {str(run)!r}.")
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    if "study" in report and not study_pages.is_known(report):
+        raise ValueError(f"Expected a study with a section on the results page. Received: {report['study']!r}")
+    return report
+
+
+def _publish_one(run: Path, report: dict, reports: Path) -> None:
+    name = name_of(report)
+    if "study" not in report:
+        from recipes.report import read_translations
+
+        names = "source", "reference", "translation"
+        blocks = read_translations(run / "translations.txt")[:SAMPLES]
+        report["samples"] = [dict(zip(names, block, strict=True)) for block in blocks]
+    for page in run.glob("*.html"):
+        shutil.copyfile(page, reports / f"{name}.html")
+    text = json.dumps(report, indent=2, ensure_ascii=False)
+    (reports / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def name_of(report: dict) -> str:
+    """Of its file: recipe or study, corpus, languages, and what `--set` changed of a recipe."""
+    parts = [report.get("study") or report["recipe"], *(report[key] for key in ("corpus", "source", "target"))]
+    changed = "" if "study" in report else report["command"].partition(" --set ")[2]
+    return "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())])
 
 
 def _page(reports: dict[str, dict], speed: list[dict]) -> str:
     """The results page in Markdown."""
+    from recipes import scoring
+
     sweeps = {name.removeprefix("sweep-"): reports[name] for name in reports if name.startswith("sweep-")}
-    reports = {name: report for name, report in reports.items() if not name.startswith("sweep-")}
-    head = "run | parameters | BLEU | greedy BLEU | chrF | TER | epochs | minutes | target tokens/s | backend"
+    studies = {name: report for name, report in reports.items() if "study" in report}
+    runs = {name: report for name, report in reports.items() if name not in studies and not name.startswith("sweep-")}
+    runs = dict(sorted(runs.items(), key=lambda item: (item[1]["corpus"], item[0])))
+    head = ["run", "parameters", "BLEU", "chrF", "minutes", "target tokens/s", "backend", "BLEU signature", "command"]
     parts = [
         "# Results",
         "Written by `python -m recipes.results` from the reports in `reports/`, which say everything: configuration, "
         "seed, versions, machine, history. Beam search unless said otherwise; minutes are of training, validation "
         "included; rates are real target tokens a second of training.",
-        f"| {head} |\n|{' --- |' * (head.count('|') + 1)}",
+        study_pages.table(head, [_row(name, report) for name, report in runs.items() if "bleu" in report]),
+        *(study_pages.section(name, report) for name, report in studies.items()),
     ]
-    parts[-1] += "".join(f"\n| {_row(name, report)} |" for name, report in reports.items())
-    parts += ["## Speed", _speed(speed)]
-    for name, report in reports.items():
-        parts += [f"## {name}", f"```\n{report['command']}\n```", _details(report)]
+    parts += ["## Speed", _speed(speed)] if speed else []
+    for name, report in runs.items():
+        details = _details(report) if "bleu" in report else scoring.details(name, report)
+        parts += [f"## {name}", f"```\n{report['command']}\n```", details]
         parts += [_sweep_table(name, sweeps[name])] if name in sweeps else []
         parts += [_sample_table(report)]
     return "\n\n".join(parts) + "\n"
 
 
-def _row(name: str, report: dict) -> str:
-    return " | ".join(
-        [
-            f"[{name}](reports/{name}.json)",
-            f"{report['parameters'] / 1e6:.1f} M",
-            *(f"{report[key]['score']:.2f}" for key in ("bleu", "greedy_bleu", "chrf", "ter")),
-            str(report["epochs"]),
-            f"{report['train_seconds'] / 60:.1f}",
-            f"{report['target_tokens_per_second']:,}",
-            report["backend"],
-        ]
-    )
+def _row(name: str, report: dict) -> list[str]:
+    return [
+        f"[{name}](reports/{name}.json)",
+        f"{report['parameters'] / 1e6:.1f} M",
+        f"{report['bleu']['score']:.2f}",
+        f"{report['chrf']['score']:.2f}",
+        f"{report['train_seconds'] / 60:.1f}",
+        f"{report['target_tokens_per_second']:,}",
+        report["backend"],
+        f"`{report['bleu']['signature']}`",
+        f"`{report['command']}`",
+    ]
 
 
 def _details(report: dict) -> str:
     signatures = "; ".join(f"{key}: `{report[key]['signature']}`" for key in ("bleu", "chrf", "ter"))
     curve = ", ".join(f"{bleu:.1f}" for bleu in report["history"]["val_bleu"])
     return (
-        f"Seed {report['seed']}, beam {report['beam_size']}, {report['hardware']['cores']} cores, peak memory "
+        f"Seed {report['seed']}, beam {report['beam_size']} (greedy: {report['greedy_bleu']['score']:.2f} BLEU), TER "
+        f"{report['ter']['score']:.2f}, {report['epochs']} epochs, {report['hardware']['cores']} cores, peak memory "
         f"{report['peak_memory_mb']:,} MB. {signatures}. Validation BLEU (greedy) after each epoch: {curve}."
     )
 
@@ -140,10 +173,7 @@ def _sweep_table(name: str, sweep: dict) -> str:
 
 
 def _sample_table(report: dict) -> str:
-    rows = [[cell.replace("|", "\\|") for cell in sample.values()] for sample in report["samples"]]
-    return "| source | reference | translation |\n| --- | --- | --- |\n" + "\n".join(
-        f"| {' | '.join(row)} |" for row in rows
-    )
+    return study_pages.table(["source", "reference", "translation"], [[*one.values()] for one in report["samples"]])
 
 
 if __name__ == "__main__":

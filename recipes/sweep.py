@@ -33,6 +33,8 @@ def sweep(arguments: argparse.Namespace) -> None:
     told = read_report(arguments.run)
     if told["corpus"] is None:
         raise ValueError(f"Expected a run with a report.json. There is none in {str(arguments.run)!r}.")
+    if (metric := told["config"].get("metric", "bleu")) != "bleu":
+        raise ValueError(f"Expected a run that is scored by BLEU. That in {str(arguments.run)!r} is by {metric}.")
 
     from keras_attn.translator import Translator
     from recipes import corpora, report

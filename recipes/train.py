@@ -13,21 +13,27 @@ was killed goes on with `--resume` from its last whole epoch.
 import argparse
 import dataclasses
 import importlib.util
-import json
+import math
 import pkgutil
-import shutil
 import sys
 from pathlib import Path
 
 import recipes
 from recipes import command
 from recipes.config import TrainingConfig, override
+from recipes.runs import open_run, refuse_taken
 
 
 def main(argv=None) -> int:
+    return command.run(train, parser(), argv)
+
+
+def parser() -> command.Parser:
     parser = command.Parser("recipes.train", description=__doc__.splitlines()[0])
     parser.add_argument("recipe", metavar="RECIPE", help="such as rnnsearch, or a module of your own: my.recipe")
-    parser.add_argument("--corpus", default="phrases", help="a name or a folder (default: %(default)s)")
+    parser.add_argument(
+        "--corpus", default="phrases", help="a name or a folder, or several with + between (default: phrases)"
+    )
     parser.add_argument("--source", help="language of the source side (default: the corpus decides)")
     parser.add_argument("--target", help="language of the target side")
     parser.add_argument("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
@@ -39,15 +45,15 @@ def main(argv=None) -> int:
     parser.add_argument("--resume", action="store_true", help="go on with the run in that folder")
     parser.add_argument("--beam", type=int, default=5, help="beam size of the final scores (default: %(default)s)")
     parser.add_argument("--no-export", action="store_true", help="write no SavedModel")
-    return command.run(train, parser, argv)
+    return parser
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """The whole of a run; `arguments` as `main` parses them."""
+    """The whole of a run; `arguments` as `parser` reads them."""
     recipe = load_recipe(arguments.recipe)
     config = configure(recipe, arguments)
     out = arguments.out or Path("runs", arguments.recipe)
-    _refuse_taken(out, arguments)
+    refuse_taken(out, arguments.resume)
 
     import keras
 
@@ -62,13 +68,13 @@ def train(arguments: argparse.Namespace) -> None:
     training, validation = datasets(config, corpus, tokenizers, arguments.seed)
     model = recipe.build(config, *(tokenizer.vocabulary_size for tokenizer in tokenizers))
     settings = _settings(arguments, config, corpus, tokenizers)
-    _open_run(out, settings, arguments.resume)
+    open_run(out, settings, arguments.resume)
 
     translator, clock, history = fit(model, tokenizers, training, validation, corpus, config, arguments, out)
     report = settings | {
-        "command": _command(arguments),
+        "command": command_line(arguments),
         "parameters": model.count_params(),
-        **_training_figures(training, clock, history),
+        **_training_figures(training, int(model.optimizer.iterations), clock, history, config.metric),
     }
     finish(translator, corpus, config, report, out, arguments.beam)
     if not arguments.no_export:
@@ -106,6 +112,7 @@ def configure(recipe, arguments: argparse.Namespace) -> TrainingConfig:
     config = override(config, [*changes, *arguments.changes])
     for name, value in (
         ("epochs", config.epochs),
+        ("updates", 1 if config.updates is None else config.updates),
         ("batch_size", config.batch_size),
         ("beam", arguments.beam),
     ):
@@ -132,10 +139,12 @@ def train_tokenizers(config: TrainingConfig, sources, targets):
 def datasets(config: TrainingConfig, corpus, tokenizers, seed: int):
     """Training and validation batches."""
     from keras_attn.data import ParallelDataset
+    from recipes import corpora
 
     shared = {"batch_size": config.batch_size, "max_length": config.longest, "overlong": "drop", "seed": seed}
     curriculum = {"curriculum_epochs": config.curriculum_epochs}
-    training = ParallelDataset.from_text(*corpus.splits["train"], *tokenizers, **shared, **curriculum)
+    pairs = corpora.of_at_most(config.most_words, corpus.splits["train"])
+    training = ParallelDataset.from_text(*pairs, *tokenizers, **shared, **curriculum)
     validation = ParallelDataset.from_text(*corpus.splits["val"], *tokenizers, **shared, shuffle=False)
     return training, validation
 
@@ -146,12 +155,13 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
 
     from keras_attn.losses import Perplexity, SmoothedCrossentropy, TokenAccuracy
     from keras_attn.translator import Translator
-    from recipes.callbacks import Checkpoint, Clock, ValidationBleu
+    from recipes.callbacks import Checkpoint, Clock, LastUpdate, Validation
     from recipes.schedules import schedule
 
     rate, share = config.learning_rate, config.constant_share
+    updates = config.updates or config.epochs * len(training)
     if arguments.minutes is None:
-        rate = schedule(config, config.epochs * len(training))
+        rate = schedule(config, updates)
     average = {"use_ema": True, "ema_momentum": config.average_decay} if config.average_decay else {}
     model.compile(
         optimizer=keras.optimizers.Adam(rate, global_clipnorm=config.gradient_norm, **average),
@@ -161,23 +171,25 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
     translator = Translator(model, *tokenizers)
     sources, references = (lines[: config.validation_sentences] for lines in corpus.splits["val"])
     clock = Clock(arguments.minutes and 60 * arguments.minutes, config.learning_rate, share)
-    bleu = ValidationBleu(translator, sources, references, tokenize=config.tokenize, patience=config.patience)
-    checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", bleu, clock)
+    scored = {"metric": config.metric, "tokenize": config.tokenize}
+    scored["patience"] = math.inf if config.updates else config.patience
+    scorer = Validation(translator, sources, references, **scored)
+    checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, clock)
     # Keras draws an epoch's batches one epoch ahead on some backends; said here, epoch n is epoch n after
     # --resume too.
     order = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: training.set_epoch(epoch))
     ended = checkpoint.path.exists() and checkpoint.restore(model)
     if ended:
-        bleu.set_model(model)
-        bleu.on_train_end()
+        scorer.set_model(model)
+        scorer.on_train_end()
     else:
         model.fit(
             training,
             validation_data=validation,
             initial_epoch=len(checkpoint.history),
-            epochs=config.epochs,
+            epochs=math.ceil(updates / len(training)),
             shuffle=False,  # the dataset shuffles, by seed and epoch
-            callbacks=[order, clock, bleu, checkpoint],
+            callbacks=[order, LastUpdate(updates, len(training)), clock, scorer, checkpoint],
             verbose=1 if sys.stdout.isatty() else 2,
         )
     return translator, clock, checkpoint.history
@@ -186,13 +198,16 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
 def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) -> None:
     """Scores the test split, then writes translations, picture, preset and, last, the report."""
     from recipes import report as reports
+    from recipes import scoring
 
     sources, references = corpus.splits["test"]
     options = {"batch_size": 64, "length_penalty": config.length_penalty}
     greedy, _ = reports.translate(translator, sources, beam_size=1, return_alignments=False, **options)
     found, seconds = reports.translate(translator, sources, beam_size=beam_size, **options)
-    results = reports.scores([t.text for t in found], references, config.tokenize)
-    greedy_scores = reports.scores([t.text for t in greedy], references, config.tokenize)
+    results, greedy_results = (
+        scoring.scores(config.metric, sources, references, [t.text for t in translations], config.tokenize)
+        for translations in (found, greedy)
+    )
     reports.write_translations(out / "translations.txt", sources, references, found)
     reports.draw_reordering(out / "alignment.png", translator, found, references)
     if not (out / "translator.json").exists():
@@ -201,7 +216,8 @@ def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) 
         "beam_size": beam_size,
         "test_sentences": len(sources),
         **results,
-        "greedy_bleu": greedy_scores["bleu"],
+        f"greedy_{config.metric}": greedy_results[config.metric],
+        **scoring.repeated(config.metric, corpus.splits),
         "decode_seconds": round(seconds, 2),
         "peak_memory_mb": reports.peak_memory_mb(),
     }
@@ -228,41 +244,6 @@ def export(translator, config, out: Path, beam_size: int) -> None:
     print(f"The SavedModel is in {folder}.")
 
 
-def _refuse_taken(out: Path, arguments) -> None:
-    """Before any work: a folder that holds something else, or a finished run, is left alone."""
-    if out.exists() and not out.is_dir():
-        raise FileExistsError(f"Expected --out to be a folder. Received a file: {str(out)!r}")
-    if (out / "report.json").exists() and arguments.resume:
-        raise FileExistsError(f"The run in {str(out)!r} is finished: there is nothing to resume.")
-    taken = out.exists() and any(out.iterdir())
-    if taken and not arguments.resume:
-        raise FileExistsError(
-            f"Expected --out to be a new or empty folder. {str(out)!r} already holds a run or other files; "
-            f"choose another, or go on with an unfinished run by --resume."
-        )
-    if taken and not (out / "run.json").exists():
-        raise FileExistsError(f"Expected a run to resume in {str(out)!r}. It holds other files and no run.json.")
-
-
-def _open_run(out: Path, settings: dict, resume: bool) -> None:
-    """Writes down what the run is, or sees that it is the one to resume."""
-    path = out / "run.json"
-    if resume and path.exists():
-        begun = json.loads(path.read_text(encoding="utf-8"))
-        different = [name for name in settings if begun.get(name) != settings[name]]
-        if different:
-            raise ValueError(
-                f"Expected the same run as in {str(out)!r}. It was begun with another {', '.join(different)}."
-            )
-        if not (out / "translator.json").exists():  # killed while the preset was moved into place
-            (out / "model.keras").unlink(missing_ok=True)
-            for name in ("source_tokenizer", "target_tokenizer"):
-                shutil.rmtree(out / name, ignore_errors=True)
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-
-
 def _settings(arguments, config, corpus, tokenizers) -> dict:
     """What decides a run's outcome; JSON, for it is compared with what the file says."""
     return {
@@ -279,13 +260,15 @@ def _settings(arguments, config, corpus, tokenizers) -> dict:
     }
 
 
-def _training_figures(training, clock, history: list[dict]) -> dict:
+def _training_figures(training, updates: int, clock, history: list[dict], metric: str) -> dict:
     data = training.report()
+    best = min if metric == "wer" else max
     return {
+        "updates": updates,
         "epochs": len(history),
-        "best_epoch": 1 + max(range(len(history)), key=lambda i: history[i]["val_bleu"]),
+        "best_epoch": 1 + best(range(len(history)), key=lambda i: history[i][f"val_{metric}"]),
         "train_seconds": round(clock.seconds, 1),
-        "target_tokens_per_second": round(len(history) * data["target_tokens"] / clock.training_seconds),
+        "target_tokens_per_second": round(updates / data["batches"] * data["target_tokens"] / clock.training_seconds),
         "training_pairs": data["pairs"],
         "padding": round(data["padding"], 4),
         "data": data,
@@ -293,11 +276,16 @@ def _training_figures(training, clock, history: list[dict]) -> dict:
     }
 
 
-def _command(arguments) -> str:
+def command_line(arguments) -> str:
     """The command line, without the folders of this machine."""
+    from recipes import corpora
+
     parts = ["python -m recipes.train", arguments.recipe]
-    corpus = arguments.corpus if not Path(arguments.corpus).is_dir() else Path(arguments.corpus).name
-    for name, value in (("corpus", corpus), ("source", arguments.source), ("target", arguments.target)):
+    for name, value in (
+        ("corpus", corpora.public_name(arguments.corpus)),
+        ("source", arguments.source),
+        ("target", arguments.target),
+    ):
         parts += [f"--{name} {value}"] if value else []
     for name in ("epochs", "minutes", "seed"):
         value = getattr(arguments, name)

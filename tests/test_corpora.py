@@ -93,6 +93,34 @@ def test_unknown_names_list_the_valid_ones(tmp_path) -> None:
         corpora.load("multi30k", data=tmp_path / "absent")
 
 
+def test_corpora_are_joined_split_by_split(tmp_path, monkeypatch) -> None:
+    first = write(tmp_path / "first", FILES)
+    second = write(tmp_path / "second", {"train.de": "sieben\n", "train.en": "seven\n"})
+    joined = corpora.load(f"{first}+{second}+{first}", "de", "en")
+    assert joined.name == "first+second+first"
+    assert joined.splits["train"][0] == ["ein Haus", "zwei Häuser", "drei", "sieben", "ein Haus", "zwei Häuser", "drei"]
+    assert joined.splits["train"][1][3] == "seven"
+    assert joined.splits["test"] == (["fünf", "sechs"] * 2, ["five", "six"] * 2)
+    assert corpora.public_name(f"{first}+phrases") == "first+phrases"
+
+    monkeypatch.setattr(corpora.phrases, "splits", lambda: {"train": (["A."], ["B."])})
+    english = write(tmp_path / "english", {"train.en": "a\n", "train.fr": "b\n"})
+    assert corpora.load(f"phrases+{english}", "en", "fr").splits == {"train": (["A.", "a"], ["B.", "b"])}
+    plus = write(tmp_path / "a+b", FILES)
+    assert corpora.load(plus, "de", "en").name == corpora.public_name(plus) == "a+b"
+
+
+def test_corpora_that_do_not_fit_together_are_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(corpora.phrases, "splits", lambda: {"train": (["A."], ["B."])})
+    monkeypatch.setitem(SHA256, "multi30k-tok", hashes(FILES))
+    write(tmp_path / "multi30k-tok", FILES)
+    with pytest.raises(ValueError, match=r"phrases from en to fr, multi30k-tok from de to en; give --source"):
+        corpora.load("phrases+multi30k-tok", data=tmp_path)
+    for name, part in (("phrases+", "''"), ("phrases+nosuch", "'nosuch'")):
+        with pytest.raises(ValueError, match=rf"Expected a corpus .* or a folder, received {part}"):
+            corpora.load(name)
+
+
 def test_phrases_needs_nothing() -> None:
     with pytest.raises(ValueError, match=r"Expected a language of phrases \(en, fr\), received 'de'"):
         corpora.load("phrases", "de", "en")

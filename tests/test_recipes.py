@@ -333,13 +333,13 @@ class FakeTranslator:
 
 
 def fit_line(scores, patience=9, epochs=4, **optimizer):
-    from recipes.callbacks import ValidationBleu
+    from recipes.callbacks import Validation
 
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.compile(optimizer=keras.optimizers.SGD(0.1, **optimizer), loss="mse")
     translator = FakeTranslator(model, scores)
-    callback = ValidationBleu(translator, ["x"], ["a b c d e"], tokenize="13a", patience=patience)
+    callback = Validation(translator, ["x"], ["a b c d e"], metric="bleu", tokenize="13a", patience=patience)
     after = []
     keep = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: after.append(model.get_weights()[0]))
     x = np.ones((5, 3), "float32")

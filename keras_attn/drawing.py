@@ -1,0 +1,48 @@
+"""What all pictures have in common: palette, style, files that are the same for the same picture.
+
+Figures are made without pyplot, so that no window, backend or other global state is touched.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+ENDINGS = (".png", ".svg", ".pdf")
+# Okabe and Ito's palette, told apart by colour-blind readers and in grey.
+INK, GREY, BLUE, ORANGE = "#222222", "#8A8A8A", "#0072B2", "#D55E00"
+STYLE = {"svg.hashsalt": "keras_attn", "axes.unicode_minus": True}
+
+
+def new_figure(**options: Any) -> Figure:
+    """An empty white figure that can be drawn and measured; to be made and drawn inside `rc_context(STYLE)`."""
+    figure = Figure(dpi=200, facecolor="white", **options)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def plain_axes(axes, grid: str = "y") -> None:
+    """A base line and faint lines across, and nothing else around the data."""
+    axes.tick_params(labelsize=8.5, length=0, colors=INK)
+    axes.grid(axis=grid, color="#E4E4E4", linewidth=0.7)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set(visible=side == "bottom", color=GREY, linewidth=0.8)
+
+
+def check_ending(path: str | Path | None) -> None:
+    if path is not None and Path(path).suffix.lower() not in ENDINGS:
+        raise ValueError(f"Expected a file name that ends in {', '.join(ENDINGS)}; received {str(path)!r}.")
+
+
+def save(figure: Figure, path: str | Path | None) -> Figure:
+    if path is not None:
+        # No date, so that the same picture is the same file.
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix.lower())
+        with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+            figure.savefig(path, metadata=metadata)
+    return figure
