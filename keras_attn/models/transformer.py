@@ -120,7 +120,7 @@ class TransformerSeq2Seq(Seq2Seq):
     def encode(self, encoder_token_ids, max_length=None):
         values, mask, _ = self._source(encoder_token_ids)
         cross = [_keys_and_values(decoder._cross_attention_layer, values) for decoder in self.decoders]
-        batch, room = ops.shape(values)[0], max_length or self.max_length
+        batch, room = ops.shape(values)[0], self.max_length if max_length is None else max_length
         shape = (batch, 2, room, self.num_heads, self.units // self.num_heads)
         caches = [ops.zeros(shape, dtype=values.dtype) for _ in self.decoders]  # (B, 2, L, N, H / N)
         position = ops.zeros_like(encoder_token_ids[:, 0], dtype="int32")  # (B,)
@@ -185,7 +185,7 @@ class TransformerSeq2Seq(Seq2Seq):
             visible = (words[:, None] >= words)[None]  # (1, T, T)
             here, caches = None, [None] * len(self.decoders)
         else:
-            words = ops.arange(caches[0].shape[2], dtype="int32")  # (L,)
+            words = ops.arange(ops.shape(caches[0])[2], dtype="int32")  # (L,)
             visible = (words <= position)[:, None]  # (B, 1, L)
             here = (words == position)[:, None, :, None, None]  # (B, 1, L, 1, 1)
         found = []

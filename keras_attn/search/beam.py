@@ -57,7 +57,7 @@ def select(log_probs, extensions: Candidates, offsets) -> Selection:
         offsets: `(B, 1)` int32, 0, 1, .. B - 1.
     """
     beams = log_probs.shape[1]
-    width = extensions.token_ids.shape[1]  # C
+    width = ops.shape(extensions.token_ids)[1]  # C
     flat = ops.shape(log_probs)[0], beams * width
     step_log_probs = ops.reshape(extensions.log_probs, (-1, beams, width))  # (B, K, C)
     totals = ops.reshape(log_probs[:, :, None] + step_log_probs, flat)  # (B, K * C)
@@ -100,9 +100,9 @@ def beam_search(
     beam_size: int = 5,
     n_best: int = 1,
     length_penalty: float = 1.0,
-    normalization: str = "gnmt",
+    normalization: Any = "gnmt",
     coverage_penalty: float = 0.0,
-    max_length: int,
+    max_length: Any,
     row_max_length: Any = None,
     row_min_length: Any = None,
     forced_prefix: Any = None,
@@ -132,9 +132,11 @@ def beam_search(
         beam_size: K. A beam of one stops at its first end token: it is greedy search.
         n_best: N <= K, how many hypotheses are returned.
         length_penalty: exponent >= 0 of the norm.
-        normalization: "gnmt", "average" or "none".
+        normalization: "gnmt", "average" or "none"; or the norms themselves, `(L,)` float32, for which the length
+            penalty is nothing more.
         coverage_penalty: >= 0.
-        max_length: L, the static length of the outputs, end token included.
+        max_length: L, the length of the outputs, end token included: an int or, in a graph of TensorFlow, a scalar
+            int32 tensor (with the norms themselves, and L of at least `no_repeat_ngram_size`).
         row_max_length: `(B,)`, clipped to 1..L; end token included, as in all lengths.
         row_min_length: `(B,)`; where it exceeds the row's longest length, the latter holds.
         forced_prefix: `(B, P)` int, 0 = free from there on; may hold the end token. Prevails over the other
@@ -182,7 +184,6 @@ def _setting(step, memory, beams, norms, coverage_penalty, early_stopping, limit
     rows = ops.zeros_like(memory["mask"][:, 0], dtype="int32")  # (B,)
     constraints = constrain(rows, beams, **limits)
     offsets = ops.cumsum(ops.ones_like(rows), axis=0)[:, None] - 1  # (B, 1)
-    norms = ops.convert_to_tensor(norms)  # (L,)
     longest = ops.reshape(constraints.max_lengths, (-1, beams))[:, 0]  # (B,)
     return Setting(
         step,
@@ -200,7 +201,7 @@ def _setting(step, memory, beams, norms, coverage_penalty, early_stopping, limit
 def _start(setting: Setting, mask, state, n_best: int, keep_alignments: bool) -> BeamState:
     """Before the first step: one live hypothesis a row, of no tokens, and none finished."""
     batch, source = ops.shape(mask)
-    beams, length = setting.slots.shape[1], setting.norms.shape[0]
+    beams, length = setting.slots.shape[1], ops.shape(setting.norms)[0]
     rows = batch * beams
     only_first = ops.where(setting.slots == 0, 0.0, NEGATIVE_INFINITY)  # (B, K)
     return BeamState(

@@ -102,7 +102,7 @@ def _step_back(state, record):
 
 def follow_back(final: BeamState, setting: Setting) -> SearchResult:
     """The N best hypotheses, read from their last slot to their first."""
-    length, beams = setting.norms.shape[0], setting.slots.shape[1]
+    length, beams = ops.shape(setting.norms)[0], setting.slots.shape[1]
     exists = final.scores > NEGATIVE_INFINITY  # (B, N)
     ends = ops.where(exists, final.pointers // beams, -1)  # (B, N)
     end_slots = final.pointers % beams  # (B, N)

@@ -54,7 +54,7 @@ def constrain(
             n-gram.
     """
     banned = {int(i) for i in banned_token_ids}
-    if not (isinstance(max_length, int) and max_length >= 1):
+    if not (ops.is_tensor(max_length) or (isinstance(max_length, int) and max_length >= 1)):
         raise ValueError(f"Expected `max_length` to be an integer >= 1. Received: max_length={max_length!r}")
     if END_ID in banned:
         raise ValueError(
@@ -111,8 +111,9 @@ def candidates(logits, position, constraints: Constraints, history, count: int |
     else:
         spare = constraints.excluded.shape[0]
         if constraints.no_repeat_ngram_size:
-            spare += history.shape[1]
-        values, token_ids = top_tokens(logits, min(count + spare, logits.shape[-1]), constraints.rows)
+            spare += ops.shape(history)[1]
+        count = ops.minimum(count + spare, logits.shape[-1]) if ops.is_tensor(spare) else count + spare
+        values, token_ids = top_tokens(logits, count, constraints.rows)
         # Not `values[:, :1]`: XLA takes a top-k that is sliced again for a sort of all V (200 times the time).
         highest = ops.max(values, axis=-1, keepdims=True)  # (R, 1)
     # The sum is at least 1, from the highest itself, except where all logits are -inf: NaN without this.
@@ -145,8 +146,8 @@ def top_tokens(logits, count: int, rows) -> tuple[Any, Any]:
     twice as fast as `top_k` on JAX and TensorFlow, where the latter is a scalar loop, and no slower on torch.
     """
     vocabulary, strips = logits.shape[-1], 8
-    if vocabulary < 16 * strips * count:  # nothing to gain
-        values, token_ids = ops.top_k(logits, count)
+    if ops.is_tensor(count) or vocabulary < 16 * strips * count:  # nothing to gain
+        values, token_ids = ops.top_k(logits, count if ops.is_tensor(count) else min(count, vocabulary))
         return values, ops.cast(token_ids, "int32")
     width = vocabulary // strips  # W
     folded = [logits[:, i * width : (i + 1) * width] for i in range(strips)]
@@ -179,8 +180,8 @@ def _force(free: Candidates, logits, normalizer, position, forced) -> Candidates
 
 def _repeats(token_ids, history, position, size: int):
     """True where a candidate would complete an n-gram that the hypothesis already holds. `(R, C)` bool."""
-    windows = history.shape[1] - size + 1  # n-grams that L tokens have
-    if windows < 1:
+    windows = ops.shape(history)[1] - size + 1  # n-grams that L tokens have
+    if isinstance(windows, int) and windows < 1:
         return ops.zeros_like(token_ids, dtype="bool")  # (R, C)
     matches = ops.arange(windows, dtype="int32")[None] + size <= position  # (1, W): wholly in the past
     for i in range(size - 1):

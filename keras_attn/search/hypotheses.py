@@ -23,10 +23,13 @@ class SearchResult(NamedTuple):
     alignments: Any  # (B, N, L, S) float32, 0 after the end token; None if not asked for
 
 
-def length_norms(normalization: str, length_penalty: float, max_length: int) -> np.ndarray:
+def length_norms(normalization: Any, length_penalty: float, max_length: int) -> Any:
     """What a hypothesis of 1, 2, .. L tokens has its log-probability divided by. `(L,)` float32."""
+    if not isinstance(normalization, str):  # they are given
+        return ops.convert_to_tensor(normalization, dtype="float32")  # (L,)
     lengths = np.arange(1, max_length + 1, dtype="float64")
-    return length_norm(normalization, length_penalty, lengths).astype("float32")  # (L,)
+    norms = length_norm(normalization, length_penalty, lengths).astype("float32")  # (L,)
+    return ops.convert_to_tensor(norms)
 
 
 def length_norm(normalization: str, length_penalty: float, lengths: Any) -> Any:
@@ -57,7 +60,10 @@ def repeat_rows(structure, times: int):
     """Every tensor `(B, ...)` of `structure` as `(B * times, ...)`, the copies of a row side by side."""
     if times == 1:
         return tree.map_structure(ops.convert_to_tensor, structure)
-    return tree.map_structure(lambda x: ops.repeat(x, times, axis=0), structure)
+    batch = ops.shape(tree.flatten(structure)[0])[0]
+    # One index for all: in a graph of TensorFlow a `repeat` is 25 nodes.
+    rows = ops.arange(batch * times, dtype="int32") // times  # (B * times,)
+    return tree.map_structure(lambda x: ops.take(x, rows, axis=0), structure)
 
 
 def pick(x, index, offsets):
@@ -65,7 +71,7 @@ def pick(x, index, offsets):
 
     One flat `take`: `take_along_axis` is a dozen ops on TensorFlow.
     """
-    return ops.take(ops.reshape(x, (-1,)), index + offsets * x.shape[1], axis=0)
+    return ops.take(ops.reshape(x, (-1,)), index + offsets * ops.shape(x)[1], axis=0)
 
 
 def write(buffer, position, update):
@@ -79,7 +85,7 @@ def append(buffer, position, update, axis: int = 0):
     if isinstance(buffer, tuple):
         return buffer
     if axis == 1:
-        here = ops.arange(buffer.shape[1], dtype="int32") == position  # (L,)
+        here = ops.arange(ops.shape(buffer)[1], dtype="int32") == position  # (L,)
         return ops.where(here, update[:, None], buffer)  # (R, L)
     return write(buffer, position, ops.cast(update, buffer.dtype))
 

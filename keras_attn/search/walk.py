@@ -39,8 +39,8 @@ def greedy_search(
     state: Any,
     *,
     length_penalty: float = 1.0,
-    normalization: str = "gnmt",
-    max_length: int,
+    normalization: Any = "gnmt",
+    max_length: Any,
     row_max_length: Any = None,
     row_min_length: Any = None,
     forced_prefix: Any = None,
@@ -231,7 +231,7 @@ def _walk(
 ) -> SearchResult:
     """Runs until every row has ended."""
     batch, source = ops.shape(memory["mask"])
-    rows, length = batch * copies, len(norms)
+    rows, length = batch * copies, ops.shape(norms)[0]
     memory, state = repeat_rows(memory, copies), repeat_rows(state, copies)
     start = WalkState(
         position=ops.convert_to_tensor(0, dtype="int32"),
@@ -279,13 +279,13 @@ def _result(final: WalkState, copies: int, norms) -> SearchResult:
     token_ids = ops.where(exists, final.outputs, PAD_ID)  # (L, R)
     token_log_probs = ops.where(exists, final.token_log_probs, 0.0)  # (L, R)
     lengths = ops.sum(ops.cast(token_ids != PAD_ID, "int32"), axis=0)  # (R,)
-    norms = ops.take(ops.convert_to_tensor(norms), ops.maximum(lengths - 1, 0), axis=0)  # (R,)
+    norms = ops.take(norms, ops.maximum(lengths - 1, 0), axis=0)  # (R,)
 
     def by_row(x):
         return ops.reshape(x, (-1, copies))  # (B, N)
 
     def by_row_and_step(x):
-        return ops.reshape(ops.transpose(x, (1, 0)), (-1, copies, x.shape[0]))  # (B, N, L)
+        return ops.reshape(ops.transpose(x, (1, 0)), (-1, copies, ops.shape(x)[0]))  # (B, N, L)
 
     alignments = None
     if not isinstance(final.alignments, tuple):

@@ -1,11 +1,21 @@
 """TensorFlow Serving: a translator as a SavedModel that a stock model server loads, text in, text out.
 
-    text.py     tokenizers as TensorFlow graphs
-    graph.py    repair, tokenize, search and join, as one function of a batch of strings
-    gate.py     what a stock server would refuse, or its user regret, refused before publication
-    publish.py  the next version folder, whole or not at all
-    export.py   the command that a process on another backend runs: `python -m keras_attn.serving.export`
-    replay.py   the command that runs a version as a client would, in a process with TensorFlow alone
+    options.py   what is fixed at export
+    text.py      tokenizers as TensorFlow graphs
+    limits.py    how long translations may be, from tensors
+    chunks.py    a request of any size, in chunks of bounded size
+    find.py      the search as a function of a graph
+    graph.py     the signatures: repair, tokenize, search and join
+    slim.py      equal constants made one
+    quantize.py  matrices in fewer bits
+    weights.py   the same inside a graph
+    gate.py      what a stock server would refuse, or its user regret, refused before publication
+    about.py     the record, the batching parameters, models.config and README beside the graph
+    warmup.py    what a server runs before it answers anyone
+    examples.py  what a version must be found to say before it is published
+    publish.py   the next version folder, whole or not at all
+    export.py    the command that a process on another backend runs: `python -m keras_attn.serving.export`
+    replay.py    the command that runs a version as a client would, in a process with TensorFlow alone
 
     client.py        translations from a server, over REST or gRPC
     transports.py    one request over each of the two

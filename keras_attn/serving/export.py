@@ -2,25 +2,26 @@
 
     python -m keras_attn.serving.export PRESET DIRECTORY < request.json
 
-The request is `{"options": {...}, "version": int or null, "examples": [...]}`, the arguments of
-`publish.write_version`. The version folder is printed on the last line of stdout. What was refused is one
-line on stderr, with status 2 and the error's name. People use `recipes.export` or `Translator.export`.
+The request is `{"options": {...}, "version": int or null, "examples": [...], "sentences": [...], "report":
+{...}}`, the arguments of `publish.write_version`. The version folder is printed on the last line of stdout. What
+was refused is one line on stderr, with status 2 and the error's name. People use `recipes.export` or
+`Translator.export`.
 """
 
 import json
 import sys
 
+from keras_attn.serving.examples import REFUSALS, REFUSED
 from keras_attn.serving.options import Options
-from keras_attn.serving.publish import REFUSALS, REFUSED, write_version
+from keras_attn.serving.publish import write_version
 from keras_attn.translator import Translator
 
 
 def main(preset: str, directory: str) -> int:
     request = json.load(sys.stdin)
     try:
-        options = Options(**request["options"])
-        translator = Translator.from_preset(preset)
-        print(write_version(translator, directory, options, request["version"], request["examples"]))
+        request["options"] = Options(**request["options"])
+        print(write_version(Translator.from_preset(preset), directory, **request))
     except tuple(REFUSALS.values()) as error:
         print(f"{type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
         return REFUSED

@@ -8,6 +8,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 PYTHON_OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 # The custom ops that the stock server links and a translator needs.
 TEXT_OPS = ("SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp")
+OPTIONS = "translate_with_options"  # the one signature that may have numbers that hold for a whole request
 GRAPH_ALLOWANCE = 2**21  # bytes that a graph may take besides weights and tokenizers, and the checkpoint's index
 
 
@@ -75,6 +76,8 @@ def _signature_faults(graph) -> list[str]:
             continue
         for tensor, info in [*signature.inputs.items(), *signature.outputs.items()]:
             shape = info.tensor_shape
+            if name == OPTIONS and tensor in signature.defaults and not shape.unknown_rank and not shape.dim:
+                continue
             if shape.unknown_rank or not shape.dim or shape.dim[0].size != -1:
                 faults.append(f"{tensor} of its signature {name} has no free batch axis.")
     return faults

@@ -5,8 +5,9 @@
 
    usage: run_saved_model DIRECTORY [--without-xla] [--library FILE]... [--signature NAME]... [--repeat N] < texts
 
-   Texts are frames: a decimal length, a newline, that many bytes, a newline; any bytes will do. Every signature runs
-   on them (or those named, in their order). Text i goes to string input i mod k of k, in the order of their names.
+   Texts are frames: a decimal length, a newline, that many bytes, a newline; any bytes will do. Every signature whose
+   inputs are strings runs on them (or those named, in their order); inputs with a default are left to it. Text i goes
+   to string input i mod k of k, in the order of their names; those after the last whole round are left out.
    stdout, for each signature:
        signature NAME
        output NAME TYPE RANK DIMENSION...     followed by one line for each number, one frame for each string
@@ -35,8 +36,8 @@ typedef struct {
 
 typedef struct {
   char name[NAME];
-  Tensor inputs[MOST], outputs[MOST];
-  int input_count, output_count;
+  Tensor inputs[MOST], outputs[MOST], defaults[MOST]; /* of a default no more than its key is read */
+  int input_count, output_count, default_count;
 } Signature;
 
 typedef struct {
@@ -125,9 +126,31 @@ static void read_tensor(Span entry, Tensor *tensors, int *count) {
   }
 }
 
+/* An entry of map<string, TensorProto>, of which the key is enough. */
+static void read_key(Span entry, Tensor *tensors, int *count) {
+  if (*count == MOST) fail("a signature has more than %d defaults", MOST);
+  for (Field pair; next_field(&entry, &pair);) {
+    if (pair.number == 1) copy_name(tensors[*count].key, pair.content);
+  }
+  ++*count;
+}
+
 static int by_key(const void *a, const void *b) { return strcmp(((const Tensor *)a)->key, ((const Tensor *)b)->key); }
 
-/* MetaGraphDef {signature_def = 5: map<string, SignatureDef>}; SignatureDef {inputs = 1, outputs = 2}. */
+/* Takes the inputs with a default away: the graph has it, too. */
+static void leave_defaults(Signature *signature) {
+  int kept = 0;
+  for (int i = 0; i < signature->input_count; ++i) {
+    int has_default = 0;
+    for (int d = 0; d < signature->default_count; ++d) {
+      has_default |= !strcmp(signature->inputs[i].key, signature->defaults[d].key);
+    }
+    if (!has_default) signature->inputs[kept++] = signature->inputs[i];
+  }
+  signature->input_count = kept;
+}
+
+/* MetaGraphDef {signature_def = 5: map<string, SignatureDef>}; SignatureDef {inputs = 1, outputs = 2, defaults = 4}. */
 static int read_signatures(Span graph, Signature *signatures) {
   int count = 0;
   for (Field field; next_field(&graph, &field);) {
@@ -140,8 +163,10 @@ static int read_signatures(Span graph, Signature *signatures) {
       for (Field side; next_field(&pair.content, &side);) {
         if (side.number == 1) read_tensor(side.content, signature->inputs, &signature->input_count);
         if (side.number == 2) read_tensor(side.content, signature->outputs, &signature->output_count);
+        if (side.number == 4) read_key(side.content, signature->defaults, &signature->default_count);
       }
     }
+    leave_defaults(signature);
     qsort(signature->inputs, signature->input_count, sizeof(Tensor), by_key);
     qsort(signature->outputs, signature->output_count, sizeof(Tensor), by_key);
   }
@@ -167,7 +192,7 @@ static Text *read_texts(int64_t *count) {
 
 /* Texts first, first + step, ... as a vector of strings. */
 static TF_Tensor *string_tensor(const Text *texts, int64_t count, int64_t first, int64_t step) {
-  int64_t rows = (count - first + step - 1) / step;
+  int64_t rows = count / step;
   TF_Tensor *tensor = TF_AllocateTensor(TF_STRING, &rows, 1, rows * sizeof(TF_TString));
   TF_TString *strings = TF_TensorData(tensor);
   for (int64_t row = 0; row < rows; ++row) {
@@ -242,6 +267,13 @@ static void run(TF_Session *session, TF_Graph *graph, const Signature *signature
   TF_DeleteStatus(status);
 }
 
+static int takes_strings(const Signature *signature) {
+  for (int i = 0; i < signature->input_count; ++i) {
+    if (signature->inputs[i].type != TF_STRING) return 0;
+  }
+  return 1;
+}
+
 int main(int argc, char **argv) {
   static Signature signatures[MOST];
   const char *chosen[MOST], *tags[] = {"serve"};
@@ -277,7 +309,7 @@ int main(int argc, char **argv) {
   const uint8_t *proto = meta_graph->data;
   int count = read_signatures((Span){proto, proto + meta_graph->length}, signatures);
   for (int i = 0; i < count && !chosen_count; ++i) {
-    if (strncmp(signatures[i].name, "__", 2)) run(session, graph, &signatures[i], texts, text_count, repeat);
+    if (strncmp(signatures[i].name, "__", 2) && takes_strings(&signatures[i])) run(session, graph, &signatures[i], texts, text_count, repeat);
   }
   for (int c = 0; c < chosen_count; ++c) {
     int i = 0;

@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from keras_attn.serving import publish
+from keras_attn.serving import examples
 from tests.serving.conftest import LINES, READ
 
 C_SOURCE = Path(__file__).with_name("run_saved_model.c")
@@ -36,7 +37,7 @@ def test_the_model_is_worth_comparing(exported):
 def test_a_process_with_tensorflow_alone_says_the_same(exported):
     batches = [LINES, *([line] for line in LINES[:3] + LINES[16:18]), LINES[16:19], []]
     done = subprocess.run(
-        [sys.executable, "-P", publish.REPLAY, exported.folder],
+        [sys.executable, "-P", examples.REPLAY, exported.folder],
         input=json.dumps([[line.hex() for line in batch] for batch in batches]),
         capture_output=True,
         text=True,
@@ -104,7 +105,7 @@ def parse(stdout: bytes) -> dict:
         for size in shape:
             count *= size
         assert kind == "output"
-        assert rank == len(shape) == 1
+        assert rank == len(shape)
         values = []
         for _ in range(count):
             values.append(float(line()))
@@ -112,17 +113,24 @@ def parse(stdout: bytes) -> dict:
                 length = int(values.pop())
                 values.append(stdout[at : at + length])
                 at += length + 1
-        outputs[name] = values
+        outputs[name] = np.array(values, object if type_ == 7 else float).reshape(shape)
     return results
 
 
 def test_the_servers_own_loader_says_the_same(exported, loader):
     done, results = run_loader(loader, exported.folder, LINES, "--repeat", "2")
     assert done.returncode == 0, done.stderr.decode()
-    assert list(results) == ["serving_default"]
-    found = results["serving_default"]
-    assert sorted(found) == ["score", "translation"]
-    assert_same(exported, found["translation"], found["score"])
+    # Those with string inputs; what has a default need not be fed.
+    assert sorted(results) == ["score", "serving_default", "translate", "translate_n_best", "translate_with_options"]
+    for name in ("serving_default", "translate", "translate_with_options"):
+        assert_same(exported, results[name]["translation"], results[name]["score"])
+    best = results["translate_n_best"]
+    assert_same(exported, best["translations"][:, 0], best["scores"][:, 0])
+    assert best["alignments"].shape == (len(LINES), 3, best["target_tokens"].shape[2], best["source_tokens"].shape[1])
+    np.testing.assert_allclose(best["alignments"].sum(-1).sum(-1), best["target_lengths"], rtol=1e-4)
+    given = exported.translator.score(READ[:-1:2], READ[1::2])
+    log_probs = [t.token_log_probs.sum() if t.token_ids else 0.0 for t in given]
+    np.testing.assert_allclose(results["score"]["log_prob"], log_probs, rtol=1e-4)
     print(*[line for line in done.stderr.decode().splitlines() if line.startswith(("load ", "run "))])
 
 
@@ -142,5 +150,6 @@ def test_the_folder_holds_the_weights_once_and_a_record(exported):
     assert weights < 1.2 * 4 * exported.translator.model.count_params() + 2**14
     record = json.loads((exported.folder / "assets.extra" / "keras_attn.json").read_text())
     assert record["options"]["beam_size"] == 3
-    assert record["signatures"]["serving_default"]["outputs"] == ["translation", "score"]
-    assert sorted(path.name for path in exported.root.iterdir()) == ["1"], "nothing may be left beside it"
+    assert sorted(record["signatures"]["serving_default"]["outputs"]) == ["score", "translation"]
+    names = sorted(path.name for path in exported.root.iterdir())
+    assert names == ["1", "README.md", "models.config"], "nothing may be left beside it"

@@ -114,6 +114,28 @@ def test_ops_of_other_libraries_are_refused(tmp_path):
         gate.check(folder, WEIGHTS, 0)
 
 
+@pytest.mark.parametrize(
+    ("name", "default", "passes"),
+    [("translate_with_options", True, True), ("translate_with_options", False, False), ("translate", True, False)],
+)
+def test_numbers_for_a_whole_request_are_for_one_signature_with_defaults(tmp_path, name, default, passes):
+    module, two = Module(), tf.constant(2.0)
+
+    def score(text, number=two):
+        return {"score": module.score(text) * number}
+
+    specs = [TEXT, tf.TensorSpec((), tf.float32, name="number")]
+    function = tf.function(score, input_signature=specs, autograph=False)
+    module.function = function if default else function.get_concrete_function()
+    plain = tf.function(lambda text: {"score": module.score(text)}, input_signature=[TEXT], autograph=False)
+    tf.saved_model.save(module, str(tmp_path), signatures={"serving_default": plain, name: module.function})
+    if passes:
+        gate.check(tmp_path, WEIGHTS, 0)
+    else:
+        with pytest.raises(ValueError, match=f"number of its signature {name} has no free batch axis"):
+            gate.check(tmp_path, WEIGHTS, 0)
+
+
 def test_the_default_signature_must_be_there(tmp_path):
     with pytest.raises(ValueError, match="no signature serving_default"):
         gate.check(save(Module(), tmp_path / "m", "other"), WEIGHTS, 0)

@@ -10,7 +10,8 @@ if keras.backend.backend() != "tensorflow":
 
 import tensorflow as tf
 
-from keras_attn.serving.graph import ServedTranslator, source_limits
+from keras_attn.serving import limits
+from keras_attn.serving.graph import ServedTranslator
 from keras_attn.serving.options import Options
 
 
@@ -34,7 +35,44 @@ def test_chunks_and_cuts(translator):
     assert len({t.text for t in expected}) > 5
 
 
-def test_limits_are_the_translators(translator):
-    limits = source_limits(translator, Options(max_source_length=3001))
-    assert limits.tolist() == [translator.limits().longest(length) for length in range(3002)]
-    assert set(source_limits(translator, Options(max_length=5)).tolist()) == {5}
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"max_length": 5},
+        {"max_length_ratio": 1.1},
+        {"max_length": 41, "max_length_ratio": 0.7},
+        {"min_length": 3, "min_length_ratio": 0.3},
+        {"max_length": 7, "max_length_ratio": 2.3, "min_length": 7, "min_length_ratio": 1.7},
+    ],
+    ids=str,
+)
+def test_limits_are_the_translators(translator, said):
+    """For every length; and the same whether they came with the export or, as float32, with a request."""
+    lengths = range(1, 3001)
+    expected = translator.limits(**said)
+    longest = [expected.longest(length) for length in lengths]
+    shortest = [min(expected.shortest(length), 10**5) for length in lengths]
+    fixed = limits.exported(Options(**said))
+    sent = limits.Request(*(tf.constant(v, tf.int32 if isinstance(v, int) else tf.float32) for v in fixed))
+    for request in (limits.constants(fixed), limits.checked(sent)):
+        found = limits.row_limits(tf.constant(lengths), request, translator, 10**5)
+        assert [row.numpy().tolist() for row in found] == [longest, shortest]
+    most = limits.row_limits(tf.constant(lengths), request, translator, 11)
+    assert [row.numpy().max() for row in most] == [min(11, max(longest)), min(11, max(shortest))]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("length_penalty", -0.5),
+        ("length_penalty", float("nan")),
+        ("max_length", -1),
+        ("min_length_ratio", 1e39),
+    ],
+)
+def test_a_request_out_of_range_is_refused(name, value):
+    request = limits.exported(Options())._replace(**{name: value})
+    sent = limits.Request(*(tf.constant(v, tf.int32 if isinstance(v, int) else tf.float32) for v in request))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"Expected {name} to be a number of at least 0"):
+        limits.checked(sent)

@@ -8,7 +8,7 @@ import threading
 import keras
 import pytest
 
-from keras_attn.serving import export_translator, publish
+from keras_attn.serving import examples, export_translator, publish
 from keras_attn.serving.options import Options
 from tests.serving.conftest import build
 
@@ -79,12 +79,12 @@ def test_a_file_is_no_folder_for_versions(translator, tmp_path):
 
 
 def test_another_translation_is_refused(monkeypatch, tmp_path):
-    examples = [("ein", [("un", -1.25), ("deux", -1.25001), ("trois", -1.5)]), ("", [("", 0.0)])]
+    expected = [("ein", [("un", -1.25), ("deux", -1.25001), ("trois", -1.5)]), ("", [("", 0.0)])]
 
     def check(translation, score):
         batch = {"translation": [translation.encode().hex(), ""], "score": [score, 0.0]}
-        monkeypatch.setattr(publish, "_run_python", lambda *_: json.dumps({"batches": [batch]}))
-        publish._check_examples(tmp_path, examples, "float32")
+        monkeypatch.setattr(examples, "run_python", lambda *_: json.dumps({"batches": [batch]}))
+        examples.check(tmp_path, expected, "float32")
 
     check("un", -1.250001)
     check("deux", -1.25)  # a tie: both are as good
@@ -116,9 +116,9 @@ def test_what_is_refused_leaves_nothing(translator, tmp_path, monkeypatch):
 
 def test_a_process_that_fails_says_why_in_a_sentence(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no translator\.json"):
-        publish._run_python(["-m", "keras_attn.serving.export", str(tmp_path), str(tmp_path / "new")], REQUEST)
+        examples.run_python(["-m", "keras_attn.serving.export", str(tmp_path), str(tmp_path / "new")], REQUEST)
     with pytest.raises(RuntimeError, match="ended with 3: too bad"):
-        publish._run_python(["-c", "import sys; print('too bad', file=sys.stderr); sys.exit(3)"], {})
+        examples.run_python(["-c", "import sys; print('too bad', file=sys.stderr); sys.exit(3)"], {})
 
 
 REQUEST = {"options": {}, "version": None, "examples": []}
