@@ -69,8 +69,9 @@ def study(arguments: argparse.Namespace) -> None:
 
     with Study(arguments, "attention_study", list(runs.values()), updates=updates).opened() as held:
         corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
-        if not set(names) <= set(held.reports()):
-            held.check_sizes(corpus)
+        finished = set(held.reports())
+        if not set(names) <= finished:
+            held.check_sizes(corpus, [run for run in runs.values() if run.name in finished.union(names)])
         held.work({name: [held.train_step(runs[name])] for name in names})
         for run in runs.values():
             if run.name in held.reports():
@@ -125,6 +126,8 @@ def write(held: Study) -> None:
 
     paths = [held.out / f"{run.name}.json" for run in held.runs]
     rows = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+    measured = [row["name"] for row in rows]  # in this call or an earlier one
+    held.arguments.scores = None if measured == list(SCORES) else ",".join(measured)
     found = held.write_report(scores=rows, samples=SAMPLES, confidence=0.95)
     figures.attention(found, held.out / "attention.svg")
     for row in sorted(rows, key=lambda row: -row["bleu"]["score"]):

@@ -50,7 +50,7 @@ def study(arguments: argparse.Namespace) -> None:
         if not any(low <= length <= high for low, high in BINS for length in lengths):
             raise ValueError(f"Expected test sentences of at most {BINS[-1][1]} words. {corpus.name} has none.")
         if len(held.reports()) < len(runs):
-            held.check_sizes(corpus)
+            held.check_sizes(corpus, runs)
         text = held.out / "test.txt"
         text.write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
         held.work({run.name: [held.train_step(run), _translation(held, run, text)] for run in runs})

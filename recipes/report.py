@@ -1,5 +1,6 @@
 """What a finished run leaves behind: scores, translations, a picture and `report.json`."""
 
+import functools
 import importlib.metadata
 import json
 import os
@@ -24,13 +25,12 @@ def translate(translator: Translator, sources: Sequence[str], **options) -> tupl
     return translations, time.monotonic() - started
 
 
-def scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: str) -> dict[str, dict]:
-    """BLEU, chrF and TER with their signatures."""
-    found = {
-        "bleu": metrics.bleu(hypotheses, references, tokenize=tokenize),
-        "chrf": metrics.chrf(hypotheses, references),
-        "ter": metrics.ter(hypotheses, references),
-    }
+def scores(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str, names: Sequence[str] = ("bleu", "chrf", "ter")
+) -> dict[str, dict]:
+    """BLEU, chrF and TER, or some of them, with their signatures."""
+    measures = {"bleu": functools.partial(metrics.bleu, tokenize=tokenize), "chrf": metrics.chrf, "ter": metrics.ter}
+    found = {name: measures[name](hypotheses, references) for name in names}
     return {name: {"score": round(s.score, 2), "signature": s.signature} for name, s in found.items()}
 
 

@@ -25,15 +25,23 @@ def is_better(metric: str, score: float, best: float | None) -> bool:
 
 
 def scores(
-    metric: str, sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str], tokenize: str
+    metric: str,
+    sources: Sequence[str],
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    tokenize: str,
+    *,
+    main_only: bool = False,
 ) -> dict[str, dict]:
-    """The scores of a report, each with its signature; the first is the one that `validation` gives."""
+    """The scores of a report, each with its signature; the first, or only, one is what `validation` gives."""
     if metric == "bleu":
         from recipes import report  # matplotlib, which that imports, is slow
 
-        return report.scores(hypotheses, references, tokenize)
+        return report.scores(hypotheses, references, tokenize, **({"names": ("bleu",)} if main_only else {}))
     scored = items(sources, references, hypotheses)
-    found = {"wer": error_rates.word_error_rate(*scored), "per": error_rates.phoneme_error_rate(*scored)}
+    found = {"wer": error_rates.word_error_rate(*scored)}
+    if not main_only:
+        found["per"] = error_rates.phoneme_error_rate(*scored)
     return {name: {"score": round(s.score, 2), "signature": s.signature} for name, s in found.items()}
 
 

@@ -86,12 +86,14 @@ class Study:
     """
 
     def __init__(self, arguments, name: str, runs: Sequence[Run], **settings: Any):
+        import keras  # late, when `command.run` has imported it quietly
+
         corpus = Path(arguments.corpus).resolve().name if Path(arguments.corpus).is_dir() else arguments.corpus
         self.arguments, self.runs = arguments, runs
         self.out = arguments.out or Path("runs", f"{name}-{corpus}")
         self.settings = {"study": name, "corpus": corpus, "source": arguments.source, "target": arguments.target}
         self.settings |= {"seed": arguments.seed, "beam_size": arguments.beam, "changes": arguments.changes}
-        self.settings |= settings
+        self.settings |= {"backend": keras.backend.backend()} | settings
         self.seconds = 0.0
 
     def folder(self, run: Run) -> Path:
@@ -115,20 +117,18 @@ class Study:
         paths = {run.name: self.folder(run) / "report.json" for run in self.runs}
         return {name: json.loads(path.read_text("utf-8")) for name, path in paths.items() if path.exists()}
 
-    def check_sizes(self, corpus, tolerance: float = 0.05) -> None:
-        """Before hours of training: the runs are about equal in size, and read their text alike.
+    def check_sizes(self, corpus, runs: Sequence[Run], tolerance: float = 0.05) -> None:
+        """Before hours of training: these runs are about equal in size, and read their text alike.
 
         Raises:
             ValueError: if they are not.
         """
         parse = train.parser().parse_args
-        recipes = {run.name: train.load_recipe(run.recipe) for run in self.runs}
-        configs = {run.name: train.configure(recipes[run.name], parse(self.training(run))) for run in self.runs}
+        recipes = {run.name: train.load_recipe(run.recipe) for run in runs}
+        configs = {run.name: train.configure(recipes[run.name], parse(self.training(run))) for run in runs}
         texts = {tuple(getattr(config, name) for name in _TEXT) for config in configs.values()}
         if len(texts) > 1:
-            raise ValueError(
-                f"Expected the same tokenizers in all runs. Received different {', '.join(_TEXT)}: {texts}"
-            )
+            raise ValueError(f"Expected the same {', '.join(_TEXT)} in all runs. Received: {sorted(texts)}")
         tokenizers = train.train_tokenizers(next(iter(configs.values())), *corpus.splits["train"])
         sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
         counts = {name: recipes[name].build(config, *sizes).count_params() for name, config in configs.items()}

@@ -204,10 +204,10 @@ def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) 
     options = {"batch_size": 64, "length_penalty": config.length_penalty}
     greedy, _ = reports.translate(translator, sources, beam_size=1, return_alignments=False, **options)
     found, seconds = reports.translate(translator, sources, beam_size=beam_size, **options)
-    results, greedy_results = (
-        scoring.scores(config.metric, sources, references, [t.text for t in translations], config.tokenize)
-        for translations in (found, greedy)
-    )
+    scored = config.metric, sources, references
+    results = scoring.scores(*scored, [t.text for t in found], config.tokenize)
+    # TER searches for shifts, for minutes where translations are poor: it is asked for once.
+    greedy_results = scoring.scores(*scored, [t.text for t in greedy], config.tokenize, main_only=True)
     reports.write_translations(out / "translations.txt", sources, references, found)
     reports.draw_reordering(out / "alignment.png", translator, found, references)
     if not (out / "translator.json").exists():

@@ -160,6 +160,26 @@ def test_page_needs_nothing_from_elsewhere():
     assert not re.search(r"https?:|//[a-z]|url\(|@import|\b(src|href)=", page)
 
 
+def test_systems_stand_side_by_side_with_their_own_weights():
+    other = Panel(WEIGHTS[:2], SOURCE, TARGET[:2])
+    lines = [("reference", "a <b> & c")]
+    comparison = alignments.Comparison("test 7", lines, [("first <1>", PANEL), ("second", other)])
+    page = alignments.comparison_page([comparison, comparison], title="x", source_language="de", target_language="en")
+    outline = Outline(page)
+    assert outline.words == 2 * (SOURCE + TARGET + SOURCE + TARGET[:2])
+    attributes = [a for _, a in outline.elements]
+    weights = "70 25 5 0 0;10 10 10 10 60"
+    own = [a["data-weights"] for a in attributes if "data-weights" in a]
+    assert own == 2 * [f"{weights};2 40 18 40 0;0 0 0 7 93", weights]
+    labels = [a["aria-label"] for a in attributes if a.get("role") == "listbox"]
+    assert labels[:3] == ["source test 7, first <1>", "target test 7, first <1>", "source test 7, second"]
+    assert page.count("<b>reference</b>a &lt;b&gt; &amp; c</p>") == 2
+    assert [tag for tag, _ in outline.elements].count("h2") == 2
+    wrong = alignments.Comparison("1", [], [("x", Panel(WEIGHTS, SOURCE[1:], TARGET))])
+    with pytest.raises(ValueError, match="Received shape"):
+        alignments.comparison_page([wrong], title="x")
+
+
 def test_page_of_nothing_says_so():
     assert "No sentences." in alignments.html_page([], title="x")
 

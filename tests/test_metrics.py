@@ -4,6 +4,7 @@ import json
 import math
 import random
 
+import numpy as np
 import pytest
 import sacrebleu
 
@@ -121,3 +122,21 @@ def test_paired_bootstrap_errors():
         metrics.paired_bootstrap({"one": ["a"], "two": ["b"]}, ["a"], names=["rouge"])
     with pytest.raises(ValueError, match="2 hypotheses and 1 references"):
         metrics.paired_bootstrap({"one": ["a"], "two": ["b", "c"]}, ["a"])
+
+
+def test_bleu_interval_is_that_of_resampled_test_sets():
+    """The same draws, each scored anew from its lines."""
+    rng = random.Random(0)
+    references = [" ".join(rng.choice("abcdefg") for _ in range(rng.randrange(1, 13))) for _ in range(31)]
+    hypotheses = degraded(references, 0.3, 1)
+    found = metrics.bleu_interval(hypotheses, references, samples=53, confidence=0.8, seed=3)
+    scores = []
+    for draw in np.random.default_rng(3).integers(0, 31, (53, 31)):
+        drawn = [[lines[n] for n in draw] for lines in (hypotheses, references)]
+        scores.append(sacrebleu.corpus_bleu(drawn[0], [drawn[1]]).score)
+    np.testing.assert_allclose([found.low, found.high], np.quantile(scores, [0.1, 0.9]), rtol=1e-9)
+    assert found.score == metrics.bleu(hypotheses, references)
+    assert found.low < found.score.score < found.high
+    assert json.loads(json.dumps(found.to_dict()))["confidence"] == 0.8
+    with pytest.raises(ValueError, match="confidence between 0 and 1, received samples=1, confidence=1"):
+        metrics.bleu_interval(["a"], ["a"], samples=1, confidence=1)
