@@ -8,10 +8,11 @@ the only module besides `keras_attn.serving` that knows which backend is running
 from collections.abc import Callable
 from functools import cache
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import keras
 from keras import ops, tree
+
+from keras_attn.traces import describe, may_trace, records_gradients, traced
 
 
 def scan(
@@ -106,18 +107,12 @@ def loop_product(kernel) -> Callable[[Any], Any]:
     On torch the kernel's gradient is one product over all T after the loop's backward pass, instead of T small ones
     accumulated; elsewhere the compiler has the loop in hand and this is a plain product.
     """
-    if keras.backend.backend() == "torch" and _torch_records_gradients():
+    if keras.backend.backend() == "torch" and records_gradients():
         gather, product = _torch_deferred_product()
         pairs = []  # (x, gradient of x @ kernel) of every step, filled by the backward pass
         kernel = gather.apply(ops.convert_to_tensor(kernel), pairs)
         return lambda x: product.apply(x, kernel, pairs)
     return lambda x: ops.matmul(x, kernel)
-
-
-def _torch_records_gradients() -> bool:
-    import torch
-
-    return torch.is_grad_enabled()
 
 
 @cache
@@ -191,9 +186,9 @@ def _scan_torch(step, init, xs, length, reverse, owner, inner):
     # `unbind` has one backward for all T; indexing x[t] would add a whole (T, ...) gradient at every step.
     slices = [torch.unbind(leaf) for leaf in leaves]
     carry, outputs = init, [None] * length
-    if length and _may_trace(owner):
-        key = inner.__code__, step is inner, _describe((init, [leaf[0] for leaf in slices]))
-        run = _traced(run, owner, key)
+    if length and may_trace(owner):
+        key = inner.__code__, step is inner, describe((init, [leaf[0] for leaf in slices]))
+        run = traced(run, owner, key)
     for t in reversed(range(length)) if reverse else range(length):
         carry, outputs[t] = run(carry, [leaf[t] for leaf in slices])
     if not length:
@@ -235,14 +230,10 @@ def _scan_tensorflow(step, init, xs, length, reverse):
     return tree.pack_sequence_as(init, carry), tree.pack_sequence_as(y_spec, [y.stack() for y in outputs])
 
 
-_CALLS_BEFORE_TRACE = 200  # of Python around the kernels, they have cost as much as a trace does
-_traces: WeakKeyDictionary = WeakKeyDictionary()  # owner -> {what decides the operations: calls so far, or the trace}
-
-
 def _while_torch(condition, body, state, constants, owner):
     import torch
 
-    if not _may_trace(owner):
+    if not may_trace(owner):
         while condition(state, constants):
             state = body(state, constants)
         return state
@@ -256,50 +247,7 @@ def _while_torch(condition, body, state, constants, owner):
         new = body(tree.pack_sequence_as(state, leaves), whole)
         return [condition(new, whole), *tree.flatten(new)]
 
-    goes_on, run = condition(state, constants), _traced(step, owner, (condition, body, _describe((state, constants))))
+    goes_on, run = condition(state, constants), traced(step, owner, (condition, body, describe((state, constants))))
     while goes_on:
         goes_on, *leaves = run(leaves, tensors)
     return tree.pack_sequence_as(state, leaves)
-
-
-def _may_trace(owner) -> bool:
-    """With gradients on, a step must leave its tape; a weight that is cast before the loop is a copy that ages."""
-    if owner is None or _torch_records_gradients():
-        return False
-    return owner.compute_dtype == owner.variable_dtype
-
-
-def _traced(function: Callable, owner, key) -> Callable:
-    """`function` of tensors; after its first calls by this key, the list of torch's operations that it came to."""
-    known = _traces.setdefault(owner, {})
-
-    def run(*arguments):
-        entry = known.get(key, 0)
-        if not isinstance(entry, int):
-            return entry(*arguments)
-        known[key] = entry + 1 if entry < _CALLS_BEFORE_TRACE else _trace(function, arguments)
-        return function(*arguments)
-
-    return run
-
-
-def _trace(function: Callable, arguments) -> Callable:
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    # Two names of one tensor would be one name in the trace: let no two be the same object.
-    operations = make_fx(function)(*tree.map_structure(lambda x: x.view_as(x), arguments))
-    operations.graph.eliminate_dead_code()
-    operations.recompile()
-    return operations
-
-
-def _describe(structure) -> tuple:
-    """What a function's operations can depend on: structure, layouts of tensors, and all that is none."""
-    import torch
-
-    def described(leaf):
-        if isinstance(leaf, torch.Tensor):
-            return tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.device
-        return getattr(leaf, "__func__", leaf)  # of a method of the owner, which a key must not keep alive
-
-    return str(tree.map_structure(lambda _: 0, structure)), *map(described, tree.flatten(structure))

@@ -1,13 +1,15 @@
 """What torch runs in a loop's place once it was traced: bit for bit what the loop itself gives."""
 
 import gc
+from weakref import WeakKeyDictionary
 
 import keras
 import numpy as np
 import pytest
 from keras import ops, tree
 
-from keras_attn import scan as loops
+from keras_attn import traces
+from keras_attn.scan import while_loop
 from keras_attn.search import beam_search, greedy_search, sample
 from keras_attn.search_models import SearchModel
 from tests.models.test_every_model import VS, B, S, T, make
@@ -40,13 +42,13 @@ def test_while_loop():
     zeros = ops.zeros((4,), dtype="int32")
     start = {"power": [ops.ones((4,))], "exponent": zeros}
     for exponents in ([0, 1, 5, 2], [0, 0, 0, 0]):
-        final = loops.while_loop(below, multiply, start, (ops.convert_to_tensor(exponents, "int32"), 3.0))
+        final = while_loop(below, multiply, start, (ops.convert_to_tensor(exponents, "int32"), 3.0))
         np.testing.assert_array_equal(ops.convert_to_numpy(final["power"][0]), 3.0 ** np.array(exponents))
         np.testing.assert_array_equal(ops.convert_to_numpy(final["exponent"]), exponents)
 
 
 def found(search_model, source, calls_before_trace, monkeypatch):
-    monkeypatch.setattr(loops, "_CALLS_BEFORE_TRACE", calls_before_trace)
+    monkeypatch.setattr(traces, "_CALLS_BEFORE_TRACE", calls_before_trace)
     return search_model.predict_on_batch({"encoder_token_ids": source})
 
 
@@ -61,15 +63,15 @@ def found(search_model, source, calls_before_trace, monkeypatch):
     ],
 )
 def test_a_trace_is_the_loop_bit_for_bit(name, search, rng, monkeypatch):
-    monkeypatch.setattr(loops, "_traces", type(loops._traces)())
     function, options = SEARCHES[search]
     model = SearchModel(make(name), function, T, **options)
     sources = rng.integers(4, VS, (2, B + 1, S)).astype("int32")
     sources[:, 1, 4:] = 0
-    for source in sources:  # one trace for both
-        plain = found(model, source, 10**9, monkeypatch)
-        monkeypatch.setattr(loops, "_traces", type(loops._traces)(loops._traces if source is sources[1] else {}))
-        traced = found(model, source, 0, monkeypatch)
+    monkeypatch.setattr(traces, "_traces", WeakKeyDictionary())
+    expected = [found(model, source, 10**9, monkeypatch) for source in sources]
+    monkeypatch.setattr(traces, "_traces", WeakKeyDictionary())
+    for source, plain in zip(sources, expected, strict=True):  # traced in the first's second step, and from there on
+        traced = found(model, source, 1, monkeypatch)
         tree.assert_same_structure(plain, traced)
         for key in plain:
             np.testing.assert_array_equal(plain[key], traced[key], err_msg=key)
@@ -77,34 +79,34 @@ def test_a_trace_is_the_loop_bit_for_bit(name, search, rng, monkeypatch):
 
 @on_torch
 def test_a_trace_reads_the_weights_as_they_are_and_dies_with_the_model(rng, monkeypatch):
-    traces = type(loops._traces)()
-    monkeypatch.setattr(loops, "_traces", traces)
+    held = WeakKeyDictionary()
+    monkeypatch.setattr(traces, "_traces", held)
     model = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
     source = rng.integers(4, VS, (B, S)).astype("int32")
     before = found(model, source, 0, monkeypatch)
     for weight in model.seq2seq.trainable_weights:
         weight.assign(-weight)
     after = found(model, source, 0, monkeypatch)
-    assert len(traces) == 3  # the model and its encoder's two cells
+    assert len(held) == 3  # the model and its encoder's two cells
     assert np.abs(before["scores"] - after["scores"]).max() > 1e-3
     fresh = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
     fresh.seq2seq.set_weights(model.seq2seq.get_weights())
     np.testing.assert_array_equal(found(fresh, source, 10**9, monkeypatch)["scores"], after["scores"])
     del model, fresh
     gc.collect()
-    assert not len(traces)
+    assert not len(held)
 
 
 @on_torch
 def test_no_trace_where_gradients_or_casts_are_wanted(rng, monkeypatch):
-    traces = type(loops._traces)()
-    monkeypatch.setattr(loops, "_traces", traces)
-    monkeypatch.setattr(loops, "_CALLS_BEFORE_TRACE", 0)
+    held = WeakKeyDictionary()
+    monkeypatch.setattr(traces, "_traces", held)
+    monkeypatch.setattr(traces, "_CALLS_BEFORE_TRACE", 0)
     model = make("rnnsearch")
     source = ops.convert_to_tensor(rng.integers(4, VS, (B, S)).astype("int32"))
     model.encode(source)  # with gradients on, as outside of predict
-    assert not len(traces)
+    assert not len(held)
     keras.config.set_dtype_policy("mixed_bfloat16")
     half = SearchModel(make("rnnsearch"), greedy_search, T)
     half.predict_on_batch({"encoder_token_ids": ops.convert_to_numpy(source)})
-    assert not len(traces)
+    assert not len(held)
