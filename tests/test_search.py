@@ -13,8 +13,8 @@ import pytest
 from keras import ops, tree
 
 from keras_attn.search import SearchResult, beam_search, greedy_search, sample
-from keras_attn.search.beam import merge, select
 from keras_attn.search.constraints import candidates, constrain, top_tokens
+from keras_attn.search.selection import merge, select
 
 B, S, V, L = 3, 13, 7, 5
 PAD, UNKNOWN, START, END = 0, 1, 2, 3

@@ -1,7 +1,7 @@
 """Search: from `(step, memory, state)` to token ids, scores and alignments. Knows nothing else about a model.
 
 `greedy_search` takes the best token of every step, `beam_search` the best sequence it can prove or find,
-`sample` draws. The three are pure functions, `keras.ops` only, one `keras.ops.while_loop` each with static
+`sample` draws. The three are pure functions, `keras.ops` only, one loop each with static
 inner shapes, so that the same code runs eagerly, under `jax.jit`, under `tf.function` with and without XLA,
 and in an exported graph. `score_tokens` says of given sequences what search would, without a loop.
 

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attn.scan import while_loop
 from keras_attn.search.constraints import Candidates, Constraints, candidates, constrain
+from keras_attn.search.draws import Draws, draw, mix
 from keras_attn.search.hypotheses import (
     NEGATIVE_INFINITY,
     SearchResult,
@@ -152,68 +153,15 @@ def sample(
     if row_ids is None:
         row_ids = ops.cumsum(ops.ones_like(rows), axis=0) - 1  # (B,)
     seed = seed & 0x7FFFFFFF if isinstance(seed, int) else seed
-    keys = _mix(ops.bitwise_xor(ops.cast(row_ids, "int32"), _mix(ops.cast(seed, "int32"))))  # (B,)
+    keys = mix(ops.bitwise_xor(ops.cast(row_ids, "int32"), mix(ops.cast(seed, "int32"))))  # (B,)
     numbers = ops.arange(num_samples, dtype="int32")  # (N,)
-    keys = ops.reshape(_mix(keys[:, None] + 40503 * numbers), (-1,))  # (R,)
+    keys = ops.reshape(mix(keys[:, None] + 40503 * numbers), (-1,))  # (R,)
 
     # Sorting all V is needed only for the nucleus; a plain draw takes them in the vocabulary's order.
     count = top_k or None
     norms = length_norms(normalization, length_penalty, max_length)  # (L,)
     draws = Draws(keys, temperature, top_k, top_p)
     return _walk(step, memory, state, draws, count, num_samples, limits, norms, return_alignments)
-
-
-class Draws(NamedTuple):
-    """How the tokens of R sequences are drawn."""
-
-    keys: Any  # (R,) int32
-    temperature: float
-    top_k: int
-    top_p: float
-
-
-def _draw(options: Candidates, position, draws: Draws):
-    """A token `(R,)` of each sequence and its log-probability `(R,)`."""
-    keys, temperature, top_k, top_p = draws
-    uniform = _uniform(keys, position)  # (R,)
-    ends = ops.full_like(options.end_log_probs[:, None], END_ID, dtype="int32")  # (R, 1)
-    token_ids = ops.concatenate([options.token_ids, ends], axis=1)  # (R, C + 1)
-    log_probs = ops.concatenate([options.log_probs, options.end_log_probs[:, None]], axis=1)  # (R, C + 1)
-    if top_k or top_p < 1:
-        width = log_probs.shape[1]
-        log_probs, index = ops.top_k(log_probs, min(top_k or width, width))  # (R, C)
-        token_ids = ops.take_along_axis(token_ids, index, axis=1)  # (R, C)
-    # The clip spares a row without any allowed token from -inf - -inf.
-    highest = ops.maximum(ops.max(log_probs, axis=-1, keepdims=True), -1e30)  # (R, 1)
-    weights = ops.exp((log_probs - highest) / temperature)  # (R, C)
-    below = ops.cumsum(weights, axis=-1)  # (R, C)
-    if top_p < 1:
-        weights = ops.where(below - weights < top_p * below[:, -1:], weights, 0.0)  # (R, C)
-        below = ops.cumsum(weights, axis=-1)  # (R, C)
-    possible = weights > 0  # (R, C)
-    # The total as the largest sum at a possible token: some token then passes, however the sums were rounded.
-    total = ops.max(ops.where(possible, below, 0.0), axis=-1, keepdims=True)  # (R, 1)
-    hits = possible & (below > uniform[:, None] * total)  # (R, C)
-    drawn = ops.argmax(ops.cast(hits, "int32"), axis=-1)[:, None]  # (R, 1), the first
-    token_ids = ops.take_along_axis(token_ids, drawn, axis=1)[:, 0]  # (R,)
-    return token_ids, ops.take_along_axis(log_probs, drawn, axis=1)[:, 0]
-
-
-def _shift(x, bits: int):
-    """Logical right shift of int32 (that of `ops` keeps the sign)."""
-    return ops.bitwise_and(ops.right_shift(x, bits), (1 << (32 - bits)) - 1)
-
-
-def _mix(x):
-    """Murmur3's finaliser: a bijection of int32 in which every input bit moves every output bit."""
-    x = ops.bitwise_xor(x, _shift(x, 16)) * -2048144789  # 0x85EBCA6B
-    x = ops.bitwise_xor(x, _shift(x, 13)) * -1028477387  # 0xC2B2AE35
-    return ops.bitwise_xor(x, _shift(x, 16))
-
-
-def _uniform(keys, position):
-    """Draws in [0, 1) for each key `(R,)` at a position: 23 bits, all of which a float32 holds below 1."""
-    return ops.cast(_shift(_mix(ops.bitwise_xor(keys, _mix(position + 1))), 9), "float32") / float(1 << 23)
 
 
 class Setting(NamedTuple):
@@ -256,7 +204,7 @@ def _advance(old: WalkState, setting: Setting) -> WalkState:
     """One step: the body of the loop."""
     logits, model_state, alignment = setting.step(old.token_ids, setting.memory, old.state)
     options = candidates(logits, old.position, setting.constraints, old.history, setting.count)
-    token_ids, log_probs = _draw(options, old.position, setting.draws) if setting.draws else _best(options)
+    token_ids, log_probs = draw(options, old.position, setting.draws) if setting.draws else _best(options)
     token_ids = ops.where(old.alive, token_ids, PAD_ID)  # (R,)
     alignment = ops.where(old.alive[:, None], alignment, 0)  # (R, S)
     new = WalkState(

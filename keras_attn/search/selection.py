@@ -1,0 +1,65 @@
+"""One step of beam search proper: which hypotheses live on, and which finished ones are kept."""
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from keras_attn.search.constraints import Candidates
+from keras_attn.search.hypotheses import NEGATIVE_INFINITY, pick
+
+
+class Selection(NamedTuple):
+    """What becomes of K hypotheses a row in one step."""
+
+    log_probs: Any  # (B, K) float32, of the next live hypotheses, best first
+    parents: Any  # (B, K) int32, the slot that each prolongs
+    token_ids: Any  # (B, K) int32, the token that each adds
+    token_log_probs: Any  # (B, K) float32
+    end_log_probs: Any  # (B, K) float32, of each slot's hypothesis if it ends here; -inf where it must not
+
+
+def select(log_probs, extensions: Candidates, offsets) -> Selection:
+    """One step of beam search proper: the K best continuations, and the endings that are good enough.
+
+    An ending counts only if fewer than K candidates of the row are better than it (as in fairseq). Short
+    hypotheses of low probability are so kept out, and a beam of one ends exactly where greedy search does.
+
+    Args:
+        log_probs: `(B, K)` float32, of the live hypotheses.
+        extensions: candidates of the `B * K` hypotheses.
+        offsets: `(B, 1)` int32, 0, 1, .. B - 1.
+    """
+    beams = log_probs.shape[1]
+    width = ops.shape(extensions.token_ids)[1]  # C
+    flat = ops.shape(log_probs)[0], beams * width
+    step_log_probs = ops.reshape(extensions.log_probs, (-1, beams, width))  # (B, K, C)
+    totals = ops.reshape(log_probs[:, :, None] + step_log_probs, flat)  # (B, K * C)
+    best, index = ops.top_k(totals, beams)  # (B, K)
+    index = ops.cast(index, "int32")  # (B, K)
+    ends = log_probs + ops.reshape(extensions.end_log_probs, (-1, beams))  # (B, K)
+    rivals = ops.concatenate([best, ends], axis=1)  # (B, 2K)
+    better = ops.sum(ops.cast(rivals[:, None, :] > ends[:, :, None], "int32"), axis=-1)  # (B, K)
+    return Selection(
+        best,
+        index // width,
+        pick(ops.reshape(extensions.token_ids, flat), index, offsets),
+        pick(ops.reshape(step_log_probs, flat), index, offsets),
+        ops.where(better < beams, ends, NEGATIVE_INFINITY),
+    )
+
+
+def merge(scores, pointers, new_scores, new_pointers, offsets) -> tuple[Any, Any]:
+    """The N best of N and K hypotheses, best first; the earlier one where two are equal.
+
+    Args:
+        scores, pointers: `(B, N)` float32 and int32.
+        new_scores, new_pointers: `(B, K)`.
+        offsets: `(B, 1)` int32, 0, 1, .. B - 1.
+
+    Returns:
+        `(scores (B, N), pointers (B, N))`.
+    """
+    count = scores.shape[1]
+    pointers = ops.concatenate([pointers, new_pointers], axis=1)  # (B, N + K)
+    scores, index = ops.top_k(ops.concatenate([scores, new_scores], axis=1), count)  # (B, N)
+    return scores, pick(pointers, ops.cast(index, "int32"), offsets)
