@@ -14,14 +14,15 @@ import sacrebleu
 from recipes import attention_study, callbacks, corpora, length_study, phrases, results, showcase, studies, train
 from recipes.studies import Run, Step, Study
 
-TEST = (2, 4, 9, 13, 33, 35, 64)  # words
+TEST = (2, 4, 5, 9, 12, 13, 16)  # words
+BINS = [(1, 5), (6, 10), (11, 15)]
 NAMES = ["zero", "un", "deux", "trois", "quatre", "cinq"]
 TINY = ["level=word", "batch_size=16", "validation_sentences=7", "embedding_size=8", "readout_size=8"]
 LUONG = ["units=8", "num_layers=1"]
 SIZES = ["rnnsearch.units=7", "rnnsearch.decoder_units=8", "rnnsearch.attention_units=5", "rnnencdec.units=10"]
 
 
-SYSTEMS = ["rnnsearch-30", "rnnencdec-30"]
+SYSTEMS = ["rnnsearch-8", "rnnencdec-8"]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpora") / "digits"
     folder.mkdir()
     random = np.random.default_rng(5)
-    for split, lengths in (("train", [4, 28] * 12 + [34] * 8), ("val", TEST), ("test", TEST)):
+    for split, lengths in (("train", [3, 8] * 12 + [9] * 8), ("val", TEST), ("test", TEST)):
         rows = [random.integers(0, 6, length) for length in lengths]
         (folder / f"{split}.en").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
         (folder / f"{split}.fr").write_text("".join(" ".join(NAMES[i] for i in row) + "\n" for row in rows))
@@ -83,15 +84,16 @@ def length_folder(corpus, tmp_path_factory):
         on_epoch_begin(self, epoch, logs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(length_study, "MOST_WORDS", (30,))
+        patch.setattr(length_study, "MOST_WORDS", (8,))
+        patch.setattr(length_study, "BINS", BINS)
         work = InProcess(most=2)
         patch.setattr(Study, "work", lambda self, chains: work(chains))
         with patch.context() as inner:
             inner.setattr(callbacks.Clock, "on_epoch_begin", interrupted)
             with pytest.raises(AssertionError):
                 length_study.main(line)
-        assert (out / "rnnsearch-30" / "checkpoint.npz").exists()
-        assert work.done.pop() == ("recipes.train", "rnnsearch-30")
+        assert (out / "rnnsearch-8" / "checkpoint.npz").exists()
+        assert work.done.pop() == ("recipes.train", "rnnsearch-8")
         assert length_study.main(line) == 130
         first, work = work.done, InProcess()
         assert length_study.main(line) == 0
@@ -101,11 +103,11 @@ def length_folder(corpus, tmp_path_factory):
 
 def test_length_study_trains_what_it_says(length_folder, corpus):
     report = json.loads((length_folder / "report.json").read_text())
-    assert [system["name"] for system in report["systems"]] == ["RNNsearch-30", "RNNencdec-30"]
+    assert [system["name"] for system in report["systems"]] == ["RNNsearch-8", "RNNencdec-8"]
     for system in report["systems"]:
         assert system["updates"] == 5
-        assert system["training_pairs"] == 24, "those of 34 words are left out"
-        assert "most_words=30 updates=5 level=word" in system["command"]
+        assert system["training_pairs"] == 24, "those of 9 words are left out"
+        assert "most_words=8 updates=5 level=word" in system["command"]
         of_its_own = [name for name in ("decoder_units", "units=10") if name in system["command"]]
         assert of_its_own == (["decoder_units"] if system["recipe"] == "rnnsearch" else ["units=10"])
     sizes = [system["parameters"] for system in report["systems"]]
@@ -118,7 +120,7 @@ def test_length_study_trains_what_it_says(length_folder, corpus):
 def test_length_study_scores_each_length(length_folder, corpus):
     report = json.loads((length_folder / "report.json").read_text())
     found = [(one["words"], one["sentences"], one["mean_words"]) for one in report["bins"]]
-    assert found == [([1, 10], 3, 5.0), ([11, 20], 1, 13.0), ([31, 40], 2, 34.0)]
+    assert found == [([1, 5], 3, 3.67), ([6, 10], 1, 9.0), ([11, 15], 2, 12.5)]
     assert report["overlong"] == 1
     references = (corpus / "test.fr").read_text().splitlines()
     for name, system in zip(SYSTEMS, report["systems"], strict=True):
@@ -133,7 +135,8 @@ def test_length_study_scores_each_length(length_folder, corpus):
 
 
 def test_a_finished_study_does_nothing_again(length_folder, corpus, in_process, monkeypatch):
-    monkeypatch.setattr(length_study, "MOST_WORDS", (30,))
+    monkeypatch.setattr(length_study, "MOST_WORDS", (8,))
+    monkeypatch.setattr(length_study, "BINS", BINS)
     before = {path: path.read_bytes() for path in length_folder.iterdir() if path.suffix in (".txt", ".svg")}
     work = in_process(most=0)
     assert length_study.main(command_line(corpus, length_folder, *SIZES)) == 0
@@ -342,9 +345,9 @@ def test_sentences_are_ranked_by_what_attention_saves():
 @pytest.fixture(scope="module")
 def showcase_folder(length_folder, corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("studies") / "showcase"
-    runs = [str(length_folder / name) for name in ("rnnencdec-30", "rnnsearch-30")]
+    runs = [str(length_folder / name) for name in ("rnnencdec-8", "rnnsearch-8")]
     assert (
-        showcase.main([*runs, "--corpus", str(corpus), "--minimum-words", "9", "--beam", "2", "--out", str(out)]) == 0
+        showcase.main([*runs, "--corpus", str(corpus), "--minimum-words", "5", "--beam", "2", "--out", str(out)]) == 0
     )
     return out
 
@@ -353,10 +356,10 @@ def test_showcase_has_the_papers_sentence_and_the_long_ones(showcase_folder):
     report = json.loads((showcase_folder / "report.json").read_text())
     assert report["examples"][0]["source"].startswith("An admitting privilege is the right of a doctor")
     assert report["examples"][0]["reference"] is None
-    assert report["sentences"] == 5  # of 9, 13, 33, 35 and 64 words
+    assert report["sentences"] == 5  # of 5, 9, 12, 13 and 16 words
     assert len(report["examples"]) == 1 + report["lost"]
     for one in report["examples"][1:]:
-        assert len(one["source"].split()) >= 9
+        assert len(one["source"].split()) >= 5
         fixed, attention = one["translations"]
         assert fixed["second"] < fixed["first"]
         assert fixed["second"] < attention["second"]
@@ -369,11 +372,11 @@ def test_showcase_has_the_papers_sentence_and_the_long_ones(showcase_folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{length}/rnnsearch-30", "{length}/rnnsearch-30"], "two runs"),
-        (["{length}/rnnsearch-30", "{tmp}"], "two runs"),
-        (["{length}/rnnencdec-30", "{length}/rnnsearch-30", "--minimum-words", "99"], "at least 99 words"),
-        (["{length}/rnnencdec-30", "{length}/rnnsearch-30", "--split", "dev"], "among: train, val, test"),
-        (["{length}/rnnencdec-30", "{length}/rnnsearch-30", "--out", "{length}"], "new or empty"),
+        (["{length}/rnnsearch-8", "{length}/rnnsearch-8"], "two runs"),
+        (["{length}/rnnsearch-8", "{tmp}"], "two runs"),
+        (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--minimum-words", "99"], "at least 99 words"),
+        (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--split", "dev"], "among: train, val, test"),
+        (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--minimum-words", "5", "--out", "{length}"], "new or empty"),
     ],
 )
 def test_showcase_refuses_with_a_sentence(arguments, message, length_folder, corpus, tmp_path, capfd):
@@ -395,7 +398,7 @@ def test_results_page_tells_all_of_it_from_reports(
         length_folder,
         attention_folder,
         showcase_folder,
-        length_folder / "rnnencdec-30",
+        length_folder / "rnnencdec-8",
         attention_folder / "local-m",
     ]
     assert results.main([*map(str, runs)]) == 0
@@ -404,7 +407,7 @@ def test_results_page_tells_all_of_it_from_reports(
     assert {"length_study-digits-en-fr", "attention_study-digits-en-fr", "showcase-digits-en-fr"} < stems
     variants = stems - {f"{name}-digits-en-fr" for name in ("length_study", "attention_study", "showcase")}
     assert {name.split("-level")[0] for name in variants} == {
-        "rnnencdec-digits-en-fr-most_words-30-updates-5",
+        "rnnencdec-digits-en-fr-most_words-8-updates-5",
         "luong-digits-en-fr-attention-general-local-m-updates-5",
     }
     for folder, name in ((length_folder, "length"), (attention_folder, "attention")):
