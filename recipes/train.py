@@ -235,9 +235,12 @@ def export(translator, config, out: Path, beam_size: int) -> None:
     Raises:
         RuntimeError: if that fails; the run itself is whole.
     """
+    from recipes.export import of_run
+
     directory = Path("saved_models", out.resolve().name)
     try:
-        folder = translator.export(directory, beam_size=beam_size, length_penalty=config.length_penalty)
+        options = {"beam_size": beam_size, "length_penalty": config.length_penalty}
+        folder = translator.export(directory, **options, **of_run(out))
     except (ValueError, OSError, RuntimeError) as error:
         again = f"python -m recipes.export {out} {directory}"
         raise RuntimeError(f"The run in {out} is whole; its export ({again}) failed: {error}") from error

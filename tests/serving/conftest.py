@@ -45,6 +45,7 @@ LINES = [
     b"<pad> <unk> <s> </s> <0x41>",
     b"ein " * 66,
 ]
+REPORT = {"recipe": "rnnsearch", "source": "de", "target": "fr", "bleu": {"score": 12.5, "signature": "s"}, "x": 1}
 READ = [line.decode(errors="replace") for line in LINES]
 
 
@@ -80,7 +81,7 @@ def build(level: str) -> Translator:
 def exported(request, tmp_path_factory):
     translator = build(request.param)
     root = tmp_path_factory.mktemp("saved_models") / request.param
-    folder = export_translator(translator, root, beam_size=3)
+    folder = export_translator(translator, root, beam_size=3, sentences=SENTENCES, report=REPORT)
     return Exported(translator, root, folder, translator.generate(READ, beam_size=3, return_alignments=False))
 
 

@@ -1,21 +1,17 @@
 """An exported translator says what `generate` says, in a process with TensorFlow alone and without Python."""
 
-import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from keras_attn.serving import examples
-from tests.serving.conftest import LINES, READ
-
-C_SOURCE = Path(__file__).with_name("run_saved_model.c")
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+from tests.serving import loader
+from tests.serving.conftest import LINES, READ, REPORT, SENTENCES
 
 
 def assert_same(exported, translations, scores):
@@ -41,7 +37,7 @@ def test_a_process_with_tensorflow_alone_says_the_same(exported):
         input=json.dumps([[line.hex() for line in batch] for batch in batches]),
         capture_output=True,
         text=True,
-        env=os.environ | QUIET,
+        env=os.environ | loader.QUIET,
     )
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
@@ -57,68 +53,14 @@ def test_a_process_with_tensorflow_alone_says_the_same(exported):
 
 
 @pytest.fixture(scope="session")
-def loader(tmp_path_factory):
-    """The C program and the options that load tensorflow-text's ops into it."""
+def program(tmp_path_factory):
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not here to build the C program")
-    spec = importlib.util.find_spec("tensorflow")
-    wheel = Path(spec.submodule_search_locations[0])
-    program = tmp_path_factory.mktemp("loader") / "run_saved_model"
-    libraries = [wheel / "libtensorflow_cc.so.2", wheel / "libtensorflow_framework.so.2"]
-    gcc = ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{wheel / 'include'}"]
-    built = subprocess.run(
-        [*gcc, C_SOURCE, "-o", program, *libraries, f"-Wl,-rpath,{wheel}"],
-        capture_output=True,
-        text=True,
-    )
-    assert built.returncode == 0, built.stderr
-    text_ops = sorted((wheel.parent / "tensorflow_text" / "python" / "ops").glob("*.so"))
-    assert text_ops
-    return program, [word for path in text_ops for word in ("--library", path)]
+    return loader.build(tmp_path_factory.mktemp("loader"))
 
 
-def run_loader(loader, folder, texts, *options):
-    """`{signature: {output: values}}`, and what was said on stderr."""
-    program, libraries = loader
-    frames = b"".join(b"%d\n%b\n" % (len(text), text) for text in texts)
-    command = [program, folder, "--without-xla", *libraries, *options]
-    done = subprocess.run(command, input=frames, capture_output=True, env=os.environ | QUIET)
-    return done, parse(done.stdout)
-
-
-def parse(stdout: bytes) -> dict:
-    results, at = {}, 0
-
-    def line():
-        nonlocal at
-        end = stdout.index(b"\n", at)
-        at, words = end + 1, stdout[at:end]
-        return words.decode()
-
-    while at < len(stdout):
-        kind, name, *rest = line().split()
-        if kind == "signature":
-            outputs = results[name] = {}
-            continue
-        type_, rank, *shape = map(int, rest)
-        count = 1
-        for size in shape:
-            count *= size
-        assert kind == "output"
-        assert rank == len(shape)
-        values = []
-        for _ in range(count):
-            values.append(float(line()))
-            if type_ == 7:  # a string
-                length = int(values.pop())
-                values.append(stdout[at : at + length])
-                at += length + 1
-        outputs[name] = np.array(values, object if type_ == 7 else float).reshape(shape)
-    return results
-
-
-def test_the_servers_own_loader_says_the_same(exported, loader):
-    done, results = run_loader(loader, exported.folder, LINES, "--repeat", "2")
+def test_the_servers_own_loader_says_the_same(exported, program):
+    done, results = loader.run(program, exported.folder, LINES, "--repeat", "2")
     assert done.returncode == 0, done.stderr.decode()
     # Those with string inputs; what has a default need not be fed.
     assert sorted(results) == ["score", "serving_default", "translate", "translate_n_best", "translate_with_options"]
@@ -131,16 +73,17 @@ def test_the_servers_own_loader_says_the_same(exported, loader):
     given = exported.translator.score(READ[:-1:2], READ[1::2])
     log_probs = [t.token_log_probs.sum() if t.token_ids else 0.0 for t in given]
     np.testing.assert_allclose(results["score"]["log_prob"], log_probs, rtol=1e-4)
-    print(*[line for line in done.stderr.decode().splitlines() if line.startswith(("load ", "run "))])
+    assert {"load", "run score", "memory"} <= set(loader.times(done))
+    print(loader.times(done))
 
 
-def test_the_loader_refuses_what_it_cannot_run(exported, loader, tmp_path):
+def test_the_loader_refuses_what_it_cannot_run(exported, program, tmp_path):
     for folder, options in (
         (tmp_path, ()),
         (exported.folder, ("--signature", "other")),
         (exported.folder, ("-x",)),
     ):
-        done, _ = run_loader(loader, folder, LINES[:1], *options)
+        done, _ = loader.run(program, folder, LINES[:1], *options)
         assert done.returncode == 1
         assert done.stderr.decode().splitlines()[-1].startswith("run_saved_model: ")
 
@@ -148,8 +91,52 @@ def test_the_loader_refuses_what_it_cannot_run(exported, loader, tmp_path):
 def test_the_folder_holds_the_weights_once_and_a_record(exported):
     weights = (exported.folder / "variables" / "variables.data-00000-of-00001").stat().st_size
     assert weights < 1.2 * 4 * exported.translator.model.count_params() + 2**14
-    record = json.loads((exported.folder / "assets.extra" / "keras_attn.json").read_text())
-    assert record["options"]["beam_size"] == 3
-    assert sorted(record["signatures"]["serving_default"]["outputs"]) == ["score", "translation"]
     names = sorted(path.name for path in exported.root.iterdir())
     assert names == ["1", "README.md", "models.config"], "nothing may be left beside it"
+    assert f'base_path: "/models/{exported.root.name}"' in (exported.root / "models.config").read_text()
+    assert "max_batch_size { value: 64 }" in (exported.folder / "batching_params.pbtxt").read_text()
+
+
+def test_the_record_says_what_it_is(exported):
+    record = json.loads((exported.folder / "assets.extra" / "keras_attn.json").read_text())
+    assert record["options"]["beam_size"] == 3
+    assert record["languages"] == {"source": "de", "target": "fr"}
+    assert (record["run"], record["scores"]) == ({"recipe": "rnnsearch"}, {"bleu": REPORT["bleu"]})
+    signatures = record["signatures"]
+    assert signatures["serving_default"] == {
+        "inputs": {"text": {"dtype": "string", "shape": [None]}},
+        "outputs": {
+            "score": {"dtype": "float32", "shape": [None]},
+            "translation": {"dtype": "string", "shape": [None]},
+        },
+    }
+    n_best = signatures["translate_n_best"]["outputs"]
+    assert n_best["alignments"] == {"dtype": "float32", "shape": [None, 3, None, None]}
+    assert signatures["translate_with_options"]["defaults"] == {
+        "length_penalty": 1.0,
+        "max_length": 0,
+        "max_length_ratio": 0.0,
+        "min_length": 0,
+        "min_length_ratio": 0.0,
+    }
+
+
+def test_warm_up_records_are_tensorflow_servings(exported):
+    """Read by the package whose format it is."""
+    logs = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
+    import tensorflow as tf
+
+    path = exported.folder / "assets.extra" / "tf_serving_warmup_requests"
+    calls = []
+    for record in tf.data.TFRecordDataset(str(path)):
+        request = logs.PredictionLog.FromString(record.numpy()).predict_log.request
+        inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+        calls.append((request.model_spec.signature_name, inputs))
+    assert {name for name, _ in calls} == set(
+        json.loads((exported.folder / "assets.extra" / "keras_attn.json").read_text())["signatures"]
+    )
+    batches = [[text.decode() for text in inputs["text"]] for name, inputs in calls if name == "serving_default"]
+    assert [len(batch) for batch in batches] == [1, 1, 8, 32]
+    assert {text for batch in batches for text in batch} == set(SENTENCES)
+    (ids,) = (inputs for name, inputs in calls if name == "translate_token_ids")
+    assert ids["token_ids"].shape == (1, ids["lengths"][0])

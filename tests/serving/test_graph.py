@@ -23,12 +23,16 @@ def translator():
 def test_chunks_and_cuts(translator):
     """Many chunks, some of one row, say what `generate` says; after `max_source_length` nothing is read."""
     options = Options(
-        beam_size=2, max_source_length=7, batch_size=3, tokens_per_batch=13, search={"early_stopping": True}
+        beam_size=2,
+        max_source_length=7,
+        batch_size=3,
+        tokens_per_batch=13,
+        search={"early_stopping": True, "no_repeat_ngram_size": 2},
     )
     served = ServedTranslator(translator, options)
     lines = [*SENTENCES, "", "ein", "  ", *(" ".join(SENTENCES[2].split()[:n]) for n in range(9))]
     cut = [" ".join(line.split()[:6]) for line in lines]
-    expected = translator.generate(cut, beam_size=2, early_stopping=True)
+    expected = translator.generate(cut, beam_size=2, early_stopping=True, no_repeat_ngram_size=2)
     found = served.functions["serving_default"](text=tf.constant(lines))
     assert [text.decode() for text in found["translation"].numpy()] == [t.text for t in expected]
     assert found["score"].numpy().tolist() == pytest.approx([t.score for t in expected], rel=1e-4)

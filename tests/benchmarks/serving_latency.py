@@ -1,0 +1,90 @@
+"""Speed of an exported model in the server's own loader: no Python in the process, no XLA, as the stock server runs it.
+
+    python -m tests.benchmarks.serving_latency --data DIR --preset RUN [--beam 5] [--quantize int8]
+
+Exports RUN (a preset of `tests.benchmarks.joeynmt_sizes`, whose docstring has the command that trains one), builds the
+C program of `tests/serving` and runs `serving_default` on the first sentences of the corpus' test split: one at a
+time, and 32 at a time. Each is run once before it is timed, as a server does with its warm-up records. The last line is
+JSON: milliseconds of one sentence (median and 99th percentile), sentences a second in batches, seconds that the export
+and the load take, the most memory that was resident, the graph's and the weights' size. Needs gcc.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import keras
+
+from keras_attn import Translator
+from keras_attn.lines import corpus_path, read_lines
+from recipes.export import of_run
+from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
+from tests.serving import loader
+
+SIGNATURE = ("--signature", "serving_default", "--repeat", "2")
+
+
+def timed(program, folder: Path, texts: list[bytes], batch: int) -> tuple[list[float], float, float]:
+    """Seconds of each batch (its second run), seconds of the load, and resident MB."""
+    done, _ = loader.run_batches(program, folder, texts, *SIGNATURE, "--batch", str(batch))
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode(errors="replace"))
+    times = loader.times(done)
+    return times["run serving_default"][1::2], times["load"][0], times["memory"][0]
+
+
+def main(argv=None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"), help="folder with data/CORPUS")
+    parser.add_argument("--preset", required=True, type=Path)
+    parser.add_argument("--corpus", default="multi30k-tok")
+    parser.add_argument("--source", default="de")
+    parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--singles", type=int, default=200, help="sentences one at a time (default: %(default)s)")
+    parser.add_argument("--sentences", type=int, default=960, help="in batches (default: %(default)s)")
+    parser.add_argument("--quantize", choices=("int8", "float16"))
+    arguments = parser.parse_args(argv)
+    sentences = read_lines(corpus_path(Path(arguments.data or ".", "data", arguments.corpus), "test", arguments.source))
+    texts = [sentence.encode() for sentence in sentences[: arguments.sentences]]
+    with tempfile.TemporaryDirectory() as temporary:
+        program = loader.build(Path(temporary))
+        translator = Translator.from_preset(arguments.preset)
+        begin = time.perf_counter()
+        options = {"beam_size": arguments.beam, "quantize": arguments.quantize}
+        folder = translator.export(Path(temporary, "served"), **options, **of_run(arguments.preset))
+        export_seconds = time.perf_counter() - begin
+        print(f"exported in {export_seconds:.1f} s", flush=True)
+        single, *loaded = timed(program, folder, texts[: arguments.singles], 1)
+        batches, load_seconds, memory = timed(program, folder, texts, arguments.batch_size)
+        sizes = {name: (folder / name).stat().st_size for name in ("saved_model.pb", "variables/" + DATA)}
+    result = {
+        "benchmark": "serve",
+        "backend": keras.backend.backend(),
+        "beam": arguments.beam,
+        "quantize": arguments.quantize,
+        "single_sentence_ms": round(1000 * statistics.median(single), 1),
+        "single_sentence_99th_ms": round(1000 * statistics.quantiles(single, n=100)[98], 1),
+        "batch_size": arguments.batch_size,
+        "sentences_per_second": round(len(texts) / sum(batches), 1),
+        "export_seconds": round(export_seconds, 1),
+        "load_seconds": round(min(load_seconds, loaded[0]), 2),
+        "resident_mb": round(max(memory, loaded[1])),
+        "graph_bytes": sizes["saved_model.pb"],
+        "weights_bytes": sizes["variables/" + DATA],
+        "cores": len(os.sched_getaffinity(0)),
+        "load_average": round(os.getloadavg()[0], 1),
+    }
+    print(json.dumps(result))
+    return 0
+
+
+DATA = "variables.data-00000-of-00001"
+
+if __name__ == "__main__":
+    sys.exit(main())

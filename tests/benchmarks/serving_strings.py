@@ -1,0 +1,101 @@
+"""Whether an exported model says what Python says: `generate`, a fresh TensorFlow process and the C loader, by line.
+
+    python -m tests.benchmarks.serving_strings --data DIR --preset RUN [--corpus NAME --source de] [--lines 1000]
+
+Translates the sentences of the corpus' test split and as many adversarial lines (`tests.adversarial`) with `generate`
+on this backend; with the SavedModel, reloaded in a process that imports only tensorflow and tensorflow_text and has XLA
+disabled; and with the C program of `tests/serving`. The last line is JSON: `different` strings, how many of them are
+ties (scores within 1e-5 of each other; printed), numbers that are NaN, and seconds of the slowest line alone. The exit
+status is 1 if a difference is no tie or a number is NaN. Needs gcc.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_attn import Translator
+from keras_attn.lines import corpus_path, read_lines
+from recipes.export import of_run
+from tests import adversarial
+from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
+from tests.serving import fresh, loader
+
+TIE = 1e-5
+
+
+def served(program, folder: Path, lines: list[bytes]) -> dict[str, list[tuple[str, float]]]:
+    """Text and score of each line, by who says so."""
+    ((alone,),) = fresh.run([(folder, [("serving_default", {"text": lines})])])
+    done, results = loader.run(program, folder, lines, "--signature", "serving_default")
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode(errors="replace"))
+    found = {"tensorflow": alone, "c": results["serving_default"]}
+    return {
+        name: [(text.decode(), float(score)) for text, score in zip(f["translation"], f["score"], strict=True)]
+        for name, f in found.items()
+    }
+
+
+def slowest(program, folder: Path, lines: list[bytes]) -> float:
+    """Seconds of the line that takes longest, of the longest few in bytes, each alone."""
+    longest = sorted(lines, key=len)[-5:]
+    options = ("--signature", "serving_default", "--repeat", "2", "--batch", "1")
+    done, _ = loader.run_batches(program, folder, longest, *options)
+    return max(loader.times(done)["run serving_default"][1::2])
+
+
+def main(argv=None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"), help="folder with data/CORPUS")
+    parser.add_argument("--preset", required=True, type=Path)
+    parser.add_argument("--corpus", default="multi30k")
+    parser.add_argument("--source", default="de")
+    parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--lines", type=int, default=1000, help="of each kind, at most (default: %(default)s)")
+    arguments = parser.parse_args(argv)
+    corpus = Path(arguments.data or ".", "data", arguments.corpus)
+    sentences = read_lines(corpus_path(corpus, "test", arguments.source))[: arguments.lines]
+    lines = [sentence.encode() for sentence in sentences] + adversarial.lines(arguments.lines)
+    texts = [line.decode(errors="replace") for line in lines]
+    translator = Translator.from_preset(arguments.preset)
+    with tempfile.TemporaryDirectory() as temporary:
+        program = loader.build(Path(temporary))
+        folder = translator.export(Path(temporary, "served"), beam_size=arguments.beam, **of_run(arguments.preset))
+        found = served(program, folder, lines)
+        seconds = slowest(program, folder, lines)
+    expected = translator.generate(texts, beam_size=arguments.beam, return_alignments=False)
+    different = ties = 0
+    for name, answers in found.items():
+        for text, one, (other, score) in zip(texts, expected, answers, strict=True):
+            if other == one.text:
+                continue
+            different += 1
+            gap = abs(score - one.score)
+            ties += gap <= TIE
+            print(f"{name}, scores {gap:.2e} apart: {text!r}\n  {one.text!r}\n  {other!r}")
+    gaps = [abs(s - one.score) for answers in found.values() for one, (_, s) in zip(expected, answers, strict=True)]
+    result = {
+        "benchmark": "strings",
+        "backend": keras.backend.backend(),
+        "model": type(translator.model).__name__,
+        "beam": arguments.beam,
+        "sentences": len(sentences),
+        "adversarial": len(lines) - len(sentences),
+        "different": different,
+        "ties": ties,
+        "nan": int(np.isnan(gaps).sum()),
+        "largest_score_difference": float(f"{np.nanmax(gaps):.2g}"),
+        "slowest_line_seconds": round(seconds, 2),
+    }
+    print(json.dumps(result))
+    return int(different > ties or bool(result["nan"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
