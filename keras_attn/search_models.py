@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn.models.seq2seq import Seq2Seq
-from keras_attn.scan import preferred_jit_compile
+from keras_attn.scan import prefer_fast_products, preferred_jit_compile
 from keras_attn.search import beam_search, greedy_search, score_tokens
 from keras_attn.tokenizer import PAD_ID, START_ID, Tokenizer
 
@@ -35,6 +35,7 @@ class SearchModel(keras.Model):
         self.max_length = max_length
         self.options = options
         self.built = True
+        prefer_fast_products()
         self.compile(jit_compile=preferred_jit_compile())
 
     def call(self, inputs):
@@ -59,6 +60,7 @@ class ScoreModel(keras.Model):
         self.seq2seq = seq2seq
         self.options = options
         self.built = True
+        prefer_fast_products()
         self.compile(jit_compile=preferred_jit_compile())
 
     def call(self, inputs):

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.layers.cells import top_state
-from keras_attn.scan import preferred_jit_compile, scan
+from keras_attn.scan import prefer_fast_products, preferred_jit_compile, scan
 
 
 class Seq2Seq(keras.Model):
@@ -33,6 +33,7 @@ class Seq2Seq(keras.Model):
 
     def compile(self, *args, jit_compile: bool | str = "auto", **kwargs):
         """As `keras.Model.compile`; "auto" is XLA but for TensorFlow on a processor, where its loops are slower."""
+        prefer_fast_products()
         jit_compile = preferred_jit_compile() if jit_compile == "auto" else jit_compile
         super().compile(*args, jit_compile=jit_compile, **kwargs)
 
