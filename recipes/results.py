@@ -88,8 +88,8 @@ def _page(reports: dict[str, dict], speed: list[dict]) -> str:
         "# Results",
         "Written by `python -m recipes.results` from the reports in `reports/`, which say everything: configuration, "
         "seed, versions, machine, history. Beam search unless said otherwise; minutes are of training, validation "
-        "included; rates are real target tokens a second of training. Some runs had one core, or shared both with other "
-        "work: minutes are then an upper bound and rates a lower one.",
+        "included; rates are real target tokens a second of training. Some runs had one core, or shared both with "
+        "other work: minutes are then an upper bound and rates a lower one.",
         study_pages.table(head, [_row(name, report) for name, report in runs.items() if "bleu" in report]),
         *(study_pages.section(name, report) for name, report in studies.items()),
     ]

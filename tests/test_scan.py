@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.scan import loop_product, scan
+from keras_attn.scan import loop_product, prefer_fast_products, scan
 from tests.gradients import gradients, numeric_gradients
 
 B, T, H = 3, 5, 2
@@ -165,3 +165,21 @@ def test_scan_keeps_half_precision(backend):
     x = ops.ones((3, 2, 4), dtype="bfloat16")
     carry, ys = scan(lambda c, x: (c + x, c), ops.zeros((2, 4), dtype="bfloat16"), x)
     assert keras.backend.standardize_dtype(carry.dtype) == keras.backend.standardize_dtype(ys.dtype) == "bfloat16"
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="a choice that torch alone has")
+def test_products_stay_exact_or_torch_as_it_was(rng):
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("highest")
+        prefer_fast_products.__wrapped__()
+        a, b = (torch.tensor(rng.normal(size=shape), dtype=torch.float32) for shape in ((640, 512), (512, 1536)))
+        exact = a.double() @ b.double()
+        assert float((a @ b - exact).abs().max()) < 1e-3  # of bfloat16's rounding it would be 0.3
+        torch.set_float32_matmul_precision("high")  # a user's own
+        prefer_fast_products.__wrapped__()
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
