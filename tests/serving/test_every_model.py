@@ -144,5 +144,6 @@ def test_the_graph_asks_nothing_of_xla_and_keeps_loops_and_constants_once(served
     functions = saved_model.meta_graphs[0].graph_def.library.function
     assert sum("find" in function.signature.name for function in functions) == 2
     for function in functions:
-        constants = [node.attr["value"].SerializeToString() for node in function.node_def if node.op == "Const"]
-        assert len(set(constants)) == len(constants), function.signature.name
+        constants = [node for node in function.node_def if node.op == "Const" and not node.input]
+        contents = {(node.attr["value"].SerializeToString(deterministic=True), node.device) for node in constants}
+        assert len(contents) == len(constants), function.signature.name
