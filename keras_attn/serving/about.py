@@ -17,6 +17,7 @@ from keras_attn.translator import Translator
 RECORD = "keras_attn.json"  # in assets.extra/, which servers leave alone but for their warm-up records
 # What of a run's report says where the weights come from, and how good they are.
 REPORTED = ("recipe", "corpus", "command", "seed", "epochs", "backend", "beam_size", "test_sentences")
+MOST_JOINED = 64  # sentences that a server joins; the graph cuts them into chunks of like length
 SCORES = ("bleu", "greedy_bleu", "chrf", "ter")
 
 
@@ -71,11 +72,11 @@ def signatures(directory: Path) -> dict[str, dict]:
     return found
 
 
-def write_batching(directory: Path, options: Options) -> None:
+def write_batching(directory: Path) -> None:
     """Writes `batching_params.pbtxt` of a version, for `--enable_per_model_batching_parameters`."""
     threads = os.cpu_count() or 1
     text = (
-        f"max_batch_size {{ value: {options.batch_size} }}\n"
+        f"max_batch_size {{ value: {MOST_JOINED} }}\n"
         "batch_timeout_micros { value: 2000 }\n"
         f"num_batch_threads {{ value: {threads} }}\n"
         f"max_enqueued_batches {{ value: {64 * threads} }}\n"

@@ -22,7 +22,8 @@ class Options:
         max_source_length: Source tokens that are read of a line, end token included; the rest is left out. It
             bounds the time and the memory that any line can take.
         batch_size, tokens_per_batch: Sentences and padded source tokens searched at once, which bound the
-            memory that any request can take. They change no result.
+            memory that any request can take. They change no result. Few sentences of like length end together: 32
+            in two halves take a quarter less time than at once.
         quantize: How matrices are stored: None (as they are), "int8" or "float16".
         search: Further keyword arguments of `keras_attn.search.beam_search`.
 
@@ -38,7 +39,7 @@ class Options:
     min_length_ratio: float | None = None
     n_best: int | None = None
     max_source_length: int = 4096
-    batch_size: int = 64
+    batch_size: int = 16
     tokens_per_batch: int = 8192
     quantize: str | None = None
     search: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -120,7 +120,7 @@ def write_version(
         gate.check(beside, weights_size, sum(map(tokenizer_size, tokenizers.values())))
         (beside / "assets.extra").mkdir(exist_ok=True)
         about.write_record(beside, translator, options, report or {})
-        about.write_batching(beside, options)
+        about.write_batching(beside)
         warmup.write(beside / "assets.extra", translator, sentences or [text for text, _ in examples])
         exemplary.check(beside, examples, translator.model.compute_dtype)
         _sync(beside)

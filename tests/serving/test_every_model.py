@@ -133,7 +133,7 @@ def assert_n_best(found, expected):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_graph_asks_nothing_of_xla_and_keeps_its_loop_once(served, name):
+def test_the_graph_asks_nothing_of_xla_and_keeps_loops_and_constants_once(served, name):
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     from keras_attn.serving import gate
@@ -143,3 +143,7 @@ def test_the_graph_asks_nothing_of_xla_and_keeps_its_loop_once(served, name):
     assert gate.graph_faults(saved_model) == []
     functions = saved_model.meta_graphs[0].graph_def.library.function
     assert sum("find" in function.signature.name for function in functions) == 2
+    for function in functions:
+        constants = [node for node in function.node_def if node.op == "Const" and not node.input]
+        contents = {(node.attr["value"].SerializeToString(deterministic=True), node.device) for node in constants}
+        assert len(contents) == len(constants), function.signature.name
