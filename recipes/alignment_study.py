@@ -82,7 +82,7 @@ def study(arguments: argparse.Namespace) -> None:
         arguments.corpus = str(text)  # what the runs are trained on
         corpus = corpora.load(text, "en", "fr")
         if len(held.reports()) < len(runs):
-            held.check_sizes(corpus)
+            held.check_sizes(corpus, runs)
         held.work({run.name: [held.train_step(run)] for run in runs})
         write(held, corpus, gold)
 
@@ -94,7 +94,7 @@ def _gold_folder(data: str | None) -> Path:
     if folder is None:
         raise FileNotFoundError(
             "Expected --gold, the folder of enfr.gold.gz and enfr.src-tgt.gz (github.com/neulab/awesome-align, "
-            "examples), or a folder word-align below --data or $KERAS_ATTN_DATA. Nobody says that they may be copied, "
+            "examples), or a folder word-align below --data or $KERAS_ATTN_DATA. Their licence is not stated, "
             "so they are not downloaded."
         )
     return folder
