@@ -153,7 +153,20 @@ def _speed(rows: list[dict]) -> str:
             ]
             lines.append(f"| {' | '.join([row['backend'], *cells, str(row['share_of_gemm'])])} |")
         parts.append("\n".join(lines))
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *_invariance([row for row in rows if row["benchmark"] == "batch_invariance"])])
+
+
+def _invariance(rows: list[dict]) -> list[str]:
+    """Whether translations depend on the batch."""
+    if not rows:
+        return []
+    head = ["backend", "sentences", "adversarial lines", "strings that differ", "of these, ties"]
+    names = ["backend", "sentences", "adversarial", "different", "ties"]
+    return [
+        "The same lines one by one, in sevens and 128 at once (`tests.benchmarks.batch_invariance`, beam 5); a tie is "
+        "a difference of scores of at most 1e-5, such as the rounding of a matrix product that depends on its shape.",
+        study_pages.table(head, [[str(row[name]) for name in names] for row in rows]),
+    ]
 
 
 def _sweep_table(name: str, sweep: dict) -> str:

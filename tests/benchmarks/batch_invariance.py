@@ -55,6 +55,7 @@ def main(argv=None) -> int:
             print(f"line {number + 1}, batch of {size}, scores {gap:.2e} apart: {text!r}")
             print(f"  {one.text!r}\n  {other.text!r}")
     result = {
+        "benchmark": "batch_invariance",
         "backend": keras.backend.backend(),
         "beam": arguments.beam,
         "sentences": len(sentences),
