@@ -184,6 +184,12 @@ def test_grpc_refuses_in_a_sentence(live, stub):
     assert "score, translation" in refused(stub.Predict, request)[1]
 
 
+def metrics(live) -> dict[str, float]:
+    """What the server counts, by name and labels."""
+    page = urllib.request.urlopen(f"{live.rest}/monitoring/prometheus/metrics", timeout=30).read().decode()
+    return {line.split()[0]: float(line.split()[1]) for line in page.splitlines() if not line.startswith("#")}
+
+
 def test_twenty_clients_at_once_get_their_own_answers(live, stub):
     import tensorflow as tf
 
@@ -202,10 +208,11 @@ def test_twenty_clients_at_once_get_their_own_answers(live, stub):
 
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
         assert sum(pool.map(ask, range(20))) == 300
-    metrics = urllib.request.urlopen(f"{live.rest}/monitoring/prometheus/metrics", timeout=30).read().decode()
-    value = {line.split()[0]: float(line.split()[1]) for line in metrics.splitlines() if not line.startswith("#")}
-    assert value['keras_attn_serve_requests_total{api="gRPC",code="OK"}'] >= 150
-    assert value['keras_attn_serve_requests_total{api="REST",code="RESOURCE_EXHAUSTED"}'] == 1, "the one too large"
+    before = metrics(live)
+    assert before['keras_attn_serve_requests_total{api="gRPC",code="OK"}'] >= 150
+    assert rest(live, "mirror:predict", {"inputs": ["x" * 100_000]})[0] == 413
+    value, too_large = metrics(live), 'keras_attn_serve_requests_total{api="REST",code="RESOURCE_EXHAUSTED"}'
+    assert value[too_large] == before.get(too_large, 0) + 1
     assert value["keras_attn_serve_batch_rows_sum"] > value["keras_attn_serve_batch_rows_count"], "nothing ran together"
     assert value["keras_attn_serve_requests_present"] == 0
     assert value["process_resident_memory_bytes"] > 2**20
