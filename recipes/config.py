@@ -47,6 +47,38 @@ class TrainingConfig:
             raise ValueError(f'Expected `schedule` to be "linear" or "inverse_sqrt". Received: {self.schedule!r}')
 
 
+# What the recipes' presets have in common, so that they are compared under one budget.
+PHRASES = {
+    "source_vocabulary_size": 1200,
+    "target_vocabulary_size": 1800,
+    "epochs": 5,
+    "batch_size": 64,
+    "curriculum_epochs": 1,
+    "learning_rate": 3e-3,
+    "warmup_steps": 100,
+    "label_smoothing": 0.0,
+    "validation_sentences": 200,
+}
+MULTI30K = {
+    "source_vocabulary_size": 6000,
+    "target_vocabulary_size": 6000,
+    "epochs": 12,
+    "curriculum_epochs": 1,
+    "warmup_steps": 200,
+    "average_decay": 0.998,
+}
+BIBLE = {
+    "source_vocabulary_size": 4000,
+    "target_vocabulary_size": 4000,
+    "epochs": 10,
+    "batch_size": 64,
+    "curriculum_epochs": 1,
+    "learning_rate": 2e-3,
+    "warmup_steps": 200,
+    "validation_sentences": 200,
+}
+
+
 def model_arguments(config: TrainingConfig) -> dict[str, typing.Any]:
     """What a recipe's `Config` adds to the common part: arguments of its model, of the same names."""
     shared = {field.name for field in dataclasses.fields(TrainingConfig)}

@@ -16,7 +16,7 @@ import keras
 
 from keras_attn import LocalMonotonicAttention, LocalPredictiveAttention
 from keras_attn.models import LuongSeq2Seq
-from recipes.config import TrainingConfig, model_arguments
+from recipes.config import MULTI30K, PHRASES, TrainingConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,24 +45,10 @@ class Config(TrainingConfig):
             raise ValueError(f'Expected `local` to be none, "m" or "p". Received: {self.local!r}')
 
 
-_MULTI30K = Config(
-    source_vocabulary_size=6000,
-    target_vocabulary_size=6000,
-    epochs=12,
-    curriculum_epochs=1,
-    warmup_steps=200,
-    average_decay=0.998,
-)
+_MULTI30K = Config(**MULTI30K)
 PRESETS = {
     "phrases": Config(
-        source_vocabulary_size=1200,
-        target_vocabulary_size=1800,
-        epochs=5,
-        batch_size=64,
-        curriculum_epochs=1,
-        learning_rate=3e-3,
-        warmup_steps=100,
-        label_smoothing=0.0,
+        **PHRASES,
         units=152,
         embedding_size=128,
         readout_size=128,
@@ -70,7 +56,6 @@ PRESETS = {
         layer_dropout=0.0,
         memory_dropout=0.0,
         output_dropout=0.1,
-        validation_sentences=200,
     ),
     "multi30k": _MULTI30K,
     "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),

@@ -14,7 +14,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import RNNEncoderDecoder
-from recipes.config import TrainingConfig, model_arguments
+from recipes.config import BIBLE, MULTI30K, PHRASES, TrainingConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,47 +33,25 @@ class Config(TrainingConfig):
     output_dropout: float = 0.4
 
 
-_MULTI30K = Config(
-    source_vocabulary_size=6000,
-    target_vocabulary_size=6000,
-    epochs=12,
-    curriculum_epochs=1,
-    warmup_steps=200,
-    average_decay=0.998,
-)
+_MULTI30K = Config(**MULTI30K)
 PRESETS = {
     "phrases": Config(
-        source_vocabulary_size=1200,
-        target_vocabulary_size=1800,
-        epochs=5,
-        batch_size=64,
-        curriculum_epochs=1,
-        learning_rate=3e-3,
-        warmup_steps=100,
-        label_smoothing=0.0,
+        **PHRASES,
         units=232,
         embedding_size=128,
         readout_size=128,
         embedding_dropout=0.1,
         memory_dropout=0.0,
         output_dropout=0.1,
-        validation_sentences=200,
     ),
     "bible-en-es": Config(
-        source_vocabulary_size=4000,
-        target_vocabulary_size=4000,
-        epochs=10,
-        batch_size=64,
-        curriculum_epochs=1,
-        learning_rate=2e-3,
-        warmup_steps=200,
+        **BIBLE,
         units=272,
         embedding_size=192,
         readout_size=192,
         embedding_dropout=0.2,
         memory_dropout=0.1,
         output_dropout=0.2,
-        validation_sentences=200,
     ),
     "multi30k": _MULTI30K,
     "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),

@@ -16,7 +16,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import RNNSearch
-from recipes.config import TrainingConfig
+from recipes.config import BIBLE, MULTI30K, PHRASES, TrainingConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,25 +37,10 @@ class Config(TrainingConfig):
     output_dropout: float = 0.4
 
 
-_MULTI30K = Config(
-    source_vocabulary_size=6000,
-    target_vocabulary_size=6000,
-    epochs=12,
-    curriculum_epochs=1,
-    warmup_steps=200,
-    average_decay=0.998,
-    memory_dropout=0.3,
-)
+_MULTI30K = Config(**MULTI30K, memory_dropout=0.3)
 PRESETS = {
     "phrases": Config(
-        source_vocabulary_size=1200,
-        target_vocabulary_size=1800,
-        epochs=5,
-        batch_size=64,
-        curriculum_epochs=1,
-        learning_rate=3e-3,
-        warmup_steps=100,
-        label_smoothing=0.0,
+        **PHRASES,
         units=128,
         embedding_size=128,
         readout_size=128,
@@ -64,16 +49,9 @@ PRESETS = {
         embedding_dropout=0.1,
         memory_dropout=0.0,
         output_dropout=0.1,
-        validation_sentences=200,
     ),
     "bible-en-es": Config(
-        source_vocabulary_size=4000,
-        target_vocabulary_size=4000,
-        epochs=10,
-        batch_size=64,
-        curriculum_epochs=1,
-        learning_rate=2e-3,
-        warmup_steps=200,
+        **BIBLE,
         units=160,
         embedding_size=192,
         readout_size=192,
@@ -82,7 +60,6 @@ PRESETS = {
         embedding_dropout=0.2,
         memory_dropout=0.1,
         output_dropout=0.2,
-        validation_sentences=200,
     ),
     "cmudict": Config(
         level="symbol",
@@ -114,7 +91,4 @@ PRESETS = {
 
 def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
     """The model of this recipe."""
-    names = [field.name for field in dataclasses.fields(Config)]
-    shared = {field.name for field in dataclasses.fields(TrainingConfig)}
-    sizes = {name: getattr(config, name) for name in names if name not in shared}
-    return RNNSearch(source_vocabulary_size, target_vocabulary_size, **sizes)
+    return RNNSearch(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))

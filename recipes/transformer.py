@@ -13,7 +13,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import TransformerSeq2Seq
-from recipes.config import TrainingConfig, model_arguments
+from recipes.config import MULTI30K, PHRASES, TrainingConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,28 +33,14 @@ class Config(TrainingConfig):
     schedule: str = "inverse_sqrt"
 
 
-_MULTI30K = Config(
-    source_vocabulary_size=6000,
-    target_vocabulary_size=6000,
-    epochs=12,
-    curriculum_epochs=1,
-    average_decay=0.998,
-)
+_MULTI30K = Config(**MULTI30K | {"warmup_steps": 1000})
 PRESETS = {
     "phrases": Config(
-        source_vocabulary_size=1200,
-        target_vocabulary_size=1800,
-        epochs=5,
-        batch_size=64,
-        curriculum_epochs=1,
-        learning_rate=3e-3,
-        warmup_steps=400,
-        label_smoothing=0.0,
+        **PHRASES | {"warmup_steps": 400},
         units=128,
         num_layers=2,
         feed_forward_units=448,
         dropout=0.1,
-        validation_sentences=200,
     ),
     "multi30k": _MULTI30K,
     "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),

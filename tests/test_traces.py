@@ -12,7 +12,7 @@ from keras_attn import traces
 from keras_attn.scan import while_loop
 from keras_attn.search import beam_search, greedy_search, sample
 from keras_attn.search_models import SearchModel
-from tests.models.test_every_model import VS, B, S, T, make
+from tests.models.test_every_model import MODELS, VS, B, S, T, make
 
 on_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="only torch's loops are traced")
 
@@ -55,14 +55,11 @@ def found(search_model, source, calls_before_trace, monkeypatch):
 @on_torch
 @pytest.mark.parametrize(
     ("name", "search"),
-    [
-        *(("rnnsearch", search) for search in SEARCHES),
-        ("lstm_seq2seq", "greedy"),
-        ("luong", "beam"),
-        ("rnnencdec", "beam"),
-    ],
+    [*(("rnnsearch", search) for search in SEARCHES), *((name, "beam") for name in MODELS if name != "rnnsearch")],
 )
 def test_a_trace_is_the_loop_bit_for_bit(name, search, rng, monkeypatch):
+    import torch
+
     function, options = SEARCHES[search]
     model = SearchModel(make(name), function, T, **options)
     sources = rng.integers(4, VS, (2, B + 1, S)).astype("int32")
@@ -75,6 +72,8 @@ def test_a_trace_is_the_loop_bit_for_bit(name, search, rng, monkeypatch):
         tree.assert_same_structure(plain, traced)
         for key in plain:
             np.testing.assert_array_equal(plain[key], traced[key], err_msg=key)
+    entries = traces._traces[model.seq2seq].values()
+    assert all(isinstance(entry, torch.fx.GraphModule) for entry in entries), "a loop was not traced"
 
 
 @on_torch
