@@ -30,6 +30,8 @@ def may_trace(owner) -> bool:
 def traced(function: Callable, owner, key) -> Callable:
     """`function` of tensors; after its first calls by this key, the list of torch's operations that it came to."""
     known = _traces.setdefault(owner, {})
+    # Weights that are other tensors now, or more of them (of LoRA, or quantised), are another model.
+    key = (key, *(id(weight.value) for weight in owner.weights))
 
     def run(*arguments):
         entry = known.get(key, 0)

@@ -12,7 +12,7 @@ from keras_attn import traces
 from keras_attn.scan import while_loop
 from keras_attn.search import beam_search, greedy_search, sample
 from keras_attn.search_models import SearchModel
-from tests.models.test_every_model import MODELS, VS, B, S, T, make
+from tests.models.test_every_model import MODELS, VS, VT, B, S, T, make
 
 on_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="only torch's loops are traced")
 
@@ -94,6 +94,21 @@ def test_a_trace_reads_the_weights_as_they_are_and_dies_with_the_model(rng, monk
     del model, fresh
     gc.collect()
     assert not len(held)
+
+
+@on_torch
+def test_a_layer_that_changes_is_traced_anew(rng, monkeypatch):
+    monkeypatch.setattr(traces, "_traces", WeakKeyDictionary())
+    model = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
+    source = rng.integers(4, VS, (B, S)).astype("int32")
+    before = found(model, source, 0, monkeypatch)
+    output = next(d for d in model.seq2seq.layers if type(d) is keras.layers.Dense and d.units == VT)
+    output.enable_lora(2)
+    output.lora_kernel_b.assign(rng.normal(size=output.lora_kernel_b.shape))
+    after = found(model, source, 0, monkeypatch)
+    monkeypatch.setattr(traces, "_traces", WeakKeyDictionary())
+    np.testing.assert_array_equal(after["scores"], found(model, source, 10**9, monkeypatch)["scores"])
+    assert np.abs(before["scores"] - after["scores"]).max() > 1e-3
 
 
 @on_torch
