@@ -16,7 +16,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from recipes import command, study_pages
+from recipes import command, speed_page, study_pages
+from recipes.options import read_report
 
 FOLDER = Path(__file__).parent
 SAMPLES = 20
@@ -75,6 +76,12 @@ def name_of(report: dict) -> str:
     return "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())])
 
 
+def name_of_run(run: Path) -> str:
+    """The same of a run's folder; the folder's own name if it holds a preset without a report."""
+    report = read_report(run)
+    return name_of(report) if "recipe" in report else run.name
+
+
 def _page(reports: dict[str, dict], speed: list[dict]) -> str:
     """The results page in Markdown."""
     from recipes import scoring
@@ -93,7 +100,7 @@ def _page(reports: dict[str, dict], speed: list[dict]) -> str:
         study_pages.table(head, [_row(name, report) for name, report in runs.items() if "bleu" in report]),
         *(study_pages.section(name, report) for name, report in studies.items()),
     ]
-    parts += ["## Speed", _speed(speed)] if speed else []
+    parts += speed_page.sections(speed)
     for name, report in runs.items():
         details = _details(report) if "bleu" in report else scoring.details(name, report)
         parts += [f"## {name}", f"```\n{report['command']}\n```", details]
@@ -124,49 +131,6 @@ def _details(report: dict) -> str:
         f"{report['ter']['score']:.2f}, {report['epochs']} epochs, {report['hardware']['cores']} cores, peak memory "
         f"{report['peak_memory_mb']:,} MB. {signatures}. Validation BLEU (greedy) after each epoch: {curve}."
     )
-
-
-def _speed(rows: list[dict]) -> str:
-    """What the benchmarks measured, each figure with its ratio to the peer's of the same sitting."""
-    columns = {
-        "train": {"target_tokens_per_second": "target tokens/s", "peak_memory_mb": "peak MB"},
-        "decode": {
-            "sentences_per_second": "beam 5, sentences/s",
-            "greedy_sentences_per_second": "greedy, sentences/s",
-            "single_sentence_ms": "one sentence, beam 5, ms",
-        },
-    }
-    parts = [
-        "13.0 M parameters on multi30k-tok de-en, 2 cores, 128 sentences a batch (`tests.benchmarks.train_throughput` "
-        "and `decode_throughput`); in brackets the ratio to JoeyNMT 2.3, measured next before or after on the same, "
-        "shared machine, with the same sizes and, for decoding, the same weights. Padding counts as loss in the share "
-        "of the matrix-product rate."
-    ]
-    for benchmark, names in columns.items():
-        found = [row for row in rows if row["benchmark"] == benchmark]
-        head = ["system", *names.values(), "share of matrix products"]
-        lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
-        for row in found:
-            cells = [
-                f"{row[name]:,} ({row[name] / row['peer'][name]:.2f})" if name in row["peer"] else f"{row[name]:,}"
-                for name in names
-            ]
-            lines.append(f"| {' | '.join([row['backend'], *cells, str(row['share_of_gemm'])])} |")
-        parts.append("\n".join(lines))
-    return "\n\n".join([*parts, *_invariance([row for row in rows if row["benchmark"] == "batch_invariance"])])
-
-
-def _invariance(rows: list[dict]) -> list[str]:
-    """Whether translations depend on the batch."""
-    if not rows:
-        return []
-    head = ["backend", "sentences", "adversarial lines", "strings that differ", "of these, ties"]
-    names = ["backend", "sentences", "adversarial", "different", "ties"]
-    return [
-        "The same lines one by one, in sevens and 128 at once (`tests.benchmarks.batch_invariance`, beam 5); a tie is "
-        "a difference of scores of at most 1e-5, such as the rounding of a matrix product that depends on its shape.",
-        study_pages.table(head, [[str(row[name]) for name in names] for row in rows]),
-    ]
 
 
 def _sweep_table(name: str, sweep: dict) -> str:

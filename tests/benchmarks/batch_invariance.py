@@ -18,6 +18,7 @@ import keras
 
 from keras_attn import Translator
 from keras_attn.lines import corpus_path, read_lines
+from recipes.results import name_of_run
 from tests import adversarial
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
 
@@ -56,6 +57,7 @@ def main(argv=None) -> int:
             print(f"  {one.text!r}\n  {other.text!r}")
     result = {
         "benchmark": "batch_invariance",
+        "run": name_of_run(arguments.preset),
         "backend": keras.backend.backend(),
         "beam": arguments.beam,
         "sentences": len(sentences),

@@ -7,6 +7,7 @@ since it decides the lengths. DIR holds `data/multi30k-tok/` (default: $KERAS_AT
 sentences compiles; then come `--repeats` timed passes with the beam, as many greedy ones, and 100 single sentences with
 the beam, one a call. The last line is JSON. `share_of_gemm` counts the matrix products of the tokens found, times the
 beam: padding, hypotheses after a sentence's end, and steps that prove that the best is found are all loss.
+`--peer FILE`: the last line of `tests.benchmarks.joeynmt_peer`, which becomes part of it.
 """
 
 import argparse
@@ -51,6 +52,7 @@ def main(argv=None) -> int:
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--early-stopping", action="store_true", help="end as soon as K hypotheses have")
+    parser.add_argument("--peer", type=Path, metavar="FILE", help="what the peer measured")
     arguments = parser.parse_args(argv)
     folder = Path(arguments.data or ".", "data", "multi30k-tok")
     if not folder.is_dir():
@@ -103,6 +105,8 @@ def main(argv=None) -> int:
         "bleu": round(bleu([t.text for t in found], references, tokenize="none").score, 2),
         "greedy_bleu": round(bleu([t.text for t in greedy], references, tokenize="none").score, 2),
     }
+    if arguments.peer:
+        result["peer"] = json.loads(arguments.peer.read_text().splitlines()[-1])
     print(json.dumps(result))
     return 0
 

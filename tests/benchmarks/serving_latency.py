@@ -6,7 +6,9 @@ Exports RUN (a preset of `tests.benchmarks.joeynmt_sizes`, whose docstring has t
 C program of `tests/serving` and runs `serving_default` on the first sentences of the corpus' test split: one at a
 time, and 32 at a time. Each is run once before it is timed, as a server does with its warm-up records. The last line is
 JSON: milliseconds of one sentence (median and 99th percentile), sentences a second in batches, seconds that the export
-and the load take, the most memory that was resident, the graph's and the weights' size. Needs gcc.
+and the load take, the most memory that was resident, the graph's and the weights' size, and BLEU of what was said in
+batches. `--peer FILE`: the last line of `tests.benchmarks.joeynmt_peer --batch-size 32`, which becomes part of it.
+Needs gcc.
 """
 
 import argparse
@@ -21,21 +23,24 @@ from pathlib import Path
 import keras
 
 from keras_attn import Translator
-from keras_attn.lines import corpus_path, read_lines
+from keras_attn.lines import read_parallel
+from keras_attn.metrics import bleu
 from recipes.export import of_run
+from recipes.options import read_report
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
 from tests.serving import loader
 
 SIGNATURE = ("--signature", "serving_default", "--repeat", "2")
 
 
-def timed(program, folder: Path, texts: list[bytes], batch: int) -> tuple[list[float], float, float]:
-    """Seconds of each batch (its second run), seconds of the load, and resident MB."""
-    done, _ = loader.run_batches(program, folder, texts, *SIGNATURE, "--batch", str(batch))
+def timed(program, folder: Path, texts: list[bytes], batch: int) -> tuple[list[float], float, float, list[str]]:
+    """Seconds of each batch (its second run), seconds of the load, resident MB, and the translations."""
+    done, found = loader.run_batches(program, folder, texts, *SIGNATURE, "--batch", str(batch))
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
     times = loader.times(done)
-    return times["run serving_default"][1::2], times["load"][0], times["memory"][0]
+    said = [text.decode() for _, outputs in found for text in outputs["translation"]]
+    return times["run serving_default"][1::2], times["load"][0], times["memory"][0], said
 
 
 def main(argv=None) -> int:
@@ -44,14 +49,18 @@ def main(argv=None) -> int:
     parser.add_argument("--preset", required=True, type=Path)
     parser.add_argument("--corpus", default="multi30k-tok")
     parser.add_argument("--source", default="de")
+    parser.add_argument("--target", default="en")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--singles", type=int, default=200, help="sentences one at a time (default: %(default)s)")
     parser.add_argument("--sentences", type=int, default=960, help="in batches (default: %(default)s)")
     parser.add_argument("--quantize", choices=("int8", "float16"))
+    parser.add_argument("--peer", type=Path, metavar="FILE", help="what the peer measured")
     arguments = parser.parse_args(argv)
-    sentences = read_lines(corpus_path(Path(arguments.data or ".", "data", arguments.corpus), "test", arguments.source))
-    texts = [sentence.encode() for sentence in sentences[: arguments.sentences]]
+    corpus = Path(arguments.data or ".", "data", arguments.corpus)
+    sources, references = read_parallel(corpus, "test", arguments.source, arguments.target)
+    texts = [sentence.encode() for sentence in sources[: arguments.sentences]]
+    peer = {"peer": json.loads(arguments.peer.read_text().splitlines()[-1])} if arguments.peer else {}
     with tempfile.TemporaryDirectory() as temporary:
         program = loader.build(Path(temporary))
         translator = Translator.from_preset(arguments.preset)
@@ -60,9 +69,10 @@ def main(argv=None) -> int:
         folder = translator.export(Path(temporary, "served"), **options, **of_run(arguments.preset))
         export_seconds = time.perf_counter() - begin
         print(f"exported in {export_seconds:.1f} s", flush=True)
-        single, *loaded = timed(program, folder, texts[: arguments.singles], 1)
-        batches, load_seconds, memory = timed(program, folder, texts, arguments.batch_size)
+        single, *loaded, _ = timed(program, folder, texts[: arguments.singles], 1)
+        batches, load_seconds, memory, said = timed(program, folder, texts, arguments.batch_size)
         sizes = {name: (folder / name).stat().st_size for name in ("saved_model.pb", "variables/" + DATA)}
+    tokenize = read_report(arguments.preset)["config"].get("tokenize", "13a")
     result = {
         "benchmark": "serve",
         "backend": keras.backend.backend(),
@@ -76,9 +86,11 @@ def main(argv=None) -> int:
         "load_seconds": round(min(load_seconds, loaded[0]), 2),
         "resident_mb": round(max(memory, loaded[1])),
         "graph_bytes": sizes["saved_model.pb"],
-        "weights_bytes": sizes["variables/" + DATA],
+        "weights_mb": round(sizes["variables/" + DATA] / 1e6, 1),
+        "bleu": round(bleu(said, references[: len(texts)], tokenize=tokenize).score, 2),
         "cores": len(os.sched_getaffinity(0)),
         "load_average": round(os.getloadavg()[0], 1),
+        **peer,
     }
     print(json.dumps(result))
     return 0

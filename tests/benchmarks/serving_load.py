@@ -32,6 +32,7 @@ from keras_attn import Translator
 from keras_attn.serving.client import Client
 from recipes import corpora
 from recipes.options import length_penalty, read_report
+from recipes.results import name_of_run
 
 BEAM, TIE, ROOM = 5, 1e-4, 4
 
@@ -194,7 +195,13 @@ def main(argv=None) -> int:
         figures = measure(folder, expected, arguments.clients, arguments.seconds)
         full = overload(folder, expected, arguments.clients)
         kept = digests(folder) == versions and sorted(versions) == ["1", "2"]
-    result = {"benchmark": "serving_load", "clients": arguments.clients, "seconds": arguments.seconds, **figures}
+    result = {
+        "benchmark": "serving_load",
+        "run": name_of_run(arguments.preset),
+        "clients": arguments.clients,
+        "seconds": arguments.seconds,
+        **figures,
+    }
     result |= {"overload": full, "versions": sorted(versions), "kept_after_kill": kept}
     result["two_exports_seconds"] = round(export_seconds, 1)
     print(json.dumps(result))

@@ -22,6 +22,7 @@ import numpy as np
 from keras_attn import Translator
 from keras_attn.lines import corpus_path, read_lines
 from recipes.export import of_run
+from recipes.results import name_of_run
 from tests import adversarial
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
 from tests.serving import fresh, loader
@@ -82,6 +83,7 @@ def main(argv=None) -> int:
     gaps = [abs(s - one.score) for answers in found.values() for one, (_, s) in zip(expected, answers, strict=True)]
     result = {
         "benchmark": "strings",
+        "run": name_of_run(arguments.preset),
         "backend": keras.backend.backend(),
         "model": type(translator.model).__name__,
         "beam": arguments.beam,

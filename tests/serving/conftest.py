@@ -1,5 +1,6 @@
 """Two small translators with sharp random weights, exported once for the whole folder."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from keras_attn.models import RNNSearch
 from keras_attn.serving import export_translator
 from keras_attn.tokenizer import Tokenizer
 from keras_attn.translator import Translator
+from tests.serving import loader
 
 SENTENCES = [
     "ein Mann läuft über die Straße .",
@@ -83,6 +85,13 @@ def exported(request, tmp_path_factory):
     root = tmp_path_factory.mktemp("saved_models") / request.param
     folder = export_translator(translator, root, beam_size=3, sentences=SENTENCES, report=REPORT)
     return Exported(translator, root, folder, translator.generate(READ, beam_size=3, return_alignments=False))
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not here to build the C program")
+    return loader.build(tmp_path_factory.mktemp("loader"))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,7 @@
-"""Each kind of model can be served: every signature says what Python says, in a fresh process, without XLA."""
+"""Each kind of model can be served: every signature says what Python says, in a fresh process, without XLA.
+
+And so does the C program, which loads as the stock server does.
+"""
 
 import keras
 import numpy as np
@@ -7,7 +10,7 @@ import pytest
 from keras_attn import LocalPredictiveAttention, models
 from keras_attn.tokenizer import END_ID, Tokenizer
 from keras_attn.translator import Translator
-from tests.serving import fresh
+from tests.serving import fresh, loader
 from tests.serving.conftest import SENTENCES
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is TensorFlow's")
@@ -130,6 +133,33 @@ def assert_n_best(found, expected):
                 np.testing.assert_allclose(alignment[:length, :source_length], one.alignment, atol=1e-5)
             assert not alignment[length:].any()
             assert not alignment[:, source_length:].any()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_c_program_says_the_same(served, program, name):
+    _, folder, (default, translate, n_best, *_, score) = served[name]
+    pairs = [line.encode() for pair in zip(LINES, TARGETS, strict=True) for line in pair]  # `score` reads them as such
+    done, found = loader.run(program, folder, pairs)
+    assert done.returncode == 0, done.stderr
+    # Those with string inputs, options left to their defaults.
+    assert found.keys() == {"serving_default", "translate", "translate_n_best", "translate_with_options", "score"}
+    for signature in ("serving_default", "translate", "translate_with_options"):
+        assert_same(found[signature], default, step=2)
+    assert_same(translate, default)
+    assert_same(found["translate_n_best"], n_best, step=2)
+    assert_same(found["score"], score)
+
+
+def assert_same(found, expected, step=1):
+    """Equal strings and close numbers in every `step`-th row, as far as the other lines of its batch let both reach."""
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        rows = found[name][::step]
+        both = tuple(map(slice, np.minimum(rows.shape, values.shape)))
+        if values.dtype == object:
+            np.testing.assert_array_equal(rows[both], values[both], name)
+        else:
+            np.testing.assert_allclose(rows[both], values[both], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -50,13 +49,6 @@ def test_a_process_with_tensorflow_alone_says_the_same(exported):
     assert blank == ([b"", b"", b""], [0.0, 0.0, 0.0])
     assert empty == ([], [])
     print("load", answer["load_seconds"], "runs", [batch["seconds"] for batch in answer["batches"]])
-
-
-@pytest.fixture(scope="session")
-def program(tmp_path_factory):
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not here to build the C program")
-    return loader.build(tmp_path_factory.mktemp("loader"))
 
 
 def test_the_servers_own_loader_says_the_same(exported, program):
