@@ -39,14 +39,20 @@ _SHARED = (
     "average_decay=0.998",
     "curriculum_epochs=1",
 )
-_DROPOUT = ("embedding_dropout=0.2", "memory_dropout=0.1", "output_dropout=0.2")
+_RECURRENT = (
+    "embedding_dropout=0.2",
+    "memory_dropout=0.1",
+    "output_dropout=0.2",
+    "warmup_steps=200",
+    "scale_embeddings=true",  # as the Transformer's are
+)
 _RNNSEARCH = ("units=192", "attention_units=192", "decoder_units=256", "embedding_size=192", "readout_size=192")
 _LUONG = ("units=190", "embedding_size=192", "readout_size=192", "layer_dropout=0.1")
 _TRANSFORMER = ("units=176", "num_layers=3", "feed_forward_units=192", "dropout=0.1")
 SYSTEMS = {
-    "rnnsearch": ("rnnsearch", (*_RNNSEARCH, *_DROPOUT, "warmup_steps=200")),
-    "luong-general": ("luong", (*_LUONG, *_DROPOUT, "warmup_steps=200")),
-    "luong-local-p": ("luong", (*_LUONG, *_DROPOUT, "warmup_steps=200", "local=p")),
+    "rnnsearch": ("rnnsearch", (*_RNNSEARCH, *_RECURRENT)),
+    "luong-general": ("luong", (*_LUONG, *_RECURRENT)),
+    "luong-local-p": ("luong", (*_LUONG, *_RECURRENT, "local=p")),
     "transformer": ("transformer", _TRANSFORMER),
 }
 

@@ -28,6 +28,7 @@ class Config(TrainingConfig):
     reverse_source: bool = True
     tie_embeddings: str | None = "target"
     initializer: str | None = "glorot_uniform"
+    scale_embeddings: bool = False
     embedding_dropout: float = 0.4
     layer_dropout: float = 0.2
     output_dropout: float = 0.4

@@ -34,6 +34,7 @@ class Config(TrainingConfig):
     reverse_source: bool = True
     tie_embeddings: str | None = "target"
     initializer: str | None = "glorot_uniform"
+    scale_embeddings: bool = False
     embedding_dropout: float = 0.4
     layer_dropout: float = 0.2
     memory_dropout: float = 0.24
@@ -45,7 +46,7 @@ class Config(TrainingConfig):
             raise ValueError(f'Expected `local` to be none, "m" or "p". Received: {self.local!r}')
 
 
-_MULTI30K = Config(**MULTI30K)
+_MULTI30K = Config(**(MULTI30K | {"learning_rate": 2e-3, "scale_embeddings": True}))
 PRESETS = {
     "phrases": Config(
         **PHRASES,

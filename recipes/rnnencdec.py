@@ -28,6 +28,7 @@ class Config(TrainingConfig):
     readout_activation: str = "tanh"
     tie_embeddings: str | None = "target"
     initializer: str | None = "glorot_uniform"
+    scale_embeddings: bool = False
     embedding_dropout: float = 0.4
     memory_dropout: float = 0.24
     output_dropout: float = 0.4

@@ -32,6 +32,7 @@ class Config(TrainingConfig):
     read_previous_state: bool = False
     tie_embeddings: str | None = "target"
     initializer: str | None = "glorot_uniform"
+    scale_embeddings: bool = False
     embedding_dropout: float = 0.4
     memory_dropout: float = 0.24
     output_dropout: float = 0.4

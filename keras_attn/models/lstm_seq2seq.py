@@ -31,6 +31,7 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
         tie_embeddings: As in `RNNSearch`; "target" and "all" need `units == embedding_size`.
         initializer: None: uniform in [-0.08, 0.08] for every matrix (section 3.4); else an initialiser for those that
             are neither recurrent (orthogonal) nor embeddings (N(0, 1 / embedding_size)).
+        scale_embeddings: As in `RNNSearch`.
         embedding_dropout, layer_dropout, output_dropout: Shares dropped of the embeddings, between the encoder's
             layers, and of the decoder's output.
 
@@ -63,6 +64,7 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
         reverse_source: bool = True,
         tie_embeddings: str | None = None,
         initializer=None,
+        scale_embeddings: bool = False,
         embedding_dropout: float = 0.0,
         layer_dropout: float = 0.0,
         output_dropout: float = 0.0,
@@ -84,5 +86,6 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
             output=parts.output_layer(target_vocabulary_size, plain, tie_embeddings),
             embedding_dropout=embedding_dropout,
             output_dropout=output_dropout,
+            scale_embeddings=scale_embeddings,
             **kwargs,
         )

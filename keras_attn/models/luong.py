@@ -34,6 +34,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         tie_embeddings: As in `RNNSearch`.
         initializer: None: uniform in [-0.1, 0.1] for every matrix (section 4.1) but the attention's own; else an
             initialiser for those that are neither recurrent (orthogonal) nor embeddings (N(0, 1 / embedding_size)).
+        scale_embeddings: As in `RNNSearch`.
         embedding_dropout, layer_dropout, memory_dropout, output_dropout: Shares dropped of the embeddings, between the
             encoder's layers, of h, and of h~ on the way to the logits.
 
@@ -67,6 +68,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         reverse_source: bool = True,
         tie_embeddings: str | None = None,
         initializer=None,
+        scale_embeddings: bool = False,
         embedding_dropout: float = 0.0,
         layer_dropout: float = 0.0,
         memory_dropout: float = 0.0,
@@ -97,5 +99,6 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
             embedding_dropout=embedding_dropout,
             memory_dropout=memory_dropout,
             output_dropout=output_dropout,
+            scale_embeddings=scale_embeddings,
             **kwargs,
         )

@@ -27,8 +27,8 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
         units: GRU units of the encoder and of the decoder; also the width of c.
         embedding_size, readout_size: Widths of E and of the read-out after maxout.
         project_context: c = tanh(V h_S), as in the paper; else h_S itself.
-        readout_activation, tie_embeddings, initializer: As in `RNNSearch`; by default orthogonal recurrent matrices,
-            and N(0, 0.01^2) elsewhere.
+        readout_activation, tie_embeddings, initializer, scale_embeddings: As in `RNNSearch`; by default orthogonal
+            recurrent matrices, and N(0, 0.01^2) elsewhere.
         embedding_dropout, memory_dropout, output_dropout: Shares dropped of the embeddings, of h_S as c is made of it,
             and of the read-out.
 
@@ -62,6 +62,7 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
         readout_activation: str = "maxout",
         tie_embeddings: str | None = None,
         initializer=None,
+        scale_embeddings: bool = False,
         embedding_dropout: float = 0.0,
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
@@ -94,5 +95,6 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
             embedding_dropout=embedding_dropout,
             memory_dropout=memory_dropout,
             output_dropout=output_dropout,
+            scale_embeddings=scale_embeddings,
             **kwargs,
         )

@@ -39,6 +39,8 @@ class RNNSearch(RecurrentSeq2Seq):
             v and biases, N(0, 0.01^2) elsewhere); else an initialiser for every matrix that is not recurrent, with
             embeddings ~ N(0, 1 / m): drawn by Glorot's rule, over the vocabulary, they would be too small to learn from
             (Multi30k, 250 updates: training perplexity 207, against 59).
+        scale_embeddings: Embeddings enter times sqrt(m) (Vaswani 2017, section 3.4): those ~ N(0, 1 / m), right for an
+            output that is tied to them, are too small for what reads them, above all for a stack of LSTMs.
         embedding_dropout, memory_dropout, output_dropout: Shares dropped of the embeddings, of h, and of the read-out.
 
     Raises:
@@ -71,6 +73,7 @@ class RNNSearch(RecurrentSeq2Seq):
         read_previous_state: bool = True,
         tie_embeddings: str | None = None,
         initializer=None,
+        scale_embeddings: bool = False,
         embedding_dropout: float = 0.0,
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
@@ -111,5 +114,6 @@ class RNNSearch(RecurrentSeq2Seq):
             memory_dropout=memory_dropout,
             output_dropout=output_dropout,
             read_previous_state=read_previous_state,
+            scale_embeddings=scale_embeddings,
             **kwargs,
         )

@@ -89,6 +89,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         embedding_dropout, memory_dropout, output_dropout: Shares dropped from embeddings, from the encoder's memory,
             and from the features that the logits are made of.
         read_previous_state: The read-out sees s_{i-1} (Bahdanau 2015, A.2.2) rather than s_i.
+        scale_embeddings: Embeddings enter times the root of their width (Vaswani 2017, section 3.4).
 
     The maths is written once: `_source` and `_features` serve the functional graph and the single step alike.
     """
@@ -108,6 +109,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
         read_previous_state: bool = False,
+        scale_embeddings: bool = False,
         **kwargs,
     ):
         # Layers
@@ -123,6 +125,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             "memory_dropout": keras.layers.Dropout(memory_dropout, name="memory_dropout"),
             "output_dropout": keras.layers.Dropout(output_dropout, name="output_dropout"),
             "read_previous_state": read_previous_state,
+            "embedding_scale": source_embedding.output_dim**0.5 if scale_embeddings else None,
             "source_vocabulary_size": source_embedding.input_dim,
             "target_vocabulary_size": target_embedding.input_dim,
         }
@@ -132,7 +135,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         source = keras.Input((None,), dtype="int32", name="encoder_token_ids")  # (B, S)
         target = keras.Input((None,), dtype="int32", name="decoder_token_ids")  # (B, T)
         values, mask, cell_state = self._source(source)
-        embedded = self.embedding_dropout(self.target_embedding(target))  # (B, T, E)
+        embedded = self.embedding_dropout(self._embed(self.target_embedding, target))  # (B, T, E)
         outputs, contexts, alignments = self.decoder(embedded, values, mask=mask, cell_state=cell_state)
         object.__setattr__(self, "_alignments", alignments)  # (B, T, S), an output that only `align` asks for
         states = outputs
@@ -149,7 +152,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         return self.decoder.memory(values, mask), self.decoder.initial_state(values, cell_state)
 
     def step(self, token_ids, memory, state):
-        embedded = self.target_embedding(token_ids)  # (B, E)
+        embedded = self._embed(self.target_embedding, token_ids)  # (B, E)
         previous = top_state(state["cell"])  # (B, H)
         output, context, alignment, state = self.decoder.step(embedded, memory, state)
         logits = self._logits(previous if self.read_previous_state else output, embedded, context)
@@ -163,9 +166,13 @@ class RecurrentSeq2Seq(Seq2Seq):
     def _source(self, token_ids):
         """ids (B, S) -> memory (B, S, M), mask (B, S), the cell's first state, s_0 at its top."""
         mask = ops.not_equal(token_ids, 0)
-        embedded = self.embedding_dropout(self.source_embedding(token_ids))  # (B, S, E)
+        embedded = self.embedding_dropout(self._embed(self.source_embedding, token_ids))  # (B, S, E)
         values, states, final = self.encoder(embedded, mask=mask)
         return self.memory_dropout(values), mask, states if self.bridge is None else [self.bridge(final)]
+
+    def _embed(self, embedding, token_ids):
+        embedded = embedding(token_ids)  # (B, E) or (B, T, E)
+        return embedded if self.embedding_scale is None else embedded * self.embedding_scale
 
     def _logits(self, states, embedded, contexts):
         """The read-out and the vocabulary projection, for one step or for all T at once."""

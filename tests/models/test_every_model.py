@@ -37,6 +37,7 @@ MODELS = {
             "read_previous_state": False,
             "readout_activation": "tanh",
             "tie_embeddings": "all",
+            "scale_embeddings": True,
             "source_vocabulary_size": VT,
         },
     ),
@@ -52,7 +53,14 @@ MODELS = {
     "lstm_seq2seq": (models.LSTMSeq2Seq, LSTM),
     "lstm_seq2seq, forwards, tied": (
         models.LSTMSeq2Seq,
-        {"units": 11, "num_layers": 1, "embedding_size": 11, "reverse_source": False, "tie_embeddings": "target"},
+        {
+            "units": 11,
+            "num_layers": 1,
+            "embedding_size": 11,
+            "reverse_source": False,
+            "tie_embeddings": "target",
+            "scale_embeddings": True,
+        },
     ),
     "luong": (models.LuongSeq2Seq, LUONG),
     "luong, dot, not fed": (models.LuongSeq2Seq, {**LUONG, "input_feeding": False, "attention": "dot"}),
@@ -147,18 +155,36 @@ def test_steps_equal_teacher_forcing(inputs, name):
     np.testing.assert_array_equal(found["alignments"][2, :, 1:], 0)
 
 
-@pytest.mark.parametrize("name", ONE_EACH)
-def test_logits_follow_the_papers_equations(inputs, name):
-    model = make(name)
-    weights = {w.path: ops.convert_to_numpy(w) for w in model.trainable_weights}
+def oracle(name, weights, inputs):
     source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
-    expected = {
+    return {
         "rnnsearch": lambda: oracles.rnnsearch(weights, source, target),
         "rnnencdec": lambda: oracles.rnnencdec(weights, source, target),
         "lstm_seq2seq": lambda: oracles.luong(weights, source, target, layers=2, attend=False),
         "luong": lambda: oracles.luong(weights, source, target, layers=2),
         "transformer": lambda: oracles.transformer(weights, source, target, layers=2),
     }[name]()
+
+
+def values_of(model):
+    return {weight.path: ops.convert_to_numpy(weight) for weight in model.trainable_weights}
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+def test_logits_follow_the_papers_equations(inputs, name):
+    model = make(name)
+    np.testing.assert_allclose(logits_of(model, inputs), oracle(name, values_of(model), inputs), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ONE_EACH[:4])
+def test_scaled_embeddings_enter_times_the_root_of_their_width(inputs, name):
+    model = make(name, scale_embeddings=True)
+    weights = values_of(model)
+    for path in weights:
+        if path.endswith("embedding/embeddings"):
+            weights[path] = weights[path] * weights[path].shape[-1] ** 0.5
+    expected = oracle(name, weights, inputs)
+    assert np.abs(expected - oracle(name, values_of(model), inputs)).max() > 0.1
     np.testing.assert_allclose(logits_of(model, inputs), expected, atol=1e-5)
 
 
