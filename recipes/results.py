@@ -39,6 +39,10 @@ def publish(arguments: argparse.Namespace) -> None:
     for name, report in found.items():
         if "study" in report:
             study_pages.draw(report, reports / name)
+        elif "wer" in report:
+            from keras_attn import plots  # matplotlib is slow to import
+
+            plots.training_curves(report["history"], reports / f"{name}.svg")
     speed = reports / "speed.jsonl"
     lines = speed.read_text(encoding="utf-8").splitlines() if speed.exists() else []
     (FOLDER / "README.md").write_text(_page(found, [json.loads(line) for line in lines]), encoding="utf-8")

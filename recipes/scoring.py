@@ -87,5 +87,5 @@ def details(name: str, report: dict) -> str:
         f"split. [{name}](reports/{name}.json): {report['parameters'] / 1e6:.1f} M parameters, {report['epochs']} "
         f"epochs, {report['train_seconds'] / 60:.1f} minutes on {report['hardware']['cores']} cores "
         f"({report['backend']}), {report['target_tokens_per_second']:,} target tokens/s, seed {report['seed']}. "
-        f"Validation word error rate (greedy) after each epoch: {curve}."
+        f"Validation word error rate (greedy) after each epoch: {curve}.\n\n![Training curves](reports/{name}.svg)"
     )

@@ -2,11 +2,12 @@
 
 from keras_attn.layers.addressing import CosineAttention, LocationAttention
 from keras_attn.layers.attention import Attention, BahdanauAttention
-from keras_attn.layers.decoder import AttentionalLayer, AttentionDecoder, DeepOutput
+from keras_attn.layers.decoder import AttentionDecoder
 from keras_attn.layers.encoder import BiGRUEncoder
 from keras_attn.layers.fixed_context import FixedContextDecoder
 from keras_attn.layers.luong import LocalMonotonicAttention, LocalPredictiveAttention, LuongAttention
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
+from keras_attn.layers.readout import AttentionalLayer, DeepOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
 from keras_attn.layers.scores import ConcatAttention, DotAttention, GeneralAttention, ScaledDotAttention
 

@@ -1,0 +1,98 @@
+"""What the papers make of a state and a context before the vocabulary: the attentional vector, the deep output."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class AttentionalLayer(keras.layers.Dense):
+    """The attentional vector of Luong.
+
+        h~_t = tanh(W_c [c_t ; h_t])                                                   (Luong 2015, eq. 5)
+
+    Call arguments: `inputs`, `(..., M + H)`, the context and the decoder's state side by side. Returns `(..., units)`.
+
+    Example:
+        >>> keras_attn.AttentionalLayer(5)(np.ones((2, 7), "float32")).shape
+        (2, 5)
+
+    Differences from the paper: none; `use_bias=True` adds JoeyNMT's bias.
+
+    Reference: Luong, Pham, Manning. EMNLP 2015, arXiv:1508.04025, section 3.
+    """
+
+    def __init__(self, units: int, *, activation="tanh", use_bias: bool = False, **kwargs):
+        super().__init__(units, activation=activation, use_bias=use_bias, **kwargs)
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class DeepOutput(keras.layers.Layer):
+    """The deep output with one maxout layer of RNNsearch.
+
+        t~_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i,   t_ij = max(t~_{i,2j-1}, t~_{i,2j})    (Bahdanau 2015, A.2.2)
+
+    Arguments:
+        units: l, the width after maxout.
+        activation: "maxout" (the paper), or the name of an activation, in which case no pairs are formed.
+        use_bias: Adds a bias to t~.
+        kernel_initializer: For U_o, V_o and C_o.
+
+    Call arguments: `state (..., H)`, `embedding (..., E)`, `context (..., M)`. Returns `(..., units)`.
+
+    Example:
+        >>> s, y, c = (np.ones((2, 3, n), "float32") for n in (5, 7, 11))
+        >>> keras_attn.DeepOutput(13)(s, y, c).shape
+        (2, 3, 13)
+
+    Reference: Bahdanau, Cho, Bengio. ICLR 2015, arXiv:1409.0473; maxout: Goodfellow et al. 2013, arXiv:1302.4389.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        *,
+        activation: str = "maxout",
+        use_bias: bool = True,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.units = units
+        self.activation = activation
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, state_shape, embedding_shape, context_shape):
+        width = self.units * (2 if self.activation == "maxout" else 1)
+
+        def kernel(name, shape):
+            return self.add_weight(name=name, shape=(shape[-1], width), initializer=self.kernel_initializer.clone())
+
+        self.state_kernel = kernel("state_kernel", state_shape)
+        self.embedding_kernel = kernel("embedding_kernel", embedding_shape)
+        self.context_kernel = kernel("context_kernel", context_shape)
+        self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros") if self.use_bias else None
+
+    def call(self, state, embedding, context):
+        hidden = (
+            ops.matmul(state, self.state_kernel)
+            + ops.matmul(embedding, self.embedding_kernel)
+            + ops.matmul(context, self.context_kernel)
+        )  # (..., 2 l) or (..., l)
+        if self.bias is not None:
+            hidden = hidden + self.bias
+        if self.activation != "maxout":
+            return keras.activations.get(self.activation)(hidden)
+        return ops.max(ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, 2)), axis=-1)  # (..., l)
+
+    def compute_output_shape(self, state_shape, embedding_shape, context_shape):
+        return (*state_shape[:-1], self.units)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "activation": self.activation,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
