@@ -88,14 +88,23 @@ def _serving(rows: list[dict]) -> list[str]:
 
 def _strings(rows: list[dict]) -> list[str]:
     """Whether an exported model says what Python says."""
-    names = ["run", "backend", "sentences", "adversarial", "different", "ties", "slowest_line_seconds"]
-    head = ["run", "backend", "sentences", "adversarial lines", "strings that differ", "of these, ties", "slowest, s"]
+    columns = {
+        "run": "run",
+        "backend": "backend",
+        "sentences": "sentences",
+        "adversarial": "adversarial lines",
+        "different": "strings that differ",
+        "ties": "of these, ties",
+        "equal_scores": "of equal scores",
+        "slowest_line_seconds": "slowest, s",
+    }
     said = (
         "`generate` on the backend named, against the SavedModel in a process with TensorFlow alone and in the C "
-        f"program, both without XLA (`tests.benchmarks.serving_strings`, beam 5); {_TIE}. Seconds of the slowest line, "
-        "alone."
+        f"program, both without XLA (`tests.benchmarks.serving_strings`, beam 5); {_TIE}. Equal scores: Python gives "
+        "the string that was served the score that it was served with, but its own beam kept another hypothesis on the "
+        "way, where two were a tie. Seconds of the slowest line, alone."
     )
-    return [said, table(head, [[str(row[name]) for name in names] for row in rows])] if rows else []
+    return [said, table([*columns.values()], [[str(row[name]) for name in columns] for row in rows])] if rows else []
 
 
 def _load(rows: list[dict]) -> list[str]:

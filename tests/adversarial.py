@@ -47,6 +47,6 @@ def lines(count: int = 1000, seed: int = 0) -> list[bytes]:
     ]
     found = [kind() for _ in range(-(-count // len(kinds))) for kind in kinds][:count]
     found = [line if isinstance(line, bytes) else line.encode() for line in found]
-    for place in range(5):  # 500 words are few, and dear
-        found[(place * count) // 5] = " ".join(draw.choice(WORDS) for _ in range(500)).encode()
+    for place, length in enumerate((2000, 500, 500, 500, 500)):  # few, for they are dear
+        found[(place * count) // 5] = " ".join(draw.choice(WORDS) for _ in range(length)).encode()
     return found
