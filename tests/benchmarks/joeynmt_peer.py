@@ -71,7 +71,7 @@ def weights(model) -> dict:
         found[name.format("weight_ih")], found[name.format("weight_hh")] = map(
             gates, (cell.kernel, cell.recurrent_kernel)
         )
-        found[name.format("bias_ih")], found[name.format("bias_hh")] = map(gates, cell.bias)
+        found[name.format("bias_ih")], found[name.format("bias_hh")] = map(gates, ops.convert_to_numpy(cell.bias))
     return found
 
 
