@@ -38,6 +38,7 @@ _MULTI30K = Config(**MULTI30K)
 PRESETS = {
     "phrases": Config(
         **PHRASES,
+        scale_embeddings=True,
         units=160,
         embedding_size=160,
         embedding_dropout=0.1,

@@ -50,6 +50,7 @@ _MULTI30K = Config(**(MULTI30K | {"learning_rate": 2e-3, "scale_embeddings": Tru
 PRESETS = {
     "phrases": Config(
         **PHRASES,
+        scale_embeddings=True,
         units=152,
         embedding_size=128,
         readout_size=128,

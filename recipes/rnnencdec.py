@@ -38,6 +38,7 @@ _MULTI30K = Config(**MULTI30K)
 PRESETS = {
     "phrases": Config(
         **PHRASES,
+        scale_embeddings=True,
         units=232,
         embedding_size=128,
         readout_size=128,
