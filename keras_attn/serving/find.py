@@ -27,7 +27,8 @@ def finder(
     a `SearchResult` with N = n_best and L the longest output of all.
     """
     fixed = {"beam_size": options.beam_size, "n_best": n_best, "return_alignments": return_alignments}
-    fixed["halvings"] = 0  # requests are small, and every loop more makes the graph larger and slower to load
+    if return_alignments:
+        fixed["halvings"] = 0  # not the signature of large requests, and every loop more makes the graph larger
     search = dict(options.search)
     normalization = search.pop("normalization", "gnmt")
     function, arguments = beam_or_greedy(fixed | search)
