@@ -24,7 +24,7 @@ import numpy as np
 from recipes import command, studies
 from recipes.studies import Run, Study
 
-UPDATES = {"multi30k": 3600, "phrases": 1200}
+UPDATES = {"multi30k": 1800, "phrases": 1200}
 DEFAULT_UPDATES = 3000
 SCORES = {
     "additive": ("attention=additive",),
@@ -37,7 +37,7 @@ SCORES = {
     "local-m": ("attention=general", "local=m"),
     "local-p": ("attention=general", "local=p"),
 }
-SIZES = {  # smaller than the recipe's, for ten minutes on two cores
+SIZES = {  # smaller than the recipe's, for some ten minutes on one core
     "multi30k": (
         "source_vocabulary_size=4000",
         "target_vocabulary_size=4000",
