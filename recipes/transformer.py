@@ -3,6 +3,10 @@
     python -m recipes.train transformer                                            # the embedded corpus
     python -m recipes.train transformer --corpus multi30k-tok --source de --target en
 
+Measured on two cores, shared with other work (`recipes/README.md`):
+
+    multi30k      5.7 M parameters, BLEU 38.10, 97 minutes
+
 The layers are the paper's, through KerasHub; the base model's sizes are those of
 `keras_attn.models.TransformerSeq2Seq`. Here it has about as many parameters as `rnnsearch`, normalises first, and drops
 out more; label smoothing and the warm-up are the paper's, with fewer steps of it.

@@ -1,5 +1,6 @@
 """The commands: a tiny corpus is learnt and translated; errors are sentences; kill -9 loses nothing."""
 
+import importlib
 import json
 import os
 import re
@@ -278,6 +279,19 @@ def test_recipes_are_of_one_size(corpus_name):
     counts = [recipe.build(config, *sizes).count_params() for recipe, config in zip(modules, configs, strict=True)]
     assert max(abs(count / counts[0] - 1) for count in counts) < 0.05, dict(zip(RECIPES, counts, strict=True))
     assert len({(c.epochs, c.batch_size, c.source_vocabulary_size, c.target_vocabulary_size) for c in configs}) == 1
+
+
+@pytest.mark.parametrize("recipe", ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "transformer"])
+def test_docstrings_tell_what_the_reports_tell(recipe):
+    module = importlib.import_module(f"recipes.{recipe}")
+    told = [" ".join(line.split()) for line in module.__doc__.splitlines()]
+    paths = (Path(module.__file__).parent / "reports").glob(f"{recipe}-*.json")
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    plain = [report for report in reports if "bleu" in report and " --set " not in report["command"]]
+    assert plain
+    for report in plain:
+        size, minutes = f"{report['parameters'] / 1e6:.1f} M parameters", f"{report['train_seconds'] / 60:.0f} minutes"
+        assert f"{report['corpus']} {size}, BLEU {report['bleu']['score']:.2f}, {minutes}" in told
 
 
 def test_luong_attends_where_it_is_told():
