@@ -23,6 +23,7 @@ import numpy as np
 
 from keras_attn import Translator
 from keras_attn.lines import corpus_path, read_lines
+from keras_attn.tokenizer import BLANKS, END_ID, PAD_ID
 from recipes.export import of_run
 from recipes.results import name_of_run
 from tests import adversarial
@@ -53,14 +54,18 @@ def slowest(program, folder: Path, lines: list[bytes]) -> float:
     return max(loader.times(done)["run serving_default"][1::2])
 
 
-def ids_of(translator: Translator, folder: Path, lines: list[bytes]) -> list[list[int]]:
-    """The ids of what is served for each line: its text alone could have been cut otherwise."""
-    if not lines:
-        return []
-    ((found,),) = fresh.run([(folder, [("translate_n_best", {"text": lines})])])
-    known = {token: n for n, token in enumerate(translator.target_tokenizer.vocabulary)}
-    rows = zip(found["target_tokens"][:, 0], found["target_lengths"][:, 0], strict=True)
-    return [[known[token.decode()] for token in tokens[: int(length)]] for tokens, length in rows]
+def ids_of(translator: Translator, folder: Path, texts: list[str]) -> list[list[int]]:
+    """The ids of what is served for each text, all in the same request, for others might part at a tie elsewhere.
+
+    Not those of the served text: another search may have cut it otherwise.
+    """
+    encoded = [[*translator.source_tokenizer.encode(text), END_ID] if text.strip(BLANKS) else [] for text in texts]
+    longest = max(map(len, encoded))
+    padded = [row + [PAD_ID] * (longest - len(row)) for row in encoded]
+    call = ("translate_token_ids", {"token_ids": padded, "lengths": [len(row) for row in encoded]})
+    ((found,),) = fresh.run([(folder, [call])])
+    rows = zip(found["token_ids"].tolist(), found["lengths"].tolist(), strict=True)
+    return [tokens[:length] for tokens, length in rows]
 
 
 def main(argv=None) -> int:
@@ -84,19 +89,20 @@ def main(argv=None) -> int:
         seconds = slowest(program, folder, lines)
         expected = translator.generate(texts, beam_size=arguments.beam, return_alignments=False)
         unequal = [
-            (name, line, one, *answer)
+            (name, n, *answer)
             for name, answers in found.items()
-            for line, one, answer in zip(lines, expected, answers, strict=True)
+            for n, (one, answer) in enumerate(zip(expected, answers, strict=True))
             if answer[0] != one.text
         ]
-        token_ids = ids_of(translator, folder, [line for _, line, *_ in unequal])
+        token_ids = ids_of(translator, folder, texts) if unequal else []
     ties = equal_scores = 0
-    for (name, line, one, other, score), ids in zip(unequal, token_ids, strict=True):
-        gap = abs(score - one.score)
+    for name, n, other, score in unequal:
+        gap = abs(score - expected[n].score)
         ties += gap <= TIE
-        forced = translator.score([line.decode(errors="replace")], [ids], return_alignments=False)[0]
+        forced = translator.score([texts[n]], [token_ids[n]], return_alignments=False)[0]
         equal_scores += gap > TIE and forced.text == other and abs(forced.score - score) <= TIE * abs(score)
-        print(f"{name}, scores {gap:.2e} apart: {line!r}\n  {one.text!r}\n  {other!r}, forced {forced.score}, {score}")
+        print(f"{name}, scores {gap:.2e} apart: {texts[n]!r}\n  {expected[n].text!r}\n  {other!r}")
+        print(f"  served with {score}, forced decoding gives {forced.score}")
     gaps = [abs(s - one.score) for answers in found.values() for one, (_, s) in zip(expected, answers, strict=True)]
     result = {
         "benchmark": "strings",
