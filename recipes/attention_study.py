@@ -37,7 +37,7 @@ SCORES = {
     "local-m": ("attention=general", "local=m"),
     "local-p": ("attention=general", "local=p"),
 }
-SIZES = {  # smaller than the recipe's, for some ten minutes on one core
+SIZES = {  # smaller than the recipe's, for there are nine of them
     "multi30k": (
         "source_vocabulary_size=4000",
         "target_vocabulary_size=4000",

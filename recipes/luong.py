@@ -6,7 +6,7 @@ EMNLP 2015, arXiv:1508.04025.
     python -m recipes.train luong --corpus multi30k-tok --source de --target en
     python -m recipes.train luong --set attention=dot local=p window=5             # another score, local-p
 
-Measured on two cores, shared with other work (`recipes/README.md`):
+Measured, on one core or two, shared with other work (`recipes/README.md`):
 
     phrases       1.2 M parameters, BLEU 91.01, 6 minutes
     multi30k      5.9 M parameters, BLEU 38.54, 78 minutes

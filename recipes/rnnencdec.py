@@ -5,7 +5,7 @@ EMNLP 2014, arXiv:1406.1078; called RNNencdec and compared with RNNsearch by Bah
     python -m recipes.train rnnencdec                                              # the embedded corpus
     python -m recipes.train rnnencdec --corpus multi30k-tok --source de --target en
 
-Measured on two cores, shared with other work (`recipes/README.md`):
+Measured, on one core or two, shared with other work (`recipes/README.md`):
 
     phrases       1.2 M parameters, BLEU 19.16, 3 minutes
     multi30k      5.7 M parameters, BLEU 27.31, 61 minutes

@@ -3,7 +3,7 @@
     python -m recipes.train transformer                                            # the embedded corpus
     python -m recipes.train transformer --corpus multi30k-tok --source de --target en
 
-Measured on two cores, shared with other work (`recipes/README.md`):
+Measured, on one core or two, shared with other work (`recipes/README.md`):
 
     phrases       1.2 M parameters, BLEU 88.12, 6 minutes
     multi30k      5.7 M parameters, BLEU 38.10, 97 minutes

@@ -171,7 +171,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         return self.memory_dropout(values), mask, states if self.bridge is None else [self.bridge(final)]
 
     def _embed(self, embedding, token_ids):
-        embedded = embedding(token_ids)  # (B, E) or (B, T, E)
+        embedded = embedding(token_ids)  # (B, E), (B, S, E) or (B, T, E)
         return embedded if self.embedding_scale is None else embedded * self.embedding_scale
 
     def _logits(self, states, embedded, contexts):

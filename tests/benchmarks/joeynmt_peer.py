@@ -84,7 +84,7 @@ def prepare(work: Path, data: Path, preset: Path) -> list[str]:
 
     from keras_attn import Translator
     from keras_attn.lines import read_parallel
-    from tests.benchmarks import joeynmt_sizes
+    from tests.benchmarks.joeynmt_sizes import EMBEDDING, UNITS
 
     (work / "data").mkdir(parents=True, exist_ok=True)
     for split in ("val", "test"):
@@ -96,6 +96,16 @@ def prepare(work: Path, data: Path, preset: Path) -> list[str]:
         (work / "data" / f"vocabulary.{language}").write_text("\n".join(words) + "\n", encoding="utf-8")
     np.savez(work / "weights.npz", **weights(translator.model))
 
+    # JSON is YAML.
+    (work / "config.yaml").write_text(json.dumps(configuration(work, UNITS, EMBEDDING)), encoding="utf-8")
+    sources, _ = read_parallel(data, "test", "de", "en")
+    found = translator.generate(sources, beam_size=5, length_penalty=0.0, return_alignments=False)
+    return [translation.text for translation in found]
+
+
+def configuration(work: Path, units: int, embedding_size: int) -> dict:
+    """JoeyNMT's, of the same sizes."""
+
     def side(language):
         plain = {"level": "word", "lowercase": False, "normalize": False, "max_length": 100}
         return plain | {
@@ -105,14 +115,14 @@ def prepare(work: Path, data: Path, preset: Path) -> list[str]:
         }
 
     def recurrent(dropout):
-        sizes = {"type": "recurrent", "rnn_type": "gru", "hidden_size": joeynmt_sizes.UNITS, "num_layers": 1}
-        embeddings = {"embedding_dim": joeynmt_sizes.EMBEDDING, "scale": False, "dropout": 0.5}
+        sizes = {"type": "recurrent", "rnn_type": "gru", "hidden_size": units, "num_layers": 1}
+        embeddings = {"embedding_dim": embedding_size, "scale": False, "dropout": 0.5}
         return sizes | {"embeddings": embeddings, "dropout": dropout}
 
     special = {f"{name}_token": token for name, token in zip(("unk", "pad", "bos", "eos"), SPECIAL, strict=True)}
     special |= {f"{name}_id": n for n, name in enumerate(("unk", "pad", "bos", "eos"))}
     decoder = {"hidden_dropout": 0.3, "input_feeding": True, "init_hidden": "bridge", "attention": "bahdanau"}
-    config = {
+    return {
         "name": "peer",
         "joeynmt_version": "2.3.0",
         "model_dir": str(work / "out"),
@@ -127,10 +137,6 @@ def prepare(work: Path, data: Path, preset: Path) -> list[str]:
         | {"epochs": 1, "normalization": "tokens", "scheduling": "exponential", "num_workers": 0},
         "model": {"encoder": recurrent(0.0) | {"bidirectional": True}, "decoder": recurrent(0.0) | decoder},
     }
-    (work / "config.yaml").write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML
-    sources, _ = read_parallel(data, "test", "de", "en")
-    found = translator.generate(sources, beam_size=5, length_penalty=0.0, return_alignments=False)
-    return [translation.text for translation in found]
 
 
 def measure(work: Path, batch_size: int, singles: int, repeats: int) -> dict:

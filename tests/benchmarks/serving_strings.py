@@ -68,6 +68,26 @@ def ids_of(translator: Translator, folder: Path, texts: list[str]) -> list[list[
     return [tokens[:length] for tokens, length in rows]
 
 
+def compare(translator: Translator, folder: Path, texts: list[str], expected: list, found: dict) -> dict[str, int]:
+    """How many strings differ from the `expected` ones, and why; each is printed."""
+    unequal = [
+        (name, n, *answer)
+        for name, answers in found.items()
+        for n, (one, answer) in enumerate(zip(expected, answers, strict=True))
+        if answer[0] != one.text
+    ]
+    token_ids = ids_of(translator, folder, texts) if unequal else []
+    ties = equal_scores = 0
+    for name, n, other, score in unequal:
+        gap = abs(score - expected[n].score)
+        ties += gap <= TIE
+        forced = translator.score([texts[n]], [token_ids[n]], return_alignments=False)[0]
+        equal_scores += gap > TIE and forced.text == other and abs(forced.score - score) <= TIE * abs(score)
+        print(f"{name}, scores {gap:.2e} apart: {texts[n]!r}\n  {expected[n].text!r}\n  {other!r}")
+        print(f"  served with {score}, forced decoding gives {forced.score}")
+    return {"different": len(unequal), "ties": ties, "equal_scores": equal_scores}
+
+
 def main(argv=None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"), help="folder with data/CORPUS")
@@ -88,21 +108,7 @@ def main(argv=None) -> int:
         found = served(program, folder, lines)
         seconds = slowest(program, folder, lines)
         expected = translator.generate(texts, beam_size=arguments.beam, return_alignments=False)
-        unequal = [
-            (name, n, *answer)
-            for name, answers in found.items()
-            for n, (one, answer) in enumerate(zip(expected, answers, strict=True))
-            if answer[0] != one.text
-        ]
-        token_ids = ids_of(translator, folder, texts) if unequal else []
-    ties = equal_scores = 0
-    for name, n, other, score in unequal:
-        gap = abs(score - expected[n].score)
-        ties += gap <= TIE
-        forced = translator.score([texts[n]], [token_ids[n]], return_alignments=False)[0]
-        equal_scores += gap > TIE and forced.text == other and abs(forced.score - score) <= TIE * abs(score)
-        print(f"{name}, scores {gap:.2e} apart: {texts[n]!r}\n  {expected[n].text!r}\n  {other!r}")
-        print(f"  served with {score}, forced decoding gives {forced.score}")
+        counts = compare(translator, folder, texts, expected, found)
     gaps = [abs(s - one.score) for answers in found.values() for one, (_, s) in zip(expected, answers, strict=True)]
     result = {
         "benchmark": "strings",
@@ -112,15 +118,13 @@ def main(argv=None) -> int:
         "beam": arguments.beam,
         "sentences": len(sentences),
         "adversarial": len(lines) - len(sentences),
-        "different": len(unequal),
-        "ties": ties,
-        "equal_scores": equal_scores,
+        **counts,
         "nan": int(np.isnan(gaps).sum()),
         "largest_score_difference": float(f"{np.nanmax(gaps):.2g}"),
         "slowest_line_seconds": round(seconds, 2),
     }
     print(json.dumps(result))
-    return int(len(unequal) > ties + equal_scores or bool(result["nan"]))
+    return int(counts["different"] > counts["ties"] + counts["equal_scores"] or bool(result["nan"]))
 
 
 if __name__ == "__main__":

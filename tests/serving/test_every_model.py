@@ -23,7 +23,12 @@ MODELS = {
     "luong": (models.LuongSeq2Seq, {**LSTM, "readout_size": 13}),
     "luong, local-p": (
         models.LuongSeq2Seq,
-        {**LSTM, "readout_size": 13, "attention": LocalPredictiveAttention("concat", window=3)},
+        {
+            **LSTM,
+            "readout_size": 13,
+            "attention": LocalPredictiveAttention("concat", window=3),
+            "scale_embeddings": True,
+        },
     ),
     "transformer": (
         models.TransformerSeq2Seq,
