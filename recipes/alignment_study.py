@@ -27,7 +27,7 @@ from recipes import command, studies
 from recipes.studies import Run, Study
 
 CORPUS = "tatoeba-en-fr+news-en-fr"
-UPDATES = 6000
+UPDATES = 4800
 DEVELOPMENT = 47  # of 447 sentences
 LINES = 500  # of each corpus' val and test split that are kept: they only choose an epoch and tell the BLEU
 ITERATIONS = 5  # of EM
