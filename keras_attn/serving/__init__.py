@@ -6,7 +6,7 @@
     chunks.py    a request of any size, in chunks of bounded size
     find.py      the search as a function of a graph
     graph.py     the signatures: repair, tokenize, search and join
-    slim.py      a written graph with fewer nodes
+    slim.py      equal constants made one
     quantize.py  matrices in fewer bits
     weights.py   the same inside a graph
     gate.py      what a stock server would refuse, or its user regret, refused before publication

@@ -14,7 +14,7 @@ from keras_attn.serving import limits
 from keras_attn.serving.chunks import by_chunks
 from keras_attn.serving.find import finder
 from keras_attn.serving.options import Options
-from keras_attn.serving.slim import slim
+from keras_attn.serving.slim import merge_constants
 from keras_attn.serving.text import GraphTokenizer, closed, graph_tokenizer, kept, read, without_end
 from keras_attn.serving.weights import StoredWeights
 from keras_attn.tokenizer import END_ID, PAD_ID, START_ID, UNKNOWN_ID
@@ -70,7 +70,7 @@ class ServedTranslator:
     def save(self, directory: str) -> None:
         """Writes `saved_model.pb` and `variables/`."""
         tf.saved_model.save(self._saved, directory, signatures=self.functions)
-        slim(Path(directory))
+        merge_constants(Path(directory))
 
     def translate(self, text):
         return self._best(text, self._exported())
