@@ -15,9 +15,9 @@ The model is the paper's: stacked LSTMs, the general score after the top layer, 
 in `keras_attn.models.LuongSeq2Seq` (4 layers of 1000); here it has about as many parameters as `rnnsearch`.
 
 On Multi30k it stays 1.2 BLEU below `rnnsearch`. The score is not the reason: general is the best of all in
-`attention_study`. What differs is the encoder, which reads one way, so that h_j knows one side of its word; which side
-that is decides much: with the source not reversed (`luong-multi30k-de-en-forwards`), the study's general score loses
-6.2 BLEU.
+`attention_study`. The likely one is the encoder, which reads one way, so that h_j knows one side of its word. Which
+side that is decides much: with the source not reversed (`luong-multi30k-de-en-forwards`), the study's general score
+loses 6.2 BLEU.
 """
 
 import dataclasses
