@@ -51,12 +51,13 @@ _RECURRENT = (
     "scale_embeddings=true",  # as the Transformer's are
 )
 _RNNSEARCH = ("units=192", "attention_units=192", "decoder_units=256", "embedding_size=192", "readout_size=192")
-_LUONG = ("units=190", "embedding_size=192", "readout_size=192", "layer_dropout=0.1")
+_LUONG = ("embedding_size=192", "readout_size=192", "layer_dropout=0.1")
 _TRANSFORMER = ("units=176", "num_layers=3", "feed_forward_units=192", "dropout=0.1")
 SYSTEMS = {
     "rnnsearch": ("rnnsearch", (*_RNNSEARCH, *_RECURRENT)),
-    "luong-general": ("luong", (*_LUONG, *_RECURRENT)),
-    "luong-local-p": ("luong", (*_LUONG, *_RECURRENT, "local=p")),
+    "luong-general": ("luong", ("units=190", *_LUONG, *_RECURRENT)),
+    "luong-local-p": ("luong", ("units=190", *_LUONG, *_RECURRENT, "local=p")),
+    "luong-both-ways": ("luong", ("units=202", *_LUONG, *_RECURRENT, "bidirectional=true")),
     "transformer": ("transformer", _TRANSFORMER),
 }
 

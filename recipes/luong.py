@@ -42,6 +42,7 @@ class Config(TrainingConfig):
     window: int = 10  # words on either side
     input_feeding: bool = True
     reverse_source: bool = True
+    bidirectional: bool = False
     tie_embeddings: str | None = "target"
     initializer: str | None = "glorot_uniform"
     scale_embeddings: bool = False

@@ -50,7 +50,7 @@ def output_width(cell) -> int:
     return tree.flatten(top.state_size)[0]
 
 
-def unroll(cell, inputs, states, *, mask=None, reverse=False, between=None):
+def unroll(cell, inputs, states, *, mask=None, reverse=False):
     """All T steps of a cell that reads nothing but its inputs; of a stack, one layer after the other.
 
     So every layer's input projection is one product over all T.
@@ -59,24 +59,54 @@ def unroll(cell, inputs, states, *, mask=None, reverse=False, between=None):
         inputs: `(T, B, I)`.
         states: The first, as lists nested as the cell's.
         mask, reverse: As in `scan`; outputs stay aligned with inputs.
-        between: What becomes of a layer's outputs `(T, B, H)` on the way to the next; None: nothing.
 
     Returns:
         `(outputs (T, B, H), states)`, the last ones.
     """
-    stacked = hasattr(cell, "cells")
-    finals = []
-    for i, (layer, state) in enumerate(zip(cell.cells, states, strict=True) if stacked else [(cell, states)]):
-        inputs = between(inputs) if i and between else inputs
-        recur = recurrence(layer)
+    if hasattr(cell, "cells"):
+        finals = []
+        for layer, state in zip(cell.cells, states, strict=True):
+            inputs, final = unroll(layer, inputs, state, mask=mask, reverse=reverse)
+            finals.append(final)
+        return inputs, finals
+    recur = recurrence(cell)
 
-        def step(state, projected, recur=recur):
-            output, state = recur(projected, None, state)
-            return state, output
+    def step(state, projected):
+        output, state = recur(projected, None, state)
+        return state, output
 
-        state, inputs = scan(step, state, project(layer, inputs), reverse=reverse, mask=mask, owner=layer)
-        finals.append(state)
-    return inputs, finals if stacked else finals[0]
+    final, outputs = scan(step, states, project(cell, inputs), reverse=reverse, mask=mask, owner=cell)
+    return outputs, final
+
+
+def read(layers, inputs, *, mask=None, between):
+    """Layers over a whole source, from zero states; each reads all that the one below puts out.
+
+    Args:
+        layers: Of each its directions, `(cell, reverse)`: one, or two whose outputs are put side by side.
+        inputs: `(S, B, I)`.
+        mask: `(S, B)`, or None.
+        between: What becomes of a layer's outputs on the way to the next.
+
+    Returns:
+        `(outputs (S, B, M), states)`: the last ones by layer and direction, each a list as its cell's.
+    """
+    states = []
+    for i, directions in enumerate(layers):
+        inputs = between(inputs) if i else inputs
+        runs = []
+        for cell, reverse in directions:
+            first = as_lists(cell.get_initial_state(batch_size=ops.shape(inputs)[1]))
+            runs.append(unroll(cell, inputs, first, mask=mask, reverse=reverse))
+        outputs, finals = zip(*runs, strict=True)
+        inputs = side_by_side(*outputs)
+        states.append(list(finals))
+    return inputs, states
+
+
+def side_by_side(*parts):
+    """Tensors put together along their last axis."""
+    return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
 
 
 @singledispatch

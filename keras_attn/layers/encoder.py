@@ -3,8 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.cells import project, recurrence
-from keras_attn.scan import scan
+from keras_attn.layers.cells import read
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -86,29 +85,14 @@ class BiGRUEncoder(keras.layers.Layer):
             shape = (shape[0], 2 * self.units)
 
     def call(self, inputs, mask=None, training=False):
-        values = ops.transpose(inputs, (1, 0, 2))  # (S, B, E)
-        mask = None if mask is None else ops.transpose(mask)  # (S, B)
-        for i, cells in enumerate(zip(self.forward_cells, self.backward_cells, strict=True)):
-            if i:
-                values = self.dropout_layer(values, training=training)
-            finals, outputs = zip(
-                *[self._run(cell, values, mask, reverse=cell is cells[1]) for cell in cells], strict=True
-            )
-            values = ops.concatenate(outputs, axis=-1)  # (S, B, 2 H)
-        return ops.transpose(values, (1, 0, 2)), *finals
-
-    def _run(self, cell, values, mask, reverse):
-        """One direction: the input projections of all S in one product, then the loop."""
-
-        recur = recurrence(cell)
-
-        def step(h, projected):  # (B, H), (B, 3 H)
-            h, _ = recur(projected, None, [h])
-            return h, h
-
-        projected = project(cell, values)  # (S, B, 3 H)
-        initial = ops.zeros_like(projected[0, :, : self.units])  # (B, H)
-        return scan(step, initial, projected, reverse=reverse, mask=mask, owner=cell)
+        layers = zip(self.forward_cells, self.backward_cells, strict=True)
+        values, states = read(
+            [[(forward, False), (backward, True)] for forward, backward in layers],
+            ops.transpose(inputs, (1, 0, 2)),  # (S, B, E)
+            mask=None if mask is None else ops.transpose(mask),  # (S, B)
+            between=lambda outputs: self.dropout_layer(outputs, training=training),
+        )
+        return ops.transpose(values, (1, 0, 2)), *[h for (h,) in states[-1]]
 
     def compute_mask(self, *_):
         """None: masks travel as arguments in this package, since Keras' implicit ones are lost between models."""

@@ -31,6 +31,8 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
             `LocalPredictiveAttention("dot", window=5)`.
         input_feeding: The last h~ goes into the cell beside the embedding. Without it attention needs no loop.
         reverse_source: The source is read from its last word to its first; h_j stays beside x_j.
+        bidirectional: Each of the encoder's layers reads both ways, with half of the units either way, whatever
+            `reverse_source` says; its last states side by side are the decoder's first.
         tie_embeddings: As in `RNNSearch`.
         initializer: None: uniform in [-0.1, 0.1] for every matrix (section 4.1) but the attention's own; else an
             initialiser for those that are neither recurrent (orthogonal) nor embeddings (N(0, 1 / embedding_size)).
@@ -66,6 +68,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         attention: str | Attention = "general",
         input_feeding: bool = True,
         reverse_source: bool = True,
+        bidirectional: bool = False,
         tie_embeddings: str | None = None,
         initializer=None,
         scale_embeddings: bool = False,
@@ -81,12 +84,25 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         source_embedding, target_embedding = parts.embeddings(
             source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size
         )
-        reader, cell = (parts.lstm_stack(units, num_layers, initializer, paper, name) for name in ("reader", "cell"))
+        lstms = partial(parts.lstm_stack, num_layers=num_layers, initializer=initializer, paper=paper)
+        if bidirectional:
+            if units % 2:
+                raise ValueError(f"Expected an even number of units to read both ways. Received: units={units}")
+            reader, backward_reader = (lstms(units // 2, name=name) for name in ("reader", "backward_reader"))
+        else:
+            reader, backward_reader = lstms(units, name="reader"), None
+        cell = lstms(units, name="cell")
         super().__init__(
             given,
             source_embedding=source_embedding,
             target_embedding=target_embedding,
-            encoder=RNNEncoder(reader, reverse=reverse_source, dropout=layer_dropout, name="encoder"),
+            encoder=RNNEncoder(
+                reader,
+                backward_cell=backward_reader,
+                reverse=reverse_source and not bidirectional,
+                dropout=layer_dropout,
+                name="encoder",
+            ),
             decoder=AttentionDecoder(
                 cell,
                 attention_layer(attention, units),

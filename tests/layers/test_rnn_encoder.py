@@ -62,10 +62,44 @@ def test_reading_backwards_is_reading_the_reversed_sentence(rng):
     np.testing.assert_allclose(ops.convert_to_numpy(got[2]), ops.convert_to_numpy(expected[2]), atol=1e-6)
 
 
-@pytest.mark.parametrize("name", CELLS)
-def test_encoder_shapes_gradients_dropout_and_config(rng, name):
+@pytest.mark.parametrize("name", ["gru", "lstm"])
+def test_two_directions_are_two_encoders_side_by_side(rng, name):
+    """Each layer both ways: what the next one reads, and every last state, are the two put side by side."""
+    stacks = [layers.StackedRNNCells([CELLS[name](), CELLS[name]()]) for _ in range(2)]
+    inputs = rng.normal(size=(B, S, E)).astype("float32")
+    both = randomised(RNNEncoder(stacks[0], backward_cell=stacks[1]), (B, S, E))
+    values, states, final = both(inputs, mask=MASK)
+    expected = inputs
+    for i in range(2):
+        pair = [
+            RNNEncoder(stack.cells[i], reverse=reverse)(expected, mask=MASK)
+            for stack, reverse in zip(stacks, (False, True), strict=True)
+        ]
+        expected = ops.concatenate([outputs for outputs, _, _ in pair], axis=-1)
+        for got, forward, backward in zip(states[i], *[state for _, state, _ in pair], strict=True):
+            np.testing.assert_allclose(*map(ops.convert_to_numpy, (got[:, :H], forward)), atol=1e-6)
+            np.testing.assert_allclose(*map(ops.convert_to_numpy, (got[:, H:], backward)), atol=1e-6)
+    np.testing.assert_allclose(*map(ops.convert_to_numpy, (values, expected)), atol=1e-6)
+    np.testing.assert_array_equal(*map(ops.convert_to_numpy, (final, states[1][0])))
+
+
+def test_two_directions_may_differ_in_units_and_are_saved(rng, tmp_path):
     inputs = keras.Input((None, E))
-    encoder = RNNEncoder(CELLS[name](), dropout=0.5)
+    encoder = RNNEncoder(layers.LSTMCell(4), backward_cell=layers.LSTMCell(6))
+    values, (h, c), final = encoder(inputs)
+    assert [x.shape for x in (values, h, c, final)] == [(None, None, 10), (None, 10), (None, 10), (None, 10)]
+    model = keras.Model(inputs, [values, final])
+    model.save(tmp_path / "model.keras")
+    x = rng.normal(size=(B, S, E)).astype("float32")
+    for got, expected in zip(keras.saving.load_model(tmp_path / "model.keras")(x), model(x), strict=True):
+        np.testing.assert_array_equal(*map(ops.convert_to_numpy, (got, expected)))
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("name", CELLS)
+def test_encoder_shapes_gradients_dropout_and_config(rng, name, both):
+    inputs = keras.Input((None, E))
+    encoder = RNNEncoder(CELLS[name](), backward_cell=CELLS[name]() if both else None, dropout=0.5)
     values, states, final = encoder(inputs, mask=ops.any(ops.not_equal(inputs, 0.0), axis=-1))
     assert values.shape[:2] == (None, None)
     model = keras.Model(inputs, [values, sum(ops.sum(x) for x in keras.tree.flatten(states)) + final])
@@ -140,5 +174,11 @@ def test_fixed_context_config_round_trip(rng, tmp_path):
 def test_mistakes_are_refused_with_a_sentence():
     with pytest.raises(ValueError, match="cell without dropout"):
         RNNEncoder(layers.LSTMCell(H, dropout=0.1))
+    with pytest.raises(ValueError, match="cell without dropout"):
+        RNNEncoder(layers.LSTMCell(H), backward_cell=layers.LSTMCell(H, dropout=0.1))
+    with pytest.raises(ValueError, match=r"as many layers and states as `cell`. Received: \[1\] and \[2\]"):
+        RNNEncoder(layers.LSTMCell(H), backward_cell=layers.GRUCell(H))
+    with pytest.raises(ValueError, match="reads backwards already"):
+        RNNEncoder(layers.LSTMCell(H), backward_cell=layers.LSTMCell(H), reverse=True)
     with pytest.raises(ValueError, match="Expected a Keras RNN cell"):
         FixedContextDecoder(layers.Dense(H))

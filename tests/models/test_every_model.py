@@ -69,6 +69,7 @@ MODELS = {
         models.LuongSeq2Seq,
         {**LUONG, **DROPOUT, "attention": ka.LocationAttention(5), "layer_dropout": 0.2, "reverse_source": False},
     ),
+    "luong, both ways": (models.LuongSeq2Seq, {**LUONG, "units": 6, "bidirectional": True}),
     "transformer": (models.TransformerSeq2Seq, TRANSFORMER),
     "transformer, normalised first, all tied, dropout": (
         models.TransformerSeq2Seq,
@@ -316,6 +317,7 @@ def test_learns_to_reverse_a_sequence(name):
         ("rnnencdec, bare context, dropout", "mixed_bfloat16"),
         ("lstm_seq2seq", "mixed_float16"),
         ("luong", "mixed_bfloat16"),
+        ("luong, both ways", "mixed_float16"),
         ("transformer, normalised first, all tied, dropout", "mixed_float16"),
     ],
 )
@@ -328,6 +330,11 @@ def test_mixed_precision_trains_and_steps_without_nan(inputs, name, policy):
     found = views_of(model, inputs)
     assert np.isfinite(found["steps"].astype("float32")).all()
     np.testing.assert_allclose(found["alignments"].sum(-1), alignment_total(name), atol=1e-3)
+
+
+def test_two_directions_need_an_even_number_of_units():
+    with pytest.raises(ValueError, match=r"even number of units to read both ways\. Received: units=5"):
+        make("luong, both ways", units=5)
 
 
 if __name__ == "__main__":
