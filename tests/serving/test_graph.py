@@ -1,5 +1,7 @@
 """The function that is saved: chunks, limits and the order of rows."""
 
+from collections import Counter
+
 import keras
 import pytest
 
@@ -37,6 +39,23 @@ def test_chunks_and_cuts(translator):
     assert [text.decode() for text in found["translation"].numpy()] == [t.text for t in expected]
     assert found["score"].numpy().tolist() == pytest.approx([t.score for t in expected], rel=1e-4)
     assert len({t.text for t in expected}) > 5
+
+
+def test_rows_that_are_done_leave_the_search(translator, monkeypatch):
+    """63 sentences of 1 to 63 words, translated by as many: all take 33 steps, half 16 more, a quarter 15 more."""
+    rows, step = [], translator.model.step
+
+    def counted(token_ids, memory, state):
+        count = tf.numpy_function(lambda n: rows.append(int(n)) or n, [tf.shape(token_ids)[0]], tf.int32)
+        with tf.control_dependencies([count]):
+            return step(tf.identity(token_ids), memory, state)
+
+    monkeypatch.setattr(translator.model, "step", counted)
+    options = Options(beam_size=2, max_length_ratio=1.0, min_length_ratio=1.0, batch_size=64, tokens_per_batch=10**5)
+    served = ServedTranslator(translator, options)
+    found = served.functions["serving_default"](text=tf.constant(["ein " * n for n in range(64)]))
+    assert [len(text.split()) for text in found["translation"].numpy()] == list(range(64))
+    assert Counter(rows) == {63 * 2: 33, 31 * 2: 16, 15 * 2: 15}  # two hypotheses a row; the blank line is not searched
 
 
 @pytest.mark.parametrize(
