@@ -17,7 +17,7 @@ from pathlib import Path
 from recipes import command, studies
 from recipes.studies import Run, Step, Study
 
-UPDATES = {"phrases": 2000, "bible-en-es": 4000}
+UPDATES = {"phrases": 1600, "bible-en-es": 4000}
 DEFAULT_UPDATES = 5000
 RECIPES = {"rnnsearch": "RNNsearch", "rnnencdec": "RNNencdec"}  # the longest runs first: side by side they end sooner
 MOST_WORDS = (50, 30)
