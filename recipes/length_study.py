@@ -7,6 +7,10 @@ Trains RNNencdec-30, RNNencdec-50, RNNsearch-30 and RNNsearch-50, the paper's fo
 training sentence has on either side. They have one pair of tokenizers, sizes within 5 % of each other, and equally many
 updates with equally many sentences each. Of each length up to 60 words a test set is translated with beam search; the
 folder gets report.json and length.svg. What was done when a study is killed is not done again: run it again.
+
+Measured on the Bible (`recipes/README.md`; 69 minutes, two runs side by side on 2 cores): RNNsearch-50 keeps 31 to 35
+BLEU from 11 to 60 words; RNNsearch-30 keeps 30 up to 50 words and falls to 22 beyond; either RNNencdec falls from 26 or
+25 BLEU for up to 10 words to 14 or 13 for up to 20, and to 9 in the end.
 """
 
 import argparse
