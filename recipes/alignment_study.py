@@ -2,13 +2,13 @@
 
     python -m recipes.alignment_study --data DATA                 # the gold in DATA/word-align or DATA/data/word-align
 
-Trains RNNsearch, Luong's global attention (general score), his local-p, the first again with an encoder that reads both
-ways, and the Transformer on English and French text cut into words as that of the gold is (`recipes.hansards`), all
-with one pair of tokenizers, sizes within 5 % of each other, and equally many updates. Each is then given the gold
-sentences with their translations (`Translator.score`), its alignments are merged from pieces into words, and each
-French word is linked to the English word that it attends to most, or to none where that is the end of the sentence.
-Error rates are those of `keras_attn.links`; beside them stand the diagonal and IBM Model 1 (`recipes.ibm1`), trained on
-the same pairs, once without and once with the gold's sentences (not its links) added, as is customary for aligners.
+Trains RNNsearch, Luong's global attention (general score) with an encoder of one direction and of both, his local-p,
+and the Transformer on English and French text cut into words as that of the gold is (`recipes.hansards`), all with one
+pair of tokenizers, sizes within 5 % of each other, and equally many updates. Each is then given the gold sentences with
+their translations (`Translator.score`), its alignments are merged from pieces into words, and each French word is
+linked to the English word that it attends to most, or to none where that is the end of the sentence. Error rates are
+those of `keras_attn.links`; beside them stand the diagonal and IBM Model 1 (`recipes.ibm1`), trained on the same pairs,
+once without and once with the gold's sentences (not its links) added, as is customary for aligners.
 
 Row t of an alignment is how the model looked back when it wrote word t, in all of these models: with attention before
 the cell (Bahdanau) from the state s_{t-1}, after it (Luong) from s_t, which has read word t-1 and not word t, and in
