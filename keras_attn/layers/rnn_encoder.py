@@ -6,7 +6,8 @@ from keras import ops, tree
 from keras_attn.layers.cells import as_lists, check_cell, output_width, read, side_by_side, top_state
 
 
-def _states(cell):
+def _states(cell) -> list[int]:
+    """How many states each layer hands on."""
     return [len(tree.flatten(layer.state_size)) for layer in getattr(cell, "cells", [cell])]
 
 

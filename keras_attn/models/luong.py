@@ -31,8 +31,9 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
             `LocalPredictiveAttention("dot", window=5)`.
         input_feeding: The last h~ goes into the cell beside the embedding. Without it attention needs no loop.
         reverse_source: The source is read from its last word to its first; h_j stays beside x_j.
-        bidirectional: Each of the encoder's layers reads both ways, with half of the units either way, whatever
-            `reverse_source` says; its last states side by side are the decoder's first.
+        bidirectional: Not the paper's: each of the encoder's layers reads both ways (as in Bahdanau 2015, section 3.2),
+            with half of the units either way, whatever `reverse_source` says; its last states side by side are the
+            decoder's first.
         tie_embeddings: As in `RNNSearch`.
         initializer: None: uniform in [-0.1, 0.1] for every matrix (section 4.1) but the attention's own; else an
             initialiser for those that are neither recurrent (orthogonal) nor embeddings (N(0, 1 / embedding_size)).
@@ -41,7 +42,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
             encoder's layers, of h, and of h~ on the way to the logits.
 
     Raises:
-        ValueError: for sizes, ties or scores that cannot be.
+        ValueError: for sizes, ties or scores that cannot be, such as an odd number of units for two directions.
 
     Example:
         >>> model = keras_attn.models.LuongSeq2Seq(31, 37, units=5, num_layers=2, embedding_size=7, readout_size=11)

@@ -171,6 +171,12 @@ def test_fixed_context_config_round_trip(rng, tmp_path):
         np.testing.assert_array_equal(ops.convert_to_numpy(got), ops.convert_to_numpy(expected))
 
 
+def test_a_config_without_a_second_cell_reads_one_way():
+    config = RNNEncoder(layers.LSTMCell(H), reverse=True).get_config()
+    assert config.pop("backward_cell") is None
+    assert RNNEncoder.from_config(config).backward_cell is None
+
+
 def test_mistakes_are_refused_with_a_sentence():
     with pytest.raises(ValueError, match="cell without dropout"):
         RNNEncoder(layers.LSTMCell(H, dropout=0.1))

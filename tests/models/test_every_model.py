@@ -332,6 +332,11 @@ def test_mixed_precision_trains_and_steps_without_nan(inputs, name, policy):
     np.testing.assert_allclose(found["alignments"].sum(-1), alignment_total(name), atol=1e-3)
 
 
+def test_two_directions_read_alike_whatever_reverse_source_says(inputs):
+    found = [views_of(make("luong, both ways", reverse_source=reverse), inputs)["whole"] for reverse in (True, False)]
+    np.testing.assert_array_equal(*found)
+
+
 def test_two_directions_need_an_even_number_of_units():
     with pytest.raises(ValueError, match=r"even number of units to read both ways\. Received: units=5"):
         make("luong, both ways", units=5)
