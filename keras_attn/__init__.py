@@ -8,7 +8,7 @@ Ids: 0 pad, 1 unknown, 2 start, 3 end. Masks are boolean, True = real token.
 
 from importlib import import_module
 
-from keras_attn import alignments, losses, models, search
+from keras_attn import losses, models, search
 from keras_attn.data import ParallelDataset
 from keras_attn.layers import (
     AttentionalLayer,
@@ -30,7 +30,7 @@ from keras_attn.layers import (
     ScaledDotAttention,
     SelfAttention,
 )
-from keras_attn.tokenizer import Tokenizer
+from keras_attn.text import Tokenizer
 from keras_attn.translator import Translation, Translator
 
 __version__ = "0.1.0"
@@ -58,9 +58,8 @@ __all__ = [
     "Tokenizer",
     "Translation",
     "Translator",
-    "alignments",
+    "evaluation",
     "losses",
-    "metrics",
     "models",
     "plots",
     "search",
@@ -68,7 +67,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    """`keras_attn.metrics` and `keras_attn.plots` on first use: sacrebleu and matplotlib are slow to import."""
-    if name in ("metrics", "plots"):
+    """`keras_attn.evaluation` and `keras_attn.plots` on first use: sacrebleu and matplotlib are slow to import."""
+    if name in ("evaluation", "plots"):
         return import_module(f"keras_attn.{name}")
     raise AttributeError(f"module 'keras_attn' has no attribute {name!r}")

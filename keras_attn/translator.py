@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from keras_attn import preset
-from keras_attn.decoding import Decoding, Translation
-from keras_attn.models.seq2seq import Seq2Seq
+from keras_attn.decoding import Decoding, Limits, Translation, check_sizes
+from keras_attn.models import Seq2Seq
+from keras_attn.saving import preset
 from keras_attn.search import beam_search, sample
-from keras_attn.sentences import Limits, check_sizes
-from keras_attn.tokenizer import Tokenizer
+from keras_attn.text import Tokenizer
 
 __all__ = ["Translation", "Translator"]
 
@@ -243,7 +242,7 @@ class Translator:
         The options (beam_size, length_penalty, ...) are those of `keras_attn.serving.export_translator`.
         """
         # Here, not above: serving imports this module.
-        from keras_attn.serving import export_translator
+        from keras_attn.serving.export import export_translator
 
         return export_translator(self, directory, **options)
 

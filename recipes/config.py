@@ -35,7 +35,7 @@ class TrainingConfig:
     precision: str = "float32"  # Keras' dtype policy, such as "mixed_bfloat16"
 
     # Scoring
-    metric: str = "bleu"  # or "wer": words right or wrong, with several right answers (`recipes.scoring`)
+    metric: str = "bleu"  # or "wer": words right or wrong, with several right answers (`recipes.training.scoring`)
     validation_sentences: int = 500  # at most, translated greedily after each epoch
     tokenize: str = "13a"  # sacreBLEU's; "none" for text that comes tokenised
     length_penalty: float = 1.0

@@ -15,9 +15,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from recipes import command, streams
-from recipes.options import add_search, load, read_report, search
-from recipes.translate import generator, in_chunks
+from keras_attn.cli import command
+from keras_attn.cli import line_streaming as streams
+from keras_attn.cli.search_flags import add_search, load, read_report, search
+from keras_attn.cli.translate import generator, in_chunks
 
 
 def main(argv=None) -> int:
@@ -48,8 +49,8 @@ def evaluate(arguments: argparse.Namespace) -> None:
     sources, references = corpus.splits[arguments.split]
     metric = told["config"].get("metric", "bleu")
 
-    from keras_attn import metrics
-    from recipes import report
+    from keras_attn.evaluation import scores as metrics
+    from recipes.training import report
 
     metrics.bleu(["a"], ["a"], tokenize=tokenize)  # refuses an unknown tokenizer before minutes of translation
     with contextlib.ExitStack() as stack:
@@ -81,7 +82,7 @@ class System:
         self.name = str(path)
         self.texts, self.translator, self.figures = None, None, {}
         if path.is_file() or path == arguments.hypotheses:
-            from keras_attn.lines import read_lines
+            from keras_attn.text import read_lines
 
             self.texts = read_lines(path)
             if len(self.texts) != sentences:
@@ -108,7 +109,7 @@ class System:
 
 
 def _score(system: System, sources, references, metric: str, tokenize: str) -> dict:
-    from recipes import scoring
+    from recipes.training import scoring
 
     system.translate(sources)
     scores = scoring.scores(metric, sources, references, system.texts, tokenize)
@@ -120,8 +121,8 @@ def _score(system: System, sources, references, metric: str, tokenize: str) -> d
 
 
 def _compare(systems: Sequence[System], sources, references, metric: str, tokenize: str) -> dict:
-    from keras_attn import metrics
-    from recipes import scoring
+    from keras_attn.evaluation import scores as metrics
+    from recipes.training import scoring
 
     if metric == "wer":
         found = scoring.compare(sources, references, *(one.texts for one in systems))

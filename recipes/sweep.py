@@ -1,6 +1,6 @@
 """Scores a run with several beams and length penalties: `python -m recipes.sweep RUN [--beams 1,2,5,10]`.
 
-Prints a table and, with `--output FILE`, keeps it as JSON, which `python -m recipes.results` puts on the results page
+Prints a table and, with `--output FILE`, keeps it as JSON, which `python -m recipes.pages.results` puts on the results page
 if it stands in `recipes/reports/` as `sweep-<name of the run's report>.json`. A beam of one has no penalty: it is
 greedy search.
 """
@@ -11,8 +11,9 @@ import json
 import sys
 from pathlib import Path
 
-from recipes import command, streams
-from recipes.options import read_report
+from keras_attn.cli import command
+from keras_attn.cli import line_streaming as streams
+from keras_attn.cli.search_flags import read_report
 
 
 def main(argv=None) -> int:
@@ -37,7 +38,8 @@ def sweep(arguments: argparse.Namespace) -> None:
         raise ValueError(f"Expected a run that is scored by BLEU. That in {str(arguments.run)!r} is by {metric}.")
 
     from keras_attn.translator import Translator
-    from recipes import corpora, report
+    from recipes import corpora
+    from recipes.training import report
 
     corpus = corpora.load(told["corpus"], told["source"], told["target"], data=arguments.data)
     with command.quietly():
@@ -57,7 +59,7 @@ def sweep(arguments: argparse.Namespace) -> None:
 
 
 def _row(translator, sources, references, tokenize: str, shared: dict, beam: int, penalty: float) -> dict:
-    from recipes import report
+    from recipes.training import report
 
     found, seconds = report.translate(translator, sources, beam_size=beam, length_penalty=penalty, **shared)
     scores = report.scores([t.text for t in found], references, tokenize)

@@ -19,9 +19,9 @@ import sys
 from pathlib import Path
 
 import recipes
-from recipes import command
+from keras_attn.cli import command
 from recipes.config import TrainingConfig, override
-from recipes.runs import open_run, refuse_taken
+from recipes.training.run_folder import open_run, refuse_taken
 
 
 def main(argv=None) -> int:
@@ -125,7 +125,7 @@ def configure(recipe, arguments: argparse.Namespace) -> TrainingConfig:
 
 def train_tokenizers(config: TrainingConfig, sources, targets):
     """A tokenizer for each side, or twice the same."""
-    from keras_attn.tokenizer import Tokenizer
+    from keras_attn.text import Tokenizer
 
     def learn(lines, size):
         cut = {"minimum_count": config.minimum_count, "lowercase": config.lowercase}
@@ -155,8 +155,8 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
 
     from keras_attn.losses import Perplexity, SmoothedCrossentropy, TokenAccuracy
     from keras_attn.translator import Translator
-    from recipes.callbacks import Checkpoint, Clock, LastUpdate, Validation
-    from recipes.schedules import schedule
+    from recipes.training.callbacks import Checkpoint, Clock, LastUpdate, Validation
+    from recipes.training.schedules import schedule
 
     rate, share = config.learning_rate, config.constant_share
     updates = config.updates or config.epochs * len(training)
@@ -197,8 +197,8 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
 
 def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) -> None:
     """Scores the test split, then writes translations, picture, preset and, last, the report."""
-    from recipes import report as reports
-    from recipes import scoring
+    from recipes.training import report as reports
+    from recipes.training import scoring
 
     sources, references = corpus.splits["test"]
     options = {"batch_size": 64, "length_penalty": config.length_penalty}
@@ -235,14 +235,14 @@ def export(translator, config, out: Path, beam_size: int) -> None:
     Raises:
         RuntimeError: if that fails; the run itself is whole.
     """
-    from recipes.export import of_run
+    from keras_attn.cli.export import of_run
 
     directory = Path("saved_models", out.resolve().name)
     try:
         options = {"beam_size": beam_size, "length_penalty": config.length_penalty}
         folder = translator.export(directory, **options, **of_run(out))
     except (ValueError, OSError, RuntimeError) as error:
-        again = f"python -m recipes.export {out} {directory}"
+        again = f"keras-attn export {out} {directory}"
         raise RuntimeError(f"The run in {out} is whole; its export ({again}) failed: {error}") from error
     print(f"The SavedModel is in {folder}.")
 

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attn.search import score_tokens
-from keras_attn.tokenizer import END_ID, START_ID, UNKNOWN_ID, Tokenizer
+from keras_attn.text.tokenizer import END_ID, START_ID, UNKNOWN_ID, Tokenizer
 from keras_attn.translator import Translator
 from tests.models import test_golden
 from tests.oracles import rnnsearch

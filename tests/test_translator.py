@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keras_attn.decoding.batching import batches, bucket
 from keras_attn.models import RNNSearch
-from keras_attn.sentences import batches, bucket
-from keras_attn.tokenizer import END_ID, START_ID, Tokenizer
+from keras_attn.text.tokenizer import END_ID, START_ID, Tokenizer
 from keras_attn.translator import Translator
 
 LINES = [

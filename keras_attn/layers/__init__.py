@@ -1,15 +1,16 @@
 """Layers: attention and its score functions, encoders, the attention decoder and its read-outs."""
 
-from keras_attn.layers.addressing import CosineAttention, LocationAttention
 from keras_attn.layers.attention import Attention, BahdanauAttention
+from keras_attn.layers.bigru_encoder import BiGRUEncoder
+from keras_attn.layers.cells import top_state
+from keras_attn.layers.cosine import CosineAttention, LocationAttention
 from keras_attn.layers.decoder import AttentionDecoder
-from keras_attn.layers.encoder import BiGRUEncoder
+from keras_attn.layers.dot import ConcatAttention, DotAttention, GeneralAttention, ScaledDotAttention
 from keras_attn.layers.fixed_context import FixedContextDecoder
-from keras_attn.layers.luong import LocalMonotonicAttention, LocalPredictiveAttention, LuongAttention
+from keras_attn.layers.luong import LocalMonotonicAttention, LocalPredictiveAttention, LuongAttention, attention_layer
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.readout import AttentionalLayer, DeepOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
-from keras_attn.layers.scores import ConcatAttention, DotAttention, GeneralAttention, ScaledDotAttention
 
 __all__ = [
     "Attention",
@@ -31,4 +32,6 @@ __all__ = [
     "RNNEncoder",
     "ScaledDotAttention",
     "SelfAttention",
+    "attention_layer",
+    "top_state",
 ]

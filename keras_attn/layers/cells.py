@@ -10,7 +10,7 @@ from functools import singledispatch
 import keras
 from keras import ops, tree
 
-from keras_attn.scan import loop_product, scan
+from keras_attn.backend import loop_product, scan
 
 
 def dense(inputs, kernel):

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from keras_attn.backend import scan
 from keras_attn.layers.cells import as_lists, check_cell, output_width, project, recurrence, top_state, unroll
-from keras_attn.scan import scan
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.addressing import CosineAttention, LocationAttention
 from keras_attn.layers.attention import Attention, BahdanauAttention, check_size, masked_softmax
-from keras_attn.layers.scores import ConcatAttention, DotAttention, GeneralAttention, ScaledDotAttention
+from keras_attn.layers.cosine import CosineAttention, LocationAttention
+from keras_attn.layers.dot import ConcatAttention, DotAttention, GeneralAttention, ScaledDotAttention
 
 
 def attention_layer(identifier, units: int | None = None, dtype=None) -> Attention:

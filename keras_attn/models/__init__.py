@@ -3,7 +3,7 @@
 from keras_attn.models.ensemble import Ensemble, average_weights
 from keras_attn.models.lstm_seq2seq import LSTMSeq2Seq
 from keras_attn.models.luong import LuongSeq2Seq
-from keras_attn.models.rnnencdec import RNNEncoderDecoder
+from keras_attn.models.rnn_encoder_decoder import RNNEncoderDecoder
 from keras_attn.models.rnnsearch import RNNSearch
 from keras_attn.models.seq2seq import RecurrentSeq2Seq, Seq2Seq
 from keras_attn.models.transformer import TransformerSeq2Seq

@@ -6,7 +6,7 @@ import keras
 from keras.initializers import RandomUniform
 
 from keras_attn.layers import AttentionDecoder, RNNEncoder
-from keras_attn.models import parts
+from keras_attn.models import builders as parts
 from keras_attn.models.seq2seq import RecurrentSeq2Seq, arguments
 
 

@@ -5,9 +5,8 @@ from functools import partial
 import keras
 from keras.initializers import RandomUniform
 
-from keras_attn.layers import Attention, AttentionalLayer, AttentionDecoder, RNNEncoder
-from keras_attn.layers.luong import attention_layer
-from keras_attn.models import parts
+from keras_attn.layers import Attention, AttentionalLayer, AttentionDecoder, RNNEncoder, attention_layer
+from keras_attn.models import builders as parts
 from keras_attn.models.seq2seq import RecurrentSeq2Seq, arguments
 
 

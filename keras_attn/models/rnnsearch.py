@@ -5,9 +5,8 @@ from functools import partial
 import keras
 from keras.initializers import RandomNormal
 
-from keras_attn.layers import Attention, AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput
-from keras_attn.layers.luong import attention_layer
-from keras_attn.models import parts
+from keras_attn.layers import Attention, AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput, attention_layer
+from keras_attn.models import builders as parts
 from keras_attn.models.seq2seq import RecurrentSeq2Seq, arguments
 
 

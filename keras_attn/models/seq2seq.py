@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.layers.cells import top_state
-from keras_attn.scan import prefer_fast_products, preferred_jit_compile, scan
+from keras_attn.backend import prefer_fast_products, preferred_jit_compile, scan
+from keras_attn.layers import top_state
 
 
 class Seq2Seq(keras.Model):

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 from keras.initializers import RandomNormal
 
-from keras_attn.models import parts
+from keras_attn.models import builders as parts
 from keras_attn.models.seq2seq import Seq2Seq, arguments
 
 

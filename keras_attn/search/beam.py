@@ -15,7 +15,7 @@ from typing import Any
 
 from keras import ops, tree
 
-from keras_attn.scan import while_loop
+from keras_attn.backend import while_loop
 from keras_attn.search.beam_state import BeamState, Setting, follow_back, take_rows
 from keras_attn.search.constraints import candidates, constrain
 from keras_attn.search.hypotheses import (
@@ -29,7 +29,7 @@ from keras_attn.search.hypotheses import (
     write,
 )
 from keras_attn.search.selection import merge, select
-from keras_attn.tokenizer import START_ID
+from keras_attn.text import START_ID
 
 # Of a source token that no step attended to: its log 0 would rule out every hypothesis alike.
 LEAST_COVERAGE = 1e-10

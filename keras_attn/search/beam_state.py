@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from keras import ops, tree
 
-from keras_attn.scan import while_loop
+from keras_attn.backend import while_loop
 from keras_attn.search.constraints import Constraints
 from keras_attn.search.hypotheses import NEGATIVE_INFINITY, SearchResult, like, pick, write
-from keras_attn.tokenizer import END_ID
+from keras_attn.text import END_ID
 
 
 class BeamState(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.search.hypotheses import NEGATIVE_INFINITY, pick, repeat_rows
-from keras_attn.tokenizer import END_ID, PAD_ID, START_ID
+from keras_attn.text import END_ID, PAD_ID, START_ID
 
 LOWEST = float(np.finfo("float32").min)
 

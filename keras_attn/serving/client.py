@@ -1,4 +1,4 @@
-"""A client of a served translator: of a stock `tensorflow_model_server`, or of `python -m recipes.serve`.
+"""A client of a served translator: of a stock `tensorflow_model_server`, or of `keras-attn serve`.
 
     >>> client = Client("http://localhost:8501", "rnnsearch")  # or "grpc://localhost:8500"
     >>> client.translate(["ein Hund läuft ."])[0].text
@@ -18,7 +18,7 @@ import numpy as np
 from keras_attn.serving.transports import NotTaken, transport
 from keras_attn.translator import Translation
 
-_REQUEST_BYTES = 2**20  # a quarter of what `recipes.serve` takes, for JSON may need more bytes than the text
+_REQUEST_BYTES = 2**20  # a quarter of what `keras_attn.cli.serve` takes, for JSON may need more bytes than the text
 
 
 class PairScore(NamedTuple):

@@ -23,10 +23,10 @@ from pathlib import Path
 import keras
 
 from keras_attn import Translator
-from keras_attn.lines import read_parallel
-from keras_attn.metrics import bleu
-from recipes.export import of_run
-from recipes.options import read_report
+from keras_attn.cli.export import of_run
+from keras_attn.cli.search_flags import read_report
+from keras_attn.evaluation.scores import bleu
+from keras_attn.text.text_files import read_parallel
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
 from tests.serving import loader
 

@@ -1,4 +1,4 @@
-"""`recipes.serve` under load on loopback: every answer checked, errors, refusals, latency, memory.
+"""`keras_attn.cli.serve` under load on loopback: every answer checked, errors, refusals, latency, memory.
 
     python -m tests.benchmarks.serving_load --preset RUN [--clients 20] [--seconds 60] [--data DIR]
 
@@ -29,16 +29,16 @@ from pathlib import Path
 import numpy as np
 
 from keras_attn import Translator
+from keras_attn.cli.search_flags import length_penalty, read_report
 from keras_attn.serving.client import Client
 from recipes import corpora
-from recipes.options import length_penalty, read_report
-from recipes.results import name_of_run
+from recipes.pages.results import name_of_run
 
 BEAM, TIE, ROOM = 5, 1e-4, 4
 
 
 def export_twice(run: Path, folder: Path) -> float:
-    command = [sys.executable, "-m", "recipes.export", str(run), str(folder), "--beam", str(BEAM)]
+    command = [sys.executable, "-m", "keras_attn.cli.export", str(run), str(folder), "--beam", str(BEAM)]
     begin = time.perf_counter()
     exports = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
     if any([export.wait() for export in exports]):
@@ -60,7 +60,18 @@ def digests(folder: Path) -> dict[str, str]:
 @contextlib.contextmanager
 def serving(folder: Path, *flags: str):
     """A process, its addresses, and the seconds until it took requests."""
-    command = [sys.executable, "-m", "recipes.serve", str(folder), "--name", "m", "--port", "0", "--grpc-port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "keras_attn.cli.serve",
+        str(folder),
+        "--name",
+        "m",
+        "--port",
+        "0",
+        "--grpc-port",
+        "0",
+    ]
     begin = time.perf_counter()
     with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:

@@ -22,8 +22,8 @@ import numpy as np
 from keras import ops
 
 from keras_attn import ParallelDataset, Tokenizer
-from keras_attn.lines import read_parallel
 from keras_attn.losses import SmoothedCrossentropy
+from keras_attn.text.text_files import read_parallel
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, SENTENCES, UNITS, JoeyNMTSizes
 
 

@@ -14,7 +14,7 @@ from keras import ops
 
 import keras_attn as ka
 
-KERNEL = Path(__file__).parents[1] / "data" / "tfa_attention_kernel_19x6.json"
+KERNEL = Path(__file__).parents[1] / "fixtures" / "tfa_attention_kernel_19x6.json"
 B, S, M, E, H = 5, 8, 10, 7, 9
 STEPS = 3
 # outputs (5, 3, 6), their argmax, cell h, cell c, last output

@@ -1,6 +1,6 @@
 """Every model on the Seq2Seq contract: one step = teacher forcing, padding, saving, search, and a task to learn.
 
-`tests/data/weights.json` holds the names and shapes of the weights of each: what a saved model is read back by. Made
+`tests/fixtures/weights.json` holds the names and shapes of the weights of each: what a saved model is read back by. Made
 anew, where a model is meant to change, by `python -m tests.models.test_every_model`.
 """
 
@@ -20,7 +20,7 @@ from keras_attn.search import beam_search, greedy_search
 from tests import oracles
 
 B, S, T, VS, VT = 3, 7, 5, 31, 37
-PATH = Path(__file__).parents[1] / "data" / "weights.json"
+PATH = Path(__file__).parents[1] / "fixtures" / "weights.json"
 DROPOUT = {"embedding_dropout": 0.3, "memory_dropout": 0.2, "output_dropout": 0.5}
 RNNSEARCH = {"units": 5, "embedding_size": 11, "readout_size": 11, "attention_units": 13, "decoder_units": 10}
 ENCDEC = {"units": 5, "embedding_size": 7, "readout_size": 11}

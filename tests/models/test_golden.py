@@ -1,6 +1,6 @@
 """One committed set of weights and inputs: the same logits on every backend, and in NumPy.
 
-`tests/data/rnnsearch.npz` holds the weights of a small RNNSearch under their paths, the inputs, and the logits that the
+`tests/fixtures/rnnsearch.npz` holds the weights of a small RNNSearch under their paths, the inputs, and the logits that the
 oracle gave for them. Made anew, where the model is meant to change, by `python -m tests.models.test_golden`.
 """
 
@@ -12,7 +12,7 @@ from keras import ops
 from keras_attn.models import RNNSearch
 from tests.oracles import rnnsearch
 
-PATH = Path(__file__).parents[1] / "data" / "rnnsearch.npz"
+PATH = Path(__file__).parents[1] / "fixtures" / "rnnsearch.npz"
 SOURCE, TARGET = 31, 37
 SIZES = {"units": 7, "embedding_size": 11, "readout_size": 13, "attention_units": 17, "decoder_units": 19}
 

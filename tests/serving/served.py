@@ -105,8 +105,8 @@ def _default(path: Path, signature: str, name: str, value: float) -> None:
 
 @contextlib.contextmanager
 def serving(directory: Path, *flags: str) -> Iterator[Served]:
-    """`python -m recipes.serve` on free ports, when it takes requests; killed at the end."""
-    command = [sys.executable, "-m", "recipes.serve", str(directory), "--port", "0", "--grpc-port", "0", *flags]
+    """`keras-attn serve` on free ports, when it takes requests; killed at the end."""
+    command = [sys.executable, "-m", "keras_attn.cli.serve", str(directory), "--port", "0", "--grpc-port", "0", *flags]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, text=True, env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}, **pipes) as process:
         try:

@@ -1,0 +1,1 @@
+"""The command line: `keras-attn translate | evaluate | score | export | serve`."""

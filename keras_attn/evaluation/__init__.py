@@ -1,0 +1,23 @@
+"""Evaluation: BLEU, chrF and TER with their sacreBLEU signatures, error rates, alignment error rate."""
+
+from keras_attn.evaluation.alignment_error_rate import AlignmentScore, Gold, Link, alignment_error_rate, parse
+from keras_attn.evaluation.error_rates import phoneme_error_rate, word_error_rate
+from keras_attn.evaluation.scores import Comparison, Interval, Score, bleu, bleu_interval, chrf, paired_bootstrap, ter
+
+__all__ = [
+    "AlignmentScore",
+    "Comparison",
+    "Gold",
+    "Interval",
+    "Link",
+    "Score",
+    "alignment_error_rate",
+    "bleu",
+    "bleu_interval",
+    "chrf",
+    "paired_bootstrap",
+    "parse",
+    "phoneme_error_rate",
+    "ter",
+    "word_error_rate",
+]

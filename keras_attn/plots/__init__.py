@@ -1,0 +1,29 @@
+"""Pictures of alignments and training: heat maps and curves with Matplotlib, word alignments as HTML and Pharaoh lines.
+
+Matplotlib is imported when the first picture is asked for.
+"""
+
+from importlib import import_module
+
+from keras_attn.plots.word_alignment import Panel, comparison_page, html_page, merge_alignment, of_words, pharaoh
+
+_LAZY = {"alignment": "heatmaps", "alignments": "heatmaps", "relations": "heatmaps", "training_curves": "curves"}
+
+__all__ = [
+    "Panel",
+    "alignment",
+    "alignments",
+    "comparison_page",
+    "html_page",
+    "merge_alignment",
+    "of_words",
+    "pharaoh",
+    "relations",
+    "training_curves",
+]
+
+
+def __getattr__(name):
+    if name in _LAZY:
+        return getattr(import_module(f"keras_attn.plots.{_LAZY[name]}"), name)
+    raise AttributeError(f"module 'keras_attn.plots' has no attribute {name!r}")

@@ -1,0 +1,156 @@
+"""Training curves; see `keras_attn.plots`."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+
+from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, check_ending, new_figure, plain_axes, save
+
+
+def training_curves(
+    history: Mapping[str, Sequence[float]] | str | Path,
+    path: str | Path | None = None,
+    *,
+    against: str = "epoch",
+) -> Figure:
+    """Loss, perplexity, accuracy and BLEU against epochs or updates, one small panel for each that is there.
+
+    Args:
+        history: `model.fit(...).history`, or the path of a CSV file with a header as `CSVLogger` writes it.
+            `name` is drawn as training and `val_name` as validation, for name in loss, perplexity, accuracy,
+            bleu, chrf, ter, wer; other columns are left out.
+        path: Where to write the picture, if anywhere; its ending (.png, .svg, .pdf) says what kind.
+        against: The column for the horizontal axis. Without a column "epoch", rows are counted from 1; with
+            one that starts at 0 (Keras counts so), 1 is added.
+
+    Raises:
+        FileNotFoundError: If there is no such CSV file.
+        ValueError: If no column can be drawn, `against` is no column, or the ending is unknown.
+    """
+    check_ending(path)
+    table = _read_history(history)
+    names = [name for name in _CURVES if name in table or f"val_{name}" in table]
+    if not names:
+        raise ValueError(
+            f"Expected a history with one of {', '.join(_CURVES)} (or val_...), "
+            f"received {', '.join(table) or 'no columns'}."
+        )
+    x = _horizontal(table, against, max(len(table.get(n, table.get(f"val_{n}"))) for n in names))
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(figsize=(3.3 * len(names), 2.7), layout="constrained")
+        figure.get_layout_engine().set(wspace=0.06, w_pad=0.08, h_pad=0.08)
+        for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+            _draw_curves(axes, name, x, table, against)
+    return save(figure, path)
+
+
+# name -> (title, whether the best value is the highest, None where none is marked)
+_CURVES = {
+    "loss": ("Loss", None),
+    "perplexity": ("Perplexity", None),
+    "accuracy": ("Token accuracy", None),
+    "bleu": ("BLEU", True),
+    "chrf": ("chrF", True),
+    "ter": ("TER", False),
+    "wer": ("Word error rate", False),
+}
+
+
+def _draw_curves(axes, name: str, x: np.ndarray, table: Mapping[str, np.ndarray], against: str) -> None:
+    title, highest = _CURVES[name]
+    lines = [("training", table.get(name), GREY), ("validation", table.get(f"val_{name}"), BLUE)]
+    lines = [(label, values, colour) for label, values, colour in lines if values is not None]
+    ends = []
+    for label, values, colour in lines:
+        known = np.isfinite(values)
+        marker = "o" if known.sum() == 1 else None  # a single point is no line
+        axes.plot(x[: len(values)][known], values[known], color=colour, linewidth=1.8, marker=marker)
+        if known.any():
+            ends.append((label, x[: len(values)][known][-1], values[known][-1], colour))
+    axes.margins(x=0.015)
+    drawn = np.concatenate([values[np.isfinite(values)] for _, values, _ in lines])
+    if name == "perplexity" and drawn.size and drawn.min() > 0 and drawn.max() > 8 * drawn.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_locator(LogLocator(subs=()))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    if highest is not None and ends:
+        _mark_best(axes, x, lines[-1][1], lines[-1][2], highest)
+    if len(lines) == 1:
+        title = f"{title}, {lines[0][0]}"
+    else:
+        _label_ends(axes, ends)
+    axes.set_title(title, loc="left", fontsize=10.5, color=INK, pad=9)
+    axes.set_xlabel(against, fontsize=9, color=INK)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    plain_axes(axes)
+
+
+def _label_ends(axes, ends) -> None:
+    """The name of each line beside its last point, moved apart where two would touch."""
+    axes.autoscale_view()  # the limits are otherwise set when drawn
+    to_share = axes.transData + axes.transAxes.inverted()
+    heights = [to_share.transform((x, y))[1] for _, x, y, _ in ends]
+    if len(heights) == 2 and abs(heights[0] - heights[1]) < 0.1:
+        middle, sign = sum(heights) / 2, 1 if heights[0] >= heights[1] else -1
+        heights = [middle + 0.05 * sign, middle - 0.05 * sign]
+    for (label, _, _, colour), height in zip(ends, heights, strict=True):
+        axes.annotate(
+            label,
+            (1.0, height),
+            xycoords="axes fraction",
+            xytext=(2, 0),
+            textcoords="offset points",
+            color="#6A6A6A" if colour == GREY else colour,
+            fontsize=9,
+            va="center",
+        )
+
+
+def _mark_best(axes, x, values, colour, highest: bool) -> None:
+    best = int(np.nanargmax(values) if highest else np.nanargmin(values))
+    axes.plot(x[best], values[best], "o", color=ORANGE, markersize=5, zorder=4, clip_on=False)
+    axes.annotate(
+        f"{values[best]:.1f}" if abs(values[best]) >= 1 else f"{values[best]:.3f}",
+        (x[best], values[best]),
+        xytext=(0, 7 if highest else -7),
+        textcoords="offset points",
+        ha="center",
+        va="bottom" if highest else "top",
+        fontsize=9,
+        color=ORANGE,
+        annotation_clip=False,
+    )
+    axes.margins(y=0.14)
+
+
+def _read_history(history) -> dict[str, np.ndarray]:
+    """Columns of floats, NaN where a value is missing (BLEU may be measured every other epoch)."""
+    if isinstance(history, Mapping):
+        return {name: np.array([_number(v) for v in values]) for name, values in history.items()}
+    if not Path(history).is_file():
+        raise FileNotFoundError(f"Expected a CSV file with training curves, received {str(history)!r}: no such file.")
+    with open(history, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {name: np.array([_number(row[name]) for row in rows]) for name in (rows[0] if rows else ())}
+
+
+def _number(value) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def _horizontal(table: Mapping[str, np.ndarray], against: str, length: int) -> np.ndarray:
+    if against not in table:
+        if against == "epoch":
+            return np.arange(1.0, length + 1)
+        raise ValueError(f"Expected against to be one of the columns {', '.join(table)}, received {against!r}.")
+    x = table[against]
+    return x + 1 if against == "epoch" and len(x) and x[0] == 0 else x

@@ -1,0 +1,217 @@
+"""Pictures: the alignment of a translation as in figure 3 of Bahdanau et al. 2015, and training curves.
+
+Every function returns a `matplotlib.figure.Figure` made without pyplot, so that no window, backend or other
+global state is touched, and writes it when given a path: PNG, SVG or PDF by the ending of its name.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib import font_manager
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from keras_attn.plots.curves import training_curves
+from keras_attn.plots.plot_style import GREY, INK, STYLE, check_ending, new_figure, save
+from keras_attn.plots.word_alignment import Panel, as_matrix, merge_alignment
+
+__all__ = ["alignment", "alignments", "relations", "training_curves"]
+
+_GAP = 0.06  # inches between a label and the thing it labels
+
+
+def alignment(
+    alignment: ArrayLike,
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    *,
+    path: str | Path | None = None,
+    source_groups: Sequence[Sequence[int]] | None = None,
+    target_groups: Sequence[Sequence[int]] | None = None,
+) -> Figure:
+    """The alignment of one translation: source along the top, target down the left, black 0 to white 1.
+
+    Args:
+        alignment: Weights `(T, S)`, a row for each target token.
+        source_tokens: S labels; words, one for each group, when `source_groups` is given.
+        target_tokens: T labels; words, one for each group, when `target_groups` is given.
+        path: Where to write the picture, if anywhere; its ending (.png, .svg, .pdf) says what kind.
+        source_groups: To merge pieces into words: the piece indices of each word. See `merge_alignment`.
+        target_groups: The same for the target.
+
+    Raises:
+        ValueError: If labels and alignment do not go together, or the ending is unknown.
+
+    Example:
+
+    >>> words = [("Bahnhof", [0, 1]), ("</s>", [2])]  # as tokenizer.words(source_ids) gives them
+    >>> figure = alignment(
+    ...     [[0.5, 0.4, 0.1], [0.0, 0.1, 0.9]], [word for word, _ in words], ["station", "</s>"],
+    ...     source_groups=[pieces for _, pieces in words], path="alignment.png",
+    ... )
+    """
+    if source_groups is not None or target_groups is not None:
+        steps, positions = as_matrix(alignment).shape
+        source_groups = [[i] for i in range(positions)] if source_groups is None else source_groups
+        target_groups = [[i] for i in range(steps)] if target_groups is None else target_groups
+        alignment = merge_alignment(alignment, source_groups, target_groups)
+    return alignments([Panel(alignment, source_tokens, target_tokens)], path=path)
+
+
+def alignments(
+    panels: Sequence[Panel | tuple[ArrayLike, Sequence[str], Sequence[str]]],
+    *,
+    path: str | Path | None = None,
+    columns: int = 2,
+) -> Figure:
+    """Several alignments in one figure, by default two in a row as in the paper, lettered (a), (b), ...
+
+    All cells are squares of one size: about 0.3 inch, less when a sentence is long, so that the figure stays
+    within some 20 inches.
+
+    Args:
+        panels: Triples of weights `(T, S)`, S source labels, T target labels.
+        path: As in `alignment`.
+        columns: Panels in a row.
+
+    Raises:
+        ValueError: If labels and alignment do not go together, there is no panel, or the ending is unknown.
+    """
+    check_ending(path)
+    panels = [_checked(Panel(*panel)) for panel in panels]
+    if not panels or columns < 1:
+        raise ValueError(
+            f"Expected at least one panel in one column, received {len(panels)} panels, {columns} columns."
+        )
+    columns = min(columns, len(panels))
+    longest = max(max(panel.alignment.shape) for panel in panels)
+    cell = min(0.3, 15 / columns / longest)  # inches
+    labels = [label for panel in panels for label in (*panel.source_tokens, *panel.target_tokens)]
+    font = {"family": _fonts_for(labels), "size": min(10.5, cell * 72 * 0.6), "color": INK}
+    letters = [f"({chr(97 + i)})" for i in range(len(panels))] if 1 < len(panels) <= 26 else [""] * len(panels)
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure()
+        _arrange(figure, panels, letters, columns, cell, font)
+    return save(figure, path)
+
+
+def relations(tables: ArrayLike, tokens: Sequence[str], *, path: str | Path | None = None, columns: int = 2) -> Figure:
+    """Which word of a sentence attends to which, one panel for each head: the word of a row looks at the columns'.
+
+    Args:
+        tables: `(N, S, S)`, as `SelfAttention` returns for one sentence, or `TransformerSeq2Seq.attentions` for one
+            layer and sentence; padding left out.
+        tokens: The S words.
+        path, columns: As in `alignments`.
+
+    Raises:
+        ValueError: If tables and words do not go together, or the ending is unknown.
+    """
+    return alignments([Panel(table, tokens, tokens) for table in np.asarray(tables)], path=path, columns=columns)
+
+
+def _arrange(figure, panels, letters, columns, cell, font) -> None:
+    """Size the figure to its labels and place every panel, all measures in inches."""
+    boxes = []
+    for panel in panels:
+        left = max(_extent(figure, label, font)[0] for label in panel.target_tokens) + _GAP
+        top = max(_extent(figure, label, font, 90)[1] for label in panel.source_tokens) + _GAP
+        boxes.append((left, top, panel.alignment.shape[1] * cell, panel.alignment.shape[0] * cell))
+    margin, gap, foot = 0.12, 0.4, 0.32 if letters[0] else 0.0
+    rows = [boxes[i : i + columns] for i in range(0, len(boxes), columns)]
+    # Panels of a column share their left edge and those of a row their top edge.
+    lefts = [max(row[c][0] for row in rows if c < len(row)) for c in range(columns)]
+    widths = [max(row[c][2] for row in rows if c < len(row)) for c in range(columns)]
+    tops, heights = [max(b[1] for b in row) for row in rows], [max(b[3] for b in row) for row in rows]
+    total_width = 2 * margin + sum(lefts) + sum(widths) + gap * (columns - 1)
+    total_height = 2 * margin + sum(tops) + sum(heights) + foot * len(rows) + gap * (len(rows) - 1) / 2
+    figure.set_size_inches(total_width, total_height)
+    for index, (panel, letter, (_, _, width, height)) in enumerate(zip(panels, letters, boxes, strict=True)):
+        row, column = divmod(index, columns)
+        x = margin + sum(lefts[: column + 1]) + sum(widths[:column]) + gap * column
+        y = margin + sum(tops[: row + 1]) + sum(heights[:row]) + (foot + gap / 2) * row
+        place = (x / total_width, 1 - (y + height) / total_height, width / total_width, height / total_height)
+        axes = figure.add_axes(place)
+        _draw(axes, panel, cell, font)
+        if letter:
+            caption = {"ha": "center", "va": "top", "color": INK, "size": 11}
+            figure.text(
+                place[0] + place[2] / 2,
+                place[1] - (foot - 0.2) / total_height,
+                letter,
+                **caption,
+                family="serif",
+            )
+
+
+def _draw(axes, panel: Panel, cell: float, font: Mapping[str, Any]) -> None:
+    # Squares, not an image: an SVG viewer would blur the pixels of an image.
+    axes.set_facecolor("black")  # shines through where a viewer smooths the seams between squares
+    axes.pcolormesh(panel.alignment, cmap="gray", vmin=0, vmax=1, antialiased=False)
+    axes.invert_yaxis()
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0, pad=_GAP * 72 * 0.8)
+    for axis, tokens, rotation in (
+        (axes.xaxis, panel.source_tokens, 90),
+        (axes.yaxis, panel.target_tokens, 0),
+    ):
+        axis.set_ticks(np.arange(len(tokens)) + 0.5)
+        # parse_math off: a sentence may hold dollar signs.
+        axis.set_ticklabels(tokens, rotation=rotation, parse_math=False, **font)
+    for spine in axes.spines.values():
+        spine.set(color=GREY, linewidth=min(0.6, cell * 2))
+
+
+def _checked(panel: Panel) -> Panel:
+    weights = as_matrix(panel.alignment)
+    labels = (len(panel.target_tokens), len(panel.source_tokens))
+    if weights.shape != labels or 0 in labels:
+        raise ValueError(
+            "Expected an alignment (T, S) with T target tokens and S source tokens, none of them 0; received "
+            f"shape {weights.shape} with {labels[0]} target and {labels[1]} source tokens."
+        )
+    return Panel(weights, list(panel.source_tokens), list(panel.target_tokens))
+
+
+def _extent(figure: Figure, label: str, font: Mapping[str, Any], rotation: int = 0) -> tuple[float, float]:
+    """Width and height of a label in inches."""
+    text = figure.text(0, 0, label, rotation=rotation, parse_math=False, **font)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        box = text.get_window_extent(figure.canvas.get_renderer())
+    text.remove()
+    return box.width / figure.dpi, box.height / figure.dpi
+
+
+def _fonts_for(labels: Sequence[str]) -> list[str]:
+    """DejaVu Sans, which comes with matplotlib, and installed fonts for the characters that it lacks."""
+
+    def lacking(path: str, characters: set[str]) -> set[str]:
+        covered = font_manager.get_font(path).get_charmap()
+        return {character for character in characters if ord(character) not in covered}
+
+    families = ["DejaVu Sans"]
+    missing = {character for label in labels for character in label if not character.isspace()}
+    missing = lacking(font_manager.findfont("DejaVu Sans"), missing)
+    for entry in font_manager.fontManager.ttflist if missing else ():
+        # matplotlib's Last Resort has a box for everything, which is what is to be avoided.
+        if entry.style != "normal" or entry.name in families or entry.name.startswith("Last Resort"):
+            continue
+        left = lacking(entry.fname, missing)
+        if len(left) < len(missing):
+            families.append(entry.name)
+            missing = left
+        if not missing:
+            break
+    if missing:
+        shown = "".join(sorted(missing)[:20])
+        warnings.warn(
+            f"No installed font has the characters {shown}: they are drawn as boxes. "
+            "Install one that has them, such as Noto Sans.",
+            stacklevel=4,
+        )
+    return families

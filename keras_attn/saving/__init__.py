@@ -1,0 +1,1 @@
+"""Saving: presets, which hold a model, its two tokenizers and a manifest."""

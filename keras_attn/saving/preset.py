@@ -1,0 +1,99 @@
+"""A preset: a folder with a model, its two tokenizers and their manifest, whole or refused."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import keras
+
+from keras_attn.models import Ensemble, Seq2Seq, average_weights
+from keras_attn.saving import manifest
+from keras_attn.text import Tokenizer
+
+NAMES = ("model.keras", "source_tokenizer", "target_tokenizer", manifest.NAME)
+OPTIONS = ("max_length_ratio", "max_length_constant")
+
+
+def save(
+    directory: str | os.PathLike,
+    model: Seq2Seq,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    options: dict[str, float],
+) -> None:
+    """Writes everything beside `directory` and then moves it into place, the manifest last.
+
+    Raises:
+        FileExistsError: if `directory` already holds a preset, or part of one.
+    """
+    directory = Path(directory).absolute()
+    taken = [name for name in NAMES if (directory / name).exists()]
+    if taken or directory.is_file():
+        raise FileExistsError(
+            f"Expected {str(directory)!r} to hold no preset, which is never overwritten. "
+            f"It already has: {', '.join(taken) or 'a file of that name'}"
+        )
+    beside = directory.parent / f".tmp-{directory.name}-{os.getpid()}"
+    beside.mkdir(parents=True)
+    try:
+        _without_optimizer(model).save(beside / "model.keras")
+        source_tokenizer.save(beside / "source_tokenizer")
+        target_tokenizer.save(beside / "target_tokenizer")
+        manifest.write(beside, options)
+        if directory.exists():
+            for name in NAMES:
+                os.replace(beside / name, directory / name)
+        else:
+            os.replace(beside, directory)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def load(directory: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, float]]:
+    """What `save` wrote, in Keras' safe mode.
+
+    Raises:
+        FileNotFoundError: if `directory` holds no preset, or a file of it is missing.
+        ValueError: if a file is truncated or changed, or the format is not known.
+    """
+    directory = Path(directory)
+    options = manifest.read(directory, OPTIONS)
+    model = keras.saving.load_model(directory / "model.keras", compile=False)
+    tokenizers = (Tokenizer.load(directory / f"{side}_tokenizer") for side in ("source", "target"))
+    return model, *tokenizers, options
+
+
+def load_together(
+    directories: Sequence[str | os.PathLike], average: str
+) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, float]]:
+    """Several presets as one, with the options of the first.
+
+    Args:
+        directories: presets with the same tokenizers.
+        average: "probability" or "log_probability", of an `Ensemble`; or "weights", for `average_weights`.
+
+    Raises:
+        FileNotFoundError, ValueError: as `load`; and where tokenizers differ or models do not fit.
+    """
+    if isinstance(directories, (str, os.PathLike)) or not directories:
+        raise ValueError(f"Expected a list of presets. Received: {directories!r}")
+    presets = [load(directory) for directory in directories]
+    _, *tokenizers, options = presets[0]
+    for directory, (_, *others, _) in zip(directories, presets, strict=True):
+        for side, tokenizer, other in zip(("source", "target"), tokenizers, others, strict=True):
+            if tokenizer.fingerprint != other.fingerprint:
+                raise ValueError(
+                    f"Expected presets with the same tokenizers. Received: {str(directory)!r}, with another "
+                    f"{side} tokenizer than {str(directories[0])!r}"
+                )
+    models = [model for model, *_ in presets]
+    model = average_weights(models) if average == "weights" else Ensemble(models, average=average)
+    return model, *tokenizers, options
+
+
+def _without_optimizer(model: Seq2Seq) -> Seq2Seq:
+    """A copy of the model that was never compiled: Keras saves an optimizer's state, twice the weights."""
+    bare = type(model).from_config(model.get_config())
+    bare.set_weights(model.get_weights())
+    return bare

@@ -1,0 +1,124 @@
+"""One version of a SavedModel, run as the stock server runs it: a session, fed by the names in its signatures."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401 its ops
+from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow_serving.apis import prediction_log_pb2
+
+from keras_attn.serving.dev_server.errors import Refusal
+from keras_attn.serving.dev_server.tensors import Signature, Tensor
+
+WARM_UP = "assets.extra/tf_serving_warmup_requests"
+_CODES = {  # of TensorFlow's errors; their numbers are gRPC's
+    1: "CANCELLED",
+    3: "INVALID_ARGUMENT",
+    4: "DEADLINE_EXCEEDED",
+    5: "NOT_FOUND",
+    8: "RESOURCE_EXHAUSTED",
+    9: "FAILED_PRECONDITION",
+    11: "OUT_OF_RANGE",
+    12: "UNIMPLEMENTED",
+    14: "UNAVAILABLE",
+}
+
+
+class SavedModel:
+    """A version's signatures, ready to run in any thread. Its memory is freed with the object.
+
+    Its warm-up records are run before it is ready, as the stock server does; one that fails is an error.
+
+    Args:
+        directory: The version's folder, whose name is its number.
+
+    Attributes:
+        version: int.
+        signatures: dict of `Signature` by name.
+        definitions: The same as protocol buffers.
+
+    Raises:
+        ValueError: if the folder holds no SavedModel that runs, with what is wrong.
+    """
+
+    def __init__(self, directory: Path):
+        self.version = int(directory.name)
+        graph = tf.Graph()
+        try:
+            with graph.as_default():
+                self._session = tf.compat.v1.Session(graph=graph)
+                meta_graph = tf.compat.v1.saved_model.load(self._session, ["serve"], str(directory))
+            # A name with two underscores is the loader's own, for initialisation.
+            self.definitions = {n: s for n, s in meta_graph.signature_def.items() if not n.startswith("__")}
+            self.signatures = {name: _signature(definition) for name, definition in self.definitions.items()}
+            self._warm_up(directory / WARM_UP)
+        except (tf.errors.OpError, OSError, RuntimeError, ValueError, Refusal) as error:
+            sentence = " ".join(str(error).split())
+            raise ValueError(f"Expected a SavedModel in {str(directory)!r}. It does not load: {sentence}") from error
+
+    def signature(self, name: str) -> Signature:
+        """Raises:
+        Refusal: FAILED_PRECONDITION, as the stock server says over gRPC, if there is none of that name.
+        """
+        if name not in self.signatures:
+            known = ", ".join(sorted(self.signatures))
+            raise Refusal("FAILED_PRECONDITION", f"Expected a signature_name among: {known}. Received: {name!r}")
+        return self.signatures[name]
+
+    def run(self, signature_name: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What the graph gives for arrays that the signature's `check` takes.
+
+        Raises:
+            Refusal: with TensorFlow's code and words where the graph fails.
+        """
+        definition = self.definitions[signature_name]
+        feeds = {definition.inputs[name].name: array for name, array in inputs.items()}
+        for name in definition.defaults.keys() - inputs.keys():
+            feeds[definition.inputs[name].name] = tf.make_ndarray(definition.defaults[name])
+        try:
+            found = self._session.run({name: tensor.name for name, tensor in definition.outputs.items()}, feeds)
+        except tf.errors.OpError as error:
+            code = _CODES.get(error.error_code, "INTERNAL")
+            raise Refusal(code, f"The model cannot run this: {error.message.splitlines()[0]}") from error
+        # A scalar comes as Python's own.
+        outputs = self.signatures[signature_name].outputs
+        return {name: np.asarray(value, outputs[name].dtype) for name, value in found.items()}
+
+    def _warm_up(self, path: Path) -> None:
+        if not path.is_file():
+            return
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            log = prediction_log_pb2.PredictionLog.FromString(record)
+            if not log.HasField("predict_log"):
+                logging.warning("A warm-up record of version %d is no predict_log; it is passed over.", self.version)
+                continue
+            request = log.predict_log.request
+            name = request.model_spec.signature_name or "serving_default"
+            inputs = {key: array_of(proto) for key, proto in request.inputs.items()}
+            self.signature(name).check(inputs)
+            self.run(name, inputs)
+
+
+def array_of(proto) -> np.ndarray:
+    """The array of a TensorProto; strings as bytes, dtype object.
+
+    Raises:
+        ValueError, TypeError: for one that is damaged.
+    """
+    array = tf.make_ndarray(proto)
+    return array.astype(object) if array.dtype.kind in "SU" else array
+
+
+def _signature(definition: meta_graph_pb2.SignatureDef) -> Signature:
+    inputs = {name: _tensor(info) for name, info in definition.inputs.items()}
+    outputs = {name: _tensor(info) for name, info in definition.outputs.items()}
+    return Signature(inputs, outputs, frozenset(definition.defaults))
+
+
+def _tensor(info: meta_graph_pb2.TensorInfo) -> Tensor:
+    dtype = np.dtype(tf.dtypes.as_dtype(info.dtype).as_numpy_dtype)
+    if info.tensor_shape.unknown_rank:
+        return Tensor(dtype, None)
+    return Tensor(dtype, tuple(None if axis.size < 0 else axis.size for axis in info.tensor_shape.dim))

@@ -1,0 +1,158 @@
+"""A server for development, in front of an exported model: `keras-attn serve`.
+
+It speaks the stock `tensorflow_model_server`'s REST and gRPC, so that a client can be tried where there is no
+server binary. It is no replacement for that: one model, and of it the newest version alone; Python, and one
+process; no TLS, no authentication, no limit on connections or on a client's slowness, no accelerators, no
+Classify, Regress or MultiInference, no version labels, no configuration while it runs. For production, see
+saved_models/README.md.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import dataclasses
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import tensorflow as tf
+from aiohttp import web
+
+from keras_attn.serving.dev_server import rest, rpc
+from keras_attn.serving.dev_server.batching import Batcher
+from keras_attn.serving.dev_server.metrics import Metrics
+from keras_attn.serving.dev_server.saved_model import SavedModel
+from keras_attn.serving.dev_server.service import Service
+from keras_attn.serving.dev_server.versions import Versions
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a server listens, batches and refuses; see `keras_attn.cli.serve` for each. A port of 0 is any free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 8501
+    grpc_port: int = 8500
+    max_batch_size: int = 64
+    batch_delay: float = 0.005
+    workers: int = 1
+    max_requests: int = 128
+    max_request_bytes: int = 2**22
+    poll_seconds: float = 1.0
+    drain_seconds: float = 30.0
+
+
+def serve(directory: Path, name: str, settings: Settings, ready: Callable[[str, str], None]) -> None:
+    """Serves until SIGTERM or SIGINT, then refuses what is new, answers what is there, and returns.
+
+    Where that takes longer than `drain_seconds`, the process ends with status 1; a second signal ends it at once.
+
+    XLA is off from then on in this process, as in the stock server.
+
+    Args:
+        directory: The model's folder, with a folder for each version.
+        name: The model's, in requests.
+        ready: Called with the addresses of REST and gRPC when they take requests.
+
+    Raises:
+        FileNotFoundError, ValueError: if there is no version, or it does not load.
+        OSError: if a port is taken.
+    """
+    versions = Versions(name, directory, SavedModel)
+    if not asyncio.run(_serve(versions, settings, ready)):
+        os._exit(1)  # Python would wait for the threads of what was left
+
+
+async def _serve(versions: Versions, settings: Settings, ready: Callable[[str, str], None]) -> bool:
+    """Whether all that was there was answered."""
+    metrics = Metrics()
+    batcher = Batcher(
+        max_batch_size=settings.max_batch_size,
+        delay=settings.batch_delay,
+        max_requests=settings.max_requests,
+        workers=settings.workers,
+        observe=metrics.batch,
+    )
+    metrics.watch(versions, batcher)
+    service = Service(versions, batcher, metrics)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(batcher.close)
+        bound = stack.enter_context(_bound(settings.host, settings.port))
+        server = rpc.server(service, settings.max_request_bytes)
+        grpc_port = _add_port(server, settings.host, settings.grpc_port)
+        await asyncio.to_thread(_load, versions)  # takes seconds: a port that is taken is said before
+
+        # A request whose client has gone makes room for others.
+        app = rest.application(service, settings.max_request_bytes)
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.SockSite(runner, bound).start()
+        await server.start()
+        stack.push_async_callback(server.stop, grace=1.0)
+        watching = asyncio.create_task(versions.watch(settings.poll_seconds))
+        stack.callback(watching.cancel)
+        stopped = _stopped()
+        ready(
+            f"http://{_written(settings.host, bound.getsockname()[1])}", f"grpc://{_written(settings.host, grpc_port)}"
+        )
+        await stopped.wait()
+        logging.warning("Shutting down: %d requests are answered first, new ones refused.", batcher.present)
+        is_drained = await batcher.drain(settings.drain_seconds)
+        if not is_drained:
+            logging.warning("%d requests took longer than %g s, and are left.", batcher.present, settings.drain_seconds)
+            await batcher.close()  # they are told so while there are connections
+    return is_drained
+
+
+def _load(versions: Versions) -> None:
+    library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
+    ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()  # C++'s symbol; the server's main calls it
+    versions.load()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that does not listen yet."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise _taken("port", host, port, error.strerror or error) from None
+    return bound
+
+
+def _add_port(server, host: str, port: int) -> int:
+    try:
+        return server.add_insecure_port(_written(host, port))
+    except RuntimeError as error:
+        raise _taken("grpc-port", host, port, error) from None
+
+
+def _taken(flag: str, host: str, port: int, why) -> OSError:
+    return OSError(
+        f"Expected to listen on {_written(host, port)}. It is taken, or not this machine's ({why}). "
+        f"Choose another --{flag}."
+    )
+
+
+def _written(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _stopped() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT. A second signal ends the process as it would have without us."""
+    loop, event = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        event.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    return event

@@ -1,0 +1,113 @@
+"""The versions of one model: the newest in a folder is served, as by the stock server's default policy."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from keras_attn.serving.dev_server.errors import Refusal
+
+AVAILABLE, END = "AVAILABLE", "END"
+
+
+class Versions:
+    """Loads a folder's newest version, and each newer one that appears, before it lets the old one go.
+
+    A version that does not load is left out, and tried again when its files change; what was served is
+    served on. Requests that run on an old version end on it.
+
+    Args:
+        name: The model's, in requests.
+        directory: The folder with a folder for each version.
+        load: From a version's folder to the model; runs in a thread.
+
+    Attributes:
+        current: The model that is served.
+
+    Raises:
+        FileNotFoundError: if there is no such folder, or no version in it.
+    """
+
+    def __init__(self, name: str, directory: Path, load: Callable):
+        self.name = name
+        self.directory = directory
+        self.current = None
+        self.failures: dict[int, str] = {}
+        self._failed_files: dict[int, frozenset] = {}
+        self._load = load
+        if not directory.is_dir():
+            raise FileNotFoundError(f"Expected a folder with versions of a model. There is no {str(directory)!r}.")
+        if not self._folders():
+            hint = "Export one: keras-attn export RUN DIRECTORY."
+            if (directory / "saved_model.pb").is_file():
+                hint = f"It is a version itself: serve the folder above it, {str(directory.absolute().parent)!r}."
+            raise FileNotFoundError(f"Expected a version, such as 1/, in {str(directory)!r}. There is none. {hint}")
+
+    def load(self) -> None:
+        """Loads the newest version.
+
+        Raises:
+            ValueError: if it does not load.
+        """
+        self.current = self._load(max(self._folders().items())[1])
+
+    async def watch(self, seconds: float) -> None:
+        """Looks at the folder every so many seconds, for ever."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await self.look()
+            except OSError as error:  # files that went while they were looked at
+                logging.warning("The folder of %s cannot be read: %s", self.name, error)
+
+    async def look(self) -> None:
+        """Changes to the newest version that loads, if it is not the one that is served."""
+        folders = await asyncio.to_thread(self._folders)
+        self.failures = {version: why for version, why in self.failures.items() if version in folders}
+        for version, folder in sorted(folders.items(), reverse=True):
+            if version == self.current.version:
+                return
+            files = await asyncio.to_thread(_files, folder)
+            if self.failures.get(version) and self._failed_files[version] == files:
+                continue
+            try:
+                self.current = await asyncio.to_thread(self._load, folder)
+            except ValueError as error:
+                self.failures[version], self._failed_files[version] = str(error), files
+                logging.warning("%s Version %d is served on.", error, self.current.version)
+                continue
+            self.failures.pop(version, None)
+            logging.warning("Version %d of %s is served now.", version, self.name)
+            return
+
+    def get(self, name: str, version: int | None = None):
+        """Raises:
+        Refusal: NOT_FOUND, in the stock server's words, for another name or version.
+        """
+        if name != self.name or version not in (None, self.current.version):
+            asked = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+            raise Refusal(
+                "NOT_FOUND",
+                f"Servable not found for request: {asked}. Served is version {self.current.version} of {self.name}.",
+            )
+        return self.current
+
+    def states(self, name: str, version: int | None = None) -> list[tuple[int, str, str]]:
+        """(version, state, error) of what is served and of what did not load, the newest first."""
+        states = [(number, END, why) for number, why in self.failures.items()]
+        states = sorted([*states, (self.current.version, AVAILABLE, "")], reverse=True)
+        found = [state for state in states if version in (None, state[0])]
+        if name != self.name or not found:
+            asked = name if version is None else f"{name} with version {version}"
+            raise Refusal("NOT_FOUND", f"Could not find any versions of model {asked}. The model is {self.name}.")
+        return found
+
+    def _folders(self) -> dict[int, Path]:
+        names = (path for path in self.directory.iterdir() if path.name.isascii() and path.name.isdigit())
+        return {int(path.name): path for path in names if path.is_dir()}
+
+
+def _files(folder: Path) -> frozenset:
+    """Of every file: name, size and time, by which a change shows."""
+    stats = [(path, path.stat()) for path in folder.rglob("*") if path.is_file()]
+    return frozenset((str(path), stat.st_size, stat.st_mtime_ns) for path, stat in stats)

@@ -1,0 +1,162 @@
+"""The tokenizers of `keras_attn.text.tokenizer` as TensorFlow graphs: the same ids and text for any bytes.
+
+The Python API takes `str`, a server takes bytes. **Bytes that are not UTF-8 are read as
+`bytes.decode("utf-8", errors="replace")` reads them**: each beginning of a character that is left unfinished
+and each byte that begins none become one U+FFFD. Everything else stays as it is, control characters, NUL and
+byte order marks included.
+"""
+
+import hashlib
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from keras_attn.text import BLANKS, END_ID, SPECIAL_TOKENS, UNKNOWN_ID, Tokenizer
+
+
+class GraphTokenizer(Protocol):
+    """Text to ids and back, inside a graph. A `tf.Module`: the saved object must reach its tables."""
+
+    def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Valid UTF-8 `(B,)` to int32 ids `(B, (T))`, without start and end."""
+
+    def decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
+        """int32 ids `(B, (T))`, none of them pad, start or end, to text `(B,)`."""
+
+    def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """int32 ids to the vocabulary's entries, special ones included."""
+
+
+def graph_tokenizer(tokenizer: Tokenizer) -> GraphTokenizer:
+    """The graph's counterpart of a `Tokenizer` of any level."""
+    return _Words(tokenizer) if tokenizer.sentencepiece_model is None else _Pieces(tokenizer)
+
+
+def repair(text: tf.Tensor) -> tf.Tensor:
+    """Any bytes `(B,)` as valid UTF-8 `(B,)`, as `bytes.decode("utf-8", errors="replace")` reads them."""
+    # ICU and Python agree on where a replacement stands, also for surrogates and overlong forms; tested.
+    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+
+
+def is_blank(text: tf.Tensor) -> tf.Tensor:
+    """Whether valid UTF-8 `(B,)` holds nothing but `BLANKS`. `(B,)` bool."""
+    blanks = "".join(f"\\x{{{ord(character):X}}}" for character in BLANKS)
+    return tf.strings.regex_full_match(text, f"[{blanks}]*")
+
+
+class _Vocabulary(tf.Module):
+    """The tokens of a tokenizer, once in a graph, whoever asks for them."""
+
+    def __init__(self, tokenizer: Tokenizer, name: str):
+        super().__init__(name=name)
+        entries = [token.encode() for token in tokenizer.vocabulary]
+
+        def tokens(token_ids):
+            return tf.gather(tf.constant(entries), token_ids)
+
+        ids = tf.TensorSpec(None, tf.int32)
+        self.tokens = tf.function(tokens, input_signature=[ids], autograph=False).get_concrete_function()
+
+
+class _Pieces(_Vocabulary):
+    """Level "bpe". tensorflow-text is linked into the stock server, and its SentencePiece is Python's."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        import tensorflow_text  # here, not above: the other levels are served by TensorFlow's own ops
+
+        super().__init__(tokenizer, name="pieces")
+        model = tokenizer.sentencepiece_model
+        # In a loaded graph the op's name is its resource's: two models of one name would be one, the first.
+        name = f"sentencepiece_{hashlib.sha256(model).hexdigest()[:16]}"
+        self._tokenizer = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32, name=name)
+
+    def encode(self, text):
+        return self._tokenizer.tokenize(text)
+
+    def decode(self, token_ids):
+        return self._tokenizer.detokenize(token_ids)
+
+
+class _Words(_Vocabulary):
+    """The levels "word", "symbol" and "character": TensorFlow's own ops alone.
+
+    Code points go through the tokenizer's character table, as sorted keys, since `tf.strings.lower` and the
+    classes of RE2 are not Python's.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        super().__init__(tokenizer, name="words")
+        pairs = sorted(tokenizer.character_table.items())
+        self._characters = np.array(pairs, "int32").reshape(-1, 2).T  # (2, C): keys, values
+        self._separator = tokenizer.separator
+        self._vocabulary = tokenizer.vocabulary
+        self._table = None
+
+    def encode(self, text):
+        codes = tf.strings.unicode_decode(text, "UTF-8")  # (B, (C))
+        codes = codes.with_flat_values(self._mapped(codes.flat_values))
+        if not self._separator:
+            # One string for each code point.
+            characters = tf.strings.unicode_encode(codes.flat_values[:, None], "UTF-8")
+            return codes.with_flat_values(self._lookup(characters))
+        text = tf.strings.unicode_encode(codes, "UTF-8")  # (B,)
+        words = tf.strings.split(text, self._separator)  # (B, (T)), empty between two blanks
+        words = tf.ragged.boolean_mask(words, words != "")
+        return words.with_flat_values(self._lookup(words.flat_values))
+
+    def decode(self, token_ids):
+        words = token_ids.with_flat_values(self.tokens(token_ids.flat_values))
+        return tf.strings.reduce_join(words, axis=-1, separator=self._separator)
+
+    def _lookup(self, tokens):
+        if self._table is None:  # made on first use: a target's tokenizer only decodes
+            known = [token.encode() for token in self._vocabulary[len(SPECIAL_TOKENS) :]]
+            ids = range(len(SPECIAL_TOKENS), len(self._vocabulary))
+            with tf.init_scope():
+                initializer = tf.lookup.KeyValueTensorInitializer(known, list(ids), tf.string, tf.int32)
+                self._table = tf.lookup.StaticHashTable(initializer, UNKNOWN_ID)
+        return self._table.lookup(tokens)
+
+    def _mapped(self, codes):
+        keys, values = self._characters
+        if not len(keys):
+            return codes
+        place = tf.minimum(tf.searchsorted(keys, codes), len(keys) - 1)
+        return tf.where(tf.gather(keys, place) == codes, tf.gather(values, place), codes)
+
+
+def read(tokenizer: GraphTokenizer, text: tf.Tensor, most: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Any bytes `(B,)` as ids `(B, (S))` with the end token, at most `most`; and which rows are blank `(B,)`."""
+    text = repair(text)
+    token_ids = tokenizer.encode(text)  # (B, (S))
+    blank = is_blank(text) | (token_ids.row_lengths() == 0)  # (B,)
+    return closed(token_ids, blank, most), blank
+
+
+def closed(token_ids: tf.RaggedTensor, blank: tf.Tensor, most: int) -> tf.RaggedTensor:
+    """Ids `(B, (S))`, at most `most`, the last of them the end token: the only one of rows that are blank."""
+    # By hand: the slices and joins of ragged tensors are a hundred nodes of the graph each.
+    lengths = tf.where(blank, tf.constant(0, tf.int64), tf.minimum(token_ids.row_lengths(), most - 1))  # (B,)
+    splits = tf.concat([[0], tf.cumsum(lengths + 1)], axis=0)  # (B + 1,)
+    ids, starts = token_ids.flat_values, token_ids.row_splits  # (N,), (B + 1,)
+    positions = tf.range(tf.size(ids, tf.int64))  # (N,)
+    rows = tf.searchsorted(starts, positions, side="right") - 1  # (N,)
+    positions -= tf.gather(starts, rows)  # (N,)
+    chosen = tf.where(positions < tf.gather(lengths, rows))  # (M, 1)
+    places = tf.gather(tf.gather(splits, rows) + positions, chosen)  # (M, 1)
+    ends = tf.fill(splits[-1:], END_ID)  # (N',)
+    ids = tf.tensor_scatter_nd_update(ends, places, tf.gather(ids, chosen[:, 0]))  # (N',)
+    return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
+
+
+def without_end(token_ids: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    """Ids `(B, L)` that search found as rows of `lengths`, each without the end token that closes it."""
+    real = tf.sequence_mask(lengths, tf.shape(token_ids)[1])  # (B, L)
+    return kept(token_ids, real & (token_ids != END_ID))
+
+
+def kept(token_ids: tf.Tensor, mask: tf.Tensor) -> tf.RaggedTensor:
+    """The entries of `(B, L)` where `mask` is True, as rows `(B, (T))`."""
+    lengths = tf.reduce_sum(tf.cast(mask, tf.int64), axis=1)  # (B,)
+    return tf.RaggedTensor.from_row_lengths(tf.gather_nd(token_ids, tf.where(mask)), lengths, validate=False)

@@ -1,0 +1,88 @@
+"""The Hansards gold alignments (Och & Ney 2000), and other English and French text cut into words as theirs is.
+
+The gold is that of the NAACL 2003 shared task (Mihalcea & Pedersen 2003): 447 sentences in which every word, every mark
+and every part of an elision stands between blanks, "l'État" as "le État" and "du" as "de le". Links hold between such
+words, so a system that is to be scored by them reads text cut in the same way; all of it in lower case.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from keras_attn.evaluation import Gold, parse
+from keras_attn.text import read_lines, unequal
+
+_CONTRACTIONS = [
+    (r"\bcan't\b", "cannot"),
+    (r"\bwon't\b", "will not"),
+    (r"\bshan't\b", "shall not"),
+    (r"n't\b", " not"),
+    (r"\b(i)'m\b", r"\1 am"),
+    (r"'re\b", " are"),
+    (r"'ve\b", " have"),
+    (r"'ll\b", " will"),
+    (r"'d\b", " would"),
+    (r"\blet's\b", "let us"),
+    (r"\b(he|she|it|that|there|here|what|where|who|how)'s\b", r"\1 is"),
+]
+_ELISIONS = [
+    (r"\bs'(ils?)\b", r"si \1"),
+    (r"\b([cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|quelqu)'", r"\1e "),
+    (r"\bdu\b", "de le"),
+    (r"\bdes\b", "de les"),
+    (r"\bau\b", "à le"),
+    (r"\baux\b", "à les"),
+]
+# A number, an abbreviation with its point, the possessive, the first half of "aujourd'hui", a word, or a mark.
+_WORDS = re.compile(r"\d+(?:[.,]\d+)*|\b(?:mr|mrs|dr|st|hon|m)\.|'s\b|aujourd'|\w+|\.\.\.|--|[^\w\s]")
+
+
+def english(line: str) -> str:
+    """English as the gold writes it: lower case, contractions written out, a blank between words and marks."""
+    return _cut(line, _CONTRACTIONS)
+
+
+def french(line: str) -> str:
+    """French as the gold writes it: lower case, elisions and contractions written out, a blank between all."""
+    return _cut(line, _ELISIONS)
+
+
+def _cut(line: str, rules: list[tuple[str, str]]) -> str:
+    line = line.lower().replace("’", "'")
+    for pattern, replacement in rules:
+        line = re.sub(pattern, replacement, line)
+    return " ".join(_WORDS.findall(line))
+
+
+class GoldText(NamedTuple):
+    """Sentences of words with blanks between, and the links of each; words count from 0."""
+
+    sources: list[str]
+    targets: list[str]
+    links: list[Gold]
+
+
+def read_gold(folder: str | Path, name: str = "enfr") -> GoldText:
+    """Reads `<name>.src-tgt.gz`, lines "source ||| target", and `<name>.gold.gz`, their links from 1.
+
+    Raises:
+        FileNotFoundError: where one is missing.
+        ValueError: for files of unequal length, a line without its two sides, a malformed link, or one of a word that
+            the sentence does not have; the sentence names the line.
+    """
+    text_path, gold_path = (Path(folder) / f"{name}.{kind}.gz" for kind in ("src-tgt", "gold"))
+    text, gold = read_lines(text_path), read_lines(gold_path)
+    if len(text) != len(gold):
+        raise unequal(text_path, gold_path, len(text), len(gold))
+    found = GoldText([], [], [])
+    for number, (line, links) in enumerate(zip(text, gold, strict=True), start=1):
+        sides = [side.split() for side in line.split("|||")]
+        if len(sides) != 2 or not all(sides):
+            raise ValueError(f"Expected 'source ||| target' in line {number} of {text_path}, received {line!r}.")
+        try:
+            read = parse(links, base=1, lengths=(len(sides[0]), len(sides[1])))
+        except ValueError as error:
+            raise ValueError(f"{error} That is line {number} of {gold_path}.") from None
+        for kept, one in zip(found, (*(" ".join(side).lower() for side in sides), read), strict=True):
+            kept.append(one)
+    return found

@@ -1,0 +1,257 @@
+"""Corpora by name or by folder: `load("multi30k")`, `load("my/folder", "de", "en")`.
+
+A corpus is a folder of `<split>.<language>` files, plain or `.gz`, aligned line by line. `phrases` is
+generated. The other named corpora are looked for in `data` (`data/NAME` or `NAME` below it), else in Keras'
+cache, where they are downloaded and split once (`recipes.corpora.sources`); in every case their lines must have the
+SHA-256 written there. To train on a changed copy of a named corpus, give its folder instead of its name.
+Several corpora are one with a plus sign between: `load("tatoeba-en-fr+news-en-fr")`.
+"""
+
+import gzip
+import hashlib
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+
+from keras_attn.text import read_parallel
+from recipes.corpora.phrases import generator as phrases
+from recipes.corpora.sources import SHA256, SOURCES, SPLITS
+
+NAMES = ("phrases", *SOURCES)
+Lines = tuple[list[str], list[str]]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Parallel text: `splits["train"]` is `(source lines, target lines)`."""
+
+    name: str
+    source: str
+    target: str
+    splits: dict[str, Lines]
+
+
+def load(
+    name_or_dir: str | os.PathLike,
+    source: str | None = None,
+    target: str | None = None,
+    data: str | os.PathLike | None = None,
+) -> Corpus:
+    """The splits of a named corpus, or of a folder of `<split>.<language>[.gz]` files.
+
+    Args:
+        name_or_dir: one of `NAMES`, or a folder; or several, with "+" between, whose splits are put one after another.
+            A part may lack a split.
+        source, target: languages, as in the file names; a named corpus has a default direction.
+        data: folder in which named corpora are looked for; default `$KERAS_ATTN_DATA`.
+
+    Raises:
+        ValueError: unknown corpus or language, unequal or empty files, invalid UTF-8, text that is not the
+        named corpus'. FileNotFoundError: no such folder, or no download.
+    """
+    name = os.fspath(name_or_dir)
+    if name == "phrases":
+        _check_languages(name, source or "en", target or "fr", ["en", "fr"])
+        if (source or "en", target or "fr") != ("en", "fr"):
+            raise ValueError(f"Expected phrases from en to fr, received {source or 'en'} to {target or 'fr'}.")
+        return Corpus(name, "en", "fr", dict(phrases.splits()))
+    if name in SOURCES:
+        return _named(name, source, target, data)
+    folder = Path(name)
+    if "+" in name and not folder.is_dir():
+        return _joined([load(part, source, target, data) for part in name.split("+")])
+    if not name or not folder.is_dir():
+        raise ValueError(f"Expected a corpus ({', '.join(NAMES)}) or a folder, received {name!r}.")
+    return _folder(folder, source, target)
+
+
+def public_name(name_or_dir: str | os.PathLike) -> str:
+    """What a report calls the corpus: folders by their own name, without this machine's path to it."""
+    name = os.fspath(name_or_dir)
+    parts = [name] if Path(name).is_dir() else name.split("+")
+    return "+".join(Path(part).resolve().name if Path(part).is_dir() else part for part in parts)
+
+
+def _joined(parts: list[Corpus]) -> Corpus:
+    directions = {(part.source, part.target) for part in parts}
+    if len(directions) > 1:
+        told = ", ".join(f"{part.name} from {part.source} to {part.target}" for part in parts)
+        raise ValueError(f"Expected corpora of one direction to join, received {told}; give --source and --target.")
+    splits = {}
+    for split in SPLITS:
+        sides = [part.splits[split] for part in parts if split in part.splits]
+        if sides:
+            splits[split] = tuple([line for side in both for line in side] for both in zip(*sides, strict=True))
+    return Corpus("+".join(part.name for part in parts), parts[0].source, parts[0].target, splits)
+
+
+def of_at_most(words: int | None, lines: Lines) -> Lines:
+    """The pairs neither side of which has more words, split on blanks; all of them for None.
+
+    Raises:
+        ValueError: if there is no such pair.
+    """
+    if words is None:
+        return lines
+    pairs = [pair for pair in zip(*lines, strict=True) if all(len(line.split()) <= words for line in pair)]
+    if not pairs:
+        raise ValueError(f"Expected training pairs of at most {words} words a side. There are none.")
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
+def _named(name: str, source: str | None, target: str | None, data: str | os.PathLike | None) -> Corpus:
+    languages, direction, _ = SOURCES[name]
+    source, target = source or direction[0], target or direction[1]
+    if source == target and (source, target) != direction:  # only one was given, and it is the other's default
+        raise ValueError(f"Expected two languages for {name}, received {source} twice; give both.")
+    _check_languages(name, source, target, list(languages))
+    folder = find(name, data)
+    own = folder is None
+    folder = download(name) if own else folder
+    splits = {split: read_parallel(folder, split, source, target) for split in SPLITS}
+    for split, sides in splits.items():
+        for language, lines in zip((source, target), sides, strict=True):
+            _verify(name, f"{split}.{language}", lines, folder, own)
+    return Corpus(name, source, target, splits)
+
+
+def find(name: str, data: str | os.PathLike | None) -> Path | None:
+    """The folder of a named corpus below `data` or `$KERAS_ATTN_DATA`; None where neither has it."""
+    data = data or os.environ.get("KERAS_ATTN_DATA")
+    if not data:
+        return None
+    if not Path(data).is_dir():
+        raise FileNotFoundError(f"Expected the data folder to exist, received {os.fspath(data)!r}.")
+    return next((folder for folder in (Path(data, "data", name), Path(data, name)) if folder.is_dir()), None)
+
+
+def _folder(folder: Path, source: str | None, target: str | None) -> Corpus:
+    files: dict[str, set[str]] = {}
+    for path in sorted(folder.iterdir()):
+        match = re.fullmatch(r"([^.]+)\.([^.]+?)(\.gz)?", path.name)
+        if match and path.is_file():
+            files.setdefault(match[1], set()).add(match[2])
+    known = [split for split in SPLITS if split in files]
+    if not known:
+        raise ValueError(
+            f"Expected train.<language>, val.<language>, test.<language> (or .gz) in {folder}, received "
+            f"{', '.join(path.name for path in sorted(folder.iterdir())[:9]) or 'an empty folder'}."
+        )
+    languages = sorted(files[known[0]])
+    if not source or not target:
+        raise ValueError(f"Expected a source and a target language for {folder}; it has {', '.join(languages)}.")
+    _check_languages(os.fspath(folder), source, target, languages)
+    splits = {split: read_parallel(folder, split, source, target) for split in known}
+    return Corpus(folder.resolve().name, source, target, splits)
+
+
+def _check_languages(name: str, source: str, target: str, languages: list[str]) -> None:
+    for language in (source, target):
+        if language not in languages:
+            raise ValueError(f"Expected a language of {name} ({', '.join(languages)}), received {language!r}.")
+    if source == target:
+        raise ValueError(f"Expected two languages of {name} ({', '.join(languages)}), received {source!r} twice.")
+
+
+# --- the cache
+
+
+def _home() -> Path:
+    return Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
+
+
+def download(name: str) -> Path:
+    """Fetch and split a named corpus into Keras' cache, once; gives its folder.
+
+    Raises:
+        FileNotFoundError: a file could not be downloaded.
+        ValueError: what came is not the corpus that `recipes.corpora.sources` describes; nothing of it is kept.
+    """
+    folder = _home() / "keras_attn" / name
+    if folder.is_dir():
+        return folder
+    downloads = folder.with_name(f".{name}-downloads")
+    try:
+        files = SOURCES[name].build(lambda origin, sha256=None: _fetch(name, origin, sha256))
+    except (KeyError, TypeError, AttributeError, UnicodeDecodeError, EOFError, OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        shutil.rmtree(downloads, ignore_errors=True)
+        raise ValueError(_advice(name, f"received what cannot be read as it and was deleted ({error})")) from error
+    for file, sha256 in SHA256[name].items():
+        received = _digest(files.get(file, []))
+        if received != sha256:
+            shutil.rmtree(downloads, ignore_errors=True)
+            raise ValueError(
+                _advice(name, f"received {file} with SHA-256 {received} instead of {sha256}, and deleted it")
+            )
+    beside = folder.with_name(f".{name}-{os.getpid()}")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    for file, lines in files.items():
+        with gzip.GzipFile(beside / f"{file}.gz", "wb", mtime=0) as out:
+            out.write(_bytes(lines))
+    if not folder.is_dir():  # else another process was faster
+        os.replace(beside, folder)
+    shutil.rmtree(beside, ignore_errors=True)
+    shutil.rmtree(downloads, ignore_errors=True)
+    return folder
+
+
+def _fetch(name: str, origin: str, sha256: str | None) -> Path:
+    """One file into `.NAME-downloads`; the whole path makes its name, since two folders may hold
+    `train.en`."""
+    where = f"keras_attn/.{name}-downloads"
+    file = re.sub(r"[^\w.]+", "-", origin.split("://")[-1])[-120:].lstrip("-.")
+    target = _home() / where / file
+    _home().mkdir(parents=True, exist_ok=True)
+    try:
+        path = keras.utils.get_file(
+            file,
+            origin,
+            cache_subdir=where,
+            cache_dir=str(_home()),
+            file_hash=sha256,
+            hash_algorithm="sha256",
+        )
+    except ValueError:
+        target.unlink(missing_ok=True)
+        raise ValueError(f"{origin} does not have the SHA-256 {sha256}") from None
+    except Exception as error:  # get_file raises a bare Exception for every failed download
+        target.unlink(missing_ok=True)
+        raise FileNotFoundError(_advice(name, f"could not download {origin} ({error})")) from None
+    return Path(path)
+
+
+def _advice(name: str, what: str) -> str:
+    files = ", ".join(f"{file}.gz" for file in SHA256[name])
+    return (
+        f"Expected to download the corpus {name}, {what}. To use a copy of your own, "
+        f"put {files} (or the same without .gz) into a folder DATA/{name} and give --data DATA."
+    )
+
+
+def _bytes(lines: list[str]) -> bytes:
+    return "".join(line + "\n" for line in lines).encode("utf-8")
+
+
+def _digest(lines: list[str]) -> str:
+    return hashlib.sha256(_bytes(lines)).hexdigest()
+
+
+def _verify(name: str, file: str, lines: list[str], folder: Path, own: bool) -> None:
+    received, expected = _digest(lines), SHA256[name][file]
+    if received == expected:
+        return
+    if own:
+        shutil.rmtree(folder, ignore_errors=True)
+        remedy = "The folder was deleted; run again to download it anew."
+    else:
+        remedy = "Give the folder instead of the name to train on it as it is."
+    raise ValueError(
+        f"Expected {file} of {name} in {folder} to have the SHA-256 {expected}, received {received}. {remedy}"
+    )

@@ -1,0 +1,1 @@
+"""`phrases`, the embedded corpus: generated English and French sentences."""

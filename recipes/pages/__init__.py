@@ -1,0 +1,1 @@
+"""Pages: what writes `recipes/README.md` from committed reports."""

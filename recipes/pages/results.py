@@ -1,0 +1,164 @@
+"""Publishes finished runs and studies: reports into `recipes/reports/`, and the results page, `recipes/README.md`.
+
+    python -m recipes.pages.results [RUN ...]
+
+Each RUN's report.json becomes `reports/<recipe>-<corpus>-<source>-<target>.json`, with its first twenty translations;
+what its command changed by `--set` is part of the name, so that a variant stands beside the recipe. A study's becomes
+`reports/<study>-<corpus>-<source>-<target>.json`, with its page if it has one. The page is then written anew, and the
+studies' figures drawn, from all committed reports, those of `recipes.sweep` (`reports/sweep-<name>.json`) and the last
+lines of the benchmarks (`reports/speed.jsonl`, all of one sitting) among them: nothing in it is typed by hand.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from keras_attn.cli import command
+from keras_attn.cli.search_flags import read_report
+from recipes.pages import speed as speed_page
+from recipes.pages import studies as study_pages
+
+FOLDER = Path(__file__).parent
+SAMPLES = 20
+
+
+def main(argv=None) -> int:
+    parser = command.Parser("recipes.pages.results", description=__doc__.splitlines()[0])
+    parser.add_argument("runs", metavar="RUN", nargs="*", type=Path, help="folders of finished runs")
+    return command.run(publish, parser, argv)
+
+
+def publish(arguments: argparse.Namespace) -> None:
+    reports = FOLDER / "reports"
+    reports.mkdir(exist_ok=True)
+    chosen = [(run, _read(run)) for run in arguments.runs]
+    for run, report in chosen:
+        _publish_one(run, report, reports)
+    found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(reports.glob("*.json"))}
+    for name, report in found.items():
+        if "study" in report:
+            study_pages.draw(report, reports / name)
+        elif "wer" in report:
+            from keras_attn import plots  # matplotlib is slow to import
+
+            plots.training_curves(report["history"], reports / f"{name}.svg")
+    speed = reports / "speed.jsonl"
+    lines = speed.read_text(encoding="utf-8").splitlines() if speed.exists() else []
+    (FOLDER / "README.md").write_text(_page(found, [json.loads(line) for line in lines]), encoding="utf-8")
+    print(f"{len(found)} reports in {reports.name}/, and {FOLDER.name}/README.md.")
+
+
+def _read(run: Path) -> dict:
+    """The report of a finished run or study, refused before anything is written."""
+    if not (run / "report.json").is_file():
+        raise FileNotFoundError(f"Expected a finished run with a report.json. There is none in {str(run)!r}.")
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    if "study" in report and not study_pages.is_known(report):
+        raise ValueError(f"Expected a study with a section on the results page. Received: {report['study']!r}")
+    return report
+
+
+def _publish_one(run: Path, report: dict, reports: Path) -> None:
+    name = name_of(report)
+    if "study" not in report:
+        from recipes.training.report import read_translations
+
+        names = "source", "reference", "translation"
+        blocks = read_translations(run / "translations.txt")[:SAMPLES]
+        report["samples"] = [dict(zip(names, block, strict=True)) for block in blocks]
+    for page in run.glob("*.html"):
+        shutil.copyfile(page, reports / f"{name}.html")
+    text = json.dumps(report, indent=2, ensure_ascii=False)
+    (reports / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def name_of(report: dict) -> str:
+    """Of its file: recipe or study, corpus, languages, and what `--set` changed of a recipe."""
+    parts = [report.get("study") or report["recipe"], *(report[key] for key in ("corpus", "source", "target"))]
+    changed = "" if "study" in report else report["command"].partition(" --set ")[2]
+    return "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())])
+
+
+def name_of_run(run: Path) -> str:
+    """The same of a run's folder; the folder's own name if it holds a preset without a report."""
+    report = read_report(run)
+    return name_of(report) if "recipe" in report else run.name
+
+
+def _page(reports: dict[str, dict], speed: list[dict]) -> str:
+    """The results page in Markdown."""
+    from recipes.training import scoring
+
+    sweeps = {name.removeprefix("sweep-"): reports[name] for name in reports if name.startswith("sweep-")}
+    studies = {name: report for name, report in reports.items() if "study" in report}
+    runs = {name: report for name, report in reports.items() if name not in studies and not name.startswith("sweep-")}
+    runs = dict(sorted(runs.items(), key=lambda item: (item[1]["corpus"], item[0])))
+    head = ["run", "parameters", "BLEU", "chrF", "minutes", "target tokens/s", "backend", "BLEU signature", "command"]
+    parts = [
+        "# Results",
+        "Written by `python -m recipes.pages.results` from the reports in `reports/`, which say everything: configuration, "
+        "seed, versions, machine, history. Beam search unless said otherwise; minutes are of training, validation "
+        "included; rates are real target tokens a second of training. Some runs had one core, or shared both with "
+        "other work: minutes are then an upper bound and rates a lower one.",
+        study_pages.table(head, [_row(name, report) for name, report in runs.items() if "bleu" in report]),
+        *(study_pages.section(name, report) for name, report in studies.items()),
+    ]
+    parts += speed_page.sections(speed)
+    for name, report in runs.items():
+        details = _details(report) if "bleu" in report else scoring.details(name, report)
+        parts += [f"## {name}", f"```\n{report['command']}\n```", details]
+        parts += [_sweep_table(name, sweeps[name])] if name in sweeps else []
+        parts += [_sample_table(report)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(name: str, report: dict) -> list[str]:
+    return [
+        f"[{name}](reports/{name}.json)",
+        f"{report['parameters'] / 1e6:.1f} M",
+        f"{report['bleu']['score']:.2f}",
+        f"{report['chrf']['score']:.2f}",
+        f"{report['train_seconds'] / 60:.1f}",
+        f"{report['target_tokens_per_second']:,}",
+        report["backend"],
+        f"`{report['bleu']['signature']}`",
+        f"`{report['command']}`",
+    ]
+
+
+def _details(report: dict) -> str:
+    signatures = "; ".join(f"{key}: `{report[key]['signature']}`" for key in ("bleu", "chrf", "ter"))
+    curve = ", ".join(f"{bleu:.1f}" for bleu in report["history"]["val_bleu"])
+    return (
+        f"Seed {report['seed']}, beam {report['beam_size']} (greedy: {report['greedy_bleu']['score']:.2f} BLEU), TER "
+        f"{report['ter']['score']:.2f}, {report['epochs']} epochs, {report['hardware']['cores']} cores, peak memory "
+        f"{report['peak_memory_mb']:,} MB. {signatures}. Validation BLEU (greedy) after each epoch: {curve}."
+    )
+
+
+def _sweep_table(name: str, sweep: dict) -> str:
+    """BLEU by beam size and length penalty."""
+    scores = {(row["beam_size"], row["length_penalty"]): row["bleu"]["score"] for row in sweep["rows"]}
+    penalties = sorted({penalty for beam, penalty in scores if beam > 1})
+    rows = [
+        f"| beam | {' | '.join(f'α {penalty:g}' for penalty in penalties)} |",
+        f"|{' --- |' * (len(penalties) + 1)}",
+    ]
+    for beam in sorted({beam for beam, _ in scores}):
+        cells = [f"{scores[beam, 1.0 if beam == 1 else penalty]:.2f}" for penalty in penalties]
+        rows.append(f"| {beam} | {' | '.join(cells)} |")
+    return (
+        f"BLEU of other searches ([sweep-{name}](reports/sweep-{name}.json), {sweep['split']} split; a beam of one is "
+        "greedy search, which has no length penalty):\n\n" + "\n".join(rows)
+    )
+
+
+def _sample_table(report: dict) -> str:
+    return study_pages.table(["source", "reference", "translation"], [[*one.values()] for one in report["samples"]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

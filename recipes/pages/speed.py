@@ -1,0 +1,127 @@
+"""What the benchmarks measured, as sections of the results page, from nothing but their last lines."""
+
+from recipes.pages.studies import table
+
+_PEER = "in brackets the ratio to JoeyNMT 2.3"
+_TIE = (
+    "a tie is a difference of scores of at most 1e-5, such as the rounding of a matrix product that depends on its "
+    "shape"
+)
+
+
+def sections(rows: list[dict]) -> list[str]:
+    """Paragraphs and tables in Markdown; none of a benchmark that was not run."""
+    of = {}
+    for row in rows:
+        of.setdefault(row["benchmark"], []).append(row)
+    speed = [*_rates(of.get("train", []), of.get("decode", [])), *_invariance(of.get("batch_invariance", []))]
+    serving = [*_serving(of.get("serve", [])), *_strings(of.get("strings", [])), *_load(of.get("serving_load", []))]
+    return [*(["## Speed", *speed] if speed else []), *(["## Serving", *serving] if serving else [])]
+
+
+def _figure(row: dict, name: str) -> str:
+    """A figure, with its ratio to the peer's where the peer has it."""
+    value, peer = row[name], row.get("peer", {}).get(name)
+    return f"{value:,}" + (f" ({value / peer:.2f})" if peer else "")
+
+
+def _rates(train: list[dict], decode: list[dict]) -> list[str]:
+    if not train and not decode:
+        return []
+    parts = [
+        "13.0 M parameters on multi30k-tok de-en, 2 cores, 128 sentences a batch (`tests.benchmarks.train_throughput` "
+        f"and `decode_throughput`); {_PEER}, measured next before or after on the same, shared machine, with the same "
+        "sizes and, for decoding (`joeynmt_peer`), the same weights. Padding counts as loss in the share of the "
+        "matrix-product rate."
+    ]
+    columns = (
+        (train, {"target_tokens_per_second": "target tokens/s", "peak_memory_mb": "peak MB"}),
+        (
+            decode,
+            {
+                "sentences_per_second": "beam 5, sentences/s",
+                "greedy_sentences_per_second": "greedy, sentences/s",
+                "single_sentence_ms": "one sentence, beam 5, ms",
+            },
+        ),
+    )
+    for rows, names in columns:
+        head = ["system", *names.values(), "share of matrix products"]
+        lines = [[row["backend"], *(_figure(row, name) for name in names), str(row["share_of_gemm"])] for row in rows]
+        parts += [table(head, lines)] if rows else []
+    return parts
+
+
+def _invariance(rows: list[dict]) -> list[str]:
+    """Whether translations depend on the batch."""
+    head = ["run", "backend", "sentences", "adversarial lines", "strings that differ", "of these, ties"]
+    names = ["run", "backend", "sentences", "adversarial", "different", "ties"]
+    said = (
+        f"The same lines one by one, in sevens and 128 at once (`tests.benchmarks.batch_invariance`, beam 5); {_TIE}."
+    )
+    return [said, table(head, [[str(row[name]) for name in names] for row in rows])] if rows else []
+
+
+def _serving(rows: list[dict]) -> list[str]:
+    """Latency and throughput of an exported model."""
+    if not rows:
+        return []
+    names = {
+        "single_sentence_ms": "one sentence, ms",
+        "single_sentence_99th_ms": "99th percentile",
+        "sentences_per_second": f"sentences/s, {rows[0]['batch_size']} at once",
+        "export_seconds": "export, s",
+        "load_seconds": "load, s",
+        "resident_mb": "resident MB",
+        "weights_mb": "weights MB",
+        "bleu": "BLEU",
+    }
+    lines = [[row["quantize"] or "float32", *(_figure(row, name) for name in names)] for row in rows]
+    return [
+        "The SavedModel of the 13.0 M parameters in the stock server's loader, a C program with XLA disabled, on "
+        f"{rows[0]['cores']} cores, beam {rows[0]['beam']}, sentences of multi30k-tok de-en "
+        f"(`tests.benchmarks.serving_latency`); {_PEER}, in Python on the same sentences, with the same weights "
+        "(`joeynmt_peer`).",
+        table(["weights", *names.values()], lines),
+    ]
+
+
+def _strings(rows: list[dict]) -> list[str]:
+    """Whether an exported model says what Python says."""
+    columns = {
+        "run": "run",
+        "backend": "backend",
+        "sentences": "sentences",
+        "adversarial": "adversarial lines",
+        "different": "strings that differ",
+        "ties": "of these, ties",
+        "equal_scores": "of equal scores",
+        "slowest_line_seconds": "slowest, s",
+    }
+    said = (
+        "`generate` on the backend named, against the SavedModel in a process with TensorFlow alone and in the C "
+        f"program, both without XLA (`tests.benchmarks.serving_strings`, beam 5); {_TIE}. Equal scores: Python gives "
+        "the string that was served the score that it was served with, but its own beam kept another hypothesis on the "
+        "way, where two were a tie. Seconds of the slowest line, alone."
+    )
+    return [said, table([*columns.values()], [[str(row[name]) for name in columns] for row in rows])] if rows else []
+
+
+def _load(rows: list[dict]) -> list[str]:
+    """What became of the requests of many clients at once."""
+    parts = []
+    for row in rows:
+        latency, memory, overload = row["latency_ms"], row["resident_mb"], row["overload"]
+        parts.append(
+            f"`keras_attn.cli.serve` under {row['clients']} clients at once for {row['seconds']:g} seconds, on the cores that "
+            f"the clients use too (`tests.benchmarks.serving_load`, {row['run']}): {row['requests']:,} requests with "
+            f"{row['sentences']:,} sentences answered ({row['sentences_per_second']:g} sentences/s), {row['errors']} "
+            f"errors, {row['wrong']} wrong answers, {row['ties']} ties, {row['refused']} refused; "
+            f"{latency['p50']:g} ms median, {latency['p99']:g} ms the 99th percentile; {memory['start']:,} MB resident "
+            f"at the start, {memory['half']:,} halfway, {memory['end']:,} at the end. Then killed and started again "
+            f"with room for {overload['max_requests']} requests: {overload['answered']:,} answered, "
+            f"{overload['refused']:,} refused, {overload['errors']} errors, {overload['wrong']} wrong answers. Two "
+            f"exports at once into one folder made versions {' and '.join(row['versions'])}"
+            + (", kept through the kill." if row["kept_after_kill"] else ".")
+        )
+    return parts

@@ -1,0 +1,130 @@
+"""The figures of the studies, each drawn from nothing but the study's report."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from keras_attn import plots
+from keras_attn.evaluation import Gold
+from keras_attn.plots import Panel
+from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, check_ending, new_figure, plain_axes, save
+
+_RECIPE_COLOURS = {"rnnsearch": BLUE, "rnnencdec": ORANGE}
+
+
+def length(report: dict, path: Path | None = None) -> Figure:
+    """BLEU against source length as in figure 2 of Bahdanau 2015, each system in its bootstrap interval.
+
+    Args:
+        report: Of `recipes.studies.length`.
+        path: Where to write it; its ending says what kind.
+    """
+    check_ending(path)
+    x = [one["mean_words"] for one in report["bins"]]
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(figsize=(6.4, 4.0), layout="constrained")
+        axes = figure.add_subplot()
+        for limit in sorted({system["most_words"] for system in report["systems"]}):
+            axes.axvline(limit, color=GREY, linewidth=0.8, linestyle=":")
+        for system in report["systems"]:
+            colour = _RECIPE_COLOURS[system["recipe"]]
+            is_short = system["most_words"] == min(one["most_words"] for one in report["systems"])
+            bleu, low, high = ([one[name] for one in system["bins"]] for name in ("bleu", "low", "high"))
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+            style = {"linestyle": "--" if is_short else "-", "marker": "o", "markersize": 3.5, "linewidth": 1.8}
+            axes.plot(x, bleu, color=colour, label=system["name"], **style)
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(0, report["bins"][-1]["words"][1])
+        axes.set_xlabel("source length in words", fontsize=9, color=INK)
+        axes.set_title("BLEU", loc="left", fontsize=10.5, color=INK, pad=9)
+        plain_axes(axes)
+        _legend(axes)
+    return save(figure, path)
+
+
+def _legend(axes) -> None:
+    """The systems in the order in which their lines end, the highest first."""
+    handles, labels = axes.get_legend_handles_labels()
+    order = sorted(range(len(handles)), key=lambda n: -handles[n].get_ydata()[-1])
+    chosen = [[one[n] for n in order] for one in (handles, labels)]
+    axes.legend(*chosen, frameon=False, fontsize=9, labelcolor=INK, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def attention(report: dict, path: Path | None = None) -> Figure:
+    """The score functions in the order of their BLEU: that with its interval, perplexity, entropy of the alignment.
+
+    Args:
+        report: Of `recipes.studies.attention`.
+        path: Where to write it; its ending says what kind.
+    """
+    check_ending(path)
+    rows = sorted(report["scores"], key=lambda row: row["bleu"]["score"])
+    y = range(len(rows))
+    panels = [
+        ("BLEU", [row["bleu"]["score"] for row in rows], BLUE),
+        ("Perplexity", [row["perplexity"] for row in rows], GREY),
+        ("Entropy of the alignment, nats", [row["sharpness"]["entropy"] for row in rows], ORANGE),
+    ]
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(figsize=(9.0, 0.8 + 0.3 * len(rows)), layout="constrained")
+        for axes, (title, x, colour) in zip(figure.subplots(1, 3, sharey=True), panels, strict=True):
+            if title == "BLEU":
+                low, high = ([row["bleu"][name] for row in rows] for name in ("low", "high"))
+                axes.hlines(y, low, high, color=colour, alpha=0.35, linewidth=3)
+            axes.plot(x, y, "o", color=colour, markersize=5.5)
+            axes.set_yticks(y, [row["name"] for row in rows])
+            axes.set_title(title, loc="left", fontsize=10, color=INK, pad=8)
+            axes.margins(y=0.6 / len(rows))
+            plain_axes(axes, grid="both")
+    return save(figure, path)
+
+
+def alignment(report: dict, path: Path | None = None) -> Figure:
+    """Alignment error rates as bars, the best on top; baselines are grey.
+
+    Args:
+        report: Of `recipes.studies.alignment`.
+        path: Where to write it; its ending says what kind.
+    """
+    check_ending(path)
+    rows = [(row["name"], row["test"]["aer"], BLUE) for row in report["systems"]]
+    rows += [(row["name"], row["test"]["aer"], GREY) for row in report["baselines"]]
+    names, rates, colours = zip(*sorted(rows, key=lambda row: -row[1]), strict=True)
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(figsize=(6.4, 0.8 + 0.32 * len(rows)), layout="constrained")
+        axes = figure.add_subplot()
+        bars = axes.barh(range(len(rows)), rates, color=colours, height=0.62)
+        axes.bar_label(bars, fmt="%.1f", padding=4, fontsize=8.5, color=INK)
+        axes.margins(x=0.1)
+        axes.set_yticks(range(len(rows)), names)
+        axes.set_title("Alignment error rate, %", loc="left", fontsize=10, color=INK, pad=8)
+        plain_axes(axes, grid="x")
+    return save(figure, path)
+
+
+def gold_alignments(
+    systems: Sequence[tuple[str, Sequence[Panel]]], gold: Sequence[Gold], path: Path | None = None
+) -> Figure:
+    """Alignments of sentences, a row a system, with the gold links in frames: sure ones thick, possible ones thin.
+
+    Args:
+        systems: Names, each with a panel for every sentence.
+        gold: Of these sentences.
+        path: Where to write it; its ending says what kind.
+    """
+    check_ending(path)
+    panels = [panel for _, own in systems for panel in own]
+    figure = plots.alignments(panels, columns=len(gold))
+    with matplotlib.rc_context(STYLE):
+        for number, axes in enumerate(figure.axes):
+            system, sentence = divmod(number, len(gold))
+            if figure.texts:
+                figure.texts[number].set(text=systems[system][0], family="sans-serif", size=9)
+            for i, j in gold[sentence].possible:
+                is_sure = (i, j) in gold[sentence].sure
+                look = {"edgecolor": ORANGE, "linewidth": 1.6} if is_sure else {"edgecolor": BLUE, "linewidth": 0.7}
+                axes.add_patch(Rectangle((i + 0.1, j + 0.1), 0.8, 0.8, fill=False, zorder=3 + is_sure, **look))
+    return save(figure, path)

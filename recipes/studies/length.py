@@ -1,0 +1,140 @@
+"""BLEU against source length, with and without attention: figure 2 of Bahdanau, Cho, Bengio (ICLR 2015).
+
+    python -m recipes.studies.length                                    # the embedded corpus
+    python -m recipes.studies.length --corpus bible-en-es               # real text
+
+Trains RNNencdec-30, RNNencdec-50, RNNsearch-30 and RNNsearch-50, the paper's four: the number is the most words that a
+training sentence has on either side. They have one pair of tokenizers, sizes within 5 % of each other, and equally many
+updates with equally many sentences each. Of each length up to 60 words a test set is translated with beam search; the
+folder gets report.json and length.svg. What was done when a study is killed is not done again: run it again.
+
+Measured on the Bible (`recipes/README.md`; 69 minutes, two runs side by side on 2 cores): RNNsearch-50 keeps 31 to 35
+BLEU from 11 to 60 words; RNNsearch-30 keeps 30 up to 50 words and falls to 22 beyond; either RNNencdec falls from 26 or
+25 BLEU for up to 10 words to 14 or 13 for up to 20, and to 9 in the end.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from keras_attn.cli import command
+from recipes.studies import study as studies
+from recipes.studies.study import Run, Step, Study
+
+UPDATES = {"phrases": 1600, "bible-en-es": 4000}
+DEFAULT_UPDATES = 5000
+RECIPES = {"rnnsearch": "RNNsearch", "rnnencdec": "RNNencdec"}  # the longest runs first: side by side they end sooner
+MOST_WORDS = (50, 30)
+BINS = [(low, low + 9) for low in range(1, 60, 10)]  # source words, both ends included
+PER_BIN = 200  # test sentences of a length, where they are generated
+SAMPLES = 1000
+
+
+def main(argv=None) -> int:
+    parser = command.Parser("recipes.studies.length", description=__doc__.splitlines()[0])
+    studies.add_options(parser, "phrases")
+    return command.run(study, parser, argv)
+
+
+def study(arguments: argparse.Namespace) -> None:
+    changes = studies.changes(arguments, *RECIPES)
+    updates = arguments.updates or UPDATES.get(arguments.corpus, DEFAULT_UPDATES)
+    runs = [
+        Run(f"{recipe}-{words}", recipe, (f"most_words={words}", f"updates={updates}", *changes[recipe]))
+        for recipe in RECIPES
+        for words in MOST_WORDS
+    ]
+
+    from recipes import corpora
+
+    with Study(arguments, "length_study", runs, updates=updates).opened() as held:
+        corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
+        sources, references = sentences(corpus)
+        lengths = [len(line.split()) for line in sources]
+        if not any(low <= length <= high for low, high in BINS for length in lengths):
+            raise ValueError(f"Expected test sentences of at most {BINS[-1][1]} words. {corpus.name} has none.")
+        if len(held.reports()) < len(runs):
+            held.check_sizes(corpus, runs)
+        text = held.out / "test.txt"
+        text.write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+        held.work({run.name: [held.train_step(run), _translation(held, run, text)] for run in runs})
+        write(held, corpus, lengths, references)
+
+
+def sentences(corpus, per_bin: int = PER_BIN) -> tuple[list[str], list[str]]:
+    """Sources and references: the test split, or of `phrases` equally many of each length, none of them trained on."""
+    if corpus.name != "phrases":
+        return corpus.splits["test"]
+    from recipes.corpora.phrases import generator as phrases
+
+    seen = {line for split in ("train", "val") for line in corpus.splits[split][0]}
+    pairs = []
+    for low, high in BINS:
+        # Of the shortest sentences some tenth were trained on.
+        drawn = phrases.generate(2 * per_bin, seed=1000 + low, minimum_words=max(3, low), maximum_words=high)
+        pairs += [pair for pair in drawn if pair[0] not in seen][:per_bin]
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
+def _translation(held: Study, run: Run, text: Path) -> Step:
+    made = held.out / f"{run.name}.txt"
+    made.with_name(f"{made.name}.part").unlink(missing_ok=True)  # of a study that was killed
+    options = ["--input", str(text), "--output", str(made), "--beam", str(held.arguments.beam)]
+    return Step("keras_attn.cli.translate", [str(held.folder(run)), *options], made)
+
+
+def write(held: Study, corpus, lengths: Sequence[int], references: Sequence[str]) -> None:
+    """The report and the figure of the finished runs."""
+    from recipes.studies import figures
+
+    reports = held.reports()
+    bins = [[n for n, length in enumerate(lengths) if low <= length <= high] for low, high in BINS]
+    told = [
+        {"words": list(ends), "sentences": len(rows), "mean_words": round(sum(lengths[n] for n in rows) / len(rows), 2)}
+        for ends, rows in zip(BINS, bins, strict=True)
+        if rows
+    ]
+    systems = []
+    for run in held.runs:
+        hypotheses = (held.out / f"{run.name}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        systems.append(_system(run, reports[run.name], hypotheses, references, [rows for rows in bins if rows]))
+    found = held.write_report(
+        bins=told,
+        systems=systems,
+        samples=SAMPLES,
+        confidence=0.95,
+        signature=reports[held.runs[0].name]["bleu"]["signature"],
+        overlong=sum(length > BINS[-1][1] for length in lengths),
+    )
+    figures.length(found, held.out / "length.svg")
+    for system in systems:
+        print(f"{system['name']:>13}", *(f"{one['bleu']:6.2f}" for one in system["bins"]))
+    print(f"The study is in {held.out}: report.json and length.svg.")
+
+
+def _system(run: Run, trained: dict, hypotheses: list[str], references: Sequence[str], bins: list[list[int]]) -> dict:
+    from keras_attn.evaluation import scores as metrics
+
+    recipe, words = run.name.split("-")
+    found = {"name": f"{RECIPES[recipe]}-{words}", "recipe": recipe, "most_words": int(words), "bins": []}
+    names = (
+        "parameters",
+        "updates",
+        "epochs",
+        "training_pairs",
+        "train_seconds",
+        "target_tokens_per_second",
+        "command",
+    )
+    found |= {name: trained[name] for name in names}
+    for rows in bins:
+        pair = [[lines[n] for n in rows] for lines in (hypotheses, references)]
+        interval = metrics.bleu_interval(*pair, samples=SAMPLES, tokenize=trained["config"]["tokenize"])
+        figures = {"bleu": interval.score.score, "low": interval.low, "high": interval.high}
+        found["bins"].append({name: round(value, 2) for name, value in figures.items()})
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

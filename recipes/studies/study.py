@@ -1,0 +1,250 @@
+"""What the studies have in common: a folder of runs that a kill does not lose, two of them trained side by side.
+
+A run is trained by `recipes.train` itself, in a process of its own, with the command line that its report gives. What
+is finished is never done again: running a study a second time goes on with it.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_attn.cli import command
+from recipes import train
+
+_TOLD = "study.json"
+_TEXT = ("level", "source_vocabulary_size", "target_vocabulary_size", "minimum_count", "lowercase", "joint")
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One command of a run, such as `recipes.train`, and the file that is there once it has succeeded."""
+
+    module: str
+    options: Sequence[str]
+    made: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One training run: the recipe, what is changed of it, and its name, which is that of its folder."""
+
+    name: str
+    recipe: str
+    changes: tuple[str, ...]
+
+
+def add_options(parser: command.Parser, corpus: str) -> None:
+    """The options that every study has."""
+    option = parser.add_argument
+    option("--corpus", default=corpus, help="a name or a folder (default: %(default)s)")
+    option("--source", help="language of the source side (default: the corpus decides)")
+    option("--target", help="language of the target side")
+    option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
+    option("--out", type=Path, help="folder of the study (default: runs/STUDY-CORPUS); run again, it goes on")
+    option("--updates", type=int, help="steps of the optimizer, the same for every run (default: the study's)")
+    option("--set", nargs="+", action="extend", default=[], metavar="[RECIPE.]NAME=VALUE", dest="changes")
+    option("--seed", type=int, default=0)
+    option("--beam", type=int, default=5, help="beam size of the scores (default: %(default)s)")
+    option("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="runs side by side (default: %(default)s)")
+
+
+def changes(arguments, *recipes: str) -> dict[str, list[str]]:
+    """What `--set` says for each recipe: a setting with a recipe's name before it, and a dot, is that recipe's alone.
+
+    Raises:
+        ValueError: for another name, or a number that makes no sense.
+    """
+    for name in ("updates", "beam", "jobs"):
+        if (value := getattr(arguments, name)) is not None and value < 1:
+            raise ValueError(f"Expected --{name} of at least 1. Received: {value}")
+    found = {recipe: [] for recipe in recipes}
+    for change in arguments.changes:
+        name, equals, value = change.partition("=")
+        recipe, _, name = name.rpartition(".")
+        if recipe and recipe not in found:
+            raise ValueError(f"Expected --set with a recipe among: {', '.join(recipes)}. Received: {change!r}")
+        for one in [recipe] if recipe else recipes:
+            found[one].append(f"{name}{equals}{value}")
+    return found
+
+
+class Study:
+    """A study's folder: `study.json` says which study, so that no other goes on in it, and how long it took.
+
+    Args:
+        arguments: Of the command, with the options of `add_options`.
+        name: The study's, such as "length_study".
+        runs: Its runs.
+        settings: Whatever else decides the outcome.
+    """
+
+    def __init__(self, arguments, name: str, runs: Sequence[Run], **settings: Any):
+        import keras  # late, when `command.run` has imported it quietly
+
+        corpus = Path(arguments.corpus).resolve().name if Path(arguments.corpus).is_dir() else arguments.corpus
+        self.arguments, self.runs = arguments, runs
+        self.out = arguments.out or Path("runs", f"{name}-{corpus}")
+        self.settings = {"study": name, "corpus": corpus, "source": arguments.source, "target": arguments.target}
+        self.settings |= {"seed": arguments.seed, "beam_size": arguments.beam, "changes": arguments.changes}
+        self.settings |= {"backend": keras.backend.backend()} | settings
+        self.seconds = 0.0
+
+    def folder(self, run: Run) -> Path:
+        return self.out / run.name
+
+    def training(self, run: Run) -> list[str]:
+        """The options of `recipes.train` for this run, without its folder."""
+        told, options = self.arguments, [run.recipe, "--corpus", self.arguments.corpus]
+        for name in ("source", "target"):
+            options += [f"--{name}", getattr(told, name)] if getattr(told, name) else []
+        return [*options, "--seed", str(told.seed), "--beam", str(told.beam), "--no-export", "--set", *run.changes]
+
+    def train_step(self, run: Run) -> Step:
+        where = self.folder(run)
+        options = [*self.training(run), "--out", str(where)]
+        options += ["--data", self.arguments.data] if self.arguments.data else []
+        return Step("recipes.train", options + ["--resume"] * (where / "run.json").exists(), where / "report.json")
+
+    def reports(self) -> dict[str, dict]:
+        """Those of the finished runs, by name."""
+        paths = {run.name: self.folder(run) / "report.json" for run in self.runs}
+        return {name: json.loads(path.read_text("utf-8")) for name, path in paths.items() if path.exists()}
+
+    def check_sizes(self, corpus, runs: Sequence[Run], tolerance: float = 0.05) -> None:
+        """Before hours of training: these runs are about equal in size, and read their text alike.
+
+        Raises:
+            ValueError: if they are not.
+        """
+        parse = train.parser().parse_args
+        recipes = {run.name: train.load_recipe(run.recipe) for run in runs}
+        configs = {run.name: train.configure(recipes[run.name], parse(self.training(run))) for run in runs}
+        texts = {tuple(getattr(config, name) for name in _TEXT) for config in configs.values()}
+        if len(texts) > 1:
+            raise ValueError(f"Expected the same {', '.join(_TEXT)} in all runs. Received: {sorted(texts)}")
+        tokenizers = train.train_tokenizers(next(iter(configs.values())), *corpus.splits["train"])
+        sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
+        counts = {name: recipes[name].build(config, *sizes).count_params() for name, config in configs.items()}
+        if max(counts.values()) > (1 + tolerance) * min(counts.values()):
+            told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+            raise ValueError(f"Expected runs of equal size, within {tolerance:.0%}. Received parameters: {told}")
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator["Study"]:
+        """Takes the folder, for this process and those it starts, and counts its seconds.
+
+        Raises:
+            FileExistsError: if it holds something else, or another process works in it.
+            ValueError: if it holds another study.
+        """
+        path = self.out / _TOLD
+        if self.out.exists() and (not self.out.is_dir() or (any(self.out.iterdir()) and not path.exists())):
+            raise FileExistsError(f"Expected --out to be a new or empty folder, or a study's: {str(self.out)!r}")
+        self.out.mkdir(parents=True, exist_ok=True)
+        with (self.out / ".lock").open("w") as self._lock:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FileExistsError(
+                    f"Expected no other process in {str(self.out)!r}. One works there; a run of a study that was "
+                    "killed goes on to its own end."
+                ) from None
+            if path.exists():
+                begun = json.loads(path.read_text(encoding="utf-8"))
+                self.seconds = begun.pop("seconds")
+                if different := [name for name in self.settings if begun.get(name) != self.settings[name]]:
+                    raise ValueError(
+                        f"Expected the same study as in {str(self.out)!r}. It was begun with another "
+                        f"{', '.join(different)}."
+                    )
+            self._ticked = time.monotonic()
+            self._tick()
+            yield self
+            self._tick()
+
+    def work(self, chains: dict[str, list[Step]]) -> None:
+        """Runs the steps of each chain one after the other, and `jobs` chains side by side.
+
+        Raises:
+            RuntimeError: when a command fails, with its last words; the others are ended, and can go on later.
+        """
+        todo = {name: [step for step in steps if not step.made.exists()] for name, steps in chains.items()}
+        waiting = [(name, steps) for name, steps in todo.items() if steps]
+        running: list[tuple[str, list[Step], subprocess.Popen, float]] = []
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.arguments.jobs:
+                    running.append(self._start(*waiting.pop(0)))
+                time.sleep(0.1)
+                for job in [job for job in running if job[2].poll() is not None]:
+                    running.remove(job)
+                    if rest := self._ended(*job):
+                        waiting.insert(0, (job[0], rest))
+                if time.monotonic() - self._ticked > 10:
+                    self._tick()
+        finally:
+            for _, _, process, _ in running:
+                process.terminate()
+                process.wait()
+
+    def _start(self, name: str, steps: list[Step]) -> tuple[str, list[Step], subprocess.Popen, float]:
+        line = [sys.executable, "-m", steps[0].module, *steps[0].options]
+        print(f"{name}: {steps[0].module} ...", flush=True)
+        with (self.out / f"{name}.log").open("ab") as log:
+            options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
+            process = subprocess.Popen(line, env=self._environment(), pass_fds=(self._lock.fileno(),), **options)
+        return name, steps, process, time.monotonic()
+
+    def _ended(self, name: str, steps: list[Step], process: subprocess.Popen, started: float) -> list[Step]:
+        """The steps that are left."""
+        if process.returncode or not steps[0].made.exists():
+            log = self.out / f"{name}.log"
+            words = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+            raise RuntimeError(f"{steps[0].module} failed for {name}: {words or process.returncode} (see {log})")
+        print(f"{name}: {steps[0].module} took {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
+        return steps[1:]
+
+    def _environment(self) -> dict[str, str]:
+        """Side by side, each run gets its share of the cores: sharing all of them, each waits for the others."""
+        if self.arguments.jobs == 1:
+            return dict(os.environ)
+        threads = str(max(1, (os.cpu_count() or 1) // self.arguments.jobs))
+        return os.environ | dict.fromkeys(
+            ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), threads
+        )
+
+    def _tick(self) -> None:
+        from recipes.training import report  # late, as it imports Keras
+
+        now = time.monotonic()
+        self.seconds += now - self._ticked
+        self._ticked = now
+        report.write(self.out / _TOLD, self.settings | {"seconds": round(self.seconds, 1)})
+
+    def write_report(self, **figures: Any) -> dict:
+        """Writes `report.json`: the study's figures, and what they depend on."""
+        from recipes.training import report
+
+        finished = self.reports()
+        first = next(iter(finished.values()))
+        told = self.settings | {name: first[name] for name in ("corpus", "source", "target")}
+        told |= {"command": self._command(), "minutes": round(self.seconds / 60, 1), "jobs": self.arguments.jobs}
+        told |= figures | report.surroundings()
+        report.write(self.out / "report.json", told)
+        return told
+
+    def _command(self) -> str:
+        """The command line, without the folders of this machine."""
+        told, parts = self.arguments, [f"python -m recipes.{self.settings['study']} --corpus {self.settings['corpus']}"]
+        for name in ("source", "target", "updates", "seed", "scores"):
+            value = getattr(told, name, None)
+            parts += [f"--{name} {value}"] if value is not None else []
+        return " ".join([*parts, *(["--set", *told.changes] if told.changes else [])])

@@ -1,0 +1,1 @@
+"""Training: callbacks, schedules, scores and reports of a run."""

@@ -1,0 +1,109 @@
+"""What a finished run leaves behind: scores, translations, a picture and `report.json`."""
+
+import functools
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from keras_attn import plots
+from keras_attn.evaluation import scores as metrics
+from keras_attn.plots import word_alignment as alignments
+from keras_attn.translator import Translation, Translator
+
+
+def translate(translator: Translator, sources: Sequence[str], **options) -> tuple[list[Translation], float]:
+    """Translations, and the seconds that they took (the first call of a shape compiles)."""
+    started = time.monotonic()
+    translations = translator.generate(sources, **options)
+    return translations, time.monotonic() - started
+
+
+def scores(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str, names: Sequence[str] = ("bleu", "chrf", "ter")
+) -> dict[str, dict]:
+    """BLEU, chrF and TER, or some of them, with their signatures."""
+    measures = {"bleu": functools.partial(metrics.bleu, tokenize=tokenize), "chrf": metrics.chrf, "ter": metrics.ter}
+    found = {name: measures[name](hypotheses, references) for name in names}
+    return {name: {"score": round(s.score, 2), "signature": s.signature} for name, s in found.items()}
+
+
+def write_translations(path: Path, sources, references, translations: Sequence[Translation]) -> None:
+    """One block of three lines for each sentence."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for source, reference, translation in zip(sources, references, translations, strict=True):
+            file.write(f"source:      {source}\nreference:   {reference}\ntranslation: {translation.text}\n\n")
+
+
+def read_translations(path: Path) -> list[tuple[str, str, str]]:
+    """What `write_translations` wrote: source, reference and translation of each sentence."""
+    texts = [line[len("translation: ") :] for line in path.read_text(encoding="utf-8").split("\n")]
+    return list(zip(texts[0::4], texts[1::4], texts[2::4], strict=False))
+
+
+def draw_reordering(path: Path, translator: Translator, translations, references) -> None:
+    """Draws the sentence in which the most words change places, a correct one if there is one."""
+    best, best_rank = None, ()
+    for translation, reference in zip(translations, references, strict=True):
+        if not translation.token_ids:
+            continue
+        words = alignments.of_words(translation, translator.source_tokenizer, translator.target_tokenizer)
+        alignment, sources, targets = words
+        moderate = 7 <= len(sources) <= 18 and 7 <= len(targets) <= 22
+        rank = moderate, translation.text == reference, _inversions(alignment)
+        if best is None or rank > best_rank:
+            best, best_rank = words, rank
+    if best:
+        plots.alignment(*best, path=path)
+
+
+def _inversions(alignment: np.ndarray) -> float:
+    """Share of pairs of target words whose source words stand the other way round; 0 is monotone."""
+    if len(alignment) < 2:
+        return 0.0
+    positions = alignment.argmax(axis=1)
+    earlier, later = np.triu_indices(len(positions), 1)
+    return float((positions[earlier] > positions[later]).mean())
+
+
+def surroundings() -> dict:
+    """Backend, versions and machine: what a number depends on besides the code."""
+    backend = keras.backend.backend()
+    packages = ("keras", backend, "numpy", "sacrebleu", "sentencepiece", "keras-attn")
+    return {
+        "backend": backend,
+        "versions": {"python": platform.python_version()} | {p: _version(p) for p in packages},
+        "hardware": {
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+        },
+    }
+
+
+def peak_memory_mb() -> int:
+    """The most memory that this process has held at once."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def write(path: Path, report: dict) -> None:
+    """Writes `report.json` in one move."""
+    partial = path.with_name(f".tmp-{path.name}")
+    partial.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

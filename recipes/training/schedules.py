@@ -1,0 +1,35 @@
+"""How the learning rate goes after its warm-up, chosen by a recipe's `schedule`."""
+
+import keras
+
+from recipes.config import TrainingConfig
+from recipes.training.callbacks import ConstantThenLinear
+
+
+@keras.saving.register_keras_serializable(package="keras_attn_recipes")
+class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
+    """A rate that warms up linearly to its peak, then falls with the square root of the number of steps.
+
+        rate = H^-0.5 min(step^-0.5, step warmup^-1.5)                               (Vaswani 2017, section 5.3, eq. 3)
+
+    The peak, H^-0.5 warmup^-0.5 in the paper, is `learning_rate` here.
+    """
+
+    def __init__(self, learning_rate: float, warmup_steps: int):
+        self.learning_rate = learning_rate
+        self.warmup_steps = max(1, warmup_steps)
+
+    def __call__(self, step):
+        step = keras.ops.cast(step, "float32") + 1
+        warm = step / self.warmup_steps
+        return self.learning_rate * keras.ops.minimum(warm, keras.ops.rsqrt(warm))
+
+    def get_config(self):
+        return {"learning_rate": self.learning_rate, "warmup_steps": self.warmup_steps}
+
+
+def schedule(config: TrainingConfig, total_steps: int):
+    """The schedule of a run of `total_steps`."""
+    if config.schedule == "inverse_sqrt":
+        return InverseSquareRoot(config.learning_rate, config.warmup_steps)
+    return ConstantThenLinear(config.learning_rate, total_steps, config.constant_share, config.warmup_steps)

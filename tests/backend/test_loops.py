@@ -1,0 +1,191 @@
+"""`scan` against a plain loop in NumPy: values, masks, both directions, gradients."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attn.backend.loops import loop_product, prefer_fast_products, scan
+from tests.gradients import gradients, numeric_gradients
+
+B, T, H = 3, 5, 2
+
+
+def numpy_scan(x, h, w, mask, reverse):
+    """h_t = tanh(h_{t-1} w + x_t) where the mask is True; outputs 2 h_t and the running count of real steps."""
+    count = np.zeros(len(h))
+    outputs, counts = np.zeros_like(x), np.zeros(x.shape[:2])
+    for t in reversed(range(len(x))) if reverse else range(len(x)):
+        real = mask[t][:, None]
+        h = np.where(real, np.tanh(h @ w + x[t]), h)
+        count = count + mask[t]
+        outputs[t], counts[t] = np.where(real, 2 * h, 0), np.where(mask[t], count, 0)
+    return h, count, outputs, counts
+
+
+def run_scan(x, h, w, mask, reverse):
+    product = loop_product(w)
+
+    def step(carry, x):
+        h = ops.tanh(product(carry["h"]) + x["x"])
+        count = carry["counts"][0] + 1.0
+        return {"h": h, "counts": [count]}, (2 * h, {"count": count})
+
+    init = {"h": h, "counts": [ops.zeros_like(h[:, 0])]}
+    return scan(step, init, {"x": x}, reverse=reverse, mask=mask)
+
+
+@pytest.fixture
+def arrays(rng):
+    x, h, w = (rng.normal(size=shape).astype("float32") for shape in ((T, B, H), (B, H), (H, H)))
+    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 0, 1, 0]], "bool").T
+    return x, h, w, mask
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_nested_carry_inputs_and_outputs_follow_a_plain_loop(arrays, reverse, masked):
+    x, h, w, mask = arrays
+    mask = mask if masked else np.ones_like(mask)
+    carry, (doubles, counts) = run_scan(*map(ops.convert_to_tensor, (x, h, w, mask)), reverse)
+    expected = numpy_scan(x, h, w, mask, reverse)
+    got = (carry["h"], carry["counts"][0], doubles, counts["count"])
+    for value, oracle in zip(got, expected, strict=True):
+        np.testing.assert_allclose(ops.convert_to_numpy(value), oracle, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_gradients_reach_inputs_carry_and_weights(arrays, reverse, jit_compile, backend):
+    if jit_compile and backend != "tensorflow":
+        pytest.skip("one way to compile on this backend")
+    x, h, w, mask = arrays
+
+    def objective(x, h, w):
+        carry, (doubles, counts) = run_scan(x, h, w, ops.convert_to_tensor(mask), reverse)
+        return ops.sum(ops.sin(carry["h"])) + ops.sum(doubles * ops.cos(doubles)) + ops.sum(counts["count"])
+
+    def oracle(x, h, w):
+        h, _, doubles, counts = numpy_scan(*(a.astype("float64") for a in (x, h, w)), mask, reverse)
+        return np.sin(h).sum() + (doubles * np.cos(doubles)).sum() + counts.sum()
+
+    for got, expected in zip(
+        gradients(objective, x, h, w, jit_compile=jit_compile), numeric_gradients(oracle, x, h, w), strict=True
+    ):
+        np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-3)
+
+
+def test_length_alone_drives_a_scan_without_inputs():
+    carry, ys = scan(lambda c, _: (c + 1.0, c * c), ops.zeros((2,)), length=4)
+    np.testing.assert_array_equal(ops.convert_to_numpy(carry), [4, 4])
+    np.testing.assert_array_equal(ops.convert_to_numpy(ys)[:, 0], [0, 1, 4, 9])
+
+
+def test_neither_inputs_nor_length_is_refused():
+    with pytest.raises(ValueError, match="Expected `xs` or `length`"):
+        scan(lambda c, _: (c, c), ops.zeros((2,)))
+
+
+def test_unknown_length_differentiates_with_and_without_xla(arrays, backend):
+    if backend != "tensorflow":
+        pytest.skip("only TensorFlow knows tensors of unknown length")
+    import tensorflow as tf
+
+    x, h, w, _ = arrays
+    results = {}
+    for jit_compile in (False, True):
+
+        @tf.function(
+            input_signature=[tf.TensorSpec((None, None, H)), tf.TensorSpec((None, H)), tf.TensorSpec((H, H))],
+            jit_compile=jit_compile,
+        )
+        def run(x, h, w):
+            with tf.GradientTape() as tape:
+                tape.watch([x, h, w])
+                carry, ys = scan(lambda c, x: (ops.tanh(ops.matmul(c, w) + x), c), h, x)
+                loss = tf.reduce_sum(carry) + tf.reduce_sum(ys**2)
+            return tape.gradient(loss, [x, h, w])
+
+        results[jit_compile] = [run(x[:n], h, w) for n in (5, 3)]
+    for plain, compiled in zip(results[False], results[True], strict=True):
+        for a, b in zip(plain, compiled, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_torch_gradient_makes_no_copies_that_grow_with_t_squared(backend):
+    """Autograd's saved and written bytes grow like T: doubling T must not quadruple what backward allocates."""
+    if backend != "torch":
+        pytest.skip("the compilers of the other backends own their loops")
+    import torch
+
+    def allocated(length):
+        x = torch.ones(length, 64, 256, requires_grad=True)
+        _, ys = scan(lambda c, x: (torch.tanh(c + x), c), torch.zeros(64, 256), x)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+            ys.sum().backward()
+        return sum(max(event.self_cpu_memory_usage, 0) for event in profile.key_averages())
+
+    assert allocated(64) < 2.5 * allocated(32)
+
+
+def test_a_product_whose_result_is_unused_does_not_lose_the_others_gradient(rng):
+    """The last step's product feeds nothing: the kernel's gradient is still the sum of the others."""
+    x, w = rng.normal(size=(2, 3)).astype("float32"), rng.normal(size=(3, 3)).astype("float32")
+
+    def objective(x, w):
+        product = loop_product(w)
+        h = ops.tanh(product(x))
+        used = ops.sum(ops.square(product(h)))
+        product(h)
+        return used
+
+    def oracle(x, w):
+        return np.square(np.tanh(x @ w) @ w).sum()
+
+    for got, expected in zip(gradients(objective, x, w), numeric_gradients(oracle, x, w), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-3)
+
+
+def test_only_scan_and_serving_name_a_backend():
+    from pathlib import Path
+
+    import keras_attn
+
+    root = Path(keras_attn.__file__).parent
+    offenders = [
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if "backend.backend()" in path.read_text("utf-8") or "import tensorflow" in path.read_text("utf-8")
+    ]
+    allowed = [name for name in offenders if name.startswith(("backend", "serving"))]
+    assert offenders == allowed
+
+
+def test_scan_keeps_half_precision(backend):
+    x = ops.ones((3, 2, 4), dtype="bfloat16")
+    carry, ys = scan(lambda c, x: (c + x, c), ops.zeros((2, 4), dtype="bfloat16"), x)
+    assert keras.backend.standardize_dtype(carry.dtype) == keras.backend.standardize_dtype(ys.dtype) == "bfloat16"
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="a choice that torch alone has")
+def test_products_stay_exact_or_torch_as_it_was(rng):
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    a, b = (torch.tensor(rng.normal(size=shape), dtype=torch.float32) for shape in ((640, 512), (512, 1536)))
+
+    def is_exact() -> bool:
+        return float((a @ b - a.double() @ b.double()).abs().max()) < 1e-3  # of bfloat16's rounding it would be 0.3
+
+    try:
+        torch.set_float32_matmul_precision("medium")
+        expected = "medium" if is_exact() and not torch.accelerator.is_available() else "highest"
+        torch.set_float32_matmul_precision("highest")
+        prefer_fast_products.__wrapped__()
+        assert torch.get_float32_matmul_precision() == expected
+        assert is_exact()
+        torch.set_float32_matmul_precision("high")  # a user's own
+        prefer_fast_products.__wrapped__()
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)

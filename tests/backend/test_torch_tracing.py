@@ -1,0 +1,126 @@
+"""What torch runs in a loop's place once it was traced: bit for bit what the loop itself gives."""
+
+import gc
+from weakref import WeakKeyDictionary
+
+import keras
+import numpy as np
+import pytest
+from keras import ops, tree
+
+from keras_attn.backend import torch_tracing as traces
+from keras_attn.backend.loops import while_loop
+from keras_attn.decoding.search_models import SearchModel
+from keras_attn.search import beam_search, greedy_search, sample
+from tests.models.test_every_model import MODELS, VS, VT, B, S, T, make
+
+on_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="only torch's loops are traced")
+
+SEARCHES = {
+    "beam": (beam_search, {"beam_size": 3, "n_best": 2}),
+    "beam, halved": (beam_search, {"beam_size": 2, "halvings": 1, "return_alignments": False}),
+    "beam, coverage, n-grams": (
+        beam_search,
+        {"beam_size": 3, "coverage_penalty": 0.2, "no_repeat_ngram_size": 2, "banned_token_ids": [5]},
+    ),
+    "greedy": (greedy_search, {}),
+    "sample": (sample, {"num_samples": 2, "top_k": 7, "seed": 11}),
+}
+
+
+def test_while_loop():
+    """Powers by repeated multiplication, 3^0 among them, with what stays and a name that does not trace."""
+
+    def below(state, constants):
+        return ops.any(state["exponent"] < constants[0])
+
+    def multiply(state, constants):
+        more = state["exponent"] < constants[0]
+        power = [ops.where(more, state["power"][0] * constants[1], state["power"][0])]
+        return {"power": power, "exponent": state["exponent"] + ops.cast(more, "int32")}
+
+    zeros = ops.zeros((4,), dtype="int32")
+    start = {"power": [ops.ones((4,))], "exponent": zeros}
+    for exponents in ([0, 1, 5, 2], [0, 0, 0, 0]):
+        final = while_loop(below, multiply, start, (ops.convert_to_tensor(exponents, "int32"), 3.0))
+        np.testing.assert_array_equal(ops.convert_to_numpy(final["power"][0]), 3.0 ** np.array(exponents))
+        np.testing.assert_array_equal(ops.convert_to_numpy(final["exponent"]), exponents)
+
+
+def found(search_model, source, calls_before_trace, monkeypatch):
+    monkeypatch.setattr(traces, "_CALLS_BEFORE_TRACE", calls_before_trace)
+    return search_model.predict_on_batch({"encoder_token_ids": source})
+
+
+@on_torch
+@pytest.mark.parametrize(
+    ("name", "search"),
+    [*(("rnnsearch", search) for search in SEARCHES), *((name, "beam") for name in MODELS if name != "rnnsearch")],
+)
+def test_a_trace_is_the_loop_bit_for_bit(name, search, rng, monkeypatch):
+    import torch
+
+    function, options = SEARCHES[search]
+    model = SearchModel(make(name), function, T, **options)
+    sources = rng.integers(4, VS, (2, B + 1, S)).astype("int32")
+    sources[:, 1, 4:] = 0
+    monkeypatch.setattr(traces, "_traces", WeakKeyDictionary())
+    expected = [found(model, source, 10**9, monkeypatch) for source in sources]
+    monkeypatch.setattr(traces, "_traces", WeakKeyDictionary())
+    for source, plain in zip(sources, expected, strict=True):  # traced in the first's second step, and from there on
+        traced = found(model, source, 1, monkeypatch)
+        tree.assert_same_structure(plain, traced)
+        for key in plain:
+            np.testing.assert_array_equal(plain[key], traced[key], err_msg=key)
+    entries = traces._traces[model.seq2seq].values()
+    assert all(isinstance(entry, torch.fx.GraphModule) for entry in entries), "a loop was not traced"
+
+
+@on_torch
+def test_a_trace_reads_the_weights_as_they_are_and_dies_with_the_model(rng, monkeypatch):
+    held = WeakKeyDictionary()
+    monkeypatch.setattr(traces, "_traces", held)
+    model = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
+    source = rng.integers(4, VS, (B, S)).astype("int32")
+    before = found(model, source, 0, monkeypatch)
+    for weight in model.seq2seq.trainable_weights:
+        weight.assign(-weight)
+    after = found(model, source, 0, monkeypatch)
+    assert len(held) == 3  # the model and its encoder's two cells
+    assert np.abs(before["scores"] - after["scores"]).max() > 1e-3
+    fresh = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
+    fresh.seq2seq.set_weights(model.seq2seq.get_weights())
+    np.testing.assert_array_equal(found(fresh, source, 10**9, monkeypatch)["scores"], after["scores"])
+    del model, fresh
+    gc.collect()
+    assert not len(held)
+
+
+@on_torch
+def test_a_layer_that_changes_is_traced_anew(rng, monkeypatch):
+    monkeypatch.setattr(traces, "_traces", WeakKeyDictionary())
+    model = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
+    source = rng.integers(4, VS, (B, S)).astype("int32")
+    before = found(model, source, 0, monkeypatch)
+    output = next(d for d in model.seq2seq.layers if type(d) is keras.layers.Dense and d.units == VT)
+    output.enable_lora(2)
+    output.lora_kernel_b.assign(rng.normal(size=output.lora_kernel_b.shape))
+    after = found(model, source, 0, monkeypatch)
+    monkeypatch.setattr(traces, "_traces", WeakKeyDictionary())
+    np.testing.assert_array_equal(after["scores"], found(model, source, 10**9, monkeypatch)["scores"])
+    assert np.abs(before["scores"] - after["scores"]).max() > 1e-3
+
+
+@on_torch
+def test_no_trace_where_gradients_or_casts_are_wanted(rng, monkeypatch):
+    held = WeakKeyDictionary()
+    monkeypatch.setattr(traces, "_traces", held)
+    monkeypatch.setattr(traces, "_CALLS_BEFORE_TRACE", 0)
+    model = make("rnnsearch")
+    source = ops.convert_to_tensor(rng.integers(4, VS, (B, S)).astype("int32"))
+    model.encode(source)  # with gradients on, as outside of predict
+    assert not len(held)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    half = SearchModel(make("rnnsearch"), greedy_search, T)
+    half.predict_on_batch({"encoder_token_ids": ops.convert_to_numpy(source)})
+    assert not len(held)

@@ -1,0 +1,211 @@
+"""Windows of lines and files that are whole or not there; no model is needed."""
+
+import io
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_attn.cli import line_streaming as streams
+
+ROOT = Path(__file__).parents[2]
+
+
+def windows(content: bytes, **bounds):
+    return list(streams.windows(io.BufferedReader(io.BytesIO(content)), **{"most_lines": 4096} | bounds))
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200), st.integers(1, 7), st.integers(1, 40))
+def test_windows_hold_every_line_once_within_bounds(content, most_lines, most_weight):
+    found = windows(content, most_lines=most_lines, most_weight=most_weight)
+    lines = content.split(b"\n")
+    assert [line for window in found for line in window] == (lines if lines[-1] else lines[:-1])
+    for window in found:
+        assert 1 <= len(window) <= most_lines
+        assert sum(map(len, window[:-1])) < most_weight
+
+
+def test_a_line_longer_than_a_block_is_whole_and_lines_end_at_one_byte_alone():
+    long = b"x" * 200_000
+    assert windows(long + b"\na\x0b\xe2\x80\xa8\r\n" + long) == [[long, b"a\x0b\xe2\x80\xa8\r", long]]
+    assert windows(b"") == []
+
+
+def test_of_an_overlong_line_the_rest_is_dropped():
+    assert windows(b"abcdef\ng\n" + b"h" * 200_000 + b"\ni", longest=3) == [[b"abc", b"g", b"hhh", b"i"]]
+
+
+class Endless(io.RawIOBase):
+    """Bytes without a line break, as /dev/zero has them; notes the most that was ever joined."""
+
+    def __init__(self, blocks):
+        self.blocks = blocks
+
+    def read1(self, size):
+        self.blocks -= 1
+        return b"" if self.blocks < 0 else bytes(size)
+
+
+def test_a_line_without_end_takes_no_memory():
+    script = """
+import resource
+from recipes import streams
+from tests.cli.test_line_streaming import Endless
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+list(streams.windows(Endless(200), most_lines=9, longest=1000))
+before = peak()
+((line,),) = streams.windows(Endless(4000), most_lines=9, longest=1000)  # 262 MB
+print(len(line), peak() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    length, growth = map(int, done.stdout.split())
+    assert length == 1000
+    assert growth < 2000, "kilobytes"
+
+
+def test_a_single_line_is_answered_before_the_next_is_written():
+    reading, writing = os.pipe()
+    rescue = threading.Timer(20, os.close, [writing])  # so that a reader that waits fails and does not hang
+    rescue.start()
+    with os.fdopen(reading, "rb") as stream:
+        found = streams.windows(stream, most_lines=4096, patient_from=2)
+        for line in (b"one", b"two", b"three"):
+            os.write(writing, line + b"\n")
+            assert next(found) == [line]
+            assert rescue.is_alive(), "the answer came only with the end of the input"
+        os.write(writing, b"no line break")
+        rescue.cancel()
+        os.close(writing)
+        assert list(found) == [[b"no line break"]]
+
+
+def test_a_fast_writer_fills_whole_windows(monkeypatch):
+    """More than the 64 kB that a pipe holds, so that reader and writer take turns."""
+    monkeypatch.setattr(streams, "_PATIENCE", 20)  # however busy the machine is
+    lines = [b"%07d" % n for n in range(50_000)]
+    reading, writing = os.pipe()
+
+    def write():
+        with os.fdopen(writing, "wb") as file:
+            for start in range(0, len(lines), 1000):
+                file.write(b"\n".join(lines[start : start + 1000]) + b"\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with os.fdopen(reading, "rb") as stream:
+        found = list(streams.windows(stream, most_lines=20_000))
+    writer.join()
+    assert [len(window) for window in found] == [20_000, 20_000, 10_000]
+    assert [line for window in found for line in window] == lines
+
+
+def test_a_file_gets_its_name_when_it_is_whole(tmp_path):
+    path = tmp_path / "out.txt"
+    with streams.new_file(path) as output:
+        output.write(b"one\n")
+        assert (tmp_path / "out.txt.part").read_bytes() == b"one\n", "what is written is on the disk at once"
+        assert not path.exists()
+        output.write(b"two\n")
+    assert path.read_bytes() == b"one\ntwo\n"
+    assert os.listdir(tmp_path) == ["out.txt"]
+
+
+@pytest.mark.parametrize("taken", ["out.txt", "out.txt.part"])
+def test_nothing_is_overwritten(tmp_path, taken):
+    (tmp_path / taken).write_text("precious")
+    with pytest.raises(FileExistsError, match=taken), streams.new_file(tmp_path / "out.txt"):
+        pass
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(taken, "precious")]
+
+
+def test_a_failure_keeps_what_is_finished_and_says_where(tmp_path, capsys):
+
+    def fail(path, content, error):
+        with streams.new_file(path) as output:
+            output.write(content)
+            raise error
+
+    with pytest.raises(KeyboardInterrupt):
+        fail(tmp_path / "out.txt", b"one\n", KeyboardInterrupt)
+    assert (tmp_path / "out.txt.part").read_bytes() == b"one\n"
+    assert "out.txt.part" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="at once"):
+        fail(tmp_path / "other.txt", b"", ValueError("at once"))
+    assert os.listdir(tmp_path) == ["out.txt.part"], "an empty part is no work"
+
+
+def test_a_file_that_cannot_be_made_or_written_is_a_sentence(tmp_path):
+    with pytest.raises(FileNotFoundError, match="Expected a file that can be written") as caught:
+        streams.new_file(tmp_path / "none" / "out.txt").__enter__()
+    assert "No such file or directory" in str(caught.value)
+    sentence = r"Expected the disk to take what is written\. Received: No space left on device\."
+    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(OSError, match=sentence):
+        streams.Output(full, "the disk").write(b"x")
+
+
+def test_what_a_stream_takes_in_pieces_is_written_whole():
+    """As with PYTHONUNBUFFERED, when stdout has no buffer and may take less than it is given."""
+
+    class Narrow(io.BytesIO):
+        def write(self, content):
+            return super().write(content[:3])
+
+    stream = Narrow()
+    streams.Output(stream, "stdout").write(b"eight or more")
+    assert stream.getvalue() == b"eight or more"
+
+
+def test_a_folder_is_new_or_empty(tmp_path):
+    (tmp_path / "file").write_text("precious")
+    for taken in (tmp_path, tmp_path / "file"):
+        with pytest.raises(FileExistsError, match="new or empty"), streams.new_folder(taken):
+            pass
+    with pytest.raises(NotADirectoryError, match="Expected a folder that can be made"):
+        streams.new_folder(tmp_path / "file" / "below").__enter__()
+    folder = streams.new_folder(tmp_path / "made")
+    assert folder.__enter__().is_dir()
+    assert not folder.__exit__(ValueError, ValueError("later"), None)
+    assert os.listdir(tmp_path) == ["file"], "an empty folder is no work"
+    with streams.new_folder(tmp_path / "made") as folder:
+        (folder / "picture").touch()
+    assert (tmp_path / "made" / "picture").exists()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_counts_and_knows_what_is_left_of_a_file(monkeypatch):
+    seconds = iter([0.0, 10.0, 80.0])
+    monkeypatch.setattr(streams.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with streams.Progress(True, size=4000) as progress:
+        progress.add(25, 1000)
+        progress.add(1975, 1000)
+    first, second = sys.stderr.getvalue().split("\r")[1:]
+    assert first == "25 lines, 2.5 a second, 25%, 0:30 left\x1b[K"
+    assert second == "2,000 lines, 25.0 a second, 50%, 1:20 left\x1b[K\n"
+
+
+def test_progress_of_a_pipe_has_no_end_and_without_a_terminal_none_is_shown(monkeypatch, tmp_path):
+    (tmp_path / "file").write_bytes(b"12345")
+    with (tmp_path / "file").open("rb") as file:
+        file.read(2)
+        assert streams.size(file) == 3
+    assert streams.size(io.BytesIO(b"12345")) is None
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with streams.Progress(True, None) as progress:
+        progress.add(3, 100)
+    assert "left" not in sys.stderr.getvalue()
+    for shown, stderr in ((False, Terminal()), (True, io.StringIO())):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with streams.Progress(shown, 100) as progress:
+            progress.add(3, 100)
+        assert stderr.getvalue() == ""

@@ -1,0 +1,447 @@
+"""Every pair once an epoch, in batches of few static shapes, the same for a seed; `fit` on all backends."""
+
+import gzip
+import itertools
+import os
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.data.bucketing import choose_buckets
+from keras_attn.data.dataset import ParallelDataset
+from keras_attn.data.token_store import IdStore
+from keras_attn.text.text_files import corpus_path, iterate_lines, read_lines, read_parallel
+from keras_attn.text.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
+
+DATA = os.environ.get("KERAS_ATTN_DATA")
+
+
+def random_pairs(pairs, longest=23, seed=3):
+    """Rows of ids whose first, unique id is the pair's number + 4 on both sides."""
+    random = np.random.default_rng(seed)
+    source = [[i + 4, *random.integers(4, 97, random.integers(0, longest))] for i in range(pairs)]
+    target = [[i + 4, *random.integers(4, 97, random.integers(0, longest))] for i in range(pairs)]
+    return source, target
+
+
+def pairs_of(dataset):
+    """(number, source row, target row) of every pair of an epoch, read back from the batches."""
+    for inputs, labels, weights in dataset:
+        for source, decoder, label, weight in zip(*inputs.values(), labels, weights, strict=True):
+            real = int(weight.sum())
+            assert weight.tolist() == [1] * real + [0] * (len(weight) - real)
+            assert decoder[0] == START_ID
+            if not real:
+                assert source.tolist() == [END_ID] + [PAD_ID] * (len(source) - 1)
+                assert not label.any()
+                assert not decoder[1:].any()
+                continue
+            source, target = source[: source.tolist().index(END_ID)], label[: real - 1]
+            assert label[real - 1] == END_ID
+            assert not label[real:].any()
+            assert decoder.tolist() == [START_ID, *target, *[PAD_ID] * (len(label) - real)]
+            yield int(target[0]) - 4, source.tolist(), target.tolist()
+
+
+def shapes_of(dataset):
+    return [(*inputs["encoder_token_ids"].shape, labels.shape[1]) for inputs, labels, _ in dataset]
+
+
+def order_of(dataset):
+    return [number for number, _, _ in pairs_of(dataset)]
+
+
+# Batches.
+
+
+def test_a_batch_by_hand():
+    options = {"batch_size": 3, "bucket_boundaries": 1, "shuffle": False}
+    dataset = ParallelDataset([[4, 5], [6]], [[7], [8, 9, 5]], **options)
+    inputs, labels, weights = dataset[0]
+    assert inputs["encoder_token_ids"].tolist() == [[4, 5, 3], [6, 3, 0], [3, 0, 0]]
+    assert inputs["decoder_token_ids"].tolist() == [[2, 7, 0, 0], [2, 8, 9, 5], [2, 0, 0, 0]]
+    assert labels.tolist() == [[7, 3, 0, 0], [8, 9, 5, 3], [0, 0, 0, 0]]
+    assert weights.tolist() == [[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]]
+    assert [array.dtype for array in (*inputs.values(), labels, weights)] == ["int32"] * 3 + ["float32"]
+    assert len(dataset) == 1
+    assert dataset.shapes == [(3, 3, 4)]
+    assert dataset.report() == {
+        "pairs": 2,
+        "dropped_blank": 0,
+        "dropped_overlong": 0,
+        "cut": 0,
+        "source_tokens": 5,
+        "target_tokens": 6,
+        "padding": 1 - 11 / 21,
+        "batches": 1,
+    }
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("size", [{"batch_size": 17}, {"tokens_per_batch": 211}])
+def test_every_pair_once_in_few_static_shapes(size, shuffle):
+    source, target = random_pairs(499)
+    dataset = ParallelDataset(source, target, shuffle=shuffle, **size)
+    for _ in range(3):
+        seen = sorted(pairs_of(dataset))
+        assert seen == [(i, source[i], target[i]) for i in range(499)]
+        assert set(shapes_of(dataset)) == set(dataset.shapes)
+        dataset.on_epoch_end()
+    assert 1 < len(dataset.shapes) <= 8
+    positions = sum(batch * (s + t) for batch, s, t in shapes_of(dataset))
+    real = sum(len(row) + 1 for row in source + target)
+    assert dataset.report()["padding"] == pytest.approx(1 - real / positions)
+    assert dataset.report()["batches"] == len(dataset)
+
+
+def test_a_token_budget_holds():
+    dataset = ParallelDataset(*random_pairs(997), tokens_per_batch=211)
+    for batch, s, t in dataset.shapes:
+        assert batch * max(s, t) <= 211
+        assert batch < 8 or batch % 8 == 0
+    assert max(batch for batch, _, _ in dataset.shapes) > min(batch for batch, _, _ in dataset.shapes)
+
+
+def test_given_boundaries_are_kept():
+    source, target = random_pairs(211, longest=12)
+    dataset = ParallelDataset(source, target, batch_size=7, bucket_boundaries=[5, (5, 13), 13])
+    assert {(s, t) for _, s, t in dataset.shapes} == {(5, 5), (5, 13), (13, 13)}
+    assert len(order_of(dataset)) == 211
+    dropped = ParallelDataset(source, target, batch_size=7, bucket_boundaries=[5, 11])
+    short = sum(len(s) < 11 and len(t) < 11 for s, t in zip(source, target, strict=True))
+    assert dropped.report()["pairs"] == short == 211 - dropped.report()["dropped_overlong"]
+
+
+def test_few_pairs_get_few_buckets():
+    many, few = (ParallelDataset(*random_pairs(pairs), batch_size=64) for pairs in (6007, 97))
+    assert len(many.shapes) == 8
+    assert len(few.shapes) <= 2
+
+
+def test_blank_and_overlong_pairs_are_counted():
+    def counts(dataset):
+        return [dataset.report()[key] for key in ("pairs", "dropped_blank", "dropped_overlong", "cut")]
+
+    source, target = [[4] * 6, [], [5], [6]], [[4], [5], [5] * 7, []]
+    dropped = ParallelDataset(source, [[4], [5], [5], []], batch_size=2, max_length=6)
+    assert counts(dropped) == [1, 2, 1, 0]
+    cut = ParallelDataset(source, target, batch_size=2, max_length=6, overlong="cut", shuffle=False)
+    assert counts(cut) == [2, 2, 0, 2]
+    assert [(s, t) for _, s, t in pairs_of(cut)] == [([4] * 5, [4]), ([5], [5] * 5)]
+    assert cut.report()["source_tokens"] == 8
+
+
+# Order.
+
+
+def test_the_order_is_a_function_of_seed_and_epoch():
+    pairs = random_pairs(211)
+    first, again, other = (ParallelDataset(*pairs, batch_size=13, seed=seed) for seed in (5, 5, 7))
+    orders = []
+    for epoch in range(3):
+        assert first.epoch == epoch
+        orders.append(order_of(first))
+        again.set_epoch(epoch)
+        assert order_of(again) == orders[-1] != order_of(other)
+        first.on_epoch_end()
+    assert len({tuple(order) for order in orders}) == 3
+    again.set_epoch(0)
+    assert order_of(again) == orders[0]
+
+
+def test_buckets_come_mixed_and_unshuffled_ones_in_order():
+    pairs = random_pairs(997)
+    shapes = shapes_of(ParallelDataset(*pairs, batch_size=13))
+    assert sum(a != b for a, b in itertools.pairwise(shapes)) > len(shapes) / 2
+    dataset = ParallelDataset(*pairs, batch_size=13, shuffle=False)
+    order = order_of(dataset)
+    dataset.on_epoch_end()
+    assert order_of(dataset) == order
+
+
+def test_a_curriculum_goes_from_short_to_long():
+    dataset = ParallelDataset(*random_pairs(997), batch_size=13, curriculum_epochs=1)
+    plain = ParallelDataset(*random_pairs(997), batch_size=13)
+    sizes = [s + t for _, s, t in shapes_of(dataset)]
+    # The first batch of the next bucket stands second, to show Keras what varies.
+    assert sizes[:1] + sizes[2:] == sorted(sizes[:1] + sizes[2:])
+    assert sizes[0] < sizes[-1]
+    assert sorted(order_of(dataset)) == sorted(order_of(plain)) == list(range(997))
+    for other in (dataset, plain):
+        other.on_epoch_end()
+    assert order_of(dataset) == order_of(plain)
+
+
+@pytest.mark.parametrize("boundaries", [None, [(5, 7), (7, 5), (24, 24)], [(5, 24), (24, 24)], [(9, 24), 24], [24]])
+def test_the_first_two_batches_show_keras_what_varies(boundaries):
+    pairs = random_pairs(211)
+    for seed in range(29):
+        options = {"bucket_boundaries": boundaries, "seed": seed, "shuffle": seed > 0}
+        dataset = ParallelDataset(*pairs, batch_size=19, **options)
+        for _ in range(2):
+            shapes = shapes_of(dataset)
+            for axis in (1, 2):
+                varies = len({shape[axis] for shape in shapes}) > 1
+                assert (shapes[0][axis] != shapes[1][axis]) == varies
+            dataset.on_epoch_end()
+
+
+@pytest.mark.parametrize("size", [{"batch_size": 11}, {"tokens_per_batch": 101}])
+def test_shards_are_disjoint_and_in_step(size):
+    source, target = random_pairs(307)
+    shards = [ParallelDataset(source, target, shard=(index, 3), **size) for index in range(3)]
+    for _ in range(2):
+        orders = [order_of(shard) for shard in shards]
+        assert sorted(itertools.chain(*orders)) == list(range(307))
+        assert shapes_of(shards[0]) == shapes_of(shards[1]) == shapes_of(shards[2])
+        assert max(map(len, orders)) - min(map(len, orders)) <= len(shards[0].shapes)
+        for shard in shards:
+            shard.on_epoch_end()
+
+
+# Buckets.
+
+
+def test_two_buckets_are_the_best_two():
+    random = np.random.default_rng(11)
+    for _ in range(7):
+        lengths = random.integers(2, 13, (53, 2))
+        longest = lengths.max(axis=0)
+
+        def positions(buckets, lengths=lengths):
+            return sum(min(sum(b) for b in buckets if (pair <= b).all()) for pair in lengths)
+
+        grid = itertools.product(range(2, longest[0] + 1), range(2, longest[1] + 1))
+        best = min(positions([bucket, tuple(longest)]) for bucket in grid)
+        chosen = choose_buckets(lengths, 2)
+        assert chosen[-1] == tuple(longest)
+        assert positions(chosen) == best
+
+
+def test_buckets_of_very_long_rows_are_quick_to_choose():
+    lengths = np.random.default_rng(13).integers(2, 5003, (20011, 2))
+    buckets = choose_buckets(lengths, 8)
+    assert len(buckets) == 8
+    assert buckets[-1] == tuple(lengths.max(axis=0))
+
+
+@pytest.mark.skipif(not DATA, reason="needs the corpora: set KERAS_ATTN_DATA")
+def test_padding_on_multi30k():
+    source, target = read_parallel(f"{DATA}/data/multi30k-tok", "train", "de", "en")
+    tokenizers = [Tokenizer.train(side, level="word", minimum_count=2) for side in (source, target)]
+    dataset = ParallelDataset.from_text(source, target, *tokenizers, batch_size=128)
+    assert dataset.report()["pairs"] == 29000
+    assert len(dataset.shapes) <= 8
+    assert dataset.report()["padding"] < 0.12
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "sentence"),
+    [
+        (([[4]], [[4], [5]]), {"batch_size": 2}, "received 1 and 2"),
+        (([[4], []], [[], [5]]), {"batch_size": 2}, "received 2, of which 2 are blank and 0 longer"),
+        (([], []), {"batch_size": 2}, "received 0, of which"),
+        (([[4], [1, 3]], [[4], [5]]), {"batch_size": 2}, "received 3 in row 1"),
+        (([[4]], [[0]]), {"batch_size": 2}, "received 0 in row 0"),
+        (([[4]], [[4]]), {}, "received batch_size=None and tokens_per_batch=None"),
+        (([[4]], [[4]]), {"batch_size": 2, "tokens_per_batch": 3}, "received batch_size=2 and"),
+        (([[4]], [[4]]), {"batch_size": 0}, "received batch_size=0"),
+        (([[4] * 6], [[4]]), {"tokens_per_batch": 5}, "at least 7, the longest row, received 5"),
+        (([[4]], [[4]]), {"batch_size": 2, "max_length": 1}, "received 1"),
+        (([[4]], [[4]]), {"batch_size": 2, "overlong": "keep"}, "'drop' or 'cut', received 'keep'"),
+        (([[4]], [[4]]), {"batch_size": 2, "seed": -1}, "received -1"),
+        (([[4]], [[4]]), {"batch_size": 2, "shard": (2, 2)}, r"received \(2, 2\)"),
+        (([[4]], [[4]]), {"batch_size": 2, "bucket_boundaries": [(3, 5), (5, 3)]}, r"received \[\(3, 5\)"),
+        (([[4]], [[4]]), {"batch_size": 2, "bucket_boundaries": []}, r"received \[\]"),
+        (([[4]], [[4]]), {"batch_size": 2, "bucket_boundaries": 0}, "bucket_boundaries=0"),
+    ],
+)
+def test_the_dataset_refuses(arguments, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        ParallelDataset(*arguments, **options)
+
+
+# Files.
+
+
+def test_lines_end_at_the_newline_alone(tmp_path):
+    text = "a\r\n\nb\u2028c\x85d\x0ce\nlast"
+    (tmp_path / "plain").write_bytes(text.encode())
+    (tmp_path / "text.gz").write_bytes(gzip.compress((text + "\n").encode()))
+    expected = ["a\r", "", "b\u2028c\x85d\x0ce", "last"]
+    assert read_lines(tmp_path / "plain") == expected
+    assert list(iterate_lines(str(tmp_path / "text.gz"))) == expected
+
+
+def test_broken_files_are_named(tmp_path):
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "latin").write_bytes("eins\nzwölf\n".encode("latin-1"))
+    whole = gzip.compress(os.urandom(10_000).hex().encode())
+    (tmp_path / "short.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text.gz").write_bytes(b"no gzip")
+    for name, sentence in {
+        "empty": "received an empty file",
+        "latin": "invalid byte 0xf6 in line 2",
+        "short.gz": "damaged after line 0",
+        "text.gz": "damaged after line 0",
+    }.items():
+        with pytest.raises(ValueError, match=f"Expected .*{name}.*{sentence}"):
+            read_lines(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match="absent"):
+        read_lines(tmp_path / "absent")
+
+
+def test_parallel_files(tmp_path):
+    (tmp_path / "train.de").write_text("eins\nzwei\n", encoding="utf-8")
+    (tmp_path / "train.en.gz").write_bytes(gzip.compress(b"one\ntwo\nthree\n"))
+    (tmp_path / "train.fr").write_text("un\ndeux", encoding="utf-8")
+    assert read_parallel(tmp_path, "train", "de", "fr") == (["eins", "zwei"], ["un", "deux"])
+    assert corpus_path(tmp_path, "train", "en") == tmp_path / "train.en.gz"
+    with pytest.raises(ValueError, match=r"lines in .*train\.de as in .*train\.en\.gz, received 2 and 3"):
+        read_parallel(tmp_path, "train", "de", "en")
+    with pytest.raises(FileNotFoundError, match=r"train\.es or train\.es\.gz .* received train\.de, train\.en\.gz"):
+        read_parallel(tmp_path, "train", "de", "es")
+    with pytest.raises(FileNotFoundError, match="an empty or missing folder"):
+        read_parallel(tmp_path / "absent", "train", "de", "es")
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Two files with blank lines, and a BPE tokenizer, which has pieces for blanks."""
+    source = ["eins zwei drei", "", "vier fünf", "sechs", "sieben acht neun zehn"] * 41
+    target = ["one two three", "none", "four five", " \u2003", "seven eight nine ten"] * 41
+    for name, lines in (("train.de", source), ("train.en", target)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path, source, target, Tokenizer.train(source + target)
+
+
+def test_text_and_files_give_the_same_batches(corpus, monkeypatch):
+    folder, source, target, tokenizer = corpus
+    monkeypatch.setattr("keras_attn.data.token_store._CHUNK", 7)  # so that many chunks are joined
+    options = {"batch_size": 11, "seed": 3}
+    from_text = ParallelDataset.from_text(source, target, tokenizer, tokenizer, **options)
+    files = folder / "train.de", folder / "train.en", tokenizer, tokenizer, folder / "cache"
+    from_files = ParallelDataset.from_files(*files, **options)
+    assert from_text.report() == from_files.report()
+    assert (from_text.report()["pairs"], from_text.report()["dropped_blank"]) == (123, 82)
+    assert list(pairs_of(from_text)) == list(pairs_of(from_files))
+    assert tokenizer.decode(next(pairs_of(from_files))[2]) in target
+    assert isinstance(from_files._sides[0].ids, np.memmap)
+
+
+def test_id_files_are_reused_until_something_changes(corpus):
+    folder, source, _, tokenizer = corpus
+    files = folder / "train.de", folder / "train.en"
+    cache = folder / "cache"
+
+    def entries():
+        ParallelDataset.from_files(*files, tokenizer, tokenizer, cache, batch_size=11)
+        return {path.name: path.stat().st_mtime_ns for path in cache.iterdir()}
+
+    first = entries()
+    assert entries() == first
+    files[0].write_text("\n".join(source).replace("eins", "elf") + "\n", encoding="utf-8")
+    second = entries()
+    assert second.keys() > first.keys()
+    files[1].write_text("one line\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"train\.de as in .*train\.en, received 205 and 1"):
+        entries()
+    files[1].write_bytes(b"one\n\xff\n")
+    with pytest.raises(ValueError, match=r"train\.en, received an invalid byte 0xff in line 2"):
+        entries()
+    assert {path.name for path in cache.iterdir()} == second.keys()
+
+
+def test_an_id_store_in_memory_and_mapped(tmp_path):
+    store = IdStore.from_lists([[4, 5], [], np.array([6])])
+    store.ids.tofile(tmp_path / "side.ids")
+    store.offsets.tofile(tmp_path / "side.offsets")
+    for one in (store, IdStore.open(tmp_path / "side")):
+        assert len(one) == 3
+        assert one.pad(np.array([2, 0, 1]), (5, 2)).tolist() == [[6, 3], [4, 3], [3, 0], [0, 0], [0, 0]]
+
+
+# Training.
+
+
+@keras.saving.register_keras_serializable("keras_attn_tests")
+class Recorder(keras.layers.Layer):
+    """Notes the shapes that it is traced with (TensorFlow, JAX) or called with (torch)."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.seen = set()
+
+    def call(self, token_ids):
+        self.seen.add(tuple(axis if isinstance(axis, int) else None for axis in token_ids.shape))
+        return token_ids
+
+
+def tiny_model(**options):
+    source = keras.Input((None,), dtype="int32", name="encoder_token_ids")
+    target = keras.Input((None,), dtype="int32", name="decoder_token_ids")
+    recorder = Recorder()
+    words = keras.layers.Embedding(503, 3)(recorder(source))  # (B, S, 3)
+    context = keras.layers.GlobalAveragePooling1D(keepdims=True)(words)  # (B, 1, 3)
+    logits = keras.layers.Dense(503)(keras.layers.Embedding(503, 3)(target) + context)  # (B, T, V)
+    model = keras.Model([source, target], logits)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
+    model.compile(optimizer="sgd", loss=loss, **options)
+    return model, recorder
+
+
+@pytest.mark.parametrize("boundaries", [2, [(7, 24), (24, 24)], 1], ids=["both vary", "source varies", "one"])
+def test_fit_sees_each_shape(boundaries):
+    source, target = random_pairs(499)
+    dataset = ParallelDataset(source, target, batch_size=61, bucket_boundaries=boundaries)
+    validation = ParallelDataset(source[:89], target[:89], batch_size=61, shuffle=False, bucket_boundaries=1)
+    model, recorder = tiny_model()
+    history = model.fit(dataset, validation_data=validation, epochs=2, verbose=0)
+    assert np.isfinite([*history.history["loss"], *history.history["val_loss"]]).all()
+    assert history.history["loss"][1] < history.history["loss"][0]
+    if keras.backend.backend() == "tensorflow":  # one trace serves all; an axis is open where it varies
+        lengths = {length for _, length, _ in dataset.shapes}
+        assert (None, lengths.pop() if len(lengths) == 1 else None) in recorder.seen
+    else:
+        shapes = {shape[:2] for shape in dataset.shapes + validation.shapes}
+        probes = {(83, 83), (89, 89)} if keras.backend.backend() == "torch" else set()  # Keras' for None
+        assert {shape for shape in recorder.seen if None not in shape} - probes == shapes
+
+
+def fit(dataset, *spans):
+    """Losses of every epoch of fits over spans (initial_epoch, epochs), each begun as a resumed run is."""
+    keras.utils.set_random_seed(5)
+    model, _ = tiny_model()
+    losses = []
+    for initial, final in spans:
+        dataset.set_epoch(initial)
+        losses += model.fit(dataset, initial_epoch=initial, epochs=final, verbose=0).history["loss"]
+    return losses
+
+
+def test_a_resumed_fit_sees_the_same_order():
+    dataset = ParallelDataset(*random_pairs(211), batch_size=31, bucket_boundaries=1)
+    whole = fit(dataset, (0, 3))
+    assert fit(dataset, (0, 1), (1, 3)) == whole
+    assert len(whole) == len(set(whole)) == 3
+
+
+def test_empty_rows_weigh_nothing():
+    source, target = random_pairs(5)
+    model, _ = tiny_model()
+    exact, filled = (
+        model.evaluate(ParallelDataset(source, target, batch_size=size, bucket_boundaries=1), verbose=0)
+        for size in (5, 13)
+    )
+    assert exact == pytest.approx(filled, abs=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="jit_compile on TensorFlow")
+def test_fit_under_xla():
+    dataset = ParallelDataset(*random_pairs(97), batch_size=31, bucket_boundaries=2)
+    model, _ = tiny_model(jit_compile=True)
+    assert np.isfinite(model.fit(dataset, epochs=1, verbose=0).history["loss"]).all()

@@ -1,0 +1,142 @@
+"""Scores against hand-made values and sacreBLEU's own; errors as sentences."""
+
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from keras_attn.evaluation import scores as metrics
+
+HYPOTHESES = ["the cat sat on the mat", "there is a dog here", "two men walk ."]
+REFERENCES = ["the cat sat on a mat", "there is a dog in here", "Two men are walking ."]
+
+
+def test_bleu_by_hand():
+    """One hypothesis: precisions 5/6, 3/5, 2/4, 1/3, no brevity penalty."""
+    score = metrics.bleu(HYPOTHESES[:1], REFERENCES[:1])
+    expected = 100 * math.prod([5 / 6, 3 / 5, 2 / 4, 1 / 3]) ** 0.25
+    assert score.score == pytest.approx(expected, abs=1e-9)
+    assert score.name == "BLEU"
+    assert score.signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert "BP = 1.000" in score.verbose
+
+
+def test_ter_by_hand_and_perfect_scores():
+    """One substitution in six reference words."""
+    assert metrics.ter(HYPOTHESES[:1], REFERENCES[:1]).score == pytest.approx(100 / 6)
+    assert metrics.bleu(REFERENCES, REFERENCES).score == pytest.approx(100)
+    assert metrics.chrf(REFERENCES, REFERENCES).score == pytest.approx(100)
+    assert metrics.ter(REFERENCES, REFERENCES).score == 0
+
+
+def test_scores_equal_sacrebleu_and_options_reach_the_signature():
+    assert metrics.bleu(HYPOTHESES, REFERENCES).score == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
+    assert metrics.chrf(HYPOTHESES, REFERENCES).score == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    assert metrics.ter(HYPOTHESES, REFERENCES).score == sacrebleu.corpus_ter(HYPOTHESES, [REFERENCES]).score
+    lowercased = metrics.bleu(HYPOTHESES, REFERENCES, tokenize="none", lowercase=True)
+    assert "case:lc" in lowercased.signature
+    assert "tok:none" in lowercased.signature
+    assert lowercased.score > metrics.bleu(HYPOTHESES, REFERENCES, tokenize="none").score
+    assert metrics.chrf(HYPOTHESES, REFERENCES, word_order=2).name == "chrF2++"
+    assert "norm:yes" in metrics.ter(HYPOTHESES, REFERENCES, normalized=True).signature
+
+
+def test_tokenized_text_gives_no_warning_with_tokenize_none(caplog):
+    lines = ["a dog runs ."] * 101
+    metrics.bleu(lines, lines, tokenize="none")
+    assert not caplog.records
+
+
+def test_several_references_and_generators_of_lines():
+    score = metrics.bleu(HYPOTHESES, [REFERENCES, HYPOTHESES])
+    assert score.score == pytest.approx(100)
+    assert score.signature.startswith("nrefs:2|")
+    assert metrics.bleu(tuple(HYPOTHESES), tuple(REFERENCES)) == metrics.bleu(HYPOTHESES, REFERENCES)
+
+
+def test_score_prints_as_sacrebleu_and_goes_into_json():
+    score = metrics.bleu(HYPOTHESES, REFERENCES)
+    metric = sacrebleu.metrics.BLEU()
+    line = metric.corpus_score(HYPOTHESES, [REFERENCES]).format(signature=str(metric.get_signature()))
+    assert str(score) == line
+    assert json.loads(json.dumps(score.to_dict())) == score.to_dict()
+    assert set(score.to_dict()) == {"name", "score", "signature", "verbose"}
+    with pytest.raises(AttributeError):
+        score.score = 99.0
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "sentence"),
+    [
+        (["a", "b"], ["a"], r"received 2 hypotheses and 1 references \(list 1\)"),
+        (["a"], [["a"], ["a", "b"]], r"received 1 hypotheses and 2 references \(list 2\)"),
+        ([], [], "received 0 hypotheses and 0 lists"),
+        ("a b", ["a", "b", "c"], "hypotheses as a list of strings, received one string"),
+        (["a"], "a", "references as a list of strings, received one string"),
+        (["a", None], ["a", "b"], "strings in hypotheses, received NoneType in line 2"),
+    ],
+)
+@pytest.mark.parametrize("score", [metrics.bleu, metrics.chrf, metrics.ter])
+def test_bad_input_is_a_sentence(score, hypotheses, references, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        score(hypotheses, references)
+
+
+def test_unknown_tokenizer_lists_the_valid_ones():
+    with pytest.raises(ValueError, match=r"one of .*13a.*; received 'moses'"):
+        metrics.bleu(["a"], ["a"], tokenize="moses")
+
+
+def degraded(lines, share, seed):
+    """Lines with a share of their words replaced."""
+    rng = random.Random(seed)
+    return [" ".join("x" if rng.random() < share else word for word in line.split()) for line in lines]
+
+
+def test_paired_bootstrap_tells_a_real_difference_from_noise():
+    rng = random.Random(0)
+    references = [" ".join(rng.choice("abcdefg") for _ in range(11)) for _ in range(131)]
+    systems = {
+        "baseline": degraded(references, 0.3, 1),
+        "alike": degraded(references, 0.3, 2),
+        "better": degraded(references, 0.1, 3),
+    }
+    results = metrics.paired_bootstrap(systems, references, samples=101)
+    assert [(r.score.name, r.system) for r in results] == [(n, s) for n in ("BLEU", "chrF2") for s in systems]
+    baseline, alike, better = results[:3]
+    assert baseline.p_value is None
+    assert better.p_value < 0.05 < alike.p_value
+    assert better.score.score == metrics.bleu(systems["better"], references).score
+    assert abs(better.mean - better.score.score) < better.half_width
+    assert "bs:101|seed:12345" in better.score.signature
+    assert json.loads(json.dumps(better.to_dict()))["score"]["name"] == "BLEU"
+
+
+def test_paired_bootstrap_errors():
+    with pytest.raises(ValueError, match=r"at least two systems.*received 1"):
+        metrics.paired_bootstrap({"one": ["a"]}, ["a"])
+    with pytest.raises(ValueError, match="names from bleu, chrf, ter; received rouge"):
+        metrics.paired_bootstrap({"one": ["a"], "two": ["b"]}, ["a"], names=["rouge"])
+    with pytest.raises(ValueError, match="2 hypotheses and 1 references"):
+        metrics.paired_bootstrap({"one": ["a"], "two": ["b", "c"]}, ["a"])
+
+
+def test_bleu_interval_is_that_of_resampled_test_sets():
+    """The same draws, each scored anew from its lines."""
+    rng = random.Random(0)
+    references = [" ".join(rng.choice("abcdefg") for _ in range(rng.randrange(1, 13))) for _ in range(31)]
+    hypotheses = degraded(references, 0.3, 1)
+    found = metrics.bleu_interval(hypotheses, references, samples=53, confidence=0.8, seed=3)
+    scores = []
+    for draw in np.random.default_rng(3).integers(0, 31, (53, 31)):
+        drawn = [[lines[n] for n in draw] for lines in (hypotheses, references)]
+        scores.append(sacrebleu.corpus_bleu(drawn[0], [drawn[1]]).score)
+    np.testing.assert_allclose([found.low, found.high], np.quantile(scores, [0.1, 0.9]), rtol=1e-9)
+    assert found.score == metrics.bleu(hypotheses, references)
+    assert found.low < found.score.score < found.high
+    assert json.loads(json.dumps(found.to_dict()))["confidence"] == 0.8
+    with pytest.raises(ValueError, match="confidence between 0 and 1, received samples=1, confidence=1"):
+        metrics.bleu_interval(["a"], ["a"], samples=1, confidence=1)

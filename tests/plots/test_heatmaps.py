@@ -1,0 +1,211 @@
+"""Pictures, looked at as a reader would: what stands where, is it square, is anything cut off."""
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib._pylab_helpers import Gcf
+
+from keras_attn import plots
+from keras_attn.plots.word_alignment import merge_alignment
+
+S, T = 5, 3
+SOURCE = ["Das", "Äußerste", "kostet", "$5_{", "</s>"]
+TARGET = ["l'extrême", "coûte", "5$"]
+WEIGHTS = np.array([[0.5, 0.5, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0.25, 0.5, 0.25]])
+
+
+def pixels(figure):
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())[..., :3]
+
+
+def cut_off(figure):
+    """Labels that reach beyond the edge of the figure."""
+    figure.canvas.draw()
+    width, height = figure.bbox.width, figure.bbox.height
+    texts = [t for axes in figure.axes for t in axes.get_xticklabels() + axes.get_yticklabels()] + figure.texts
+    boxes = [(t.get_text(), t.get_window_extent()) for t in texts if t.get_text()]
+    return [text for text, b in boxes if b.x0 < 0 or b.y0 < 0 or b.x1 > width or b.y1 > height]
+
+
+def test_alignment_shows_each_weight_in_its_cell():
+    figure = plots.alignment(WEIGHTS, SOURCE, TARGET)
+    picture, (axes,) = pixels(figure), figure.axes
+    for row in range(T):
+        for column in range(S):
+            x, y = axes.transData.transform((column + 0.5, row + 0.5))
+            cell = picture[round(picture.shape[0] - y), round(x)]
+            np.testing.assert_allclose(cell / 255, WEIGHTS[row, column], atol=0.01)
+    # The first target word is at the top, the first source word at the left.
+    assert axes.transData.transform((0.5, 0.5))[1] > axes.transData.transform((0.5, 2.5))[1]
+
+
+def test_alignment_labels_are_where_the_paper_has_them_and_nothing_is_cut_off():
+    figure = plots.alignment(WEIGHTS, SOURCE, TARGET)
+    (axes,) = figure.axes
+    assert cut_off(figure) == []
+    top, left = axes.get_xticklabels(), axes.get_yticklabels()
+    assert [t.get_text() for t in top] == SOURCE
+    assert [t.get_text() for t in left] == TARGET
+    box = axes.get_window_extent()
+    assert all(t.get_window_extent().y0 >= box.y1 and t.get_rotation() == 90 for t in top)
+    assert all(t.get_window_extent().x1 <= box.x0 for t in left)
+    assert box.width / S == pytest.approx(box.height / T)  # square cells
+
+
+def test_alignment_merges_on_request():
+    groups = [[0, 1], [2], [3, 4]]
+    figure = plots.alignment(WEIGHTS, ["Das Äußerste", "kostet", "$5"], TARGET, source_groups=groups)
+    shown = figure.axes[0].collections[0].get_array().reshape(T, 3)
+    np.testing.assert_allclose(shown, merge_alignment(WEIGHTS, groups, [[0], [1], [2]]))
+
+
+def test_figure_grows_with_the_sentence_up_to_a_bound():
+    sizes = []
+    for length in (7, 31, 149):
+        words = ["Donaudampfschiff"] * length
+        figure = plots.alignment(np.eye(length), words, words)
+        sizes.append(max(figure.get_size_inches()))
+    assert sizes[0] < sizes[1] < sizes[2] < 20
+
+
+def test_several_alignments_in_one_figure():
+    panels = [(WEIGHTS, SOURCE, TARGET), (WEIGHTS.T, TARGET, SOURCE), (np.ones((1, 1)), ["a"], ["b"])]
+    figure = plots.alignments(panels)
+    assert [t.get_text() for t in figure.texts] == ["(a)", "(b)", "(c)"]
+    assert cut_off(figure) == []
+    boxes = [axes.get_window_extent() for axes in figure.axes]
+    cells = [box.width / len(panel[1]) for box, panel in zip(boxes, panels, strict=True)]
+    np.testing.assert_allclose(cells, cells[0])
+    assert boxes[0].y1 == pytest.approx(boxes[1].y1)  # one row
+    assert boxes[0].x0 == pytest.approx(boxes[2].x0)  # one column
+    assert len(plots.alignments(panels, columns=1).axes) == 3
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf", "PNG"])
+def test_files_by_ending_are_repeatable(tmp_path, ending):
+    contents = []
+    for name in ("one", "two"):
+        path = tmp_path / f"{name}.{ending}"
+        plots.alignment(WEIGHTS, SOURCE, TARGET, path=path)
+        contents.append(path.read_bytes())
+    assert contents[0] == contents[1]
+    assert contents[0].startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending.lower()])
+
+
+def test_accents_greek_and_cyrillic_have_glyphs():
+    words = [
+        "Ærøskøbing",
+        "œuvre",
+        "Łódź",
+        "Ελληνικά",
+        "Русский",
+        "naïve…",
+        "»Größe«",
+        "ñandú",
+        "▁le",
+        "№5",
+        "…—",
+    ]
+    plots.alignment(np.eye(len(words)), words, words).canvas.draw()  # a missing glyph would warn, an error here
+
+
+def test_a_character_of_no_font_is_one_warning_with_a_remedy():
+    with pytest.warns(UserWarning, match="No installed font has the characters") as caught:
+        plots.alignment(np.eye(2), ["a", "\U000e0fff"], ["b", "\U000e0fff"])
+    assert len(caught) == 1
+
+
+def test_alignment_errors(tmp_path):
+    with pytest.raises(ValueError, match=r"received shape \(3, 5\) with 5 target and 3 source tokens"):
+        plots.alignment(WEIGHTS, TARGET, SOURCE)
+    with pytest.raises(ValueError, match=r"shape \(T, S\), received shape \(5,\)"):
+        plots.alignment(WEIGHTS[0], SOURCE, TARGET)
+    with pytest.raises(ValueError, match=r"ends in \.png, \.svg, \.pdf; received .*alignment\.jpg"):
+        plots.alignment(WEIGHTS, SOURCE, TARGET, path=tmp_path / "alignment.jpg")
+    with pytest.raises(ValueError, match="received 0 panels"):
+        plots.alignments([])
+
+
+HISTORY = {
+    "epoch": [0, 1, 2, 3],
+    "loss": [4.0, 3.0, 2.5, 2.25],
+    "val_loss": [4.1, 3.2, 2.9, 3.0],
+    "val_perplexity": [60.0, 25.0, 18.0, 5.0],
+    "val_bleu": [None, 12.0, None, 21.5],
+    "learning_rate": [1e-3] * 4,
+}
+
+
+def lines(axes):
+    return [line.get_xydata() for line in axes.lines]
+
+
+def test_training_curves_draw_what_is_there():
+    figure = plots.training_curves(HISTORY)
+    figure.canvas.draw()
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["Loss", "Perplexity, validation", "BLEU, validation"]
+    loss, perplexity, bleu = figure.axes
+    np.testing.assert_allclose(lines(loss)[0], np.c_[[1, 2, 3, 4], HISTORY["loss"]])
+    np.testing.assert_allclose(lines(loss)[1], np.c_[[1, 2, 3, 4], HISTORY["val_loss"]])
+    assert [t.get_text() for t in loss.texts] == ["training", "validation"]
+    assert perplexity.get_yscale() == "log"
+    np.testing.assert_allclose(lines(bleu)[0], [[2, 12.0], [4, 21.5]])
+    assert [t.get_text() for t in bleu.texts] == ["21.5"]
+
+
+def test_labels_of_lines_that_meet_are_moved_apart_in_their_order():
+    for offset in (0.001, -0.001):
+        history = {"loss": [4.0, 2.0], "val_loss": [4.0, 2.0 + offset]}
+        texts = plots.training_curves(history).axes[0].texts
+        heights = {text.get_text(): text.xy[1] for text in texts}
+        assert abs(heights["training"] - heights["validation"]) == pytest.approx(0.1)
+        assert (heights["validation"] > heights["training"]) == (offset > 0)
+
+
+def test_training_curves_from_csv_against_updates(tmp_path):
+    path = tmp_path / "history.csv"
+    path.write_text("epoch,updates,loss,val_bleu\n0,227,4.0,\n1,454,3.0,12.5\n", encoding="utf-8")
+    figure = plots.training_curves(path, tmp_path / "curves.svg", against="updates")
+    loss, bleu = figure.axes
+    np.testing.assert_allclose(lines(loss)[0], [[227, 4.0], [454, 3.0]])
+    np.testing.assert_allclose(lines(bleu)[0], [[454, 12.5]])
+    assert loss.get_xlabel() == "updates"
+    assert (tmp_path / "curves.svg").stat().st_size > 1000
+
+
+def test_training_curves_of_one_epoch_and_without_epochs_column():
+    figure = plots.training_curves({"loss": [2.0], "val_bleu": [3.0]})
+    figure.canvas.draw()
+    assert figure.axes[0].lines[0].get_marker() == "o"  # a line of one point would not be seen
+
+
+def test_training_curves_errors(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"received '.*none\.csv': no such file"):
+        plots.training_curves(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match=r"one of loss, .* received epoch, seconds"):
+        plots.training_curves({"epoch": [0], "seconds": [1.0]})
+    with pytest.raises(ValueError, match=r"columns loss, received 'updates'"):
+        plots.training_curves({"loss": [1.0]}, against="updates")
+
+
+def test_no_global_state_is_touched():
+    before = (dict(matplotlib.rcParams), matplotlib.get_backend(auto_select=False))
+    plots.alignment(np.eye(2), ["a", "b"], ["c", "d"]).canvas.draw()
+    plots.training_curves(HISTORY).canvas.draw()
+    assert (dict(matplotlib.rcParams), matplotlib.get_backend(auto_select=False)) == before
+    assert Gcf.get_all_fig_managers() == []  # pyplot's list of figures
+
+
+def test_relations_draw_a_panel_for_each_head(tmp_path):
+    words = ["the", "cat", "sat", "down", "."]
+    tables = np.random.default_rng(0).dirichlet(np.ones(5), (3, 5))
+    figure = plots.relations(tables, words, path=tmp_path / "heads.svg", columns=3)
+    assert len(figure.axes) == 3
+    for axes, table in zip(figure.axes, tables, strict=True):
+        np.testing.assert_allclose(axes.collections[0].get_array().reshape(5, 5), table)
+        assert [label.get_text() for label in axes.get_yticklabels()] == words
+    assert (tmp_path / "heads.svg").stat().st_size > 1000
+    with pytest.raises(ValueError, match="T target tokens and S source tokens"):
+        plots.relations(tables, words[:4])

@@ -1,0 +1,221 @@
+"""The study of alignments: text cut as the gold's, what is refused, every row of a model, a whole tiny study."""
+
+import gzip
+import json
+import random
+
+import numpy as np
+import pytest
+
+from keras_attn.evaluation import alignment_error_rate as links
+from keras_attn.text.tokenizer import Tokenizer
+from keras_attn.translator import Translator
+from recipes import train
+from recipes.corpora import hansards
+from recipes.pages import studies as study_pages
+from recipes.studies import alignment as alignment_study
+from recipes.studies import attention_links as linking
+from recipes.studies import study as studies
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("I can't say it's Tom's, Mr. Smith!", "i cannot say it is tom 's , mr. smith !"),
+        ("You’re $1,200.50 short - don't go...", "you are $ 1,200.50 short - do not go ..."),
+        ("", ""),
+    ],
+)
+def test_english_is_cut_as_the_gold_is(line, expected):
+    assert hansards.english(line) == expected
+    assert hansards.english(expected) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("L'État n’est qu'à moitié prêt.", "le état ne est que à moitié prêt ."),
+        ("S'il va au bout du pont, aujourd'hui…", "si il va à le bout de le pont , aujourd' hui …"),
+        ("Aux enfants des Canadiens : d'accord ?", "à les enfants de les canadiens : de accord ?"),
+    ],
+)
+def test_french_is_cut_as_the_gold_is(line, expected):
+    assert hansards.french(line) == expected
+    assert hansards.french(expected) == expected
+
+
+def write_gold(folder, text, gold):
+    folder.mkdir(exist_ok=True)
+    for name, lines in (("enfr.src-tgt.gz", text), ("enfr.gold.gz", gold)):
+        (folder / name).write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+    return folder
+
+
+def test_gold_is_read(tmp_path):
+    found = hansards.read_gold(write_gold(tmp_path, ["The dog  ||| le  Chien  ", "no ||| non"], ["1-1 2p2", "1-1"]))
+    assert (found.sources, found.targets) == (["the dog", "no"], ["le chien", "non"])
+    assert found.links == [links.parse("0-0 1p1"), links.parse("0-0")]
+
+
+@pytest.mark.parametrize(
+    ("text", "gold", "sentence"),
+    [
+        (["a ||| b", "c ||| d"], ["1-1"], r"as many lines in .*src-tgt\.gz as in .*gold\.gz, received 2 and 1"),
+        (["a ||| b", "a b"], ["1-1", "1-1"], r"'source \|\|\| target' in line 2 .* received 'a b'"),
+        (["a ||| b", " ||| b"], ["1-1", "1-1"], "in line 2"),
+        (["a ||| b", "a ||| b"], ["1-1", "1~1"], r"Received: '1~1'\. That is line 2 of .*gold\.gz"),
+        (["a ||| b", "a ||| b"], ["1-2", "1-1"], "target words from 1 to 1. Received the link '1-2'. That is line 1"),
+        (["a ||| b", "a ||| b"], ["0-1", "1-1"], "source words from 1 to 1"),
+    ],
+)
+def test_bad_gold_is_refused(text, gold, sentence, tmp_path):
+    with pytest.raises(ValueError, match=sentence):
+        hansards.read_gold(write_gold(tmp_path, text, gold))
+
+
+def test_the_diagonal_by_hand():
+    assert linking.diagonal("a b c", "v w x y z w") == {(0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)}
+    assert linking.diagonal("a b c d", "v w") == {(1, 0), (3, 1)}
+
+
+@pytest.mark.parametrize("kind", ["rnnsearch", "transformer"])
+def test_every_row_of_a_model(kind):
+    """A word's next row is that of the word after it; the Transformer's layers have the whole as their mean."""
+    sources, targets = ["a b c", "b", "c a b a c"], ["v w", "x y z", "w w v z"]
+    tokenizers = [Tokenizer.train(lines, level="word") for lines in (sources, targets)]
+    recipe = train.load_recipe(kind)
+    sizes = {"units": 6, "num_layers": 3, "num_heads": 2} if kind == "transformer" else {"units": 5}
+    model = recipe.build(recipe.Config(**sizes), *(tokenizer.vocabulary_size for tokenizer in tokenizers))
+    found = linking.candidates(Translator(model, *tokenizers), sources, targets)
+    layers = [f"layer {number}" for number in (1, 2, 3)] if kind == "transformer" else []
+    assert set(found) == {(attention, row) for attention in ("all", *layers) for row in ("own", "next")}
+    for sentence in range(3):
+        for attention in ("all", *layers):
+            own, following = (found[attention, row][sentence].alignment for row in ("own", "next"))
+            assert own.shape == (len(targets[sentence].split()) + 1, len(sources[sentence].split()) + 1)
+            np.testing.assert_allclose(own.sum(axis=1), 1, rtol=1e-5)
+            np.testing.assert_array_equal(own[1:], following[:-1])
+        if layers:
+            weights = [found[layer, "own"][sentence].alignment for layer in layers]
+            assert np.abs(weights[0] - weights[1]).max() > 1e-3
+            np.testing.assert_allclose(np.mean(weights, axis=0), found["all", "own"][sentence].alignment, atol=1e-5)
+
+
+def test_a_word_is_linked_to_what_it_attends_to_most():
+    panel = linking.Panel([[0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0, 0, 1]], ["a", "b", "</s>"], ["v", "w", "</s>"])
+    assert linking.links(panel) == {(1, 0)}
+
+
+# English words, and the same in French, where the adjective stands behind.
+ARTICLES, ENDS = {"the": "le", "a": "un", "this": "ce"}, ".!"
+NOUNS = {"dog": "chien", "cat": "chat", "house": "maison", "bird": "oiseau"}
+ADJECTIVES = {"red": "rouge", "small": "petit", "old": "vieux"}
+TINY = (
+    "level=word",
+    "source_vocabulary_size=none",
+    "target_vocabulary_size=none",
+    "batch_size=32",
+    "learning_rate=0.03",
+)
+
+
+@pytest.fixture
+def toy(tmp_path):
+    """A corpus of "the old dog." with "le chien vieux.", and gold of 13 sentences."""
+    rng = random.Random(7)
+
+    def pairs(count):
+        for _ in range(count):
+            article, adjective, noun = (rng.choice(list(words)) for words in (ARTICLES, ADJECTIVES, NOUNS))
+            end = rng.choice(ENDS)
+            yield (
+                f"{article} {adjective} {noun}{end}",
+                f"{ARTICLES[article]} {NOUNS[noun]} {ADJECTIVES[adjective]}{end}",
+            )
+
+    (tmp_path / "toy").mkdir()
+    for split, count in (("train", 211), ("val", 11), ("test", 11)):
+        for language, lines in zip(("en", "fr"), zip(*pairs(count), strict=True), strict=True):
+            (tmp_path / "toy" / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines))
+    cut = [f"{hansards.english(source)} ||| {hansards.french(target)}" for source, target in pairs(13)]
+    write_gold(tmp_path / "gold", cut, ["1-1 2-3 3-2 4-4 3p3"] * 13)
+    return tmp_path
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    """One system, trained here and not in a process of its own; yields what was trained."""
+    sizes = "units=13 embedding_size=17 readout_size=17 attention_units=11 decoder_units=23"
+    monkeypatch.setattr(alignment_study, "SYSTEMS", {"tiny": ("rnnsearch", tuple(sizes.split()))})
+    monkeypatch.setattr(alignment_study, "_SHARED", TINY)
+    done = []
+
+    def work(self, chains):
+        for name, (step,) in chains.items():
+            if not step.made.exists():
+                assert train.main(step.options) == 0
+                done.append(name)
+
+    monkeypatch.setattr(studies.Study, "work", work)
+    return done
+
+
+def test_a_whole_study(toy, in_process, capfd):
+    options = ["--corpus", str(toy / "toy"), "--gold", str(toy / "gold"), "--out", str(toy / "study")]
+    options += ["--updates", "27", "--development", "3", "--beam", "1"]
+    assert alignment_study.main(options) == 0
+    report = json.loads((toy / "study" / "report.json").read_text())
+    assert in_process == ["tiny"]
+    assert report["gold"] == {"sentences": 13, "development": 3, "sure": 52, "possible": 65}
+    assert {path.name for path in (toy / "study").glob("*.svg")} == {"alignment.svg", "examples.svg"}
+    assert str(toy) not in (toy / "study" / "report.json").read_text(), "no path of this machine"
+
+    rows = {row["name"]: row for row in [*report["baselines"], *report["systems"]]}
+    # Of four words the diagonal has two that are sure and one that is possible.
+    assert rows["diagonal"]["test"]["aer"] == pytest.approx(100 * (1 - (2 + 3) / (4 + 4)))
+    assert rows["diagonal"]["test"]["recall"] == 50
+    assert rows["IBM Model 1"]["all"]["aer"] == rows["IBM Model 1, gold text added"]["all"]["aer"] == 0
+    system = rows["tiny"]
+    best = min(system["candidates"], key=lambda one: one["development"])
+    assert {name: system[name] for name in best} == best
+    gold = hansards.read_gold(toy / "gold")
+    panels = linking.candidates(Translator.from_preset(toy / "study" / "tiny"), gold.sources, gold.targets)
+    found = [linking.links(panel) for panel in panels[best["attention"], best["row"]][3:]]
+    right = [link for one in found for link in one if link in {(0, 0), (1, 2), (2, 1), (3, 3)}]
+    possible = right + [link for one in found for link in one if link == (2, 2)]
+    aer = 100 * (1 - (len(right) + len(possible)) / (sum(map(len, found)) + 40))
+    assert best["test"]["aer"] == pytest.approx(aer, abs=0.005)
+    page = study_pages.section("alignment", report)
+    assert "```\npython -m recipes.studies.alignment --corpus toy --source en --target fr --updates 27" in page
+    assert f"| tiny | {best['attention']}, {best['row']} row | {best['test']['aer']:.2f} |" in page
+
+    before = (toy / "study" / "report.json").stat().st_mtime_ns
+    capfd.readouterr()
+    assert alignment_study.main(options) == 0
+    assert len(in_process) == 1, "nothing is trained twice"
+    assert (toy / "study" / "report.json").stat().st_mtime_ns > before
+    again = json.loads((toy / "study" / "report.json").read_text())
+    assert again["systems"] == report["systems"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--gold", "{tmp}/none"], "enfr.src-tgt.gz"),
+        (["--data", "{tmp}"], "Expected --gold"),
+        (["--gold", "{tmp}/gold", "--development", "13"], "from 1 to 12. Received: 13"),
+        (["--gold", "{tmp}/gold", "--development", "0"], "from 1 to 12. Received: 0"),
+        (["--gold", "{tmp}/gold", "--source", "fr", "--target", "en"], "English to French"),
+        (["--gold", "{tmp}/gold", "--updates", "0"], "--updates of at least 1"),
+        (["--gold", "{tmp}/gold", "--set", "cho.units=3"], "a recipe among"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_begun(options, sentence, toy, monkeypatch, capfd):
+    monkeypatch.delenv("KERAS_ATTN_DATA", raising=False)
+    options = [option.format(tmp=toy) for option in options]
+    where = ["--corpus", str(toy / "toy"), "--out", str(toy / "study")]
+    assert alignment_study.main([*where, *options]) == 2
+    err = capfd.readouterr().err
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert not (toy / "study").exists()

@@ -1,0 +1,453 @@
+"""The commands: a tiny corpus is learnt and translated; errors are sentences; kill -9 loses nothing."""
+
+import importlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.cli import translate
+from recipes import config as recipe_config
+from recipes import evaluate, rnnsearch, train
+
+ROOT = Path(__file__).parents[2]
+TINY = [
+    "units=7",
+    "embedding_size=11",
+    "readout_size=11",
+    "attention_units=5",
+    "decoder_units=13",
+    "level=word",
+]
+TINY += ["batch_size=16", "validation_sentences=13", "learning_rate=0.02"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Digits, written out backwards."""
+    folder = tmp_path_factory.mktemp("corpora") / "digits"
+    folder.mkdir()
+    names = ["zero", "un", "deux", "trois", "quatre", "cinq"]
+    random = np.random.default_rng(5)
+    for split, size in (("train", 97), ("val", 17), ("test", 19)):
+        rows = [random.integers(0, 6, random.integers(2, 8)) for _ in range(size)]
+        if split == "train":
+            rows[3] = []
+        source = "".join(" ".join(map(str, row)) + "\n" for row in rows)
+        target = "".join(" ".join(names[i] for i in row[::-1]) + "\n" for row in rows)
+        (folder / f"{split}.de").write_text(source)
+        (folder / f"{split}.fr").write_text(target)
+    return folder
+
+
+def command_line(corpus, out, *more):
+    options = ["rnnsearch", "--corpus", str(corpus), "--source", "de", "--target", "fr", "--out", str(out)]
+    return [*options, "--no-export", "--set", *TINY, *more]
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    assert train.main(command_line(corpus, out, "--epochs", "2", "--set", "average_decay=0.5")) == 0
+    return out
+
+
+def test_a_run_leaves_everything_behind(run):
+    assert {p.name for p in run.iterdir()} == {
+        "model.keras",
+        "source_tokenizer",
+        "target_tokenizer",
+        "translator.json",
+        "report.json",
+        "history.csv",
+        "translations.txt",
+        "alignment.png",
+    }
+    report = json.loads((run / "report.json").read_text())
+    asked = "recipe corpus source target backend versions command seed parameters epochs train_seconds beam_size"
+    for name in [
+        *asked.split(),
+        "target_tokens_per_second",
+        "padding",
+        "training_pairs",
+        "config",
+        "hardware",
+    ]:
+        assert report[name] is not None, name
+    for name in ("bleu", "chrf", "ter", "greedy_bleu"):
+        assert set(report[name]) == {"score", "signature"}
+    assert report["backend"] == keras.backend.backend()
+    assert report["training_pairs"] == 96
+    assert report["data"]["dropped_blank"] == 1
+    assert report["config"]["units"] == 7
+    assert len(report["history"]["val_bleu"]) == report["epochs"] == 2
+    assert str(run) not in (run / "report.json").read_text(), "no path of this machine"
+    lines = (run / "history.csv").read_text().splitlines()
+    assert len(lines) == 3
+    assert {"epoch", "loss", "val_loss", "val_bleu", "val_perplexity"} <= set(lines[0].split(","))
+    blocks = (run / "translations.txt").read_text().split("\n\n")
+    assert len(blocks) == 20  # 19 and the last line break
+    assert blocks[0].startswith("source:      ")
+    assert (run / "alignment.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_finished_run_scores_as_it_reported(run, corpus, tmp_path, capsys):
+    path = tmp_path / "scores.json"
+    where = ["--corpus", str(corpus), "--source", "de", "--target", "fr"]
+    assert evaluate.main([str(run), *where, "--output", str(path)]) == 0
+    printed = capsys.readouterr().out
+    report, scored = (json.loads(p.read_text()) for p in (run / "report.json", path))
+    for name in ("bleu", "chrf", "ter"):
+        assert f"{name} {report[name]['score']:.2f}  {report[name]['signature']}" in printed
+        assert scored["systems"][0][name] == report[name]
+    assert scored["sentences"] == 19
+    assert scored["systems"][0]["search"]["beam_size"] == 5
+    assert "paired_bootstrap" not in scored
+
+
+def degraded(lines, share, seed):
+    random = np.random.default_rng(seed)
+    return [" ".join("x" if random.random() < share else word for word in line.split()) for line in lines]
+
+
+def test_files_are_compared_as_sacrebleu_compares_them(run, corpus, tmp_path, capsys):
+    references = (corpus / "test.fr").read_text().splitlines()
+    files = [tmp_path / "first.txt", tmp_path / "second.txt"]
+    for seed, (path, share) in enumerate(zip(files, (0.3, 0.2), strict=True)):
+        path.write_text("".join(line + "\n" for line in degraded(references, share, seed)))
+    options = ["--corpus", str(corpus), "--source", "de", "--target", "fr", "--output", str(tmp_path / "scores.json")]
+    assert evaluate.main([str(run), "--hypotheses", str(files[0]), "--against", str(files[1]), *options]) == 0
+    printed = capsys.readouterr().out
+
+    line = [sys.executable, "-m", "sacrebleu", str(corpus / "test.fr"), "-i", *map(str, files), "-m", "bleu", "chrf"]
+    line += ["--paired-bs", "--format", "latex", "--width", "2", "--tokenize", "none", "--force"]
+    table = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    theirs = re.findall(r"([\d.]+) \(([\d.]+) ± ([\d.]+)\)(?: \(p = ([\d.]+)\))?", table)
+    found = json.loads((tmp_path / "scores.json").read_text())
+    ours = found["paired_bootstrap"]
+    assert [one["system"] for one in ours] == [*map(str, files)] * 2
+    ours = [ours[0], ours[2], ours[1], ours[3]]  # sacreBLEU's rows are systems
+    assert [
+        (
+            f"{one['score']['score']:.2f}",
+            f"{one['mean']:.2f}",
+            f"{one['half_width']:.2f}",
+            "" if one["p_value"] is None else f"{one['p_value']:.4f}",
+        )
+        for one in ours
+    ] == theirs
+    assert f"second.txt, p = {theirs[2][3]}" in printed
+    assert ours[2]["score"]["signature"] in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--against", "{run}"], "another system"),
+        (["--against", "{few}"], "to have 19 lines"),
+        (["--hypotheses", "{tmp}/none"], "Expected a text file"),
+        (["--against", "{tmp}/none"], "Expected a preset in"),
+        (["--hypotheses", "{bytes}"], "0xff in line 2"),
+        (["--split", "dev"], "among: train, val, test"),
+        (["--tokenize", "moses"], "13a"),
+        (["--beam", "0"], "from 1 to 1,000"),
+        (["--output", "{few}"], "to be a new file"),
+        (["--output", "{tmp}/none/scores.json"], "No such file or directory"),
+    ],
+)
+def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_path, capfd):
+    (tmp_path / "few").write_text("un\ndeux\n")
+    (tmp_path / "bytes").write_bytes(b"un\n\xff\n")
+    names = {"run": run, "tmp": tmp_path, "few": tmp_path / "few", "bytes": tmp_path / "bytes"}
+    where = ["--corpus", str(corpus), "--source", "de", "--target", "fr"]
+    try:
+        code = evaluate.main([str(run), *where, *(argument.format(**names) for argument in arguments)])
+    except SystemExit as ended:  # argparse's own
+        code = ended.code
+    err = capfd.readouterr().err
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert sorted(os.listdir(tmp_path)) == ["bytes", "few"], "nothing may be begun"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nosuch"], "among: lstm_seq2seq, luong, rnnencdec, rnnsearch, transformer"),
+        (["rnnsearch", "--set", "unit=3"], "embedding_dropout"),
+        (["rnnsearch", "--set", "units=many"], "type int"),
+        (["rnnsearch", "--epochs", "0"], "epochs"),
+        (["rnnsearch", "--minutes", "-1"], "--minutes"),
+        (["rnnsearch", "--corpus", "nosuch"], "phrases"),
+        (["rnnsearch", "--corpus", "{corpus}", "--source", "xx", "--target", "fr"], "xx"),
+        (["rnnsearch", "--out", "{run}"], "already holds"),
+        (["rnnsearch", "--out", "{run}", "--resume"], "finished"),
+        (["rnnsearch", "--out", "{corpus}", "--resume"], "no run.json"),
+        (["rnnsearch", "--frobnicate"], "unrecognized"),
+        (
+            [
+                "rnnsearch",
+                "--corpus",
+                "{corpus}",
+                "--source",
+                "de",
+                "--target",
+                "fr",
+                "--set",
+                "source_vocabulary_size=9000",
+            ],
+            "largest",
+        ),
+    ],
+)
+def test_train_refuses_with_a_sentence(arguments, message, corpus, run, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(p.name for p in run.iterdir())
+    arguments = [argument.format(corpus=corpus, run=run) for argument in arguments]
+    try:
+        code = train.main(arguments)
+    except SystemExit as ended:  # argparse's own
+        code = ended.code
+    err = capfd.readouterr().err
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [], "nothing may be begun"
+    assert sorted(p.name for p in run.iterdir()) == before
+
+
+def test_unequal_files_are_refused(corpus, tmp_path, capfd):
+    shutil.copytree(corpus, tmp_path / "corpus")
+    with (tmp_path / "corpus" / "train.fr").open("a") as file:
+        file.write("trop\n")
+    assert train.main(command_line(tmp_path / "corpus", tmp_path / "run")) == 2
+    assert "98" in capfd.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", [evaluate, translate])
+def test_folders_without_a_run_are_refused(command, tmp_path, capfd):
+    assert command.main([str(tmp_path), *(["--corpus", "phrases"] if command is evaluate else [])]) == 2
+    assert "translator.json" in capfd.readouterr().err
+
+
+def test_override_reads_the_type_of_the_field():
+    changed = recipe_config.override(
+        rnnsearch.Config(),
+        [
+            "units=3",
+            "learning_rate=1",
+            "joint=true",
+            "tie_embeddings=None",
+            "source_vocabulary_size=none",
+            "level=word",
+        ],
+    )
+    assert (changed.units, changed.learning_rate, changed.joint, changed.tie_embeddings) == (
+        3,
+        1.0,
+        True,
+        None,
+    )
+    assert changed.source_vocabulary_size is None
+    assert changed.level == "word"
+    with pytest.raises(ValueError, match="type int or none"):
+        recipe_config.override(rnnsearch.Config(), ["source_vocabulary_size=8k"])
+    with pytest.raises(ValueError, match="name=value"):
+        recipe_config.override(rnnsearch.Config(), ["units"])
+
+
+RECIPES = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "transformer"]
+
+
+@pytest.mark.parametrize("corpus_name", ["phrases", "multi30k-tok"])
+def test_recipes_are_of_one_size(corpus_name):
+    """Where they are compared, to 5 %."""
+    modules = [train.load_recipe(name) for name in RECIPES]
+    configs = [recipe.PRESETS[corpus_name] for recipe in modules]
+    sizes = configs[0].source_vocabulary_size, configs[0].target_vocabulary_size
+    counts = [recipe.build(config, *sizes).count_params() for recipe, config in zip(modules, configs, strict=True)]
+    assert max(abs(count / counts[0] - 1) for count in counts) < 0.05, dict(zip(RECIPES, counts, strict=True))
+    assert len({(c.epochs, c.batch_size, c.source_vocabulary_size, c.target_vocabulary_size) for c in configs}) == 1
+
+
+@pytest.mark.parametrize("recipe", ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "transformer"])
+def test_docstrings_tell_what_the_reports_tell(recipe):
+    module = importlib.import_module(f"recipes.{recipe}")
+    told = [" ".join(line.split()) for line in module.__doc__.splitlines()]
+    paths = (ROOT / "recipes" / "reports").glob(f"{recipe}-*.json")
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    plain = [report for report in reports if " --set " not in report["command"]]
+    assert plain
+    for report in plain:
+        size, minutes = f"{report['parameters'] / 1e6:.1f} M parameters", f"{report['train_seconds'] / 60:.0f} minutes"
+        metric = "bleu" if "bleu" in report else "wer"
+        expected = f"{report['corpus']} {size}, {metric.upper()} {report[metric]['score']:.2f}, {minutes}"
+        assert [line for line in told if line.startswith(expected)], expected
+
+
+def test_luong_attends_where_it_is_told():
+    recipe = train.load_recipe("luong")
+    small = ["units=8", "embedding_size=8", "readout_size=8"]
+    config = recipe_config.override(recipe.Config(), [*small, "attention=dot", "local=p", "window=3"])
+    attention = recipe.build(config, 11, 13).decoder.attentions[0]
+    assert (type(attention).__name__, type(attention.score).__name__, attention.window) == (
+        "LocalPredictiveAttention",
+        "DotAttention",
+        3,
+    )
+    with pytest.raises(ValueError, match="Expected `local`"):
+        recipe_config.override(recipe.Config(), ["local=x"])
+
+
+def test_inverse_square_root_is_the_papers():
+    """Vaswani 2017, eq. 3, with H = 512 and 4,000 steps of warm-up."""
+    from recipes.training.schedules import InverseSquareRoot, schedule
+
+    found = InverseSquareRoot(512**-0.5 * 4000**-0.5, 4000)
+    steps = np.array([1, 100, 4000, 16000, 100000])
+    expected = 512**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
+    np.testing.assert_allclose([float(found(step - 1)) for step in steps], expected, rtol=1e-5)
+    again = InverseSquareRoot.from_config(found.get_config())
+    assert float(again(7)) == float(found(7))
+    config = rnnsearch.Config(warmup_steps=5, schedule="inverse_sqrt")
+    assert isinstance(schedule(config, 100), InverseSquareRoot)
+    with pytest.raises(ValueError, match="Expected `schedule`"):
+        recipe_config.override(config, ["schedule=cosine"])
+
+
+def test_schedule_warms_up_stays_and_falls():
+    from recipes.training.callbacks import ConstantThenLinear
+
+    schedule = ConstantThenLinear(0.5, total_steps=100, constant_share=0.6, warmup_steps=10)
+    rates = [float(schedule(step)) for step in (0, 4, 9, 10, 60, 80, 99, 100, 120)]
+    np.testing.assert_allclose(rates, [0.05, 0.25, 0.5, 0.5, 0.5, 0.25, 0.0125, 0, 0], atol=1e-6)
+    again = ConstantThenLinear.from_config(schedule.get_config())
+    assert float(again(80)) == float(schedule(80))
+
+
+class FakeTranslator:
+    """Says "good" in the epochs in which the first weight it sees is what `best` says."""
+
+    def __init__(self, model, scores):
+        self.model, self.scores, self.seen = model, list(scores), []
+
+    def generate(self, sources, **options):
+        self.seen.append(self.model.get_weights()[0].copy())
+        text = "a b c d e" if self.scores.pop(0) else "z"
+        return [types.SimpleNamespace(text=text) for _ in sources]
+
+
+def fit_line(scores, patience=9, epochs=4, **optimizer):
+    from recipes.training.callbacks import Validation
+
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile(optimizer=keras.optimizers.SGD(0.1, **optimizer), loss="mse")
+    translator = FakeTranslator(model, scores)
+    callback = Validation(translator, ["x"], ["a b c d e"], metric="bleu", tokenize="13a", patience=patience)
+    after = []
+    keep = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: after.append(model.get_weights()[0]))
+    x = np.ones((5, 3), "float32")
+    history = model.fit(x, x[:, :2] * 3, epochs=epochs, callbacks=[callback, keep], verbose=0, batch_size=5)
+    return model, translator.seen, after, history
+
+
+def test_the_best_weights_come_back_at_the_end():
+    model, seen, _, history = fit_line([False, True, False, False])
+    np.testing.assert_array_equal(model.get_weights()[0], seen[1])
+    assert history.history["val_bleu"][1] > history.history["val_bleu"][0]
+
+
+def test_patience_ends_training():
+    assert len(fit_line([True] + [False] * 9, patience=2, epochs=10)[1]) == 3
+
+
+def test_averaged_weights_are_validated_and_kept_but_not_trained():
+    plain = fit_line([False, False, True, False])[1]
+    model, seen, after, _ = fit_line([False, False, True, False], use_ema=True, ema_momentum=0.5)
+    np.testing.assert_allclose(after, plain, rtol=1e-5)  # training itself takes the same way
+    average = plain[0]
+    for epoch in range(1, 3):  # one step an epoch
+        average = 0.5 * average + 0.5 * plain[epoch]
+    np.testing.assert_allclose(seen[2], average, rtol=1e-5)
+    np.testing.assert_allclose(model.get_weights()[0], average, rtol=1e-5)
+
+
+def test_a_budget_of_time_ends_training_and_lowers_the_rate(monkeypatch):
+    from recipes.training import callbacks
+
+    now = 0.0  # seconds; a batch takes 10 of them, an epoch 40
+
+    def pass_time(batch, logs):
+        nonlocal now
+        now += 10
+
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(monotonic=lambda: now))
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
+    clock, rates = callbacks.Clock(500, 0.1, constant_share=0.5), []
+
+    def end(epoch, logs):
+        rates.append(float(model.optimizer.learning_rate))
+        clock.add_epoch()
+
+    slow = keras.callbacks.LambdaCallback(on_train_batch_end=pass_time, on_epoch_end=end)
+    # Keras calls them in this order: time passes before the clock reads it.
+    model.fit(np.ones((8, 3)), np.ones((8, 2)), batch_size=2, epochs=999, callbacks=[slow, clock], verbose=0)
+    assert clock.seconds == 510  # the first batch after the budget is the last
+    middles = 40 * np.arange(13) + 20  # of the epochs, as their number is foreseen
+    middles[0] = 0  # when nothing is known of it
+    np.testing.assert_allclose(rates, 0.1 * np.clip((500 - middles) / 250, 0.02, 1), rtol=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the promise is TensorFlow's on a CPU")
+def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
+    def start(out, *more):
+        line = [
+            sys.executable,
+            "-m",
+            "recipes.train",
+            *command_line(corpus, out, "--epochs", "4", "--beam", "1", *more),
+        ]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "cwd": ROOT}
+        return subprocess.Popen(line, env=os.environ | {"KERAS_BACKEND": "tensorflow"}, **quiet)
+
+    def end(process):
+        error = process.communicate(timeout=120)[1]
+        assert process.returncode == 0, error.decode()
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    average = ("--set", "average_decay=0.9")
+    uninterrupted, victim = start(whole, *average), start(killed, *average)
+    while not (killed / "checkpoint.npz").exists():
+        assert victim.poll() is None, victim.communicate()[1].decode()
+        time.sleep(0.002)
+    victim.send_signal(signal.SIGKILL)
+    victim.communicate()
+    assert not (killed / "report.json").exists(), "killed too late to prove anything"
+    epochs_before = (
+        len((killed / "history.csv").read_text().splitlines()) - 1 if (killed / "history.csv").exists() else 1
+    )
+    assert epochs_before < 4
+    end(uninterrupted)
+    end(start(killed, *average, "--resume"))
+
+    models = [keras.saving.load_model(folder / "model.keras") for folder in (whole, killed)]
+    for one, other in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_array_equal(one, other)
+    histories = [json.loads((folder / "report.json").read_text())["history"] for folder in (whole, killed)]
+    for name in ("loss", "val_loss", "val_bleu"):
+        assert histories[0][name] == histories[1][name]
+    assert (whole / "translations.txt").read_bytes() == (killed / "translations.txt").read_bytes()

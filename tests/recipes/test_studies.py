@@ -1,0 +1,450 @@
+"""The studies: the runs that they say, each once whatever is killed; figures and page from nothing but reports."""
+
+import importlib
+import json
+import math
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from recipes import corpora, train
+from recipes.corpora.phrases import generator as phrases
+from recipes.pages import results
+from recipes.studies import attention as attention_study
+from recipes.studies import length as length_study
+from recipes.studies import showcase
+from recipes.studies import study as studies
+from recipes.studies.study import Run, Step, Study
+from recipes.training import callbacks
+
+TEST = (2, 4, 5, 9, 12, 13, 16)  # words
+BINS = [(1, 5), (6, 10), (11, 15)]
+NAMES = ["zero", "un", "deux", "trois", "quatre", "cinq"]
+TINY = ["level=word", "batch_size=16", "validation_sentences=7", "embedding_size=8", "readout_size=8"]
+LUONG = ["units=8", "num_layers=1"]
+SIZES = ["rnnsearch.units=7", "rnnsearch.decoder_units=8", "rnnsearch.attention_units=5", "rnnencdec.units=10"]
+
+
+SYSTEMS = ["rnnsearch-8", "rnnencdec-8"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Digits, written out; few lengths in training, for each is compiled."""
+    folder = tmp_path_factory.mktemp("corpora") / "digits"
+    folder.mkdir()
+    random = np.random.default_rng(5)
+    for split, lengths in (("train", [3, 8] * 12 + [9] * 8), ("val", TEST), ("test", TEST)):
+        rows = [random.integers(0, 6, length) for length in lengths]
+        (folder / f"{split}.en").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
+        (folder / f"{split}.fr").write_text("".join(" ".join(NAMES[i] for i in row) + "\n" for row in rows))
+    return folder
+
+
+def command_line(corpus, out, *more):
+    where = ["--corpus", str(corpus), "--source", "en", "--target", "fr", "--out", str(out)]
+    return [*where, "--updates", "5", "--beam", "1", "--set", *TINY, *more]
+
+
+class InProcess:
+    """Stands in for `Study.work`: the same commands in this process, for a backend takes seconds to start."""
+
+    def __init__(self, most=10**9):
+        self.most, self.done = most, []
+
+    def __call__(self, chains):
+        for steps in chains.values():
+            for step in steps:
+                if step.made.exists():
+                    continue
+                if len(self.done) == self.most:
+                    raise KeyboardInterrupt
+                self.done.append((step.module, step.made.stem if step.made.suffix == ".txt" else step.made.parent.name))
+                assert importlib.import_module(step.module).main([*map(str, step.options)]) == 0
+                assert step.made.exists()
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    def use(**options):
+        work = InProcess(**options)
+        monkeypatch.setattr(Study, "work", lambda self, chains: work(chains))
+        return work
+
+    return use
+
+
+@pytest.fixture(scope="module")
+def length_folder(corpus, tmp_path_factory):
+    """A study of two systems that is killed twice: in the first run's second epoch, and before the second run."""
+    out = tmp_path_factory.mktemp("studies") / "length"
+    line = command_line(corpus, out, *SIZES)
+    on_epoch_begin = callbacks.Clock.on_epoch_begin
+
+    def interrupted(self, epoch, logs=None):
+        if epoch == 1:
+            raise KeyboardInterrupt
+        on_epoch_begin(self, epoch, logs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(length_study, "MOST_WORDS", (8,))
+        patch.setattr(length_study, "BINS", BINS)
+        work = InProcess(most=2)
+        patch.setattr(Study, "work", lambda self, chains: work(chains))
+        with patch.context() as inner:
+            inner.setattr(callbacks.Clock, "on_epoch_begin", interrupted)
+            with pytest.raises(AssertionError):
+                length_study.main(line)
+        assert (out / "rnnsearch-8" / "checkpoint.npz").exists()
+        assert work.done.pop() == ("recipes.train", "rnnsearch-8")
+        assert length_study.main(line) == 130
+        first, work = work.done, InProcess()
+        assert length_study.main(line) == 0
+    assert first + work.done == [(f"recipes.{what}", name) for name in SYSTEMS for what in ("train", "translate")]
+    return out
+
+
+def test_length_study_trains_what_it_says(length_folder, corpus):
+    report = json.loads((length_folder / "report.json").read_text())
+    assert [system["name"] for system in report["systems"]] == ["RNNsearch-8", "RNNencdec-8"]
+    for system in report["systems"]:
+        assert system["updates"] == 5
+        assert system["training_pairs"] == 24, "those of 9 words are left out"
+        assert "most_words=8 updates=5 level=word" in system["command"]
+        of_its_own = [name for name in ("decoder_units", "units=10") if name in system["command"]]
+        assert of_its_own == (["decoder_units"] if system["recipe"] == "rnnsearch" else ["units=10"])
+    sizes = [system["parameters"] for system in report["systems"]]
+    assert max(sizes) <= 1.05 * min(sizes)
+    fingerprints = [json.loads((length_folder / name / "report.json").read_text())["tokenizers"] for name in SYSTEMS]
+    assert all(one == fingerprints[0] for one in fingerprints)
+    assert str(length_folder) not in (length_folder / "report.json").read_text()
+
+
+def test_length_study_scores_each_length(length_folder, corpus):
+    report = json.loads((length_folder / "report.json").read_text())
+    found = [(one["words"], one["sentences"], one["mean_words"]) for one in report["bins"]]
+    assert found == [([1, 5], 3, 3.67), ([6, 10], 1, 9.0), ([11, 15], 2, 12.5)]
+    assert report["overlong"] == 1
+    references = (corpus / "test.fr").read_text().splitlines()
+    for name, system in zip(SYSTEMS, report["systems"], strict=True):
+        hypotheses = (length_folder / f"{name}.txt").read_text().splitlines()
+        assert len(hypotheses) == 7
+        for rows, one in zip(([0, 1, 2], [3], [4, 5]), system["bins"], strict=True):
+            pair = [[lines[n] for n in rows] for lines in (hypotheses, references)]
+            assert one["bleu"] == round(sacrebleu.corpus_bleu(pair[0], [pair[1]]).score, 2)
+            assert one["low"] <= one["high"]
+    svg = (length_folder / "length.svg").read_text()
+    assert svg.startswith("<?xml")
+
+
+def test_a_finished_study_does_nothing_again(length_folder, corpus, in_process, monkeypatch):
+    monkeypatch.setattr(length_study, "MOST_WORDS", (8,))
+    monkeypatch.setattr(length_study, "BINS", BINS)
+    before = {path: path.read_bytes() for path in length_folder.iterdir() if path.suffix in (".txt", ".svg")}
+    work = in_process(most=0)
+    assert length_study.main(command_line(corpus, length_folder, *SIZES)) == 0
+    assert work.done == []
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--updates", "0"], "--updates of at least 1"),
+        (["--jobs", "0"], "--jobs of at least 1"),
+        (["--set", "luong.units=3"], "recipe among: rnnsearch, rnnencdec"),
+        (["--set", "unit=3"], "--set with a name among"),
+        (["--set", "rnnsearch.units=30"], "equal size, within 5%"),
+        (["--set", "rnnsearch.minimum_count=2"], "Expected the same level"),
+        (["--out", "{corpus}"], "or a study's"),
+        (["--out", "{study}", "--seed", "3"], "begun with another seed"),
+        (["--corpus", "nosuch"], "phrases"),
+    ],
+)
+def test_length_study_refuses_with_a_sentence(more, message, corpus, length_folder, tmp_path, capfd, in_process):
+    in_process()
+    line = command_line(corpus, tmp_path / "out", *SIZES)
+    try:
+        code = length_study.main([*line, *(one.format(corpus=corpus, study=length_folder) for one in more)])
+    except SystemExit as ended:  # recipes.train's own parser
+        code = ended.code
+    err = capfd.readouterr().err
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert not list(tmp_path.glob("out/*/"))
+
+
+def test_pairs_are_kept_by_their_longer_side():
+    lines = ["a b", "a b c", "a", ""], ["x", "x", "x y z", "x y"]
+    assert corpora.of_at_most(2, lines) == (["a b", ""], ["x", "x y"])
+    assert corpora.of_at_most(None, lines) is lines
+    with pytest.raises(ValueError, match="at most 0 words a side"):
+        corpora.of_at_most(0, lines)
+
+
+def test_phrases_are_tested_on_every_length_and_never_on_what_was_trained_on():
+    drawn = phrases.generate(22, seed=1001, minimum_words=3, maximum_words=10)
+    seen = {english for english, _ in drawn[:11]}
+    held = corpora.Corpus("phrases", "en", "fr", {"train": (sorted(seen), []), "val": ([], [])})
+    sources, references = length_study.sentences(held, per_bin=11)
+    assert not seen & set(sources)
+    lengths = [len(line.split()) for line in sources]
+    assert [sum(low <= n <= high for n in lengths) for low, high in length_study.BINS] == [11] * 6
+    assert len(references) == 66
+    assert length_study.sentences(held, per_bin=11)[0] == sources
+
+
+# --- the runner, on commands that take no time
+
+
+def held(tmp_path, **options):
+    told = {"corpus": "x", "source": None, "target": None, "data": None, "out": tmp_path / "out"}
+    told |= {"seed": 0, "beam": 1, "jobs": 2}
+    return Study(
+        SimpleNamespace(**told | {"changes": []} | options), "length_study", [Run("a", "rnnsearch", ("updates=5",))]
+    )
+
+
+def copy_step(tmp_path, name, text="{}"):
+    """`python -m json.tool` makes a file of another, and refuses one that is no JSON."""
+    (tmp_path / f"{name}.in").write_text(text)
+    return Step("json.tool", [str(tmp_path / f"{name}.in"), str(tmp_path / name)], tmp_path / name)
+
+
+def test_steps_of_a_chain_run_in_order_and_once(tmp_path, capfd):
+    steps = {name: [copy_step(tmp_path, f"{name}{n}") for n in range(2)] for name in "abc"}
+    second = Step(
+        "json.tool", [str(tmp_path / "a0"), str(tmp_path / "a1")], tmp_path / "a1"
+    )  # reads what the first made
+    steps["a"][1] = second
+    with held(tmp_path).opened() as study:
+        study.work(steps)
+        assert all(step.made.exists() for chain in steps.values() for step in chain)
+        assert capfd.readouterr().out.count("took") == 6
+        study.work(steps)
+        assert capfd.readouterr().out == ""
+
+
+def test_a_failed_command_says_its_last_words_and_the_rest_can_go_on(tmp_path):
+    good, bad = copy_step(tmp_path, "good"), copy_step(tmp_path, "bad", "{")
+    with held(tmp_path, jobs=1).opened() as study:
+        with pytest.raises(RuntimeError, match=r"json.tool failed for b: Expecting property name.*b\.log"):
+            study.work({"a": [good], "b": [bad]})
+        assert good.made.exists()
+        (tmp_path / "bad.in").write_text("{}")
+        study.work({"a": [good], "b": [bad]})
+        assert bad.made.exists()
+
+
+def test_commands_side_by_side_share_the_cores(tmp_path, monkeypatch):
+    monkeypatch.setattr(studies.os, "cpu_count", lambda: 7)
+    assert held(tmp_path, jobs=2)._environment()["TF_NUM_INTRAOP_THREADS"] == "3"
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    assert "TF_NUM_INTRAOP_THREADS" not in held(tmp_path, jobs=1)._environment()
+
+
+def test_two_studies_do_not_work_in_one_folder(tmp_path):
+    with held(tmp_path).opened(), pytest.raises(FileExistsError, match="One works there"), held(tmp_path).opened():
+        pass
+    with held(tmp_path).opened() as study:  # free again
+        assert study.seconds >= 0
+
+
+def test_an_unfinished_run_is_resumed(tmp_path):
+    study = held(tmp_path)
+    assert "--resume" not in study.train_step(study.runs[0]).options
+    (tmp_path / "out" / "a").mkdir(parents=True)
+    (tmp_path / "out" / "a" / "run.json").write_text("{}")
+    step = study.train_step(study.runs[0])
+    assert "--resume" in step.options
+    assert train.parser().parse_args(step.options).out == tmp_path / "out" / "a"
+
+
+# --- attention
+
+
+@pytest.fixture(scope="module")
+def attention_folder(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("studies") / "attention"
+    with pytest.MonkeyPatch.context() as patch:
+        work = InProcess()
+        patch.setattr(Study, "work", lambda self, chains: work(chains))
+        assert attention_study.main([*command_line(corpus, out, *LUONG), "--scores", "local-m"]) == 0
+    assert work.done == [("recipes.train", "local-m")]
+    return out
+
+
+def test_a_score_can_be_added_later(attention_folder, corpus, in_process):
+    work = in_process(most=0)
+    line = command_line(corpus, attention_folder, *LUONG)
+    assert attention_study.main([*line, "--scores", "local-m"]) == 0
+    assert attention_study.main([*line, "--scores", "dot,local-m"]) == 130, "dot is begun, local-m is there"
+    assert work.done == []
+
+
+def test_attention_study_measures_what_was_trained(attention_folder, corpus):
+    from keras_attn import Translator
+
+    report = json.loads((attention_folder / "report.json").read_text())
+    assert [row["name"] for row in report["scores"]] == ["local-m"]
+    assert "--scores local-m" in report["command"]
+    (row,) = report["scores"]
+    trained = json.loads((attention_folder / "local-m" / "report.json").read_text())
+    assert row["updates"] == 5
+    assert {name: row["bleu"][name] for name in trained["bleu"]} == trained["bleu"]
+    assert row["bleu"]["low"] <= row["bleu"]["high"]
+    assert (trained["config"]["attention"], trained["config"]["local"]) == ("general", "m")
+    assert row["sharpness"]["entropy"] < row["sharpness"]["uniform_entropy"]
+    # Sentence by sentence, as one would by hand.
+    sources, references = ((corpus / f"test.{language}").read_text().splitlines() for language in ("en", "fr"))
+    translator = Translator.from_preset(attention_folder / "local-m")
+    log_probs = np.concatenate([translator.score([s], [r])[0].token_log_probs for s, r in zip(sources, references)])  # noqa: B905
+    assert row["perplexity"] == pytest.approx(math.exp(-np.mean(log_probs)), rel=1e-3)
+    assert (attention_folder / "attention.svg").read_text().startswith("<?xml")
+
+
+def test_sharpness_by_hand():
+    half = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.1, 0.1, 0.1, 0.1]])  # the last sums to 0.4
+    found = attention_study.sharpness([half, np.array([[1.0, 0.0]])])
+    assert found["entropy"] == pytest.approx((math.log(2) + 0 + math.log(4) + 0) / 4)
+    assert found["largest_weight"] == pytest.approx((0.5 + 1 + 0.25 + 1) / 4)
+    assert found["uniform_entropy"] == pytest.approx((3 * math.log(4) + math.log(2)) / 4)
+
+
+def test_attention_study_refuses_an_unknown_score(corpus, tmp_path, capfd):
+    line = command_line(corpus, tmp_path / "out", *LUONG)
+    assert attention_study.main([*line, "--scores", "dot,tanh"]) == 2
+    assert "Received: 'tanh'" in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+# --- showcase
+
+
+def test_halves_are_compared_with_halves():
+    reference = "un deux trois quatre cinq"
+    assert showcase.chrf_of_halves("un deux zero zero zero", reference)[0] == 100
+    assert showcase.chrf_of_halves("zero zero trois quatre cinq", reference)[1] == 100
+    expected = sacrebleu.sentence_chrf("zero zero zero", ["trois quatre cinq"]).score
+    assert showcase.chrf_of_halves("un deux zero zero zero", reference)[1] == round(expected, 2)
+    assert showcase.chrf_of_halves("", reference) == (0, 0)
+
+
+def test_sentences_are_ranked_by_what_attention_saves():
+    def row(name, fixed, attention):
+        halves = [dict(zip(("first", "second"), pair, strict=True)) for pair in (fixed, attention)]
+        return showcase.Sentence(name, "", "", halves)
+
+    rows = [
+        row("saves 10", (60, 50), (70, 60)),
+        row("loses no half", (40, 50), (90, 90)),
+        row("saves 30", (60, 20), (70, 50)),
+        row("saves nothing", (60, 20), (70, 20)),
+    ]
+    assert [one.heading for one in showcase.ranked(rows)] == ["saves 30", "saves 10"]
+
+
+@pytest.fixture(scope="module")
+def showcase_folder(length_folder, corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("studies") / "showcase"
+    runs = [str(length_folder / name) for name in ("rnnencdec-8", "rnnsearch-8")]
+    assert (
+        showcase.main([*runs, "--corpus", str(corpus), "--minimum-words", "5", "--beam", "2", "--out", str(out)]) == 0
+    )
+    return out
+
+
+def test_showcase_has_the_papers_sentence_and_the_long_ones(showcase_folder):
+    report = json.loads((showcase_folder / "report.json").read_text())
+    assert report["examples"][0]["source"].startswith("An admitting privilege is the right of a doctor")
+    assert report["examples"][0]["reference"] is None
+    assert report["sentences"] == 5  # of 5, 9, 12, 13 and 16 words
+    assert len(report["examples"]) == 1 + report["lost"]
+    for one in report["examples"][1:]:
+        assert len(one["source"].split()) >= 5
+        fixed, attention = one["translations"]
+        assert fixed["second"] < fixed["first"]
+        assert fixed["second"] < attention["second"]
+    page = (showcase_folder / "showcase.html").read_text()
+    assert page.count("<section>") == len(report["examples"])
+    assert page.count("<article ") == 2 * len(report["examples"])
+    assert page.count('class="line"') == report["lost"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{length}/rnnsearch-8", "{length}/rnnsearch-8"], "two runs"),
+        (["{length}/rnnsearch-8", "{tmp}"], "two runs"),
+        (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--minimum-words", "99"], "at least 99 words"),
+        (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--split", "dev"], "among: train, val, test"),
+        (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--minimum-words", "5", "--out", "{length}"], "new or empty"),
+    ],
+)
+def test_showcase_refuses_with_a_sentence(arguments, message, length_folder, corpus, tmp_path, capfd):
+    where = ["--corpus", str(corpus), "--out", str(tmp_path / "out")]
+    chosen = [one.format(length=length_folder, tmp=tmp_path) for one in arguments]
+    assert showcase.main([*chosen[:2], *where, *chosen[2:]]) == 2
+    assert message in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+# --- the results page
+
+
+def test_results_page_tells_all_of_it_from_reports(
+    length_folder, attention_folder, showcase_folder, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    runs = [
+        length_folder,
+        attention_folder,
+        showcase_folder,
+        length_folder / "rnnencdec-8",
+        attention_folder / "local-m",
+    ]
+    assert results.main([*map(str, runs)]) == 0
+    page = (tmp_path / "README.md").read_text()
+    stems = {path.stem for path in (tmp_path / "reports").glob("*.json")}
+    assert {"length_study-digits-en-fr", "attention_study-digits-en-fr", "showcase-digits-en-fr"} < stems
+    variants = stems - {f"{name}-digits-en-fr" for name in ("length_study", "attention_study", "showcase")}
+    assert {name.split("-level")[0] for name in variants} == {
+        "rnnencdec-digits-en-fr-most_words-8-updates-5",
+        "luong-digits-en-fr-attention-general-local-m-updates-5",
+    }
+    for folder, name in ((length_folder, "length"), (attention_folder, "attention")):
+        drawn = tmp_path / "reports" / f"{name}_study-digits-en-fr.svg"
+        assert drawn.read_bytes() == (folder / f"{name}.svg").read_bytes()
+        assert f"(reports/{drawn.name})" in page
+    assert (tmp_path / "reports" / "showcase-digits-en-fr.html").exists()
+    for system in json.loads((length_folder / "report.json").read_text())["systems"]:
+        assert f"`{system['command']}`" in page
+        for one in system["bins"]:
+            assert f"{one['bleu']:.2f} [{one['low']:.1f}, {one['high']:.1f}]" in page
+    for row in json.loads((attention_folder / "report.json").read_text())["scores"]:
+        assert f"| {row['name']} | {row['parameters']:,} | {row['bleu']['score']:.2f} [" in page
+    assert results.main([]) == 0
+    assert (tmp_path / "README.md").read_text() == page
+
+
+def test_results_refuse_a_study_that_they_cannot_show(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(results, "FOLDER", tmp_path / "recipes")
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "report.json").write_text('{"study": "nosuch"}')
+    assert results.main([str(tmp_path)]) == 2
+    assert "Received: 'nosuch'" in capfd.readouterr().err
+    assert not list((tmp_path / "recipes").glob("*.md"))
+
+
+def test_the_committed_page_is_what_the_reports_say(tmp_path, monkeypatch):
+    """Nothing in it was typed by hand."""
+    shutil.copytree(results.FOLDER / "reports", tmp_path / "reports")
+    committed = (results.FOLDER / "README.md").read_text(encoding="utf-8")
+    monkeypatch.setattr(results, "FOLDER", Path(tmp_path))
+    assert results.main([]) == 0
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == committed

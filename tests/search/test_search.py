@@ -1,0 +1,526 @@
+"""Search against brute force and against a plain Python beam search."""
+
+import itertools
+
+import hypothesis
+import hypothesis.strategies as st
+import keras
+import numpy as np
+import pytest
+from keras import ops, tree
+
+from keras_attn.search import SearchResult, beam_search, greedy_search, sample
+from keras_attn.search.constraints import top_tokens
+from tests.search.searching import (
+    CONTENT,
+    END,
+    EVERYTHING,
+    MODES,
+    PAD,
+    UNKNOWN,
+    B,
+    L,
+    RecurrentModel,
+    S,
+    TableModel,
+    V,
+    allowed,
+    brute_force,
+    check_against,
+    compiled,
+    log_softmax,
+    options_of,
+    score,
+)
+
+# Brute force
+
+
+@pytest.mark.parametrize("coverage_penalty", [0.0, 0.3])
+@pytest.mark.parametrize(("normalization", "length_penalty"), [("gnmt", 0.6), ("average", 1.0), ("none", 1.0)])
+def test_wide_beam_is_brute_force(normalization, length_penalty, coverage_penalty):
+    model, longest = TableModel(), [5, 2, 4]
+    options = options_of(normalization, length_penalty, coverage_penalty)
+
+    def search(memory, state):
+        return beam_search(
+            model.step,
+            memory,
+            state,
+            beam_size=EVERYTHING,
+            n_best=11,
+            max_length=L,
+            row_max_length=longest,
+            **options,
+        )
+
+    result = compiled(search)(model.memory, model.state)
+    assert result.token_ids.shape == (B, 11, L)
+    assert result.alignments.shape == (B, 11, L, S)
+    for row in range(B):
+        expected = brute_force(model, row, options, longest[row])
+        check_against(result, row, expected[:11])
+        assert not result.lengths[row, len(expected) :].any()
+        assert np.all(result.scores[row, len(expected) :] == -np.inf)
+
+
+CONSTRAINTS = {
+    "minimum": {"shortest": [4, 1, 3]},
+    "prefix": {"prefix": [[4, 1], [], [6, 6, 6]]},
+    "ended prefix": {"prefix": [[5, END], [4], [4, 4, 4, 4, END]]},
+    "banned": {"banned": [UNKNOWN, 5]},
+    "unigrams": {"ngram": 1},
+    "bigrams": {"ngram": 2},
+    "all": {"shortest": [3, 5, 5], "prefix": [[4], [], [5, 4]], "banned": [UNKNOWN], "ngram": 2},
+}
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_wide_beam_is_brute_force_under_constraints(name):
+    constraint, options, longest = CONSTRAINTS[name], options_of("gnmt", 1.0, 0.2), [5, 4, 5]
+    model = RecurrentModel()
+    prefix = constraint.get("prefix", [[], [], []])
+    padded = np.array([row + [0] * (L - len(row)) for row in prefix], "int32")
+
+    def search(memory, state):
+        return beam_search(
+            model.step,
+            memory,
+            state,
+            beam_size=EVERYTHING,
+            n_best=7,
+            max_length=L,
+            row_max_length=longest,
+            row_min_length=constraint.get("shortest"),
+            forced_prefix=padded if "prefix" in constraint else None,
+            banned_token_ids=constraint.get("banned", ()),
+            no_repeat_ngram_size=constraint.get("ngram", 0),
+            **options,
+        )
+
+    result = compiled(search)(model.memory, model.state)
+    for row in range(B):
+        expected = brute_force(
+            model,
+            row,
+            options,
+            longest[row],
+            constraint.get("shortest", [1, 1, 1])[row],
+            prefix[row],
+            constraint.get("banned", ()),
+            constraint.get("ngram", 0),
+        )
+        assert expected
+        check_against(result, row, expected[:7])
+
+
+# A narrow beam, against the same rules in plain Python. The oracle goes on to the end, so it checks the stop
+# too.
+
+
+def plain_beam(model, row, beam_size, options, early_stopping):
+    live, finished = [(0.0, [])], []
+    for position in range(L):
+        grown = []
+        for log_prob, tokens in live:
+            log_probs = log_softmax(model.logits_and_alignments(row, [*tokens, END])[0])[-1]
+            grown += [(log_prob + log_probs[t], [*tokens, t]) for t in (*CONTENT, END)]
+        if position == L - 1:
+            grown = [x for x in grown if x[1][-1] == END]
+        grown.sort(key=lambda x: -x[0])
+        ended = [x for x in grown[:beam_size] if x[1][-1] == END]
+        live = [x for x in grown if x[1][-1] != END][:beam_size]
+        for log_prob, tokens in ended:
+            logits, alignment = model.logits_and_alignments(row, tokens)
+            log_probs = log_softmax(logits)[range(len(tokens)), tokens]
+            mask = model.memory["mask"][row]
+            finished.append((score(log_prob, alignment, mask, **options), tokens, log_probs, alignment))
+        if early_stopping and len(finished) >= beam_size:
+            break
+    return sorted(finished, key=lambda x: -x[0])
+
+
+@pytest.mark.parametrize(("mode", "early_stopping"), [(MODES[0], True), *((mode, False) for mode in MODES)])
+def test_narrow_beam_is_plain_beam(mode, early_stopping):
+    for options in (options_of("gnmt", 0.6, 0.1), options_of("average", 1.0)):
+        model = RecurrentModel(seed=3)
+
+        def search(memory, state, model=model, options=options):
+            return beam_search(
+                model.step,
+                memory,
+                state,
+                beam_size=3,
+                n_best=2,
+                max_length=L,
+                early_stopping=early_stopping,
+                **options,
+            )
+
+        result = compiled(search, mode)(model.memory, model.state)
+        for row in range(B):
+            check_against(result, row, plain_beam(model, row, 3, options, early_stopping)[:2])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_beam_of_one_is_greedy_and_greedy_takes_the_best_token(mode):
+    options = {
+        "max_length": L,
+        "row_max_length": [5, 3, 4],
+        "banned_token_ids": [5],
+        "no_repeat_ngram_size": 2,
+    }
+    for seed in range(3) if mode == "eager" else [0]:  # a model is compiled in
+        model = RecurrentModel(seed)
+        greedy = compiled(lambda m, s, f=model.step: greedy_search(f, m, s, **options), mode)
+        beam = compiled(lambda m, s, f=model.step: beam_search(f, m, s, beam_size=1, **options), mode)
+        greedy, beam = greedy(model.memory, model.state), beam(model.memory, model.state)
+        for name, one, other in zip(SearchResult._fields, greedy, beam, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5, err_msg=name)
+        for row, longest in enumerate(options["row_max_length"]):
+            tokens = []
+            while tokens[-1:] != [END]:
+                left = [
+                    t
+                    for t in (1, 4, 6, END)
+                    if allowed([*tokens, t], longest, 1, (), (), 2) and (t == END or len(tokens) + 1 < longest)
+                ]
+                last = model.logits_and_alignments(row, [*tokens, END])[0][-1]
+                tokens.append(max(left, key=lambda t: last[t]))
+            assert greedy.token_ids[row, 0].tolist() == tokens + [0] * (L - len(tokens))
+
+
+def test_stops_when_nothing_can_overtake():
+    """A model whose third step would be NaN: had it been taken, some score would be NaN."""
+    logits = np.full((1, V), -20.0, "float32")
+    logits[0, END] = 0.0
+
+    def step(token_ids, memory, state):
+        late = (state >= 2)[:, None]
+        return (
+            ops.where(late, float("nan"), logits),
+            state + 1,
+            ops.zeros_like(memory["mask"], dtype="float32"),
+        )
+
+    memory, state = {"mask": np.ones((2, S), "bool")}, np.zeros(2, "int32")
+    for n_best in (1, 2):
+        search = compiled(lambda m, s, n=n_best: beam_search(step, m, s, beam_size=3, n_best=n, max_length=L))
+        result = search(memory, state)
+        assert np.isfinite(result.scores).all()
+        assert result.lengths[:, 0].tolist() == [1, 1]
+
+
+# Properties
+
+
+def subset(structure, rows):
+    return tree.map_structure(lambda x: x[rows], structure)
+
+
+@pytest.fixture(scope="module")
+def searches():
+    """Compiled once a shape: hypothesis changes the arrays alone."""
+    options = {"max_length": L, "coverage_penalty": 0.2, "no_repeat_ngram_size": 3}
+
+    def beam(memory, state, limits, row_ids):
+        return beam_search(TableModel.step, memory, state, beam_size=3, n_best=2, row_max_length=limits, **options)
+
+    def greedy(memory, state, limits, row_ids):
+        return greedy_search(TableModel.step, memory, state, row_max_length=limits, max_length=L)
+
+    def draw(memory, state, limits, row_ids):
+        return sample(
+            TableModel.step,
+            memory,
+            state,
+            row_max_length=limits,
+            max_length=L,
+            num_samples=2,
+            seed=7,
+            row_ids=row_ids,
+        )
+
+    mode = "graph" if "graph" in MODES else MODES[0]
+    return {name: compiled(f, mode) for name, f in {"beam": beam, "greedy": greedy, "sample": draw}.items()}
+
+
+@pytest.mark.parametrize("name", ["beam", "greedy", "sample"])
+@hypothesis.given(seed=st.integers(0, 10**6), rows=st.permutations(range(B)), alone=st.integers(0, B - 1))
+@hypothesis.settings(max_examples=7, deadline=None, derandomize=True)
+def test_batch_mates_order_and_padding_change_nothing(searches, name, seed, rows, alone):
+    search, model = searches[name], TableModel(seed)
+    limits = np.random.default_rng(seed).integers(1, L + 1, B).astype("int32")
+    row_ids = np.array([11, 5, 31], "int32")
+    together = search(model.memory, model.state, limits, row_ids)
+    arrays = (model.memory, model.state, limits, row_ids)
+
+    def same(result, expected, source=S):
+        np.testing.assert_array_equal(result.token_ids, expected.token_ids)
+        np.testing.assert_array_equal(result.lengths, expected.lengths)
+        np.testing.assert_allclose(result.scores, expected.scores, atol=1e-5)
+        np.testing.assert_allclose(result.alignments[..., :source], expected.alignments, atol=1e-6)
+        assert not result.alignments[..., source:].any()
+
+    same(search(*subset(arrays, list(rows))), SearchResult(*subset(tuple(together), list(rows))))
+    same(search(*subset(arrays, [alone])), SearchResult(*subset(tuple(together), [alone])))
+    wider = dict(model.memory)
+    wider["mask"] = np.pad(wider["mask"], [(0, 0), (0, 4)])
+    wider["attention"] = np.pad(wider["attention"], [(0, 0)] * 3 + [(0, 4)], constant_values=9)
+    same(search(wider, *arrays[1:]), together)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "xla"])
+def test_a_large_batch_lets_its_ended_rows_go(mode):
+    """69 rows are searched in loops of 69, 35 and 18; 23 rows in one."""
+    rows, n_best = 69, 2
+    model, random = TableModel(seed=3, batch=rows), np.random.default_rng(3)
+    prefix = random.integers(4, V, (rows, 2)) * (random.random((rows, 1)) < 0.3)
+    limits = random.integers(1, L + 1, rows)
+    arrays = model.memory, model.state, limits.astype("int32"), prefix.astype("int32")
+
+    def search(memory, state, limits, prefix):
+        return beam_search(
+            model.step,
+            memory,
+            state,
+            beam_size=3,
+            n_best=n_best,
+            max_length=L,
+            row_max_length=limits,
+            row_min_length=limits - 2,
+            forced_prefix=prefix,
+            coverage_penalty=0.2,
+            no_repeat_ngram_size=2,
+        )
+
+    together = compiled(search, mode)(*arrays)
+    run = compiled(search, mode)
+    for start in range(0, rows, 23):
+        part = list(range(start, start + 23))
+        for whole, found in zip(together, run(*subset(arrays, part)), strict=True):
+            np.testing.assert_allclose(whole[part], found, atol=1e-5)
+    assert len(set(together.lengths[:, 0])) > 2
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_n_best_is_sorted_unique_and_begins_with_the_best(early_stopping):
+    model = RecurrentModel(seed=5)
+
+    def search(n_best):
+        return compiled(
+            lambda m, s: beam_search(
+                model.step, m, s, beam_size=5, n_best=n_best, max_length=L, early_stopping=early_stopping
+            )
+        )(model.memory, model.state)
+
+    one, five = search(1), search(5)
+    np.testing.assert_array_equal(five.token_ids[:, :1], one.token_ids)
+    np.testing.assert_allclose(five.scores[:, :1], one.scores, atol=1e-6)
+    for row in range(B):
+        assert np.all(np.diff(five.scores[row]) <= 0)
+        assert len({tuple(tokens) for tokens in five.token_ids[row]}) == 5
+
+
+def test_forced_decoding_finds_what_search_reports():
+    model = RecurrentModel(seed=2)
+    found = compiled(lambda m, s: beam_search(model.step, m, s, beam_size=5, max_length=L))(model.memory, model.state)
+    forced = compiled(lambda m, s: greedy_search(model.step, m, s, max_length=L, forced_prefix=found.token_ids[:, 0]))(
+        model.memory, model.state
+    )
+    for name, one, other in zip(SearchResult._fields, found, forced, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_prefix_prevails_over_the_row_limit_and_ends_at_the_last_place(mode):
+    model = RecurrentModel(seed=2)
+    prefix = np.array([[4, 5, 6, 4, 5], [4, 4, 5, 0, 0], [6, 5, 4, 1, END]], "int32")
+    expected = [[[4, 5, 6, 4, END]], [[4, 4, 5, END, 0]], [[6, 5, 4, 1, END]]]
+    for search in (greedy_search, beam_search):
+        run = compiled(
+            lambda m, s, f=search: f(model.step, m, s, max_length=L, row_max_length=[2, 3, 1], forced_prefix=prefix),
+            mode,
+        )
+        assert run(model.memory, model.state).token_ids.tolist() == expected
+
+
+def test_without_alignments():
+    model = RecurrentModel(seed=2)
+    options = {"max_length": L, "coverage_penalty": 0.2}
+    for search in (
+        lambda m, s, keep: beam_search(model.step, m, s, return_alignments=keep, **options),
+        lambda m, s, keep: greedy_search(model.step, m, s, return_alignments=keep, max_length=L),
+    ):
+        kept = compiled(lambda m, s, f=search: f(m, s, True))(model.memory, model.state)
+        bare = compiled(lambda m, s, f=search: f(m, s, False))(model.memory, model.state)
+        assert bare.alignments is None
+        np.testing.assert_array_equal(kept.token_ids, bare.token_ids)
+
+
+# Precision and impossible rows
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_low_precision_models_are_scored_in_float32(dtype):
+    model = RecurrentModel(seed=4)
+
+    def low(token_ids, memory, state):
+        h = ops.cast(state[0]["h"], "float32")
+        logits, state, alignment = model.step(token_ids, memory, [{"h": h}, ()])
+        state = tree.map_structure(lambda x: ops.cast(x, dtype), state)
+        return ops.cast(logits, dtype), state, ops.cast(alignment, dtype)
+
+    def widened(token_ids, memory, state):
+        logits, state, alignment = low(token_ids, memory, state)
+        return ops.cast(logits, "float32"), state, ops.cast(alignment, "float32")
+
+    def search(step):
+        def run(memory, state):
+            state = tree.map_structure(lambda x: ops.cast(x, dtype), state)
+            return beam_search(step, memory, state, beam_size=3, n_best=2, max_length=L, coverage_penalty=0.1)
+
+        return compiled(run)(model.memory, model.state)
+
+    result, expected = search(low), search(widened)
+    assert result.scores.dtype == result.token_log_probs.dtype == result.alignments.dtype == np.float32
+    np.testing.assert_array_equal(result.token_ids, expected.token_ids)
+    np.testing.assert_allclose(result.scores, expected.scores, atol=1e-5)
+
+
+def test_impossible_rows_give_no_nan_and_disturb_no_others():
+    model = TableModel(seed=1)
+    expected = compiled(lambda m, s: beam_search(model.step, m, s, beam_size=3, max_length=L))(
+        model.memory, model.state
+    )
+    model.memory["logits"][0] = -np.inf  # nothing is possible at all
+    model.memory["logits"][1, :, :, 4:] = -np.inf  # only <unk>, the end token, pad and start are
+    runs = {
+        "beam": lambda m, s: beam_search(model.step, m, s, beam_size=3, n_best=3, max_length=L),
+        "banned": lambda m, s: beam_search(
+            model.step,
+            m,
+            s,
+            beam_size=3,
+            n_best=3,
+            max_length=L,
+            banned_token_ids=[1],
+            row_min_length=[1, 4, 1],
+        ),
+        "greedy": lambda m, s: greedy_search(
+            model.step, m, s, max_length=L, banned_token_ids=[1], row_min_length=[1, 4, 1]
+        ),
+        "sample": lambda m, s: sample(model.step, m, s, max_length=L, seed=1, num_samples=3, top_p=0.9),
+    }
+    for name, run in runs.items():
+        result = compiled(run)(model.memory, model.state)
+        assert not any(np.isnan(x).any() for x in result), name
+        assert not result.lengths[0].any()
+        assert not result.token_ids[0].any()
+        assert np.all(result.scores[0] == -np.inf)
+        if name in ("banned", "greedy"):  # no token before the fourth, and no way to the fourth
+            assert np.all(result.scores[1] == -np.inf)
+        if name == "beam":
+            np.testing.assert_array_equal(result.token_ids[2, 0], expected.token_ids[2, 0])
+            assert set(np.unique(result.token_ids[1])) <= {PAD, UNKNOWN, END}
+
+
+def test_the_best_of_a_large_vocabulary():
+    """1,031 tokens take the folded way, and 8 does not divide them; 97 the plain one."""
+    random = np.random.default_rng(0)
+    for vocabulary, count in itertools.product((1031, 97), (1, 5)):
+        logits = random.normal(size=(B, vocabulary)).astype("float32")
+        logits[0, 3:] = -np.inf
+        logits[1, -2:] = 9.0, 8.0  # in what is left over
+        rows = ops.arange(B, dtype="int32")[:, None]
+        values, token_ids = map(ops.convert_to_numpy, top_tokens(ops.convert_to_tensor(logits), count, rows))
+        assert token_ids.shape == (B, count)
+        np.testing.assert_array_equal(values, -np.sort(-logits, axis=-1)[:, :count])
+        np.testing.assert_array_equal(values, np.take_along_axis(logits, token_ids, axis=-1))
+        assert all(len(set(row)) == count for row in token_ids.tolist())
+
+
+# Errors, and the exported graph
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_best": 6}, "1 <= n_best <= beam_size"),
+        ({"length_penalty": -1.0}, "`length_penalty` >= 0"),
+        ({"coverage_penalty": -1.0}, "`coverage_penalty` >= 0"),
+        ({"normalization": "wu"}, "'average', 'gnmt', 'none'"),
+        ({"max_length": 0}, "integer >= 1"),
+        ({"banned_token_ids": [END]}, "without the end token 3"),
+        ({"no_repeat_ngram_size": -1}, "`no_repeat_ngram_size` >= 0"),
+        ({"forced_prefix": np.ones((B, L + 1), "int32")}, "at most max_length=5"),
+    ],
+)
+def test_options_are_checked(options, message):
+    model = TableModel()
+    with pytest.raises(ValueError, match=message):
+        beam_search(model.step, model.memory, model.state, **{"max_length": L, **options})
+
+
+def test_sample_options_and_memory_are_checked():
+    model = TableModel()
+    for options in ({"temperature": 0.0}, {"top_p": 0.0}, {"top_k": -1}, {"num_samples": 0}):
+        with pytest.raises(ValueError, match="Expected"):
+            sample(model.step, model.memory, model.state, max_length=L, seed=0, **options)
+    with pytest.raises(ValueError, match="mask"):
+        greedy_search(model.step, {"values": 0}, model.state, max_length=L)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exported graph is TensorFlow's")
+def test_exported_with_unknown_batch_and_source_length(tmp_path):
+    import tensorflow as tf
+
+    model = TableModel()
+    options = options_of("gnmt", 0.6, 0.2)
+
+    def search(mask, logits, attention, limits, prefix):
+        result = beam_search(
+            model.step,
+            {"mask": mask, "logits": logits, "attention": attention},
+            {"position": tf.zeros_like(limits)},
+            beam_size=3,
+            n_best=2,
+            max_length=L,
+            row_max_length=limits,
+            forced_prefix=prefix,
+            no_repeat_ngram_size=2,
+            **options,
+        )
+        drawn = sample(
+            model.step,
+            {"mask": mask, "logits": logits, "attention": attention},
+            {"position": tf.zeros_like(limits)},
+            max_length=L,
+            seed=1,
+        )
+        return {**result._asdict(), "drawn": drawn.token_ids, "drawn_alignments": drawn.alignments}
+
+    signature = (
+        tf.TensorSpec((None, None), "bool"),
+        tf.TensorSpec((None, L, V, V)),
+        tf.TensorSpec((None, L, V, None)),
+        tf.TensorSpec((None,), "int32"),
+        tf.TensorSpec((None, None), "int32"),
+    )
+    module = tf.Module()
+    module.search = tf.function(search, input_signature=signature)
+    graph = module.search.get_concrete_function().graph.as_graph_def()
+    names = {node.op for node in graph.node} | {n.op for f in graph.library.function for n in f.node_def}
+    assert not [name for name in names if name.startswith("Xla")]  # the stock server has none
+    tf.saved_model.save(module, str(tmp_path))
+    reloaded = tf.saved_model.load(str(tmp_path))
+    limits = np.array([5, 3, 4], "int32")
+    for prefix in (np.zeros((B, 0), "int32"), np.array([[4], [0], [5]], "int32")):
+        arrays = model.memory["mask"], model.memory["logits"], model.memory["attention"], limits, prefix
+        found, expected = reloaded.search(*arrays), search(*arrays)
+        for name, x in expected.items():
+            np.testing.assert_allclose(found[name], x, atol=1e-5, err_msg=name)
+        assert found["alignments"].shape == (B, 2, L, S)
+        # Other sizes through the same graph.
+        alone = reloaded.search(*(x[1:2] for x in arrays))
+        np.testing.assert_array_equal(alone["token_ids"], expected["token_ids"][1:2])

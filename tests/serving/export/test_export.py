@@ -1,0 +1,134 @@
+"""An exported translator says what `generate` says, in a process with TensorFlow alone and without Python."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_attn.serving.export import self_check as examples
+from tests.serving import loader
+from tests.serving.conftest import LINES, READ, REPORT, SENTENCES
+
+
+def assert_same(exported, translations, scores):
+    """The strings of `generate`; others only where a hypothesis of the same score changed places with it."""
+    for line, expected, found, score in zip(READ, exported.found, translations, scores, strict=True):
+        assert abs(expected.score - score) < 2e-5 * (1 + abs(score)), line
+        if found.decode() != expected.text:
+            assert abs(expected.score - score) < 1e-5, (line, expected.text, found)
+            print(f"a tie: {line!r} gives {found!r} for {expected.text!r}, both {score}")
+
+
+def test_the_model_is_worth_comparing(exported):
+    texts = [translation.text for translation in exported.found]
+    assert len(set(texts)) > len(texts) // 2
+    assert len({len(translation.tokens) for translation in exported.found}) > 5
+    assert any(len(translation.source_tokens) > 64 for translation in exported.found)
+
+
+def test_a_process_with_tensorflow_alone_says_the_same(exported):
+    batches = [LINES, *([line] for line in LINES[:3] + LINES[16:18]), LINES[16:19], []]
+    done = subprocess.run(
+        [sys.executable, "-P", examples.REPLAY, exported.folder],
+        input=json.dumps([[line.hex() for line in batch] for batch in batches]),
+        capture_output=True,
+        text=True,
+        env=os.environ | loader.QUIET,
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    everything, *single, blank, empty = [
+        ([bytes.fromhex(text) for text in batch["translation"]], batch["score"]) for batch in answer["batches"]
+    ]
+    assert_same(exported, *everything)
+    texts = everything[0]
+    assert [text for (text,), _ in single] == texts[:3] + texts[16:18]
+    assert blank == ([b"", b"", b""], [0.0, 0.0, 0.0])
+    assert empty == ([], [])
+    print("load", answer["load_seconds"], "runs", [batch["seconds"] for batch in answer["batches"]])
+
+
+def test_the_servers_own_loader_says_the_same(exported, program):
+    done, results = loader.run(program, exported.folder, LINES, "--repeat", "2")
+    assert done.returncode == 0, done.stderr.decode()
+    # Those with string inputs; what has a default need not be fed.
+    assert sorted(results) == ["score", "serving_default", "translate", "translate_n_best", "translate_with_options"]
+    for name in ("serving_default", "translate", "translate_with_options"):
+        assert_same(exported, results[name]["translation"], results[name]["score"])
+    best = results["translate_n_best"]
+    assert_same(exported, best["translations"][:, 0], best["scores"][:, 0])
+    assert best["alignments"].shape == (len(LINES), 3, best["target_tokens"].shape[2], best["source_tokens"].shape[1])
+    np.testing.assert_allclose(best["alignments"].sum(-1).sum(-1), best["target_lengths"], rtol=1e-4)
+    given = exported.translator.score(READ[:-1:2], READ[1::2])
+    log_probs = [t.token_log_probs.sum() if t.token_ids else 0.0 for t in given]
+    np.testing.assert_allclose(results["score"]["log_prob"], log_probs, rtol=1e-4)
+    assert {"load", "run score", "memory"} <= set(loader.times(done))
+    print(loader.times(done))
+
+
+def test_the_loader_refuses_what_it_cannot_run(exported, program, tmp_path):
+    for folder, options in (
+        (tmp_path, ()),
+        (exported.folder, ("--signature", "other")),
+        (exported.folder, ("-x",)),
+    ):
+        done, _ = loader.run(program, folder, LINES[:1], *options)
+        assert done.returncode == 1
+        assert done.stderr.decode().splitlines()[-1].startswith("run_saved_model: ")
+
+
+def test_the_folder_holds_the_weights_once_and_a_record(exported):
+    weights = (exported.folder / "variables" / "variables.data-00000-of-00001").stat().st_size
+    assert weights < 1.2 * 4 * exported.translator.model.count_params() + 2**14
+    names = sorted(path.name for path in exported.root.iterdir())
+    assert names == ["1", "README.md", "models.config"], "nothing may be left beside it"
+    assert f'base_path: "/models/{exported.root.name}"' in (exported.root / "models.config").read_text()
+    assert "max_batch_size { value: 64 }" in (exported.folder / "batching_params.pbtxt").read_text()
+
+
+def test_the_record_says_what_it_is(exported):
+    record = json.loads((exported.folder / "assets.extra" / "keras_attn.json").read_text())
+    assert record["options"]["beam_size"] == 3
+    assert record["languages"] == {"source": "de", "target": "fr"}
+    assert (record["run"], record["scores"]) == ({"recipe": "rnnsearch"}, {"bleu": REPORT["bleu"]})
+    signatures = record["signatures"]
+    assert signatures["serving_default"] == {
+        "inputs": {"text": {"dtype": "string", "shape": [None]}},
+        "outputs": {
+            "score": {"dtype": "float32", "shape": [None]},
+            "translation": {"dtype": "string", "shape": [None]},
+        },
+    }
+    n_best = signatures["translate_n_best"]["outputs"]
+    assert n_best["alignments"] == {"dtype": "float32", "shape": [None, 3, None, None]}
+    assert signatures["translate_with_options"]["defaults"] == {
+        "length_penalty": 1.0,
+        "max_length": 0,
+        "max_length_ratio": 0.0,
+        "min_length": 0,
+        "min_length_ratio": 0.0,
+    }
+
+
+def test_warm_up_records_are_tensorflow_servings(exported):
+    """Read by the package whose format it is."""
+    logs = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
+    import tensorflow as tf
+
+    path = exported.folder / "assets.extra" / "tf_serving_warmup_requests"
+    calls = []
+    for record in tf.data.TFRecordDataset(str(path)):
+        request = logs.PredictionLog.FromString(record.numpy()).predict_log.request
+        inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+        calls.append((request.model_spec.signature_name, inputs))
+    assert {name for name, _ in calls} == set(
+        json.loads((exported.folder / "assets.extra" / "keras_attn.json").read_text())["signatures"]
+    )
+    batches = [[text.decode() for text in inputs["text"]] for name, inputs in calls if name == "serving_default"]
+    assert [len(batch) for batch in batches] == [1, 1, 8, 32]
+    assert {text for batch in batches for text in batch} == set(SENTENCES)
+    (ids,) = (inputs for name, inputs in calls if name == "translate_token_ids")
+    assert ids["token_ids"].shape == (1, ids["lengths"][0])

@@ -1,0 +1,101 @@
+"""The function that is saved: chunks, limits and the order of rows."""
+
+from collections import Counter
+
+import keras
+import pytest
+
+from tests.serving.conftest import SENTENCES, build
+
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("the graph is TensorFlow's; other backends export in a process of its own", allow_module_level=True)
+
+import tensorflow as tf
+
+from keras_attn.serving.export import length_limits as limits
+from keras_attn.serving.export.graph import ServedTranslator
+from keras_attn.serving.export.options import Options
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return build("word")
+
+
+def test_chunks_and_cuts(translator):
+    """Many chunks, some of one row, say what `generate` says; after `max_source_length` nothing is read."""
+    options = Options(
+        beam_size=2,
+        max_source_length=7,
+        batch_size=3,
+        tokens_per_batch=13,
+        search={"early_stopping": True, "no_repeat_ngram_size": 2},
+    )
+    served = ServedTranslator(translator, options)
+    lines = [*SENTENCES, "", "ein", "  ", *(" ".join(SENTENCES[2].split()[:n]) for n in range(9))]
+    cut = [" ".join(line.split()[:6]) for line in lines]
+    expected = translator.generate(cut, beam_size=2, early_stopping=True, no_repeat_ngram_size=2)
+    found = served.functions["serving_default"](text=tf.constant(lines))
+    assert [text.decode() for text in found["translation"].numpy()] == [t.text for t in expected]
+    assert found["score"].numpy().tolist() == pytest.approx([t.score for t in expected], rel=1e-4)
+    assert len({t.text for t in expected}) > 5
+
+
+def test_rows_that_are_done_leave_the_search(translator, monkeypatch):
+    """63 sentences of 1 to 63 words, translated by as many: all take 33 steps, half 16 more, a quarter 15 more."""
+    rows, step = [], translator.model.step
+
+    def counted(token_ids, memory, state):
+        count = tf.numpy_function(lambda n: rows.append(int(n)) or n, [tf.shape(token_ids)[0]], tf.int32)
+        with tf.control_dependencies([count]):
+            return step(tf.identity(token_ids), memory, state)
+
+    monkeypatch.setattr(translator.model, "step", counted)
+    options = Options(beam_size=2, max_length_ratio=1.0, min_length_ratio=1.0, batch_size=64, tokens_per_batch=10**5)
+    served = ServedTranslator(translator, options)
+    found = served.functions["serving_default"](text=tf.constant(["ein " * n for n in range(64)]))
+    assert [len(text.split()) for text in found["translation"].numpy()] == list(range(64))
+    assert Counter(rows) == {63 * 2: 33, 31 * 2: 16, 15 * 2: 15}  # two hypotheses a row; the blank line is not searched
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"max_length": 5},
+        {"max_length_ratio": 1.1},
+        {"max_length": 41, "max_length_ratio": 0.7},
+        {"min_length": 3, "min_length_ratio": 0.3},
+        {"max_length": 7, "max_length_ratio": 2.3, "min_length": 7, "min_length_ratio": 1.7},
+    ],
+    ids=str,
+)
+def test_limits_are_the_translators(translator, said):
+    """For every length; and the same whether they came with the export or, as float32, with a request."""
+    lengths = range(1, 3001)
+    expected = translator.limits(**said)
+    longest = [expected.longest(length) for length in lengths]
+    shortest = [min(expected.shortest(length), 10**5) for length in lengths]
+    fixed = limits.exported(Options(**said))
+    sent = limits.Request(*(tf.constant(v, tf.int32 if isinstance(v, int) else tf.float32) for v in fixed))
+    for request in (limits.constants(fixed), limits.checked(sent)):
+        found = limits.row_limits(tf.constant(lengths), request, translator, 10**5)
+        assert [row.numpy().tolist() for row in found] == [longest, shortest]
+    most = limits.row_limits(tf.constant(lengths), request, translator, 11)
+    assert [row.numpy().max() for row in most] == [min(11, max(longest)), min(11, max(shortest))]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("length_penalty", -0.5),
+        ("length_penalty", float("nan")),
+        ("max_length", -1),
+        ("min_length_ratio", 1e39),
+    ],
+)
+def test_a_request_out_of_range_is_refused(name, value):
+    request = limits.exported(Options())._replace(**{name: value})
+    sent = limits.Request(*(tf.constant(v, tf.int32 if isinstance(v, int) else tf.float32) for v in request))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"Expected {name} to be a number of at least 0"):
+        limits.checked(sent)

@@ -1,0 +1,338 @@
+"""Ids and back on every level, files that survive or are refused, the same from a TensorFlow graph."""
+
+import json
+import os
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_attn.text.text_files import read_lines
+from keras_attn.text.tokenizer import BLANKS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID, Tokenizer
+
+DATA = os.environ.get("KERAS_ATTN_DATA")
+LINES = [
+    "Zwei junge weiße Männer sind im Freien.",
+    "Ein kleines Mädchen klettert in ein Spielhaus.",
+    "Two young, White males are outside near bushes.",
+    "Several men in hard hats operate a giant pulley system.",
+    "Été à l'île: « Ça va ? »  Œuvre — 3,50 €",
+] * 3
+# What breaks tokenizers: blanks of all kinds, controls, combining and wide characters, the models' own signs.
+WEIRD = [
+    "",
+    " ",
+    "  ",
+    " Männer",
+    "Männer ",
+    "  Zwei   Männer  ",
+    "\tmen\t",
+    "\n",
+    " \n ",
+    "\r\n",
+    "men\x00in",
+    "\x01\x1f\x7f",
+    "\u00a0men\u202f\u2003\u3000in",
+    "\u2028men\u2029",
+    "men\u200bin\ufeff",
+    "e\u0301 é ﬁ Ｆｕｌｌ",
+    "a" + "\u0301" * 20,
+    "🙂 men 👨\u200d👩\u200d👧",
+    "日本語 テスト क्षि ٣",
+    "ΟΔΟΣ İSTANBUL ẞ Ǆ",
+    "<s> </s> <pad> <unk> <0x41>",
+    "\u2585 \u2047 ⁇ \ufffd \U0010ffff",
+    "men" * 2000,
+]
+
+
+@pytest.fixture(scope="module")
+def bpe():
+    return Tokenizer.train(LINES, vocabulary_size=353)
+
+
+@pytest.fixture(scope="module")
+def lower_bpe():
+    return Tokenizer.train(LINES, lowercase=True)
+
+
+@pytest.fixture(scope="module")
+def words():
+    return Tokenizer.train(LINES, level="word", lowercase=True)
+
+
+# Round trips.
+
+
+def test_bpe_gives_back_every_character(bpe):
+    for text in LINES + WEIRD:
+        assert bpe.decode(bpe.encode(text)) == text
+    assert bpe.encode_batch(WEIRD) == [bpe.encode(text) for text in WEIRD]
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁")))
+def test_bpe_gives_back_any_text(bpe, text):
+    ids = bpe.encode(text)
+    assert bpe.decode(ids) == text
+    assert len(bpe.pieces(text)) == len(ids)
+    assert not {PAD_ID, UNKNOWN_ID, START_ID, END_ID} & set(ids)
+
+
+def test_the_one_loss_of_bpe_is_its_blank_mark(bpe):
+    assert bpe.decode(bpe.encode("Zwei▁Männer")) == "Zwei Männer"
+
+
+def test_without_bytes_unseen_characters_are_unknown():
+    tokenizer = Tokenizer.train(LINES, byte_fallback=False)
+    assert tokenizer.decode(tokenizer.encode("Zwei 🙂 men")) == "Zwei <unk> men"
+    assert "🙂" in tokenizer.pieces("Zwei 🙂 men")
+    assert tokenizer.decode(tokenizer.encode(LINES[4])) == LINES[4]
+
+
+def test_words_by_hand():
+    tokenizer = Tokenizer.train(["b a b", "c  b\ta"], level="word", minimum_count=2)
+    assert tokenizer.vocabulary == [*SPECIAL_TOKENS, "b", "a"]
+    assert tokenizer.encode("a c\u00a0b ") == [5, UNKNOWN_ID, 4]
+    assert tokenizer.pieces("a c\u00a0b ") == ["a", "c", "b"]
+    assert tokenizer.decode([START_ID, 5, UNKNOWN_ID, 4, END_ID, 5, PAD_ID]) == "a <unk> b"
+    assert tokenizer.tokens(np.array([5, 1, END_ID, 0])) == ["a", "<unk>", "</s>", "<pad>"]
+
+
+def test_a_cap_keeps_the_most_frequent_words():
+    tokenizer = Tokenizer.train(["b a b c a b"], level="word", vocabulary_size=6)
+    assert tokenizer.vocabulary[4:] == ["b", "a"]
+    assert tokenizer.vocabulary_size == 6
+
+
+def test_special_tokens_never_come_from_text(bpe):
+    for level in ("word", "symbol"):
+        tokenizer = Tokenizer.train(["<pad> <s> </s> <unk> a"], level=level)
+        assert tokenizer.encode("<pad> <s> </s> <unk> a") == [1, 1, 1, 1, 4]
+    assert min(bpe.encode("<pad> <s> </s> <unk>")) > END_ID
+
+
+def test_symbols_and_characters():
+    phones = Tokenizer.train(["HH AH0 L OW1", "W ER1 L D"], level="symbol")
+    assert phones.decode(phones.encode("W ER1 L D")) == "W ER1 L D"
+    letters = Tokenizer.train(["wörter  und\tZeichen"], level="character")
+    assert letters.decode(letters.encode(" wer\tund ")) == " wer\tund "
+    assert letters.decode(letters.encode("wo?")) == "w<unk><unk>"
+
+
+@pytest.mark.parametrize("level", ["bpe", "word", "character"])
+def test_lowercase_is_one_character_for_one(level):
+    tokenizer = Tokenizer.train(["ΟΔΟΣ İstanbul ẞ ÉTÉ", "οδοσ istanbul ß été"], level=level, lowercase=True)
+    assert tokenizer.decode(tokenizer.encode("ΟΔΟΣ İSTANBUL ẞ ÉTÉ")) == "οδοσ istanbul ß été"
+
+
+def test_blanks_are_unicodes():
+    assert len(BLANKS) == len(set(BLANKS)) == 25
+    tokenizer = Tokenizer.train(["a b"], level="word")
+    assert tokenizer.encode(BLANKS.join("aba")) == [4, 5, 4]
+    assert tokenizer.encode("a\x1cb\u200b") == [UNKNOWN_ID]  # str.split would cut at U+001C
+
+
+# Words from pieces.
+
+
+def test_words_of_words(words):
+    ids = [START_ID, *words.encode("Zwei Hunde"), END_ID, PAD_ID]
+    assert words.words(ids) == [("zwei", [1]), ("<unk>", [2]), ("</s>", [3])]
+
+
+@pytest.mark.parametrize("text", ["Zwei 🙂 Mädchen klettern", "  Zwei  weiße Mädchen ", "Zwei"])
+def test_words_of_pieces(bpe, text):
+    ids = bpe.encode(text)
+    merged = bpe.words([*ids, END_ID])
+    assert [word for word, _ in merged] == [*text.split(), "</s>"]
+    assert [position for _, group in merged for position in group] == list(range(len(ids) + 1))
+    assert bpe.words([]) == []
+
+
+def test_words_of_characters():
+    tokenizer = Tokenizer.train(["ab cd"], level="character")
+    assert tokenizer.words(tokenizer.encode("ab  cd")) == [("ab", [0, 1]), ("cd", [2, 3, 4, 5])]
+
+
+# Training.
+
+
+def test_training_is_repeatable_and_joint(bpe):
+    again = Tokenizer.train(iter(LINES), vocabulary_size=353)
+    assert again.sentencepiece_model == bpe.sentencepiece_model
+    assert again.fingerprint == bpe.fingerprint != Tokenizer.train(LINES).fingerprint
+    assert bpe.vocabulary[:4] == list(SPECIAL_TOKENS)
+    assert bpe.vocabulary_size == len(bpe.vocabulary) == 353
+
+
+def test_the_largest_vocabulary_is_named_and_works():
+    with pytest.raises(ValueError, match=r"at most [0-9]+, the largest possible") as caught:
+        Tokenizer.train(LINES, vocabulary_size=8000)
+    largest = int(str(caught.value).split("at most ")[1].split(",")[0])
+    assert Tokenizer.train(LINES, vocabulary_size=largest).vocabulary_size == largest
+    assert Tokenizer.train(LINES).vocabulary_size == largest
+
+
+def test_the_smallest_vocabulary_is_named_and_works():
+    with pytest.raises(ValueError, match=r"at least [0-9]+, for every character") as caught:
+        Tokenizer.train(LINES, vocabulary_size=10)
+    smallest = int(str(caught.value).split("at least ")[1].split(",")[0])
+    assert Tokenizer.train(LINES, vocabulary_size=smallest).vocabulary_size == smallest
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "sentence"),
+    [
+        (LINES, {"level": "unigram"}, "one of bpe, word, symbol, character, received 'unigram'"),
+        ("one line", {}, "received a single str"),
+        (LINES, {"vocabulary_size": 4}, "at least 5"),
+        (LINES, {"minimum_count": 2}, "received 2 for level bpe"),
+        (LINES, {"level": "word", "minimum_count": 0}, "received 0 for level word"),
+        (LINES, {"level": "word", "minimum_count": 1000}, "seen 1000 times or more, received none"),
+        ([], {}, "received 0 blank lines"),
+        (["", " \u2003"], {}, "received 2 blank lines"),
+        ([" "], {"level": "word"}, "received none"),
+        ([b"bytes"], {}, "received bytes"),
+        (["a\ud800b"], {}, "U\\+D800 at character 1"),
+    ],
+)
+def test_training_refuses(lines, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Tokenizer.train(lines, **options)
+
+
+@pytest.mark.parametrize("level", ["bpe", "word", "character"])
+def test_encoding_and_decoding_refuse(level):
+    tokenizer = Tokenizer.train(LINES, level=level)
+    with pytest.raises(ValueError, match=r"lone surrogate U\+DC80 at character 3"):
+        tokenizer.encode("men\udc80")
+    with pytest.raises(ValueError, match="lone surrogate"):
+        tokenizer.pieces("\ud800")
+    with pytest.raises(ValueError, match="use encode"):
+        tokenizer.encode_batch("men")
+    with pytest.raises(ValueError, match=f"from 0 to {tokenizer.vocabulary_size - 1}, received -1"):
+        tokenizer.decode([4, -1])
+    with pytest.raises(ValueError, match=f"received {tokenizer.vocabulary_size}"):
+        tokenizer.tokens([tokenizer.vocabulary_size])
+
+
+# Files.
+
+
+@pytest.mark.parametrize("level", ["bpe", "word", "symbol", "character"])
+def test_a_saved_tokenizer_is_the_same(level, tmp_path):
+    tokenizer = Tokenizer.train(LINES, level=level, lowercase=True)
+    tokenizer.save(tmp_path / "new" / "folder")
+    loaded = Tokenizer.load(tmp_path / "new" / "folder")
+    assert type(loaded) is type(tokenizer)
+    assert (loaded.level, loaded.lowercase, loaded.fingerprint) == (level, True, tokenizer.fingerprint)
+    assert loaded.vocabulary == tokenizer.vocabulary
+    assert loaded.encode_batch(LINES + WEIRD) == tokenizer.encode_batch(LINES + WEIRD)
+    files = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
+    assert files == {"tokenizer.json"} | ({"sentencepiece.model"} if level == "bpe" else set())
+
+
+def test_saving_twice_is_fine_and_over_another_is_not(bpe, words, tmp_path):
+    bpe.save(tmp_path)
+    bpe.save(tmp_path)
+    with pytest.raises(ValueError, match=r"received one with another tokenizer\.json"):
+        words.save(tmp_path)
+    assert Tokenizer.load(tmp_path).fingerprint == bpe.fingerprint
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "sentencepiece.model"])
+def test_damaged_files_are_refused(bpe, tmp_path, name):
+    bpe.save(tmp_path)
+    path = tmp_path / name
+    whole = path.read_bytes()
+    for damaged in (b"", whole[: len(whole) // 2], whole[:-1], b"\xff" + whole[1:], b"[]", b"{}", whole * 2):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"Expected .*{name} to be .* truncated"):
+            Tokenizer.load(tmp_path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=name):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_changed_vocabulary_is_refused(words, tmp_path):
+    words.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest["vocabulary"][5] += "x"
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"tokenizer\.json"):
+        Tokenizer.load(tmp_path)
+
+
+# The same in a TensorFlow graph.
+
+in_a_graph = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="needs TensorFlow's ops")
+
+
+@in_a_graph
+@pytest.mark.parametrize("name", ["bpe", "lower_bpe"])
+def test_tensorflow_text_agrees(name, request):
+    import tensorflow as tf
+    import tensorflow_text as tf_text
+
+    tokenizer = request.getfixturevalue(name)
+    graph = tf_text.SentencepieceTokenizer(tokenizer.sentencepiece_model)
+    texts = LINES + WEIRD + ["▁", " ▁men"]
+    ids = tokenizer.encode_batch(texts)
+    assert graph.tokenize(tf.constant(texts)).to_list() == ids
+    random = np.random.default_rng(7)
+    # Random ids end in half a character's bytes and hold every special id.
+    ids += [random.integers(0, tokenizer.vocabulary_size, random.integers(1, 17)).tolist() for _ in range(997)]
+    ids = [[i for i in row if i not in (PAD_ID, START_ID, END_ID)] for row in ids]
+    detokenised = graph.detokenize(tf.ragged.constant(ids, dtype=tf.int32)).numpy()
+    assert [text.decode() for text in detokenised] == [tokenizer.decode(row) for row in ids]
+
+
+@in_a_graph
+@pytest.mark.parametrize(("level", "lowercase"), [("word", True), ("word", False), ("character", True)])
+def test_core_ops_agree(level, lowercase):
+    import tensorflow as tf
+
+    tokenizer = Tokenizer.train(LINES, level=level, lowercase=lowercase)
+
+    def table(content, dtype, default):
+        keys, values = (list(side) for side in zip(*content.items(), strict=True))
+        pairs = tf.lookup.KeyValueTensorInitializer(
+            tf.constant(keys, dtype), tf.constant(values, tf.int32 if dtype == tf.int32 else tf.int64)
+        )
+        return tf.lookup.StaticHashTable(pairs, default)
+
+    characters = table(tokenizer.character_table, tf.int32, -1)
+    vocabulary = table({token: i for i, token in enumerate(tokenizer.vocabulary) if i > 3}, tf.string, 1)
+    code = tf.strings.unicode_decode(tf.constant(LINES + WEIRD), "UTF-8")
+    mapped = characters.lookup(code.flat_values)
+    code = code.with_flat_values(tf.where(mapped < 0, code.flat_values, mapped))
+    if tokenizer.separator:
+        tokens = tf.strings.split(tf.strings.unicode_encode(code, "UTF-8"), tokenizer.separator)
+        tokens = tf.ragged.boolean_mask(tokens, tokens != "")
+    else:
+        tokens = tf.strings.unicode_split(tf.strings.unicode_encode(code, "UTF-8"), "UTF-8")
+    ids = tokens.with_flat_values(vocabulary.lookup(tokens.flat_values))
+    assert ids.to_list() == tokenizer.encode_batch(LINES + WEIRD)
+
+
+@pytest.mark.skipif(not DATA, reason="needs the corpora: set KERAS_ATTN_DATA")
+def test_multi30k_round_trips():
+    sides = [read_lines(f"{DATA}/data/multi30k/train.{language}.gz") for language in ("de", "en")]
+    tokenizer = Tokenizer.train(sides[0] + sides[1])
+    lines = [*sides[0], *sides[1], *WEIRD]
+    ids = tokenizer.encode_batch(lines)
+    assert tokenizer.vocabulary_size == 8000
+    assert [tokenizer.decode(row) for row in ids] == lines
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+        import tensorflow_text as tf_text
+
+        graph = tf_text.SentencepieceTokenizer(tokenizer.sentencepiece_model)
+        assert graph.tokenize(tf.constant(lines)).to_list() == ids
+        assert graph.detokenize(tf.ragged.constant(ids, dtype=tf.int32)).numpy().tolist() == [
+            line.encode() for line in lines
+        ]
