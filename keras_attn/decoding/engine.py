@@ -1,7 +1,7 @@
 """Sentences through a model: cut into batches, searched or scored by a compiled model, and read as translations."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,25 +12,7 @@ from keras_attn.decoding.unk_replacement import words_for_unknown
 from keras_attn.models import Seq2Seq
 from keras_attn.search import beam_search
 from keras_attn.text import BLANKS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID, Tokenizer
-
-
-@dataclass(frozen=True, eq=False)
-class Translation:
-    """One translation, and how the model came to it.
-
-    The end token is a step of its own: it closes `tokens` and `source_tokens`, so that these stand beside the
-    rows and the columns of `alignment`.
-    """
-
-    text: str
-    tokens: tuple[str, ...] = ()
-    token_ids: tuple[int, ...] = ()
-    score: float = 0.0  # what search ranks by: the log-probability after the length penalty
-    token_log_probs: np.ndarray | None = None  # (T,)
-    alignment: np.ndarray | None = None  # (T, S), rows sum to 1
-    source_tokens: tuple[str, ...] = ()
-    source_token_ids: tuple[int, ...] = ()
-    n_best: tuple["Translation", ...] = ()  # where more than one was asked for: best first; samples as drawn
+from keras_attn.translation import Translation
 
 
 class Decoding:

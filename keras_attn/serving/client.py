@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_attn.serving.transports import NotTaken, transport
-from keras_attn.translator import Translation
+from keras_attn.translation import Translation
 
 _REQUEST_BYTES = 2**20  # a quarter of what `keras_attn.cli.serve` takes, for JSON may need more bytes than the text
 

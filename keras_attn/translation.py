@@ -1,0 +1,24 @@
+"""One translation as a record. It needs NumPy alone, so that a client of a server can use it without Keras."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Translation:
+    """One translation with its tokens, scores and alignment.
+
+    The end token counts as a step: it is the last entry of `tokens` and `source_tokens`, which therefore label the
+    rows and the columns of `alignment`.
+    """
+
+    text: str
+    tokens: tuple[str, ...] = ()
+    token_ids: tuple[int, ...] = ()
+    score: float = 0.0  # what search ranks by: the log-probability after the length penalty
+    token_log_probs: np.ndarray | None = None  # (T,)
+    alignment: np.ndarray | None = None  # (T, S), rows sum to 1
+    source_tokens: tuple[str, ...] = ()
+    source_token_ids: tuple[int, ...] = ()
+    n_best: tuple["Translation", ...] = ()  # all hypotheses, best first, if several were requested; samples in order
