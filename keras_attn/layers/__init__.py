@@ -7,6 +7,7 @@ from keras_attn.layers.cosine import CosineAttention, LocationAttention
 from keras_attn.layers.decoder import AttentionDecoder
 from keras_attn.layers.dot import ConcatAttention, DotAttention, GeneralAttention, ScaledDotAttention
 from keras_attn.layers.fixed_context import FixedContextDecoder
+from keras_attn.layers.layer import refuse_unknown_arguments
 from keras_attn.layers.luong import LocalMonotonicAttention, LocalPredictiveAttention, LuongAttention, attention_layer
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.readout import AttentionalLayer, DeepOutput
@@ -33,5 +34,6 @@ __all__ = [
     "ScaledDotAttention",
     "SelfAttention",
     "attention_layer",
+    "refuse_unknown_arguments",
     "top_state",
 ]
