@@ -31,8 +31,10 @@ class FixedContextDecoder(AttentionDecoder):
         >>> decoder = keras_attn.FixedContextDecoder(keras.layers.GRUCell(5))
         >>> values, y = np.ones((2, 3, 11), "float32"), np.ones((2, 13, 17), "float32")
         >>> outputs, contexts, alignments = decoder(y, values)
-        >>> outputs.shape, contexts.shape, alignments[0, 0].tolist()
-        ((2, 13, 5), (2, 13, 11), [0.0, 0.0, 1.0])
+        >>> outputs.shape, contexts.shape
+        ((2, 13, 5), (2, 13, 11))
+        >>> print(keras.ops.convert_to_numpy(alignments)[0, 0])
+        [0. 0. 1.]
 
     Differences from the paper: its GRU lets the reset gate act on C c too; here on U s_{i-1} alone.
 

@@ -144,8 +144,8 @@ class LocalMonotonicAttention(_LocalAttention):
         >>> attention = keras_attn.LocalMonotonicAttention("dot", window=1)
         >>> query, values = np.ones((2, 5), "float32"), np.ones((2, 4, 5), "float32")
         >>> context, alignment, state = attention(query, values)
-        >>> alignment[0].tolist(), state.tolist()
-        ([0.5, 0.5, 0.0, 0.0], [1, 1])
+        >>> print(keras.ops.convert_to_numpy(alignment)[0], keras.ops.convert_to_numpy(state))
+        [0.5 0.5 0.  0. ] [1 1]
 
     Differences from the paper: p_t = min(t, S - 1), S the row's real length. The paper does not say what a target
     longer than S + D looks at; nothing at all would be of no use to it.

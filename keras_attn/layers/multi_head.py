@@ -133,8 +133,10 @@ class SelfAttention(MultiHeadAttention):
     Example:
         >>> words = np.ones((1, 3, 6), "float32")
         >>> outputs, relations = keras_attn.SelfAttention(2, causal=True)(words)
-        >>> np.round(relations[0, 0], 2).tolist()
-        [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.33, 0.33, 0.33]]
+        >>> print(keras.ops.convert_to_numpy(relations)[0, 0].round(2))
+        [[1.   0.   0.  ]
+         [0.5  0.5  0.  ]
+         [0.33 0.33 0.33]]
 
     Differences from the paper: none. Word order is not seen: add `keras_hub.layers.SinePositionEncoding` to the words.
 

@@ -86,10 +86,10 @@ def of_words(
 
     Example:
 
-    >>> translation = translator.generate(["ein Hund läuft"])[0]
+    >>> translation = translator.generate(["two dogs run"])[0]
     >>> panel = of_words(translation, translator.source_tokenizer, translator.target_tokenizer)
-    >>> pharaoh(panel)
-    '0-0 1-1 2-2'
+    >>> panel.source_tokens, panel.target_tokens
+    (['two', 'dogs', 'run', '</s>'], ['deux', 'chiens', 'courent', '</s>'])
     """
     if not translation.token_ids:
         return Panel(np.zeros((0, 0)), [], [])
@@ -120,6 +120,11 @@ def pharaoh(panel: Panel, *, threshold: float | None = None) -> str:
 
     Returns:
         The links in the order of the target words, with a blank between two; "" where there are none.
+
+    Example:
+
+    >>> pharaoh(Panel([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"]))
+    '0-0 1-1'
     """
     weights = np.asarray(panel.alignment)
     words = [len(labels) - (labels[-1:] == [_END]) for labels in map(list, (panel.source_tokens, panel.target_tokens))]
