@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.backend import prefer_fast_products, preferred_jit_compile, scan
+from keras_attn.backend import scan
 from keras_attn.layers import top_state
 
 
@@ -30,12 +30,6 @@ class Seq2Seq(keras.Model):
 
     source_vocabulary_size: int
     target_vocabulary_size: int
-
-    def compile(self, *args, jit_compile: bool | str = "auto", **kwargs):
-        """As `keras.Model.compile`; "auto" is XLA but for TensorFlow on a processor, where its loops are slower."""
-        prefer_fast_products()
-        jit_compile = preferred_jit_compile() if jit_compile == "auto" else jit_compile
-        super().compile(*args, jit_compile=jit_compile, **kwargs)
 
     def encode(self, encoder_token_ids, max_length: int | None = None) -> tuple[dict[str, Any], Any]:
         raise NotImplementedError(f"{type(self).__name__} must implement `encode(encoder_token_ids)`.")
