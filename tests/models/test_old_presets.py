@@ -1,4 +1,4 @@
-"""Presets and a compiled model saved by earlier versions load, and compute what they did; see fixtures/make_presets.py."""
+"""Presets and a compiled model of earlier versions load, and compute what they did; see fixtures/make_presets.py."""
 
 import json
 import zipfile
