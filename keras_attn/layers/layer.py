@@ -45,9 +45,7 @@ def refuse_unknown_arguments(
     """
     valid = [*constructor_arguments(cls, base), *(layer_arguments() if also is None else also)]
     if unknown := [name for name in kwargs if name not in valid]:
-        raise ValueError(
-            f"Expected arguments among: {', '.join(dict.fromkeys(valid))}. Received: {', '.join(unknown)}"
-        )
+        raise ValueError(f"Expected arguments among: {', '.join(dict.fromkeys(valid))}. Received: {', '.join(unknown)}")
 
 
 class Layer(keras.layers.Layer):

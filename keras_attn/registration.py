@@ -1,0 +1,70 @@
+"""Registers the classes of this library with Keras, without importing Keras first.
+
+`keras.saving.load_model` finds a class by the name that it is registered under, which happens when the module of the
+class is imported. `import keras_attn` has to be enough for that. Keras takes seconds to import, though, and the client
+of a server and the `--help` of a command have no use for it. So the modules are imported right after Keras is.
+"""
+
+import sys
+from collections.abc import Callable
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def after_keras(register: Callable[[], object]) -> None:
+    """Calls `register` once: now if Keras is imported already, else as soon as it is."""
+    if "keras" in sys.modules:
+        register()
+    else:
+        sys.meta_path.insert(0, _AfterKeras(register))
+
+
+class _AfterKeras(MetaPathFinder):
+    """Waits for the end of an import of Keras, or of the module of this package from which Keras is imported.
+
+    In the second case the package is half imported when the import of Keras ends, too early to import the rest of it.
+    """
+
+    def __init__(self, register: Callable[[], object]):
+        self.register = register
+        self.depth = 0  # of imports that have begun and not ended
+
+    def find_spec(self, name: str, path=None, target=None) -> ModuleSpec | None:
+        if name != "keras" and not name.startswith(f"{_PACKAGE}."):
+            return None
+        for finder in sys.meta_path:
+            if finder is not self and (spec := finder.find_spec(name, path, target)):
+                if spec.loader:
+                    spec.loader = _Notifying(spec.loader, self)
+                return spec
+        return None
+
+    def end(self) -> None:
+        """Ends an import; after the outermost one, and if Keras has been imported, calls `register`."""
+        self.depth -= 1
+        if not self.depth and "keras" in sys.modules and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self.register()
+
+
+class _Notifying(Loader):
+    """Loads a module as `loader` does, and tells the finder when the module's code begins and ends."""
+
+    def __init__(self, loader: Loader, finder: _AfterKeras):
+        self.loader, self.finder = loader, finder
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__.loader = module.__loader__ = self.loader
+        self.finder.depth += 1
+        try:
+            self.loader.exec_module(module)
+        except BaseException:
+            self.finder.depth -= 1
+            raise
+        self.finder.end()
