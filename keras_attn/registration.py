@@ -16,7 +16,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 def after_keras(register: Callable[[], object]) -> None:
     """Calls `register` once: now if Keras is imported already, else as soon as it is."""
-    if "keras" in sys.modules:
+    if sys.modules.get("keras"):
         register()
     else:
         sys.meta_path.insert(0, _AfterKeras(register))
@@ -43,9 +43,9 @@ class _AfterKeras(MetaPathFinder):
         return None
 
     def end(self) -> None:
-        """Ends an import; after the outermost one, and if Keras has been imported, calls `register`."""
+        """Ends an import; after the outermost one, and if Keras is imported, calls `register`."""
         self.depth -= 1
-        if not self.depth and "keras" in sys.modules and self in sys.meta_path:
+        if not self.depth and sys.modules.get("keras") and self in sys.meta_path:
             sys.meta_path.remove(self)
             self.register()
 
