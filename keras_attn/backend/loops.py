@@ -102,7 +102,7 @@ def preferred_jit_compile() -> bool | str:
 
 
 @cache
-def prefer_fast_products() -> None:
+def prefer_fast_matmul() -> None:
     """Has torch multiply matrices on a processor by oneDNN, where that is exact, instead of by MKL.
 
     MKL takes 2.4 times as long on AMD's processors (with 512 x 5,921 and 640 rows 49 ms and 20 ms, with 5 rows 1.06 ms

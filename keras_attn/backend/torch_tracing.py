@@ -1,8 +1,8 @@
-"""Traces of torch's loops: what Python did around the kernels is done once, and then only the kernels are run.
+"""Traces torch loops with torch.fx to skip Python overhead.
 
-Torch alone runs the loops of `keras_attn.backend.loops` as Python, layer by layer, which for one sentence takes as long as the
-kernels themselves. A trace is the list of operations that a step came to, from `torch.fx`: the same operations on the
-same weights, so the same results bit for bit. Each is of one owner, for one set of shapes, and dies with the owner.
+On torch the loops of `keras_attn.backend.loops` run as Python, layer by layer, which for one sentence takes as long as
+the kernels themselves. A trace is the list of operations that a step executed: the same operations on the same weights
+give the same results bit for bit. A trace belongs to one owner and one set of shapes, and is released with the owner.
 """
 
 from collections.abc import Callable

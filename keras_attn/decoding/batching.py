@@ -1,54 +1,11 @@
 """Sentences on their way into a model: limits of their own, batches of few shapes, arrays."""
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from keras_attn.text import END_ID, PAD_ID
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long the translation of n source tokens may be, and must be. All lengths count the end token.
-
-    At most `max_length` and at most `max_length_ratio * n + constant` tokens, rounded up; at least `min_length` and at
-    least `min_length_ratio * n`, rounded up. A ratio of None is no limit.
-
-    Raises:
-        ValueError: for a limit out of range, or a `min_length` above `max_length`.
-    """
-
-    max_length: int | None = None
-    max_length_ratio: float | None = None
-    constant: float = 0.0
-    min_length: int | None = None
-    min_length_ratio: float | None = None
-
-    def __post_init__(self):
-        for name in ("max_length", "min_length"):
-            if (length := getattr(self, name)) is not None:
-                check_sizes(**{name: length})
-        for name in ("max_length_ratio", "min_length_ratio"):
-            ratio = getattr(self, name)
-            if ratio is not None and not 0 < ratio < math.inf:
-                raise ValueError(f"Expected {name} to be a number above 0. Received: {name}={ratio!r}")
-        if self.max_length and self.min_length and self.min_length > self.max_length:
-            raise ValueError(
-                f"Expected min_length to be at most max_length={self.max_length}. "
-                f"Received: min_length={self.min_length}"
-            )
-
-    def longest(self, source_length: int) -> int:
-        longest = [] if self.max_length is None else [self.max_length]
-        if self.max_length_ratio is not None:
-            longest.append(math.ceil(self.max_length_ratio * source_length + self.constant))
-        return max(1, min(longest))
-
-    def shortest(self, source_length: int) -> int:
-        return max(self.min_length or 1, math.ceil((self.min_length_ratio or 0) * source_length))
+from keras_attn.text import END_ID, PAD_ID, Tokenizer
 
 
 class Sentence(NamedTuple):
@@ -134,8 +91,18 @@ def _column(values: Sequence[int], rows: int) -> np.ndarray:
     return column
 
 
-def check_sizes(**sizes) -> None:
-    """Refuses what is not a whole number of at least 1."""
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-            raise ValueError(f"Expected {name} to be a whole number of at least 1. Received: {name}={size!r}")
+def token_ids_of(tokenizer: Tokenizer, tokens: Iterable[str | int]) -> list[int]:
+    """The sorted ids of tokens, each given as an entry of the vocabulary or as an id.
+
+    Raises:
+        ValueError: if an entry is neither.
+    """
+    if isinstance(tokens, str):
+        raise ValueError(f"Expected a list of tokens or ids. Received one string: {tokens!r}")
+    ids = set()
+    for token in tokens:
+        if isinstance(token, str) and token not in tokenizer.vocabulary:
+            raise ValueError(f"Expected tokens of the vocabulary, or ids. Received: {token!r}")
+        ids.add(tokenizer.vocabulary.index(token) if isinstance(token, str) else int(token))
+    tokenizer.tokens(ids)  # refuses ids out of range
+    return sorted(ids)

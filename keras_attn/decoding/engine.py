@@ -1,25 +1,33 @@
-"""Sentences through a model: cut into batches, searched or scored by a compiled model, and read as translations."""
+"""The decoding engine: sentences in batches through a compiled search or scoring model, and back as translations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from keras_attn.decoding.batching import Limits, Sentence, batches, check_sizes, padded, search_inputs
-from keras_attn.decoding.search_models import ScoreModel, SearchModel, beam_or_greedy, check_options, token_ids_of
-from keras_attn.decoding.unk_replacement import words_for_unknown
+from keras_attn.decoding.batching import Sentence, batches, padded, search_inputs, token_ids_of
+from keras_attn.decoding.results import translations_of
+from keras_attn.decoding.search_models import ScoreModel, SearchModel
 from keras_attn.models import Seq2Seq
-from keras_attn.search import beam_search
-from keras_attn.text import BLANKS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID, Tokenizer
+from keras_attn.search import Limits, SampleOptions, SearchOptions, beam_search, check_sizes, greedy_search, sample
+from keras_attn.text import BLANKS, END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
 from keras_attn.translation import Translation
 
 
-class Decoding:
-    """A model with its tokenizers, and what was compiled of it so far.
+class Engine:
+    """Decoding with a `Seq2Seq` model and its tokenizers. `keras_attn.Translator` adds saving, loading and export.
 
-    Arguments:
-        model, source_tokenizer, target_tokenizer, max_length_ratio, max_length_constant: As in `Translator`.
+    Args:
+        model: A `keras_attn.models.Seq2Seq`.
+        source_tokenizer, target_tokenizer: A `keras_attn.Tokenizer` for each side (the same one twice for a shared
+            vocabulary).
+        max_length_ratio, max_length_constant: A translation has at most `ratio * source tokens + constant`
+            tokens. The limit depends on the sentence alone, so that its translation never depends on its
+            batch mates. Search continues until no hypothesis up to this length can be better: a generous limit costs
+            steps.
+
+    Raises:
+        ValueError: if the size of a vocabulary differs from the model's.
     """
 
     def __init__(
@@ -27,93 +35,134 @@ class Decoding:
         model: Seq2Seq,
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
-        max_length_ratio: float,
-        max_length_constant: float,
+        *,
+        max_length_ratio: float = 1.5,
+        max_length_constant: float = 10,
     ):
+        for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
+            expected = getattr(model, f"{side}_vocabulary_size")
+            if tokenizer.vocabulary_size != expected:
+                raise ValueError(
+                    f"Expected a {side} tokenizer with the model's {expected} ids. "
+                    f"Received one with {tokenizer.vocabulary_size}."
+                )
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_length_ratio = max_length_ratio
         self.max_length_constant = max_length_constant
-        self._models: dict[tuple, SearchModel | ScoreModel] = {}
+        self._models: dict[tuple, SearchModel | ScoreModel] = {}  # compiled so far
 
-    def limits(self, max_length=None, max_length_ratio=None, min_length=None, min_length_ratio=None) -> Limits:
-        """What is asked for; where nothing is said of the longest output, the translator's own limit."""
-        constant = 0.0
-        if max_length is None and max_length_ratio is None:
-            max_length_ratio, constant = self.max_length_ratio, self.max_length_constant
-        return Limits(max_length, max_length_ratio, constant, min_length, min_length_ratio)
-
-    def search(
+    def generate(
         self,
         texts: Sequence[str],
-        function: Callable,
-        options: dict[str, Any],
-        seed: int | None,
-        row_ids: Sequence[int] | None,
-        /,  # so that a user's option of one of these names is refused as any other
         *,
-        batch_size: int = 64,
-        tokens_per_batch: int = 8192,
-        max_length: int | None = None,
-        max_length_ratio: float | None = None,
-        min_length: int | None = None,
-        min_length_ratio: float | None = None,
         prefixes: Sequence[str] | None = None,
-        banned_tokens: Sequence[str | int] = (),
         replace_unknown: bool | Mapping[str, str] = False,
         return_alignments: bool = True,
-        **search_options,
+        **options,
     ) -> list[Translation]:
-        """What `function` of `keras_attn.search` finds for each text.
+        """Translates sentences by beam search, or by greedy search for `beam_size=1`.
 
-        `options` are the caller's for `function`, `search_options` those of its user; `row_ids` and `seed` are for a
-        function that draws, and the other arguments those of `Translator.generate`.
+        The result is in the order of `texts` and the same for any `batch_size`. Sentences are sorted by length and
+        padded to a bounded set of shapes, so that nothing is compiled twice.
+
+        Args:
+            texts: Sentences. A blank one gives a `Translation` with the text "".
+            prefixes: A text for each sentence that its translation begins with; "" for none.
+            replace_unknown: Whether each `<unk>` of the text is replaced by the source word that it is aligned to; or
+                a dictionary from source words to target words, by which these words are translated.
+            return_alignments: Whether translations have alignments. Search is a little quicker without.
+            **options: The fields of `keras_attn.search.SearchOptions`: `beam_size`, `n_best`, `length_penalty`,
+                `max_length`, `batch_size`, ...
+
+        Returns:
+            A `Translation` for each sentence. With `n_best` above 1 it is the best one, and its `n_best` has all.
+
+        Raises:
+            ValueError: if a text is not valid Unicode, an option is unknown, or a value is out of range.
         """
-        texts = _listed("texts", texts)
-        check_sizes(batch_size=batch_size, tokens_per_batch=tokens_per_batch)
-        if not isinstance(replace_unknown, (bool, Mapping)):
-            raise ValueError(
-                f"Expected replace_unknown to be True, False or a dictionary. Received: {replace_unknown!r}"
-            )
-        dictionary = replace_unknown if isinstance(replace_unknown, Mapping) else {} if replace_unknown else None
-        options = check_options(function, search_options, options) | options
-        options["banned_token_ids"] = token_ids_of(self.target_tokenizer, banned_tokens)
-        options["return_alignments"] = return_alignments or dictionary is not None
-        limits = self.limits(max_length, max_length_ratio, min_length, min_length_ratio)
-        sentences = self._sentences(texts, limits, prefixes, row_ids)
-        if function is beam_search:
-            function, options = beam_or_greedy(options)
-        results = [Translation("")] * len(sentences)
-        for rows, shape in batches([len(s.token_ids) for s in sentences], batch_size, tokens_per_batch):
-            inputs, longest = search_inputs([sentences[row] for row in rows], shape, seed)
-            found = self._compiled(SearchModel, function, longest, **options).predict_on_batch(inputs)
-            for i, row in enumerate(rows):
-                several = self._translations(sentences[row], {k: v[i] for k, v in found.items()}, dictionary)
-                if not return_alignments:
-                    several = [replace(translation, alignment=None) for translation in several]
-                many = len(found["lengths"][i]) > 1
-                results[row] = replace(several[0], n_best=tuple(several)) if many else several[0]
-        return results
+        options = SearchOptions.from_keywords(options)
+        search = search_function(options)
+        return self._search(texts, search, options, prefixes, replace_unknown, return_alignments)
+
+    def sample(
+        self,
+        texts: Sequence[str],
+        *,
+        seed: int = 0,
+        row_ids: Sequence[int] | None = None,
+        prefixes: Sequence[str] | None = None,
+        replace_unknown: bool | Mapping[str, str] = False,
+        return_alignments: bool = True,
+        **options,
+    ) -> list[Translation]:
+        """Draws translations from the model's distribution.
+
+        A sample depends on the seed, the sentence's number and the sample's number alone: not on `batch_size`, the
+        order of work or the backend (except where rounding decides on the border between two tokens).
+
+        Args:
+            texts: Sentences. A blank one gives a `Translation` with the text "".
+            seed: The random seed.
+            row_ids: A number for each sentence, on which its random numbers depend; None: 0, 1, 2, ... For a
+                part of a corpus, give the numbers in the whole.
+            prefixes, replace_unknown, return_alignments: See `generate`.
+            **options: The fields of `keras_attn.search.SampleOptions`: `num_samples`, `temperature`, `top_k`,
+                `top_p`, `max_length`, ... `batch_size` counts samples (all samples of a single sentence are still
+                drawn at once).
+
+        Returns:
+            A `Translation` for each sentence. With `num_samples` above 1 it is the first one drawn, and its `n_best`
+            has all in the order drawn.
+
+        Raises:
+            ValueError: see `generate`.
+        """
+        options = SampleOptions.from_keywords(options)
+        options = replace(options, batch_size=max(1, options.batch_size // options.num_samples))
+        return self._search(texts, sample, options, prefixes, replace_unknown, return_alignments, seed, row_ids)
 
     def score(
         self,
         sources: Sequence[str],
         targets: Sequence[str | Sequence[int]],
-        options: dict[str, Any],
         *,
-        batch_size: int,
-        tokens_per_batch: int,
+        length_penalty: float = 1.0,
+        normalization: str = "gnmt",
+        coverage_penalty: float = 0.0,
+        return_alignments: bool = True,
+        batch_size: int = 64,
+        tokens_per_batch: int = 2048,
     ) -> list[Translation]:
-        """The targets as translations of the sources.
+        """Scores given translations as search scores its own, in one teacher-forced pass (forced decoding).
 
-        `options` are those of `score_tokens`, the other arguments those of `Translator.score`.
+        A blank target is the end token alone. A blank source has one translation, the blank one, with score 0 as in
+        `generate`; any other has score -inf.
+
+        Args:
+            sources: Sentences.
+            targets: Their translations, each a text or ids as in `Translation.token_ids`. (Search may have found a
+                text by other ids than those that the tokenizer gives for it.)
+            length_penalty, normalization, coverage_penalty: See `keras_attn.search.SearchOptions`.
+            return_alignments: Whether the result has alignments.
+            batch_size: Pairs scored at once, at most.
+            tokens_per_batch: Padded tokens of the longer side scored at once, at most (a single longer pair
+                is still scored), which bounds the memory: each has logits for the whole vocabulary.
+
+        Returns:
+            A `Translation` for each pair.
+
+        Raises:
+            ValueError: if the lists differ in length, a text is not valid Unicode, or ids are not a translation.
         """
         check_sizes(batch_size=batch_size, tokens_per_batch=tokens_per_batch)
-        targets = _listed("targets", targets, len(_listed("sources", sources)))
+        options = {"length_penalty": length_penalty, "normalization": normalization}
+        options |= {"coverage_penalty": coverage_penalty, "return_alignments": return_alignments}
+        targets = _check_list("targets", targets, len(_check_list("sources", sources)))
         sentences = self._sentences(sources, self.limits())
         target_ids = self._target_ids(targets)
-        results = [self._of_blank(target, ids) for target, ids in zip(targets, target_ids, strict=True)]
+        results = [self._score_of_blank(target, ids) for target, ids in zip(targets, target_ids, strict=True)]
         longer = [
             max(len(s.token_ids), len(ids)) if s.token_ids else 0 for s, ids in zip(sentences, target_ids, strict=True)
         ]
@@ -122,10 +171,54 @@ class Decoding:
                 "encoder_token_ids": padded([sentences[row].token_ids for row in rows], shape),  # (B, S)
                 "target_token_ids": padded([target_ids[row] for row in rows], shape),  # (B, T), T = S
             }
-            found = self._compiled(ScoreModel, **options).predict_on_batch(inputs)
+            outputs = self._compiled(ScoreModel, **options).predict_on_batch(inputs)
             for i, row in enumerate(rows):
-                (scored,) = self._translations(sentences[row], {k: v[i] for k, v in found.items()}, None)
+                (scored,) = self._translations(sentences[row], {k: v[i] for k, v in outputs.items()})
                 results[row] = replace(scored, text=results[row].text)
+        return results
+
+    def limits(self, **lengths) -> Limits:
+        """The lengths of translations that `generate` allows, given its `max_length`, `min_length_ratio`, ..."""
+        return self._limits(SearchOptions.from_keywords(lengths))
+
+    def _limits(self, options: SearchOptions | SampleOptions) -> Limits:
+        ratio, constant = options.max_length_ratio, 0.0
+        if options.max_length is None and ratio is None:
+            ratio, constant = self.max_length_ratio, self.max_length_constant
+        return Limits(options.max_length, ratio, constant, options.min_length, options.min_length_ratio)
+
+    def _search(
+        self,
+        texts: Sequence[str],
+        search: Callable,
+        options: SearchOptions | SampleOptions,
+        prefixes: Sequence[str] | None,
+        replace_unknown: bool | Mapping[str, str],
+        return_alignments: bool,
+        seed: int | None = None,
+        row_ids: Sequence[int] | None = None,
+    ) -> list[Translation]:
+        texts = _check_list("texts", texts)
+        if not isinstance(replace_unknown, (bool, Mapping)):
+            raise ValueError(
+                f"Expected replace_unknown to be True, False or a dictionary. Received: {replace_unknown!r}"
+            )
+        dictionary = replace_unknown if isinstance(replace_unknown, Mapping) else {} if replace_unknown else None
+        arguments = options.arguments_of(search)
+        arguments["banned_token_ids"] = token_ids_of(self.target_tokenizer, options.banned_tokens)
+        arguments["return_alignments"] = return_alignments or dictionary is not None
+        sentences = self._sentences(texts, self._limits(options), prefixes, row_ids)
+        results = [Translation("")] * len(sentences)
+        source_lengths = [len(sentence.token_ids) for sentence in sentences]
+        for rows, shape in batches(source_lengths, options.batch_size, options.tokens_per_batch):
+            inputs, longest = search_inputs([sentences[row] for row in rows], shape, seed)
+            outputs = self._compiled(SearchModel, search, longest, **arguments).predict_on_batch(inputs)
+            for i, row in enumerate(rows):
+                several = self._translations(sentences[row], {k: v[i] for k, v in outputs.items()}, dictionary)
+                if not return_alignments:
+                    several = [replace(translation, alignment=None) for translation in several]
+                many = len(outputs["lengths"][i]) > 1
+                results[row] = replace(several[0], n_best=tuple(several)) if many else several[0]
         return results
 
     def _sentences(
@@ -135,11 +228,11 @@ class Decoding:
         prefixes: Sequence[str] | None = None,
         row_ids: Sequence[int] | None = None,
     ) -> list[Sentence]:
-        """Texts with the ids, the limits, the prefix and the number of each."""
+        """Each text with its ids, limits, prefix and number."""
         source_ids = [[*ids, END_ID] if ids else [] for ids in _encode(self.source_tokenizer, texts)]
-        prefixes = [""] * len(texts) if prefixes is None else _listed("prefixes", prefixes, len(texts))
+        prefixes = [""] * len(texts) if prefixes is None else _check_list("prefixes", prefixes, len(texts))
         prefix_ids = _encode(self.target_tokenizer, prefixes)
-        row_ids = range(len(texts)) if row_ids is None else _listed("row_ids", row_ids, len(texts))
+        row_ids = range(len(texts)) if row_ids is None else _check_list("row_ids", row_ids, len(texts))
         return [
             Sentence(text, ids, limits.longest(len(ids)), limits.shortest(len(ids)), forced, prefix, row_id)
             for text, ids, forced, prefix, row_id in zip(texts, source_ids, prefix_ids, prefixes, row_ids, strict=True)
@@ -151,6 +244,9 @@ class Decoding:
             self._models[key] = kind(self.model, *arguments, **options)
         return self._models[key]
 
+    def _translations(self, sentence: Sentence, result: dict[str, np.ndarray], dictionary=None) -> list[Translation]:
+        return translations_of(sentence, result, self.source_tokenizer, self.target_tokenizer, dictionary)
+
     def _target_ids(self, targets: Sequence[str | Sequence[int]]) -> list[list[int]]:
         texts = [target for target in targets if not _is_ids(target)]
         encoded = iter(_encode(self.target_tokenizer, texts))
@@ -160,13 +256,13 @@ class Decoding:
             *inner, end = ids or [PAD_ID]
             if end != END_ID or {PAD_ID, START_ID, END_ID}.intersection(inner):
                 raise ValueError(
-                    f"Expected target ids that close with the end token {END_ID} and hold no other special token but "
+                    f"Expected target ids that end in the end token {END_ID} and contain no other special token but "
                     f"{UNKNOWN_ID}, the unknown one. Received: {ids}"
                 )
             target_ids.append(ids)
         return target_ids
 
-    def _of_blank(self, target: str | Sequence[int], ids: list[int]) -> Translation:
+    def _score_of_blank(self, target: str | Sequence[int], ids: list[int]) -> Translation:
         """A given translation of a blank sentence: certain if it is blank too, else impossible."""
         if ids == [END_ID]:
             return Translation("")
@@ -174,45 +270,14 @@ class Decoding:
         log_probs = np.full(len(ids), -np.inf, "float32")
         return Translation(text, tuple(self.target_tokenizer.tokens(ids)), tuple(ids), -np.inf, log_probs)
 
-    def _translations(self, sentence: Sentence, found: dict[str, np.ndarray], dictionary) -> list[Translation]:
-        """The hypotheses of one sentence; fewer may exist than were asked for, and then one empty one stays."""
-        source_tokens = tuple(self.source_tokenizer.tokens(sentence.token_ids))
-        translations = []
-        for n in np.flatnonzero(found["lengths"]) if found["lengths"].any() else [0]:
-            length = found["lengths"][n]
-            ids = [int(i) for i in found["token_ids"][n, :length]]
-            alignment = found.get("alignments")
-            if alignment is not None:
-                alignment = alignment[n, :length, : len(source_tokens)].copy()
-            translation = Translation(
-                text=self._text(sentence, ids, alignment, dictionary),
-                tokens=tuple(self.target_tokenizer.tokens(ids)),
-                token_ids=tuple(ids),
-                score=float(found["scores"][n]),
-                token_log_probs=found["token_log_probs"][n, :length].copy(),
-                alignment=alignment,
-                source_tokens=source_tokens,
-                source_token_ids=tuple(sentence.token_ids),
-            )
-            translations.append(translation)
-        return translations
 
-    def _text(self, sentence: Sentence, ids: list[int], alignment, dictionary) -> str:
-        positions = [position for position, token_id in enumerate(ids) if token_id == UNKNOWN_ID]
-        if not positions or (dictionary is None and positions[0] >= len(sentence.prefix)):
-            return self.target_tokenizer.decode(ids)
-        words = [SPECIAL_TOKENS[UNKNOWN_ID]] * len(positions)
-        if dictionary is not None:
-            source, target = (self.source_tokenizer, sentence.token_ids), (self.target_tokenizer, ids)
-            words = words_for_unknown(sentence.text, source, target, alignment, dictionary)
-        # Known or not, a prefix stays as it was given.
-        pieces = dict(enumerate(self.target_tokenizer.pieces(sentence.prefix_text)[: len(sentence.prefix)]))
-        words = [pieces.get(position, word) for position, word in zip(positions, words, strict=True)]
-        return self.target_tokenizer.decode(ids, words)
+def search_function(options: SearchOptions) -> Callable:
+    """`beam_search`, or `greedy_search` where it gives the same result in less time."""
+    return greedy_search if options.is_greedy else beam_search
 
 
 def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """The ids of each text; none of a blank one, whatever the tokenizer makes of blanks."""
+    """The ids of each text; none for a blank one, whatever the tokenizer makes of blanks."""
     encoded = tokenizer.encode_batch(texts)
     return [ids if text.strip(BLANKS) else [] for text, ids in zip(texts, encoded, strict=True)]
 
@@ -221,8 +286,8 @@ def _is_ids(target) -> bool:
     return isinstance(target, (list, tuple, np.ndarray))
 
 
-def _listed(name: str, values: Sequence, count: int | None = None) -> Sequence:
-    """Refuses one string in the place of a list, and a list that is not as long as its neighbour."""
+def _check_list(name: str, values: Sequence, count: int | None = None) -> Sequence:
+    """Refuses a string in the place of a list, and a list of another length than `count`."""
     if isinstance(values, str):
         raise ValueError(f"Expected `{name}` to be a list of strings. Received one string; put it into a list.")
     if count is not None and len(values) != count:

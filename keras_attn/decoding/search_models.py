@@ -1,18 +1,14 @@
 """Search and scoring as Keras models, so that `predict_on_batch` compiles them as each backend does."""
 
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import keras
 from keras import ops
 
-from keras_attn.backend import prefer_fast_products, preferred_jit_compile
+from keras_attn.backend import preferred_jit_compile
 from keras_attn.models import Seq2Seq
 from keras_attn.search import beam_search, greedy_search, score_tokens
-from keras_attn.text import PAD_ID, START_ID, Tokenizer
-
-# What the caller works out for the user, and gives to each sentence or to all.
-_WORKED_OUT = ("max_length", "row_max_length", "row_min_length", "forced_prefix", "banned_token_ids", "seed", "row_ids")
+from keras_attn.text import PAD_ID, START_ID
 
 
 class SearchModel(keras.Model):
@@ -20,7 +16,7 @@ class SearchModel(keras.Model):
 
     L is static: one of these for each longest output; a compiled shape for each (B, S) that it meets.
 
-    Arguments:
+    Args:
         seq2seq: A `Seq2Seq`.
         search: `beam_search`, `greedy_search` or `sample`.
         max_length: L.
@@ -35,7 +31,6 @@ class SearchModel(keras.Model):
         self.max_length = max_length
         self.options = options
         self.built = True
-        prefer_fast_products()
         self.compile(jit_compile=preferred_jit_compile())
 
     def call(self, inputs):
@@ -50,7 +45,7 @@ class ScoreModel(keras.Model):
 
     `{encoder_token_ids (B, S), target_token_ids (B, T)}` -> the dict of a `SearchResult` with N = 1.
 
-    Arguments:
+    Args:
         seq2seq: A `Seq2Seq`.
         options: Keyword arguments of `score_tokens`.
     """
@@ -60,7 +55,6 @@ class ScoreModel(keras.Model):
         self.seq2seq = seq2seq
         self.options = options
         self.built = True
-        prefer_fast_products()
         self.compile(jit_compile=preferred_jit_compile())
 
     def call(self, inputs):
@@ -78,35 +72,3 @@ def beam_or_greedy(options: dict) -> tuple[Callable, dict]:
         return beam_search, options
     beam_only = ("beam_size", "n_best", "coverage_penalty", "early_stopping", "halvings")
     return greedy_search, {name: value for name, value in options.items() if name not in beam_only}
-
-
-def check_options(search: Callable, options: dict, taken: Iterable[str]) -> dict:
-    """The options of a search that a user adds to those `taken` by the caller.
-
-    Raises:
-        ValueError: for one that `search` does not have, with the names of those that it has.
-    """
-    parameters = inspect.signature(search).parameters.values()
-    ours = {*_WORKED_OUT, "return_alignments", *taken}
-    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ours]
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        raise ValueError(f"Expected search options among: {', '.join(known)}. Received: {', '.join(unknown)}")
-    return dict(options)
-
-
-def token_ids_of(tokenizer: Tokenizer, tokens: Iterable[str | int]) -> list[int]:
-    """The ids of tokens, each an entry of the vocabulary or an id already, sorted.
-
-    Raises:
-        ValueError: for what is neither.
-    """
-    if isinstance(tokens, str):
-        raise ValueError(f"Expected a list of tokens or ids. Received one string: {tokens!r}")
-    found = set()
-    for token in tokens:
-        if isinstance(token, str) and token not in tokenizer.vocabulary:
-            raise ValueError(f"Expected tokens of the vocabulary, or ids. Received: {token!r}")
-        found.add(tokenizer.vocabulary.index(token) if isinstance(token, str) else int(token))
-    tokenizer.tokens(found)  # refuses ids out of range
-    return sorted(found)

@@ -15,7 +15,7 @@ NAMES = ("model.keras", "source_tokenizer", "target_tokenizer", manifest.NAME)
 OPTIONS = ("max_length_ratio", "max_length_constant")
 
 
-def save(
+def save_preset(
     directory: str | os.PathLike,
     model: Seq2Seq,
     source_tokenizer: Tokenizer,
@@ -50,8 +50,8 @@ def save(
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def load(directory: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, float]]:
-    """What `save` wrote, in Keras' safe mode.
+def load_preset(directory: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, float]]:
+    """What `save_preset` wrote, in Keras' safe mode.
 
     Raises:
         FileNotFoundError: if `directory` holds no preset, or a file of it is missing.
@@ -64,7 +64,7 @@ def load(directory: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenizer, d
     return model, *tokenizers, options
 
 
-def load_together(
+def load_presets(
     directories: Sequence[str | os.PathLike], average: str
 ) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, float]]:
     """Several presets as one, with the options of the first.
@@ -74,11 +74,11 @@ def load_together(
         average: "probability" or "log_probability", of an `Ensemble`; or "weights", for `average_weights`.
 
     Raises:
-        FileNotFoundError, ValueError: as `load`; and where tokenizers differ or models do not fit.
+        FileNotFoundError, ValueError: as `load_preset`; and where tokenizers differ or models do not fit.
     """
     if isinstance(directories, (str, os.PathLike)) or not directories:
         raise ValueError(f"Expected a list of presets. Received: {directories!r}")
-    presets = [load(directory) for directory in directories]
+    presets = [load_preset(directory) for directory in directories]
     _, *tokenizers, options = presets[0]
     for directory, (_, *others, _) in zip(directories, presets, strict=True):
         for side, tokenizer, other in zip(("source", "target"), tokenizers, others, strict=True):

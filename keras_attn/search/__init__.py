@@ -21,6 +21,18 @@ hypotheses returned. All lengths count the end token. All scores are float32.
 from keras_attn.search.beam import beam_search
 from keras_attn.search.greedy import greedy_search, sample
 from keras_attn.search.hypotheses import SearchResult, length_norm
+from keras_attn.search.options import Limits, SampleOptions, SearchOptions, check_sizes
 from keras_attn.search.scoring import score_tokens
 
-__all__ = ["SearchResult", "beam_search", "greedy_search", "length_norm", "sample", "score_tokens"]
+__all__ = [
+    "Limits",
+    "SampleOptions",
+    "SearchOptions",
+    "SearchResult",
+    "beam_search",
+    "check_sizes",
+    "greedy_search",
+    "length_norm",
+    "sample",
+    "score_tokens",
+]

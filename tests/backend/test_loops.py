@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.backend.loops import loop_product, prefer_fast_products, scan
+from keras_attn.backend.loops import loop_product, prefer_fast_matmul, scan
 from tests.gradients import gradients, numeric_gradients
 
 B, T, H = 3, 5, 2
@@ -181,11 +181,11 @@ def test_products_stay_exact_or_torch_as_it_was(rng):
         torch.set_float32_matmul_precision("medium")
         expected = "medium" if is_exact() and not torch.accelerator.is_available() else "highest"
         torch.set_float32_matmul_precision("highest")
-        prefer_fast_products.__wrapped__()
+        prefer_fast_matmul.__wrapped__()
         assert torch.get_float32_matmul_precision() == expected
         assert is_exact()
         torch.set_float32_matmul_precision("high")  # a user's own
-        prefer_fast_products.__wrapped__()
+        prefer_fast_matmul.__wrapped__()
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.decoding.batching import Limits, Sentence, search_inputs
+from keras_attn.decoding.batching import Sentence, search_inputs
+from keras_attn.search import Limits
 from keras_attn.text.tokenizer import END_ID, SPECIAL_TOKENS, UNKNOWN_ID
 from keras_attn.translator import Translator
 from tests.models import test_golden
@@ -222,9 +223,10 @@ def test_a_new_seed_is_not_traced_again(translator, monkeypatch):
         ("generate", {"seed": 1}, "Received: seed"),
         ("sample", {"row_ids": [1]}, "`row_ids` to have an entry for each of 5"),
         ("sample", {"num_samples": 0}, "num_samples=0"),
-        ("sample", {"beam_size": 5}, "search options among: length_penalty, normalization, no_repeat_ngram_size"),
-        ("sample", {"top_p": 0.0}, "0 < top_p <= 1"),
-        ("sample", {"temperature": 0.0}, "`temperature` > 0"),
+        ("sample", {"beam_size": 5}, "search options among: length_penalty, normalization, .*, no_repeat_ngram_size"),
+        ("sample", {"top_p": 0.0}, "top_p to be a number above 0"),
+        ("sample", {"top_p": 1.5}, "top_p to be at most 1"),
+        ("sample", {"temperature": 0.0}, "temperature to be a number above 0"),
     ],
 )
 def test_mistakes_are_refused_with_a_sentence(translator, method, options, message):

@@ -1,0 +1,62 @@
+"""Translations read from the arrays of a search result."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from keras_attn.decoding.batching import Sentence
+from keras_attn.decoding.unk_replacement import words_for_unknown
+from keras_attn.text import SPECIAL_TOKENS, UNKNOWN_ID, Tokenizer
+from keras_attn.translation import Translation
+
+
+def translations_of(
+    sentence: Sentence,
+    result: Mapping[str, np.ndarray],
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    dictionary: Mapping[str, str] | None = None,
+) -> list[Translation]:
+    """The hypotheses of one sentence; fewer may exist than were requested, but there is always one, if empty.
+
+    Args:
+        sentence: The source sentence.
+        result: Its row of each array of a `SearchResult`.
+        source_tokenizer, target_tokenizer: The tokenizers of both sides.
+        dictionary: Replaces each unknown token by the source word that it is aligned to, translated by this
+            dictionary if it has that word. None: unknown tokens stay.
+    """
+    source_tokens = tuple(source_tokenizer.tokens(sentence.token_ids))
+    translations = []
+    for n in np.flatnonzero(result["lengths"]) if result["lengths"].any() else [0]:
+        length = result["lengths"][n]
+        ids = [int(i) for i in result["token_ids"][n, :length]]
+        alignment = result.get("alignments")
+        if alignment is not None:
+            alignment = alignment[n, :length, : len(source_tokens)].copy()
+        translation = Translation(
+            text=_text(sentence, ids, alignment, source_tokenizer, target_tokenizer, dictionary),
+            tokens=tuple(target_tokenizer.tokens(ids)),
+            token_ids=tuple(ids),
+            score=float(result["scores"][n]),
+            token_log_probs=result["token_log_probs"][n, :length].copy(),
+            alignment=alignment,
+            source_tokens=source_tokens,
+            source_token_ids=tuple(sentence.token_ids),
+        )
+        translations.append(translation)
+    return translations
+
+
+def _text(sentence, ids, alignment, source_tokenizer, target_tokenizer, dictionary) -> str:
+    positions = [position for position, token_id in enumerate(ids) if token_id == UNKNOWN_ID]
+    if not positions or (dictionary is None and positions[0] >= len(sentence.prefix)):
+        return target_tokenizer.decode(ids)
+    words = [SPECIAL_TOKENS[UNKNOWN_ID]] * len(positions)
+    if dictionary is not None:
+        source, target = (source_tokenizer, sentence.token_ids), (target_tokenizer, ids)
+        words = words_for_unknown(sentence.text, source, target, alignment, dictionary)
+    # Unknown tokens of a prefix keep the text that the user gave.
+    pieces = dict(enumerate(target_tokenizer.pieces(sentence.prefix_text)[: len(sentence.prefix)]))
+    words = [pieces.get(position, word) for position, word in zip(positions, words, strict=True)]
+    return target_tokenizer.decode(ids, words)

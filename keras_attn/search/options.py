@@ -1,0 +1,242 @@
+"""The options that a user may choose for a search: each with its default, its help and its check, written once.
+
+`Translator.generate` and `Translator.sample` take the fields as keyword arguments, the command line derives its flags
+from them, and export adds its own to them.
+"""
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+NORMALIZATIONS = ("gnmt", "average", "none")
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    range: tuple[float, float] | None = None,
+    choices: tuple | None = None,
+    flag: str | None = None,
+    const: Any = None,
+) -> Any:
+    """A dataclass field with the metadata from which a command derives a flag.
+
+    Args:
+        default: The field's default.
+        help: One line for `--help`.
+        range: Lowest and highest number that a command accepts. From Python a wider range may be valid.
+        choices: All valid values.
+        flag: The flag's name, where it is not the field's: `beam_size` is `--beam`.
+        const: The value that the flag alone stands for, of a flag without an argument.
+    """
+    metadata = {"help": help, "range": range, "choices": choices, "flag": flag, "const": const}
+    return dataclasses.field(default=default, metadata={k: v for k, v in metadata.items() if v is not None})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CommonOptions:
+    """Options that beam search and sampling share. All lengths are in tokens and count the end token.
+
+    Args:
+        length_penalty: Exponent of the length normalisation, at least 0.
+        normalization: "gnmt", "average" or "none"; see `keras_attn.search.length_norm`.
+        max_length: Longest output.
+        max_length_ratio: Longest output as a multiple of the source length. If both limits are given, the smaller
+            one holds; if neither is, the translator's own limit.
+        min_length, min_length_ratio: Shortest output. If both are given, the larger one holds. A longest output that
+            is shorter prevails.
+        banned_tokens: Tokens that are never produced, as entries of the target vocabulary (such as "<unk>") or ids.
+        no_repeat_ngram_size: No n-gram of this size occurs twice in an output; 0 turns this off.
+        batch_size: Sentences searched at once, at most.
+        tokens_per_batch: Padded source tokens searched at once, at most (a single longer sentence is still
+            searched), which bounds the memory.
+
+    Raises:
+        ValueError: if a value is out of range.
+    """
+
+    length_penalty: float = option(1.0, "exponent of the length normalisation", range=(0, 10))
+    normalization: str = option("gnmt", "length normalisation", choices=NORMALIZATIONS)
+    max_length: int | None = option(None, "longest translation, in tokens", range=(1, 10_000))
+    max_length_ratio: float | None = option(None, "longest translation, per source token", range=(0.01, 1000))
+    min_length: int | None = option(None, "shortest translation, in tokens", range=(1, 10_000))
+    min_length_ratio: float | None = option(None, "shortest translation, per source token", range=(0.01, 1000))
+    banned_tokens: Sequence[str | int] = option((), "never write <unk>", flag="--no-unknown", const=("<unk>",))
+    no_repeat_ngram_size: int = option(0, "no N tokens twice in the same order", range=(1, 100), flag="--no-repeat")
+    batch_size: int = option(64, "sentences at once, at most", range=(1, 100_000))
+    tokens_per_batch: int = option(8192, "source tokens at once, at most", range=(1, 10**8))
+
+    def __post_init__(self):
+        check_sizes(batch_size=self.batch_size, tokens_per_batch=self.tokens_per_batch)
+        check_sizes(minimum=0, no_repeat_ngram_size=self.no_repeat_ngram_size)
+        check_numbers(length_penalty=self.length_penalty)
+        if self.normalization not in NORMALIZATIONS:
+            raise ValueError(
+                f"Expected normalization to be one of {NORMALIZATIONS}. Received: normalization={self.normalization!r}"
+            )
+        if isinstance(self.banned_tokens, str):
+            raise ValueError(
+                "Expected banned_tokens to be a list of tokens or ids. "
+                f"Received one string: banned_tokens={self.banned_tokens!r}"
+            )
+        Limits(self.max_length, self.max_length_ratio, 0.0, self.min_length, self.min_length_ratio)
+
+    @classmethod
+    def from_keywords(cls, keywords: Mapping[str, Any]) -> Self:
+        """The options with these names and values.
+
+        Raises:
+            ValueError: if a name is unknown, with the list of the valid ones, or a value is out of range.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        if unknown := [name for name in keywords if name not in names]:
+            raise ValueError(f"Expected search options among: {', '.join(names)}. Received: {', '.join(unknown)}")
+        return cls(**keywords)
+
+    def arguments_of(self, search: Callable) -> dict[str, Any]:
+        """The keyword arguments that `search` (`beam_search`, `greedy_search` or `sample`) takes from these options.
+
+        Lengths are not among them: they become the limits of each sentence. Nor are banned tokens, which become ids.
+        """
+        names = inspect.signature(search).parameters.keys() - {"max_length"}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name in names}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchOptions(CommonOptions):
+    """The options of `Translator.generate`.
+
+    Args:
+        beam_size: Hypotheses kept at each step; 1 is greedy search.
+        n_best: Hypotheses returned for each sentence, at most `beam_size`.
+        coverage_penalty: Weight of the penalty for source tokens that got little attention, at least 0.
+        early_stopping: Whether a sentence ends as soon as `beam_size` hypotheses have finished, which may miss a
+            better one.
+
+    For the other options see `CommonOptions`.
+
+    Example:
+        >>> keras_attn.search.SearchOptions(beam_size=10, length_penalty=0.6).beam_size
+        10
+    """
+
+    beam_size: int = option(5, "hypotheses kept at each step; 1 is greedy search", range=(1, 1000), flag="--beam")
+    n_best: int = option(1, "translations of each sentence", range=(1, 1000))
+    coverage_penalty: float = option(0.0, "penalty for source tokens without attention", range=(0, 100))
+    early_stopping: bool = option(False, "stop when `beam` hypotheses have finished; may miss a better one", const=True)
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_sizes(beam_size=self.beam_size)
+        check_numbers(coverage_penalty=self.coverage_penalty)
+        if self.n_best is not None:  # None is for subclasses whose default is the whole beam
+            check_sizes(n_best=self.n_best)
+            if self.n_best > self.beam_size:
+                raise ValueError(
+                    f"Expected n_best to be at most beam_size={self.beam_size}. Received: n_best={self.n_best}"
+                )
+        if not isinstance(self.early_stopping, (bool, np.bool_)):
+            raise ValueError(
+                f"Expected early_stopping to be True or False. Received: early_stopping={self.early_stopping!r}"
+            )
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether greedy search gives the same result: it does what a beam of one does, without a coverage penalty."""
+        return self.beam_size == 1 and not self.coverage_penalty
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SampleOptions(CommonOptions):
+    """The options of `Translator.sample`.
+
+    Args:
+        num_samples: Translations drawn for each sentence; two may be alike.
+        temperature: Above 0; log-probabilities are divided by it.
+        top_k: Only the `top_k` most probable tokens are drawn; 0 turns this off.
+        top_p: Only the fewest tokens that hold this share of the probability are drawn, in (0, 1]; 1 turns this off.
+
+    For the other options see `CommonOptions`.
+    """
+
+    length_penalty: float = option(0.0, "exponent of the length normalisation", range=(0, 10))
+    normalization: str = option("none", "length normalisation", choices=NORMALIZATIONS)
+    num_samples: int = option(1, "samples of each sentence", range=(1, 1000), flag="--samples")
+    temperature: float = option(1.0, "divides the log-probabilities", range=(1e-3, 1e3))
+    top_k: int = option(0, "only the N most probable tokens", range=(0, 10**6))
+    top_p: float = option(1.0, "only the most probable tokens that hold this share", range=(1e-6, 1))
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_sizes(num_samples=self.num_samples)
+        check_sizes(minimum=0, top_k=self.top_k)
+        check_numbers(temperature=self.temperature, top_p=self.top_p, above=True)
+        if self.top_p > 1:
+            raise ValueError(f"Expected top_p to be at most 1. Received: top_p={self.top_p}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Shortest and longest translation of n source tokens. All lengths count the end token.
+
+    Args:
+        max_length, max_length_ratio, constant: A translation has at most `max_length` and at most
+            `max_length_ratio * n + constant` tokens, rounded up. None: no such limit.
+        min_length, min_length_ratio: It has at least `min_length` and at least `min_length_ratio * n` tokens, rounded
+            up.
+
+    Raises:
+        ValueError: if a limit is out of range, or `min_length` is above `max_length`.
+    """
+
+    max_length: int | None = None
+    max_length_ratio: float | None = None
+    constant: float = 0.0
+    min_length: int | None = None
+    min_length_ratio: float | None = None
+
+    def __post_init__(self):
+        for name in ("max_length", "min_length"):
+            if (length := getattr(self, name)) is not None:
+                check_sizes(**{name: length})
+        for name in ("max_length_ratio", "min_length_ratio"):
+            if (ratio := getattr(self, name)) is not None:
+                check_numbers(**{name: ratio}, above=True)
+        if self.max_length and self.min_length and self.min_length > self.max_length:
+            raise ValueError(
+                f"Expected min_length to be at most max_length={self.max_length}. "
+                f"Received: min_length={self.min_length}"
+            )
+
+    def longest(self, source_length: int) -> int:
+        longest = [] if self.max_length is None else [self.max_length]
+        if self.max_length_ratio is not None:
+            longest.append(math.ceil(self.max_length_ratio * source_length + self.constant))
+        return max(1, min(longest))
+
+    def shortest(self, source_length: int) -> int:
+        return max(self.min_length or 1, math.ceil((self.min_length_ratio or 0) * source_length))
+
+
+def check_sizes(minimum: int = 1, **sizes) -> None:
+    """Refuses values that are not whole numbers of at least `minimum`."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < minimum:
+            raise ValueError(f"Expected {name} to be a whole number of at least {minimum}. Received: {name}={size!r}")
+
+
+def check_numbers(above: bool = False, **numbers) -> None:
+    """Refuses values that are not finite numbers of at least 0, or above 0."""
+    for name, number in numbers.items():
+        try:
+            valid = (number > 0 if above else number >= 0) and number < math.inf
+        except TypeError:
+            valid = False
+        if not valid:
+            expected = "a number above 0" if above else "a number of at least 0"
+            raise ValueError(f"Expected {name} to be {expected}. Received: {name}={number!r}")
