@@ -7,7 +7,7 @@ of a server and the `--help` of a command have no use for it. So the modules are
 
 import sys
 from collections.abc import Callable
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -50,21 +50,24 @@ class _AfterKeras(MetaPathFinder):
             self.register()
 
 
-class _Notifying(Loader):
-    """Loads a module as `loader` does, and tells the finder when the module's code begins and ends."""
+class _Notifying:
+    """A module's own loader, which tells the finder when the module's code begins and ends.
 
-    def __init__(self, loader: Loader, finder: _AfterKeras):
-        self.loader, self.finder = loader, finder
+    All else (`get_code` of `python -m`, `get_data`, resources) is the loader's.
+    """
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self.loader.create_module(spec)
+    def __init__(self, loader, finder: _AfterKeras):
+        self._loader, self._finder = loader, finder
+
+    def __getattr__(self, name: str):
+        return getattr(self._loader, name)
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__.loader = module.__loader__ = self.loader
-        self.finder.depth += 1
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._finder.depth += 1
         try:
-            self.loader.exec_module(module)
+            self._loader.exec_module(module)
         except BaseException:
-            self.finder.depth -= 1
+            self._finder.depth -= 1
             raise
-        self.finder.end()
+        self._finder.end()
