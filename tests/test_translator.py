@@ -190,6 +190,7 @@ def test_preset_gives_the_same_translations(translator, preset):
     assert sorted(p.name for p in preset.parent.iterdir()) == ["whole"], "nothing may be left beside it"
 
 
+@pytest.mark.slow
 def test_preset_loads_in_a_fresh_process_on_tensorflow(translator, preset):
     code = (
         "import sys, json\nfrom keras_attn.translator import Translator\n"

@@ -212,6 +212,7 @@ def test_presets_translate_together(models, presets, tmp_path):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others export in a process with TensorFlow")
+@pytest.mark.slow
 def test_an_ensemble_is_exported_as_one_model_is(presets, tmp_path):
     """`export` itself translates a few sentences in a process of its own and compares them with `generate`."""
     options = {"beam_size": 2, "max_source_length": 17, "banned_tokens": ["<unk>", 7]}
