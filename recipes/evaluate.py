@@ -17,6 +17,7 @@ from pathlib import Path
 
 from keras_attn.cli import command
 from keras_attn.cli import line_streaming as streams
+from keras_attn.cli.environment import surroundings
 from keras_attn.cli.search_flags import add_search, load, read_report, search
 from keras_attn.cli.translate import generator, in_chunks
 
@@ -50,7 +51,6 @@ def evaluate(arguments: argparse.Namespace) -> None:
     metric = told["config"].get("metric", "bleu")
 
     from keras_attn.evaluation import scores as metrics
-    from recipes.training import report
 
     metrics.bleu(["a"], ["a"], tokenize=tokenize)  # refuses an unknown tokenizer before minutes of translation
     with contextlib.ExitStack() as stack:
@@ -66,7 +66,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
             "sentences": len(sources),
             "systems": [_score(system, sources, references, metric, tokenize) for system in systems],
             **(_compare(systems, sources, references, metric, tokenize) if second else {}),
-            **report.surroundings(),
+            **surroundings(),
         }
         if output:
             output.write((json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode())
@@ -109,10 +109,10 @@ class System:
 
 
 def _score(system: System, sources, references, metric: str, tokenize: str) -> dict:
-    from recipes.training import scoring
+    from keras_attn.evaluation import by_metric
 
     system.translate(sources)
-    scores = scoring.scores(metric, sources, references, system.texts, tokenize)
+    scores = by_metric.all_scores(metric, sources, references, system.texts, tokenize)
     beam = f", beam {system.chosen['beam_size']}" if system.translator else ""
     print(f"{system.name}{beam}")
     for name, result in scores.items():
@@ -121,11 +121,11 @@ def _score(system: System, sources, references, metric: str, tokenize: str) -> d
 
 
 def _compare(systems: Sequence[System], sources, references, metric: str, tokenize: str) -> dict:
+    from keras_attn.evaluation import by_metric
     from keras_attn.evaluation import scores as metrics
-    from recipes.training import scoring
 
     if metric == "wer":
-        found = scoring.compare(sources, references, *(one.texts for one in systems))
+        found = by_metric.mcnemar_test(sources, references, *(one.texts for one in systems))
         print(
             f"McNemar's exact test: only {systems[0].name} is right {found['only_first_right']:,} times, only "
             f"{systems[1].name} {found['only_second_right']:,} times, p = {found['p_value']:.4f}"

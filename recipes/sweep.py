@@ -13,6 +13,7 @@ from pathlib import Path
 
 from keras_attn.cli import command
 from keras_attn.cli import line_streaming as streams
+from keras_attn.cli.environment import surroundings
 from keras_attn.cli.search_flags import read_report
 
 
@@ -39,7 +40,6 @@ def sweep(arguments: argparse.Namespace) -> None:
 
     from keras_attn.translator import Translator
     from recipes import corpora
-    from recipes.training import report
 
     corpus = corpora.load(told["corpus"], told["source"], told["target"], data=arguments.data)
     with command.quietly():
@@ -54,15 +54,16 @@ def sweep(arguments: argparse.Namespace) -> None:
         print(f"BLEU: {rows[0]['bleu']['signature']}")
         if file:
             kept = {name: told[name] for name in ("recipe", "corpus", "source", "target")}
-            kept |= {"split": arguments.split, "rows": rows} | report.surroundings()
+            kept |= {"split": arguments.split, "rows": rows} | surroundings()
             file.write((json.dumps(kept, indent=2) + "\n").encode())
 
 
 def _row(translator, sources, references, tokenize: str, shared: dict, beam: int, penalty: float) -> dict:
+    from keras_attn.evaluation import by_metric
     from recipes.training import report
 
     found, seconds = report.translate(translator, sources, beam_size=beam, length_penalty=penalty, **shared)
-    scores = report.scores([t.text for t in found], references, tokenize)
+    scores = by_metric.all_scores("bleu", sources, references, [t.text for t in found], tokenize)
     words = sum(len(t.text.split()) for t in found) / sum(len(line.split()) for line in references)
     print(
         f"beam {beam}, penalty {penalty:g}: BLEU {scores['bleu']['score']:.2f}, chrF {scores['chrf']['score']:.2f}, "

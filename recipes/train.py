@@ -20,6 +20,7 @@ from pathlib import Path
 
 import recipes
 from keras_attn.cli import command
+from keras_attn.cli.environment import surroundings
 from recipes.config import TrainingConfig, override
 from recipes.training.run_folder import open_run, refuse_taken
 
@@ -197,6 +198,7 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
 
 def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) -> None:
     """Scores the test split, then writes translations, picture, preset and, last, the report."""
+    from keras_attn.evaluation import by_metric
     from recipes.training import report as reports
     from recipes.training import scoring
 
@@ -205,9 +207,9 @@ def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) 
     greedy, _ = reports.translate(translator, sources, beam_size=1, return_alignments=False, **options)
     found, seconds = reports.translate(translator, sources, beam_size=beam_size, **options)
     scored = config.metric, sources, references
-    results = scoring.scores(*scored, [t.text for t in found], config.tokenize)
+    results = by_metric.all_scores(*scored, [t.text for t in found], config.tokenize)
     # TER searches for shifts, for minutes where translations are poor: it is asked for once.
-    greedy_results = scoring.scores(*scored, [t.text for t in greedy], config.tokenize, main_only=True)
+    greedy_results = by_metric.all_scores(*scored, [t.text for t in greedy], config.tokenize, main_only=True)
     reports.write_translations(out / "translations.txt", sources, references, found)
     reports.draw_reordering(out / "alignment.png", translator, found, references)
     if not (out / "translator.json").exists():
@@ -221,7 +223,7 @@ def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) 
         "decode_seconds": round(seconds, 2),
         "peak_memory_mb": reports.peak_memory_mb(),
     }
-    reports.write(out / "report.json", report | figures | reports.surroundings())
+    reports.write(out / "report.json", report | figures | surroundings())
     for name in ("checkpoint.npz", "run.json"):
         (out / name).unlink()
     for name, result in results.items():

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from keras_attn.cli import command
 from keras_attn.cli import line_streaming as streams
+from keras_attn.cli.environment import surroundings
 from keras_attn.cli.search_flags import between, length_penalty, read_report
 
 PAPER = (
@@ -137,7 +138,7 @@ def _write(arguments, corpus, told: list[dict], rows: list[Sentence]) -> None:
         ],
     }
     (arguments.out / "showcase.html").write_text(_page(figures, shown), encoding="utf-8")
-    report.write(arguments.out / "report.json", figures | report.surroundings())
+    report.write(arguments.out / "report.json", figures | surroundings())
     print(f"{systems[0]['name']} loses the second half of {len(chosen)} of {len(scored)} sentences.")
     print(f"The showcase is in {arguments.out}: report.json and showcase.html.")
 

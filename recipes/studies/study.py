@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_attn.cli import command
+from keras_attn.cli.environment import surroundings
 from recipes import train
 
 _TOLD = "study.json"
@@ -237,7 +238,7 @@ class Study:
         first = next(iter(finished.values()))
         told = self.settings | {name: first[name] for name in ("corpus", "source", "target")}
         told |= {"command": self._command(), "minutes": round(self.seconds / 60, 1), "jobs": self.arguments.jobs}
-        told |= figures | report.surroundings()
+        told |= figures | surroundings()
         report.write(self.out / "report.json", told)
         return told
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_attn.evaluation import by_metric
 from keras_attn.translator import Translator
-from recipes.training import scoring
 
 
 @keras.saving.register_keras_serializable(package="keras_attn_recipes")
@@ -104,7 +104,7 @@ class LastUpdate(keras.callbacks.Callback):
 class Validation(keras.callbacks.Callback):
     """Scores greedy translations after each epoch, keeps the best weights, stops when they get no better.
 
-    The score is that of `recipes.training.scoring.validation` and stands in the logs as `val_bleu` or `val_wer`. With
+    The score is that of `keras_attn.evaluation.by_metric.main_score`; the logs call it `val_bleu` or `val_wer`. With
     `average_decay` in the optimizer the averaged weights are the ones translated and kept. When training ends the
     model has the best weights.
     """
@@ -132,9 +132,9 @@ class Validation(keras.callbacks.Callback):
                 variable.assign(np.array(keras.ops.convert_to_numpy(variable)))
         found = self.translator.generate(self.sources, beam_size=1, batch_size=128, return_alignments=False)
         texts = [t.text for t in found]
-        score = scoring.validation(self.metric, self.sources, self.references, texts, self.tokenize)
+        score = by_metric.main_score(self.metric, self.sources, self.references, texts, self.tokenize)
         logs[f"val_{self.metric}"] = round(score, 2)
-        if scoring.is_better(self.metric, score, self.best_score):
+        if by_metric.is_better(self.metric, score, self.best_score):
             self.best_score, self.best_epoch = score, epoch
             self.best_weights = self.model.get_weights()
         for variable, value in zip(weights, own, strict=bool(own)):

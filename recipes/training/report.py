@@ -1,21 +1,16 @@
 """What a finished run leaves behind: scores, translations, a picture and `report.json`."""
 
-import functools
-import importlib.metadata
 import json
 import os
-import platform
 import resource
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import keras
 import numpy as np
 
 from keras_attn import plots
-from keras_attn.evaluation import scores as metrics
 from keras_attn.plots import word_alignment as alignments
 from keras_attn.translator import Translation, Translator
 
@@ -25,15 +20,6 @@ def translate(translator: Translator, sources: Sequence[str], **options) -> tupl
     started = time.monotonic()
     translations = translator.generate(sources, **options)
     return translations, time.monotonic() - started
-
-
-def scores(
-    hypotheses: Sequence[str], references: Sequence[str], tokenize: str, names: Sequence[str] = ("bleu", "chrf", "ter")
-) -> dict[str, dict]:
-    """BLEU, chrF and TER, or some of them, with their signatures."""
-    measures = {"bleu": functools.partial(metrics.bleu, tokenize=tokenize), "chrf": metrics.chrf, "ter": metrics.ter}
-    found = {name: measures[name](hypotheses, references) for name in names}
-    return {name: {"score": round(s.score, 2), "signature": s.signature} for name, s in found.items()}
 
 
 def write_translations(path: Path, sources, references, translations: Sequence[Translation]) -> None:
@@ -74,21 +60,6 @@ def _inversions(alignment: np.ndarray) -> float:
     return float((positions[earlier] > positions[later]).mean())
 
 
-def surroundings() -> dict:
-    """Backend, versions and machine: what a number depends on besides the code."""
-    backend = keras.backend.backend()
-    packages = ("keras", backend, "numpy", "sacrebleu", "sentencepiece", "keras-attn")
-    return {
-        "backend": backend,
-        "versions": {"python": platform.python_version()} | {p: _version(p) for p in packages},
-        "hardware": {
-            "system": platform.system(),
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
-        },
-    }
-
-
 def peak_memory_mb() -> int:
     """The most memory that this process has held at once."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -100,10 +71,3 @@ def write(path: Path, report: dict) -> None:
     partial = path.with_name(f".tmp-{path.name}")
     partial.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     os.replace(partial, path)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -1,59 +1,6 @@
-"""What a run is scored by, as its configuration's `metric` says: translations by BLEU, pronunciations by errors.
+"""What a report says of runs that are scored by error rates: repeated items, and a part of the results page."""
 
-A word of a pronouncing dictionary may have several lines, each with another right answer. For error rates each distinct
-source line is one item, and every target line that stands beside it is right.
-"""
-
-import math
-from collections.abc import Mapping, Sequence
-
-from keras_attn.evaluation import error_rates
-from keras_attn.evaluation import scores as metrics
-
-
-def validation(
-    metric: str, sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str], tokenize: str
-) -> float:
-    """The one score that decides which epoch is kept."""
-    if metric == "wer":
-        return error_rates.word_error_rate(*items(sources, references, hypotheses)).score
-    return metrics.bleu(hypotheses, references, tokenize=tokenize).score
-
-
-def is_better(metric: str, score: float, best: float | None) -> bool:
-    """Whether `score` beats the best so far; None is no score yet."""
-    return best is None or (score < best if metric == "wer" else score > best)
-
-
-def scores(
-    metric: str,
-    sources: Sequence[str],
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-    tokenize: str,
-    *,
-    main_only: bool = False,
-) -> dict[str, dict]:
-    """The scores of a report, each with its signature; the first, or only, one is what `validation` gives."""
-    if metric == "bleu":
-        from recipes.training import report  # matplotlib, which that imports, is slow
-
-        return report.scores(hypotheses, references, tokenize, **({"names": ("bleu",)} if main_only else {}))
-    scored = items(sources, references, hypotheses)
-    found = {"wer": error_rates.word_error_rate(*scored)}
-    if not main_only:
-        found["per"] = error_rates.phoneme_error_rate(*scored)
-    return {name: {"score": round(s.score, 2), "signature": s.signature} for name, s in found.items()}
-
-
-def items(
-    sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]
-) -> tuple[list[str], list[list[str]]]:
-    """Each distinct source once, in their order: its first hypothesis, and all its right answers."""
-    found: dict[str, tuple[str, list[str]]] = {}
-    for source, reference, hypothesis in zip(sources, references, hypotheses, strict=True):
-        found.setdefault(source, (hypothesis, []))[1].append(reference)
-    return [hypothesis for hypothesis, _ in found.values()], [answers for _, answers in found.values()]
+from collections.abc import Mapping
 
 
 def repeated(metric: str, splits: Mapping[str, tuple[list[str], list[str]]]) -> dict[str, int]:
@@ -61,20 +8,6 @@ def repeated(metric: str, splits: Mapping[str, tuple[list[str], list[str]]]) -> 
     if metric == "bleu":
         return {}
     return {"test_sources_in_training": len(set(splits["test"][0]) & set(splits["train"][0]))}
-
-
-def compare(
-    sources: Sequence[str], references: Sequence[str], first: Sequence[str], second: Sequence[str]
-) -> dict[str, float]:
-    """McNemar's exact test of two systems: items that one alone gets right, and the chance of so uneven a split."""
-    right = []
-    for hypotheses in (first, second):
-        chosen, answers = items(sources, references, hypotheses)
-        right.append([one.split() in [a.split() for a in many] for one, many in zip(chosen, answers, strict=True)])
-    alone = [sum(a and not b for a, b in zip(*order, strict=True)) for order in (right, right[::-1])]
-    tail = sum(math.comb(sum(alone), k) for k in range(min(alone) + 1))
-    p_value = min(1.0, 2 * tail / 2 ** sum(alone))
-    return {"only_first_right": alone[0], "only_second_right": alone[1], "p_value": p_value}
 
 
 def details(name: str, report: dict) -> str:

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from keras_attn.evaluation import error_rates
+from keras_attn.evaluation import by_metric, error_rates
 from recipes import evaluate, sweep, train
 from recipes.training import scoring
 
@@ -74,24 +74,24 @@ REFERENCES = ["AH", "K AE T", "EY", "D UW"]
 
 def test_a_word_of_several_lines_counts_once():
     hypotheses = ["EY", "K AE B", "EY", "D UW"]
-    assert scoring.items(SOURCES, REFERENCES, hypotheses) == (
+    assert by_metric.items(SOURCES, REFERENCES, hypotheses) == (
         ["EY", "K AE B", "D UW"],
         [["AH", "EY"], ["K AE T"], ["D UW"]],
     )
-    found = scoring.scores("wer", SOURCES, REFERENCES, hypotheses, "13a")
+    found = by_metric.all_scores("wer", SOURCES, REFERENCES, hypotheses, "13a")
     assert {name: one["score"] for name, one in found.items()} == {"wer": 33.33, "per": round(100 / 6, 2)}
-    assert scoring.validation("wer", SOURCES, REFERENCES, hypotheses, "13a") == pytest.approx(100 / 3)
-    assert scoring.is_better("wer", 3.0, 4.0)
-    assert not scoring.is_better("wer", 4.0, 4.0)
-    assert scoring.is_better("bleu", 4.0, 3.0)
+    assert by_metric.main_score("wer", SOURCES, REFERENCES, hypotheses, "13a") == pytest.approx(100 / 3)
+    assert by_metric.is_better("wer", 3.0, 4.0)
+    assert not by_metric.is_better("wer", 4.0, 4.0)
+    assert by_metric.is_better("bleu", 4.0, 3.0)
 
 
 def test_mcnemar_by_hand():
     """Three words that only the first gets right, one that only the second does: 2 (1 + 4) / 2^4."""
     sources = [*"abcdef"]
-    found = scoring.compare(sources, sources, [*"abcxex"], [*"xxxdex"])
+    found = by_metric.mcnemar_test(sources, sources, [*"abcxex"], [*"xxxdex"])
     assert found == {"only_first_right": 3, "only_second_right": 1, "p_value": 10 / 16}
-    assert scoring.compare(sources, sources, sources, sources)["p_value"] == 1
+    assert by_metric.mcnemar_test(sources, sources, sources, sources)["p_value"] == 1
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_a_run_is_scored_and_chosen_by_word_error_rate(corpus, tmp_path, capfd):
         assert f"{name} {report[name]['score']:.2f}  {report[name]['signature']}" in printed
         assert scored["systems"][0][name] == report[name]
     sources, references = ((corpus / f"test.{side}").read_text().splitlines() for side in ("letters", "phones"))
-    assert scored["mcnemar"] == scoring.compare(sources, references, hypotheses, [""] * 20)
+    assert scored["mcnemar"] == by_metric.mcnemar_test(sources, references, hypotheses, [""] * 20)
     assert sweep.main([str(out)]) == 2
     assert "scored by BLEU" in capfd.readouterr().err
 

@@ -1,0 +1,79 @@
+"""What a command does before it imports Keras, and what it reports about where it ran."""
+
+import importlib.metadata
+import json
+import logging
+import os
+import platform
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+BACKENDS = ("tensorflow", "jax", "torch")
+
+
+def prepare(backend: str | None = None) -> None:
+    """Sets the environment variables of a command; call it before Keras is imported.
+
+    `KERAS_BACKEND` decides, then Keras' configuration file, then Keras' default, TensorFlow. If that one is not
+    installed and the variable is unset, a backend that is installed is used.
+
+    Args:
+        backend: The backend that the command needs, whatever the variable says.
+
+    Raises:
+        ModuleNotFoundError: If the backend is not installed, or if none is.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # for messages after the import; see `command.quietly`
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # warns of each new shape; buckets bound them
+    chosen = backend or os.environ.get("KERAS_BACKEND")
+    if not chosen:
+        default = _configured_backend()
+        installed = [name for name in (default, *BACKENDS) if is_installed(name)]
+        if not installed:
+            raise ModuleNotFoundError(
+                'Expected a backend of Keras: pip install "keras_attn[tensorflow]", "keras_attn[jax]" or '
+                '"keras_attn[torch]".'
+            )
+        chosen = installed[0]
+        if chosen == default:
+            return
+    elif chosen in BACKENDS and not is_installed(chosen):
+        raise ModuleNotFoundError(f'Expected {chosen} to be installed: pip install "keras_attn[{chosen}]".')
+    os.environ["KERAS_BACKEND"] = chosen
+
+
+def is_installed(module: str) -> bool:
+    """Returns whether there is a module of this name; does not import it."""
+    try:
+        return find_spec(module) is not None
+    except (ValueError, ModuleNotFoundError):  # the module, or a package that it is in, is blocked or missing
+        return False
+
+
+def surroundings() -> dict[str, Any]:
+    """Returns backend, versions and machine: what a number depends on besides the code."""
+    import keras
+
+    backend = keras.backend.backend()
+    packages = ("keras", backend, "numpy", "sacrebleu", "sentencepiece", "keras-attn")
+    return {
+        "backend": backend,
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in packages},
+        "hardware": {"system": platform.system(), "machine": platform.machine(), "cores": os.cpu_count()},
+    }
+
+
+def _configured_backend() -> str:
+    path = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "keras.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8")).get("backend", BACKENDS[0])
+    except (OSError, ValueError, AttributeError):
+        return BACKENDS[0]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,89 @@
+"""Scores by the name of a metric: "bleu" for translations, "wer" for pronunciations and other items with many answers.
+
+A word of a pronouncing dictionary may be on several lines, each with another right answer. For error rates each
+distinct source line is one item, and every target line beside it is a right answer.
+"""
+
+import math
+from collections.abc import Sequence
+
+from keras_attn.evaluation import error_rates
+from keras_attn.evaluation import scores as metrics
+
+METRICS = ("bleu", "wer")
+References = Sequence[str] | Sequence[Sequence[str]]
+
+
+def main_score(
+    metric: str, sources: Sequence[str], references: References, hypotheses: Sequence[str], tokenize: str
+) -> float:
+    """Returns the score of this name, BLEU or word error rate, as a number."""
+    if metric == "wer":
+        return error_rates.word_error_rate(*items(sources, references, hypotheses)).score
+    return metrics.bleu(hypotheses, references, tokenize=tokenize).score
+
+
+def is_better(metric: str, score: float, best: float | None) -> bool:
+    """Returns whether `score` is better than `best`; None is no score yet."""
+    return best is None or (score < best if metric == "wer" else score > best)
+
+
+def all_scores(
+    metric: str,
+    sources: Sequence[str],
+    references: References,
+    hypotheses: Sequence[str],
+    tokenize: str,
+    *,
+    main_only: bool = False,
+) -> dict[str, dict]:
+    """Returns BLEU, chrF and TER, or word and phoneme error rate, each as `{"score": ..., "signature": ...}`.
+
+    Args:
+        metric: "bleu" or "wer".
+        sources: The source lines, which say which lines are of one item. Only "wer" reads them.
+        references: A target line for each source line; or several lists of these, one for each translator.
+        hypotheses: A translation of each source line.
+        tokenize: sacreBLEU's tokenizer.
+        main_only: Whether only the first score is computed, the one that `main_score` returns.
+    """
+    if metric == "wer":
+        scored = items(sources, references, hypotheses)
+        found = {"wer": error_rates.word_error_rate(*scored)}
+        if not main_only:
+            found["per"] = error_rates.phoneme_error_rate(*scored)
+    else:
+        found = {"bleu": metrics.bleu(hypotheses, references, tokenize=tokenize)}
+        if not main_only:
+            found |= {"chrf": metrics.chrf(hypotheses, references), "ter": metrics.ter(hypotheses, references)}
+    return {name: {"score": round(score.score, 2), "signature": score.signature} for name, score in found.items()}
+
+
+def items(
+    sources: Sequence[str], references: References, hypotheses: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """Returns the first hypothesis of each distinct source line, in order, and all right answers of each."""
+    streams = [references] if isinstance(references[0], str) else references
+    found: dict[str, tuple[str, list[str]]] = {}
+    for source, hypothesis, *answers in zip(sources, hypotheses, *streams, strict=True):
+        found.setdefault(source, (hypothesis, []))[1].extend(answers)
+    return [hypothesis for hypothesis, _ in found.values()], [answers for _, answers in found.values()]
+
+
+def mcnemar_test(
+    sources: Sequence[str], references: References, first: Sequence[str], second: Sequence[str]
+) -> dict[str, float]:
+    """McNemar's exact test of two systems (McNemar 1947).
+
+    Returns:
+        `only_first_right` and `only_second_right`, the numbers of items that one system alone gets right, and
+        `p_value`, the probability of so uneven a split by chance.
+    """
+    right = []
+    for hypotheses in (first, second):
+        chosen, answers = items(sources, references, hypotheses)
+        right.append([one.split() in [a.split() for a in many] for one, many in zip(chosen, answers, strict=True)])
+    alone = [sum(a and not b for a, b in zip(*order, strict=True)) for order in (right, right[::-1])]
+    tail = sum(math.comb(sum(alone), k) for k in range(min(alone) + 1))
+    p_value = min(1.0, 2 * tail / 2 ** sum(alone))
+    return {"only_first_right": alone[0], "only_second_right": alone[1], "p_value": p_value}
