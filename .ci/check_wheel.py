@@ -1,0 +1,28 @@
+"""Checks that a wheel installs the package keras_attn with its data files and commands, and nothing else.
+
+python .ci/check_wheel.py dist/keras_attn-0.1.0-py3-none-any.whl
+"""
+
+import sys
+import zipfile
+from pathlib import Path
+
+wheel = Path(sys.argv[1])
+with zipfile.ZipFile(wheel) as archive:
+    names = set(archive.namelist())
+    commands = next((archive.read(name).decode() for name in names if name.endswith("entry_points.txt")), "")
+
+foreign = {name for name in names if not name.startswith("keras_attn/") and ".dist-info/" not in name}
+if foreign:
+    sys.exit(f"Expected a wheel with keras_attn alone. Received: {sorted(foreign)}")
+source = {
+    path.as_posix() for path in Path("keras_attn").rglob("*") if path.is_file() and "__pycache__" not in path.parts
+}
+packed = {name for name in names if name.startswith("keras_attn/")}
+if source != packed:
+    sys.exit(
+        f"Expected every file of keras_attn. Missing: {sorted(source - packed)}; too many: {sorted(packed - source)}"
+    )
+if "keras-attn = " not in commands:
+    sys.exit(f"Expected the console script keras-attn. Received: {commands!r}")
+print(f"{wheel.name}: {len(packed)} files, {wheel.stat().st_size / 1024:.0f} KB")
