@@ -4,7 +4,7 @@
 matplotlib are slow to import.
 """
 
-from keras_attn import losses, models, search
+from keras_attn import losses, metrics, models, search
 from keras_attn.data import ParallelDataset
 from keras_attn.layers import (
     AttentionalLayer,
@@ -53,6 +53,7 @@ __all__ = [
     "Translation",
     "Translator",
     "losses",
+    "metrics",
     "models",
     "search",
 ]

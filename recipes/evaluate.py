@@ -50,9 +50,9 @@ def evaluate(arguments: argparse.Namespace) -> None:
     sources, references = corpus.splits[arguments.split]
     metric = told["config"].get("metric", "bleu")
 
-    from keras_attn.evaluation import scores as metrics
+    from keras_attn import evaluation
 
-    metrics.bleu(["a"], ["a"], tokenize=tokenize)  # refuses an unknown tokenizer before minutes of translation
+    evaluation.bleu(["a"], ["a"], tokenize=tokenize)  # refuses an unknown tokenizer before minutes of translation
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(streams.new_file(arguments.output)) if arguments.output else None
         # Both are opened before either is translated: a bad one is refused while nothing is lost.
@@ -121,8 +121,8 @@ def _score(system: System, sources, references, metric: str, tokenize: str) -> d
 
 
 def _compare(systems: Sequence[System], sources, references, metric: str, tokenize: str) -> dict:
+    from keras_attn import evaluation
     from keras_attn.evaluation import by_metric
-    from keras_attn.evaluation import scores as metrics
 
     if metric == "wer":
         found = by_metric.mcnemar_test(sources, references, *(one.texts for one in systems))
@@ -132,7 +132,7 @@ def _compare(systems: Sequence[System], sources, references, metric: str, tokeni
         )
         return {"mcnemar": found}
     print("Paired bootstrap: mean ± half of the 95 % interval, and p, the chance of so large a difference by luck")
-    compared = metrics.paired_bootstrap({one.name: one.texts for one in systems}, references, tokenize=tokenize)
+    compared = evaluation.paired_bootstrap({one.name: one.texts for one in systems}, references, tokenize=tokenize)
     for one in compared:
         chance = "the baseline" if one.p_value is None else f"p = {one.p_value:.4f}"
         print(f"  {one.score.name} {one.mean:.2f} ± {one.half_width:.2f}  {one.system}, {chance}")

@@ -129,7 +129,7 @@ def train_tokenizers(config: TrainingConfig, sources, targets):
     from keras_attn.text import Tokenizer
 
     def learn(lines, size):
-        cut = {"minimum_count": config.minimum_count, "lowercase": config.lowercase}
+        cut = {"min_frequency": config.minimum_count, "lowercase": config.lowercase}
         return Tokenizer.train(lines, level=config.level, vocabulary_size=size, **cut)
 
     if config.joint:
@@ -142,7 +142,7 @@ def datasets(config: TrainingConfig, corpus, tokenizers, seed: int):
     from keras_attn.data import ParallelDataset
     from recipes import corpora
 
-    shared = {"batch_size": config.batch_size, "max_length": config.longest, "overlong": "drop", "seed": seed}
+    shared = {"batch_size": config.batch_size, "max_length": config.longest, "on_too_long": "drop", "seed": seed}
     curriculum = {"curriculum_epochs": config.curriculum_epochs}
     pairs = corpora.of_at_most(config.most_words, corpus.splits["train"])
     training = ParallelDataset.from_text(*pairs, *tokenizers, **shared, **curriculum)
@@ -154,7 +154,8 @@ def fit(model, tokenizers, training, validation, corpus, config, arguments, out:
     """Compiles and fits. Returns the translator with the best weights, the clock, and the history as rows."""
     import keras
 
-    from keras_attn.losses import Perplexity, SmoothedCrossentropy, TokenAccuracy
+    from keras_attn.losses import SmoothedCrossentropy
+    from keras_attn.metrics import Perplexity, TokenAccuracy
     from keras_attn.translator import Translator
     from recipes.training.callbacks import Checkpoint, Clock, LastUpdate, Validation
     from recipes.training.schedules import schedule

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attn.search import score_tokens
-from keras_attn.text.tokenizer import END_ID, START_ID, UNKNOWN_ID, Tokenizer
+from keras_attn.text import END_ID, START_ID, UNKNOWN_ID, Tokenizer
 from keras_attn.translator import Translator
 from tests.models import test_golden
 from tests.oracles import rnnsearch
@@ -117,7 +117,7 @@ def test_without_alignments(translator, scored):
         (["s1"], [[5, 6]], {}, "end in the end token 3"),
         (["s1"], [[]], {}, "end in the end token 3"),
         (["s1"], [[5, 0, 3]], {}, "no other special token"),
-        (["s1"], [[99, 3]], {}, "received 99"),
+        (["s1"], [[99, 3]], {}, "Received: 99"),
         (["s1"], ["t1"], {"normalization": "wu"}, "'average', 'gnmt', 'none'"),
         (["s1"], ["t1"], {"coverage_penalty": -1}, "`coverage_penalty` >= 0"),
         (["s1"], ["t1"], {"batch_size": 0}, "batch_size=0"),

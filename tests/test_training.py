@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from keras_attn import ParallelDataset
-from keras_attn.losses import Perplexity, SmoothedCrossentropy, TokenAccuracy
+from keras_attn.losses import SmoothedCrossentropy
+from keras_attn.metrics import Perplexity, TokenAccuracy
 from keras_attn.models import RNNSearch
 
 VOCABULARY = 23

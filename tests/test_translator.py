@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from keras_attn.decoding.batching import batches, bucket
 from keras_attn.models import RNNSearch
-from keras_attn.text.tokenizer import END_ID, START_ID, Tokenizer
+from keras_attn.text import END_ID, START_ID, Tokenizer
 from keras_attn.translator import Translator
 
 LINES = [

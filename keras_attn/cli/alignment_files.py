@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_attn.cli.line_streaming import Output
-from keras_attn.plots import word_alignment as alignments
+from keras_attn.plots import WordAlignment, align_words, html_page, to_pharaoh
 from keras_attn.translator import Translation, Translator
 
 
@@ -18,11 +18,11 @@ class AlignmentFiles:
     Args:
         translator: Whose tokenizers know what a word is.
         pharaoh: Gets a line for every line.
-        threshold: Of a link, see `keras_attn.plots.word_alignment.pharaoh`.
+        threshold: Of a link, see `keras_attn.plots.to_pharaoh`.
         page: Gets the HTML page.
         pictures: A folder; gets `<number of the line>.png`.
         most: Sentences in the page, and pictures.
-        about: Further keyword arguments of `keras_attn.plots.word_alignment.html_page`.
+        about: Further keyword arguments of `keras_attn.plots.html_page`.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class AlignmentFiles:
             if not (is_drawn or self.pharaoh):
                 continue
             tokenizers = self.translator.source_tokenizer, self.translator.target_tokenizer
-            panel = alignments.of_words(translation, *tokenizers, source_text=text)
+            panel = align_words(translation, *tokenizers, source_text=text)
             if self.pharaoh:
-                links.append(alignments.pharaoh(panel, threshold=self.threshold) + "\n")
+                links.append(to_pharaoh(panel, threshold=self.threshold) + "\n")
             if is_drawn:
                 self._draw(number, panel)
         if self.pharaoh:
@@ -64,11 +64,11 @@ class AlignmentFiles:
         count = f"{self.sentences:,} sentence{'s' * (self.sentences != 1)}"
         note = f"The first {self.most:,} of {count}" if few else count
         if self.page:
-            self.page.write(alignments.html_page(self.panels, note=f"{note}.", **self.about).encode())
+            self.page.write(html_page(self.panels, note=f"{note}.", **self.about).encode())
         if few:
             print(f"{note} are drawn; --drawn N draws more.", file=sys.stderr)
 
-    def _draw(self, number: int, panel: alignments.Panel) -> None:
+    def _draw(self, number: int, panel: WordAlignment) -> None:
         if self.page:
             self.panels.append((number, panel))
         if self.pictures:

@@ -1,4 +1,4 @@
-"""Buckets: the few rectangles (S, T) that batches are padded to, chosen so that the fewest positions are padding."""
+"""Buckets: the few rectangles (S, T) that batches are padded to, chosen so that few positions are padding."""
 
 from typing import Any
 
@@ -6,20 +6,20 @@ import numpy as np
 
 
 def choose_buckets(lengths: np.ndarray, count: int) -> list[tuple[int, int]]:
-    """At most `count` rectangles (S, T) that hold all pairs with few positions of padding.
+    """Chooses at most `count` rectangles (S, T) into which all pairs fit with little padding.
 
-    One rectangle holds everything. The others are added one by one, each where it saves most given the rest, then
-    moved one by one to where they save most until none moves: what each saves is known exactly, for all places at
-    once, from two-dimensional running sums.
+    All pairs fit into the first rectangle. The others are added one by one, each where it saves most given the rest,
+    and then moved one by one to where they save most until none moves. Two-dimensional running sums give the exact
+    saving of every place at once.
 
     Args:
-        lengths: int (N, 2).
+        lengths: int (N, 2), the lengths of both sides of each pair.
         count: int of 1 or more.
 
     Returns:
         list of (S, T), smallest area first.
     """
-    # At most 256 candidates a side keep this in milliseconds for sentences of any length.
+    # At most 256 candidates per side, so that this takes milliseconds for sentences of any length.
     shares = np.linspace(0, 1, 256)
     grids = [np.unique(np.quantile(side, shares, method="higher")) for side in lengths.T]
     cell = [np.searchsorted(grid, side) for grid, side in zip(grids, lengths.T, strict=True)]
@@ -49,20 +49,30 @@ def choose_buckets(lengths: np.ndarray, count: int) -> list[tuple[int, int]]:
     return sorted(buckets, key=lambda bucket: (sum(bucket), bucket))
 
 
-def assign(lengths: np.ndarray, buckets: list[tuple[int, int]]) -> np.ndarray:
-    """The smallest bucket that holds each pair (N,)."""
+def assign_buckets(lengths: np.ndarray, buckets: list[tuple[int, int]]) -> np.ndarray:
+    """Returns for each pair the index of the smallest bucket that it fits into (N,)."""
     home = np.zeros(len(lengths), np.int8)
     for index in reversed(range(len(buckets))):
         home[(lengths <= buckets[index]).all(axis=1)] = index
     return home
 
 
-def plan(
+def plan_batches(
     counts: np.ndarray, buckets: list[tuple[int, int]], steps: list[int]
 ) -> tuple[list[int], list[int | None], int]:
-    """Steps a bucket, the larger bucket that takes the rows of its last, partial step, and all positions.
+    """Plans the batches of an epoch.
 
-    They are handed on where that makes fewer positions than filling the step with empty rows.
+    The rows of a bucket's last, incomplete step move to a larger bucket if that gives fewer positions than filling
+    the step with empty rows.
+
+    Args:
+        counts: Number of pairs in each bucket.
+        buckets: The rectangles (S, T), smallest first.
+        steps: Rows of one step in each bucket.
+
+    Returns:
+        (number of steps in each bucket, index of the bucket that its leftover rows move to or None, number of
+        positions of an epoch).
     """
     counts, moves = [int(count) for count in counts], []
     for index, (bucket, step) in enumerate(zip(buckets, steps, strict=True)):
@@ -81,17 +91,17 @@ def plan(
 
 
 def checked_boundaries(boundaries: Any) -> tuple[list[tuple[int, int]] | None, int]:
-    """Boundaries as sorted pairs and None as a number to choose, or the number."""
+    """Returns given boundaries as sorted pairs, or None and the number of buckets to choose."""
     if boundaries is None or isinstance(boundaries, int):
         count = 8 if boundaries is None else boundaries
         if not 1 <= count <= 100:
-            raise ValueError(f"Expected 1 to 100 buckets, received bucket_boundaries={count}.")
+            raise ValueError(f"Expected 1 to 100 buckets. Received: bucket_boundaries={count}")
         return None, count
     pairs = {(b, b) if isinstance(b, int) else tuple(b) for b in boundaries}
     pairs = sorted(pairs, key=lambda pair: (sum(pair), pair))
     if not pairs or min(min(pair) for pair in pairs) < 2 or pairs[-1] != tuple(map(max, zip(*pairs, strict=True))):
         raise ValueError(
-            f"Expected bucket_boundaries of 2 or more, ints or pairs (S, T), one of them the longest on both "
-            f"sides, received {boundaries!r}."
+            "Expected bucket_boundaries of 2 or more, ints or pairs (S, T), one of them the longest on both sides. "
+            f"Received: {boundaries!r}"
         )
     return pairs, len(pairs)

@@ -1,7 +1,7 @@
 """Evaluation: BLEU, chrF and TER with their sacreBLEU signatures, error rates, alignment error rate."""
 
-from keras_attn.evaluation.alignment_error_rate import AlignmentScore, Gold, Link, alignment_error_rate, parse
-from keras_attn.evaluation.error_rates import phoneme_error_rate, word_error_rate
+from keras_attn.evaluation.alignment_error_rate import AlignmentScore, Gold, Link, alignment_error_rate, parse_links
+from keras_attn.evaluation.error_rates import edit_distance, phoneme_error_rate, word_error_rate
 from keras_attn.evaluation.scores import Comparison, Interval, Score, bleu, bleu_interval, chrf, paired_bootstrap, ter
 
 __all__ = [
@@ -15,8 +15,9 @@ __all__ = [
     "bleu",
     "bleu_interval",
     "chrf",
+    "edit_distance",
     "paired_bootstrap",
-    "parse",
+    "parse_links",
     "phoneme_error_rate",
     "ter",
     "word_error_rate",

@@ -31,10 +31,10 @@ class AlignmentScore:
         return asdict(self)
 
 
-def parse(line: str, *, base: int = 0, lengths: tuple[int, int] | None = None) -> Gold:
+def parse_links(line: str, *, base: int = 0, lengths: tuple[int, int] | None = None) -> Gold:
     """Links of one sentence: `i-j`, source word i with target word j, is sure, and `ipj` is only possible.
 
-    Pharaoh lines, as `keras_attn.plots.word_alignment.pharaoh` writes them, are of this form, too.
+    Pharaoh lines, as `keras_attn.plots.to_pharaoh` writes them, are of this form, too.
 
     Args:
         line: Links with blanks between.
@@ -46,7 +46,7 @@ def parse(line: str, *, base: int = 0, lengths: tuple[int, int] | None = None) -
 
     Example:
 
-    >>> sorted(parse("1-1 2p1", base=1).possible)
+    >>> sorted(parse_links("1-1 2p1", base=1).possible)
     [(0, 0), (1, 0)]
     """
     sure, possible = set(), set()
@@ -84,7 +84,7 @@ def alignment_error_rate(found: Sequence[Set[Link]], gold: Sequence[Gold]) -> Al
 
     Example:
 
-    >>> alignment_error_rate([{(0, 0), (1, 1)}], [parse("0-0 1p1 2p1")]).aer
+    >>> alignment_error_rate([{(0, 0), (1, 1)}], [parse_links("0-0 1p1 2p1")]).aer
     0.0
     """
     if len(found) != len(gold) or not len(gold):

@@ -7,11 +7,10 @@ distinct source line is one item, and every target line beside it is a right ans
 import math
 from collections.abc import Sequence
 
-from keras_attn.evaluation import error_rates
-from keras_attn.evaluation import scores as metrics
+from keras_attn.evaluation.error_rates import phoneme_error_rate, word_error_rate
+from keras_attn.evaluation.scores import References, bleu, chrf, ter
 
 METRICS = ("bleu", "wer")
-References = Sequence[str] | Sequence[Sequence[str]]
 
 
 def main_score(
@@ -19,8 +18,8 @@ def main_score(
 ) -> float:
     """Returns the score of this name, BLEU or word error rate, as a number."""
     if metric == "wer":
-        return error_rates.word_error_rate(*items(sources, references, hypotheses)).score
-    return metrics.bleu(hypotheses, references, tokenize=tokenize).score
+        return word_error_rate(*items(sources, references, hypotheses)).score
+    return bleu(hypotheses, references, tokenize=tokenize).score
 
 
 def is_better(metric: str, score: float, best: float | None) -> bool:
@@ -49,14 +48,14 @@ def all_scores(
     """
     if metric == "wer":
         scored = items(sources, references, hypotheses)
-        found = {"wer": error_rates.word_error_rate(*scored)}
+        scores = {"wer": word_error_rate(*scored)}
         if not main_only:
-            found["per"] = error_rates.phoneme_error_rate(*scored)
+            scores["per"] = phoneme_error_rate(*scored)
     else:
-        found = {"bleu": metrics.bleu(hypotheses, references, tokenize=tokenize)}
+        scores = {"bleu": bleu(hypotheses, references, tokenize=tokenize)}
         if not main_only:
-            found |= {"chrf": metrics.chrf(hypotheses, references), "ter": metrics.ter(hypotheses, references)}
-    return {name: {"score": round(score.score, 2), "signature": score.signature} for name, score in found.items()}
+            scores |= {"chrf": chrf(hypotheses, references), "ter": ter(hypotheses, references)}
+    return {name: {"score": round(score.score, 2), "signature": score.signature} for name, score in scores.items()}
 
 
 def items(
@@ -64,10 +63,10 @@ def items(
 ) -> tuple[list[str], list[list[str]]]:
     """Returns the first hypothesis of each distinct source line, in order, and all right answers of each."""
     streams = [references] if isinstance(references[0], str) else references
-    found: dict[str, tuple[str, list[str]]] = {}
+    answered: dict[str, tuple[str, list[str]]] = {}
     for source, hypothesis, *answers in zip(sources, hypotheses, *streams, strict=True):
-        found.setdefault(source, (hypothesis, []))[1].extend(answers)
-    return [hypothesis for hypothesis, _ in found.values()], [answers for _, answers in found.values()]
+        answered.setdefault(source, (hypothesis, []))[1].extend(answers)
+    return [hypothesis for hypothesis, _ in answered.values()], [answers for _, answers in answered.values()]
 
 
 def mcnemar_test(

@@ -5,20 +5,29 @@ Matplotlib is imported when the first picture is asked for.
 
 from importlib import import_module
 
-from keras_attn.plots.word_alignment import Panel, comparison_page, html_page, merge_alignment, of_words, pharaoh
+from keras_attn.plots.word_alignment import (
+    SentenceComparison,
+    WordAlignment,
+    align_words,
+    comparison_page,
+    html_page,
+    merge_alignment,
+    to_pharaoh,
+)
 
 _LAZY = {"alignment": "heatmaps", "alignments": "heatmaps", "relations": "heatmaps", "training_curves": "curves"}
 
 __all__ = [
-    "Panel",
+    "SentenceComparison",
+    "WordAlignment",
+    "align_words",
     "alignment",
     "alignments",
     "comparison_page",
     "html_page",
     "merge_alignment",
-    "of_words",
-    "pharaoh",
     "relations",
+    "to_pharaoh",
     "training_curves",
 ]
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from keras_attn.plots.curves import training_curves
 from keras_attn.plots.plot_style import GREY, INK, STYLE, check_ending, new_figure, save
-from keras_attn.plots.word_alignment import Panel, as_matrix, merge_alignment
+from keras_attn.plots.word_alignment import WordAlignment, as_matrix, merge_alignment
 
 __all__ = ["alignment", "alignments", "relations", "training_curves"]
 
@@ -59,11 +59,11 @@ def alignment(
         source_groups = [[i] for i in range(positions)] if source_groups is None else source_groups
         target_groups = [[i] for i in range(steps)] if target_groups is None else target_groups
         alignment = merge_alignment(alignment, source_groups, target_groups)
-    return alignments([Panel(alignment, source_tokens, target_tokens)], path=path)
+    return alignments([WordAlignment(alignment, source_tokens, target_tokens)], path=path)
 
 
 def alignments(
-    panels: Sequence[Panel | tuple[ArrayLike, Sequence[str], Sequence[str]]],
+    panels: Sequence[WordAlignment | tuple[ArrayLike, Sequence[str], Sequence[str]]],
     *,
     path: str | Path | None = None,
     columns: int = 2,
@@ -82,7 +82,7 @@ def alignments(
         ValueError: If labels and alignment do not go together, there is no panel, or the ending is unknown.
     """
     check_ending(path)
-    panels = [_checked(Panel(*panel)) for panel in panels]
+    panels = [_checked(WordAlignment(*panel)) for panel in panels]
     if not panels or columns < 1:
         raise ValueError(
             f"Expected at least one panel in one column, received {len(panels)} panels, {columns} columns."
@@ -111,7 +111,9 @@ def relations(tables: ArrayLike, tokens: Sequence[str], *, path: str | Path | No
     Raises:
         ValueError: If tables and words do not go together, or the ending is unknown.
     """
-    return alignments([Panel(table, tokens, tokens) for table in np.asarray(tables)], path=path, columns=columns)
+    return alignments(
+        [WordAlignment(table, tokens, tokens) for table in np.asarray(tables)], path=path, columns=columns
+    )
 
 
 def _arrange(figure, panels, letters, columns, cell, font) -> None:
@@ -148,7 +150,7 @@ def _arrange(figure, panels, letters, columns, cell, font) -> None:
             )
 
 
-def _draw(axes, panel: Panel, cell: float, font: Mapping[str, Any]) -> None:
+def _draw(axes, panel: WordAlignment, cell: float, font: Mapping[str, Any]) -> None:
     # Squares, not an image: an SVG viewer would blur the pixels of an image.
     axes.set_facecolor("black")  # shines through where a viewer smooths the seams between squares
     axes.pcolormesh(panel.alignment, cmap="gray", vmin=0, vmax=1, antialiased=False)
@@ -166,7 +168,7 @@ def _draw(axes, panel: Panel, cell: float, font: Mapping[str, Any]) -> None:
         spine.set(color=GREY, linewidth=min(0.6, cell * 2))
 
 
-def _checked(panel: Panel) -> Panel:
+def _checked(panel: WordAlignment) -> WordAlignment:
     weights = as_matrix(panel.alignment)
     labels = (len(panel.target_tokens), len(panel.source_tokens))
     if weights.shape != labels or 0 in labels:
@@ -174,7 +176,7 @@ def _checked(panel: Panel) -> Panel:
             "Expected an alignment (T, S) with T target tokens and S source tokens, none of them 0; received "
             f"shape {weights.shape} with {labels[0]} target and {labels[1]} source tokens."
         )
-    return Panel(weights, list(panel.source_tokens), list(panel.target_tokens))
+    return WordAlignment(weights, list(panel.source_tokens), list(panel.target_tokens))
 
 
 def _extent(figure: Figure, label: str, font: Mapping[str, Any], rotation: int = 0) -> tuple[float, float]:

@@ -19,15 +19,15 @@ from keras_attn.text import SPECIAL_TOKENS, UNKNOWN_ID, Tokenizer
 _END = SPECIAL_TOKENS[3]
 
 
-class Comparison(NamedTuple):
+class SentenceComparison(NamedTuple):
     """Several translations of one sentence: a heading, lines of (label, text) over them, and (system, panel) pairs."""
 
     heading: str
     lines: Sequence[tuple[str, str]]
-    panels: Sequence[tuple[str, "Panel"]]
+    panels: Sequence[tuple[str, "WordAlignment"]]
 
 
-class Panel(NamedTuple):
+class WordAlignment(NamedTuple):
     """One alignment: weights `(T, S)`, S source labels for the columns, T target labels for the rows."""
 
     alignment: ArrayLike
@@ -68,9 +68,9 @@ def merge_alignment(
     return np.stack(rows) if rows else np.zeros((0, merged.shape[1]))
 
 
-def of_words(
+def align_words(
     translation, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, source_text: str | None = None
-) -> Panel:
+) -> WordAlignment:
     """The alignment of a `Translation` between whole words; `</s>` closes both sides and is one of them.
 
     Words are what stands between blanks, so that the n-th word of the panel is the n-th word of the line.
@@ -87,12 +87,12 @@ def of_words(
     Example:
 
     >>> translation = translator.generate(["two dogs run"])[0]
-    >>> panel = of_words(translation, translator.source_tokenizer, translator.target_tokenizer)
+    >>> panel = align_words(translation, translator.source_tokenizer, translator.target_tokenizer)
     >>> panel.source_tokens, panel.target_tokens
     (['two', 'dogs', 'run', '</s>'], ['deux', 'chiens', 'courent', '</s>'])
     """
     if not translation.token_ids:
-        return Panel(np.zeros((0, 0)), [], [])
+        return WordAlignment(np.zeros((0, 0)), [], [])
     if translation.alignment is None:
         raise ValueError("Expected a translation with its alignment. Received one made with return_alignments=False.")
     sources = source_tokenizer.words(translation.source_token_ids)
@@ -104,10 +104,10 @@ def of_words(
             if any(translation.source_token_ids[position] == UNKNOWN_ID for position in group):
                 labels[n] = "".join(pieces[position] for position in group).replace("▁", " ").strip()
     groups = [[positions for _, positions in words] for words in (sources, targets)]
-    return Panel(merge_alignment(translation.alignment, *groups), labels, [word for word, _ in targets])
+    return WordAlignment(merge_alignment(translation.alignment, *groups), labels, [word for word, _ in targets])
 
 
-def pharaoh(panel: Panel, *, threshold: float | None = None) -> str:
+def to_pharaoh(panel: WordAlignment, *, threshold: float | None = None) -> str:
     """Links between words as Pharaoh and Moses write them: `i-j`, source word i with target word j, from 0.
 
     Without a threshold each target word is linked to the one source word that it attends to most, the first
@@ -115,7 +115,7 @@ def pharaoh(panel: Panel, *, threshold: float | None = None) -> str:
     is never linked.
 
     Args:
-        panel: As `of_words` gives it.
+        panel: As `align_words` gives it.
         threshold: The least weight of a link, from 0 to 1.
 
     Returns:
@@ -136,7 +136,7 @@ def pharaoh(panel: Panel, *, threshold: float | None = None) -> str:
 
 
 def html_page(
-    panels: Iterable[tuple[int, Panel]],
+    panels: Iterable[tuple[int, WordAlignment]],
     *,
     title: str,
     note: str = "",
@@ -164,7 +164,7 @@ def html_page(
 
 
 def comparison_page(
-    comparisons: Iterable[Comparison],
+    comparisons: Iterable[SentenceComparison],
     *,
     title: str,
     note: str = "",
@@ -207,7 +207,7 @@ def _page(articles: Sequence[str], title: str, note: str) -> str:
     return page.replace("<!--articles-->", "\n".join(articles) or "<p>No sentences.</p>")
 
 
-def _article(heading: str, name: str, panel: Panel, source_language: str, target_language: str) -> str:
+def _article(heading: str, name: str, panel: WordAlignment, source_language: str, target_language: str) -> str:
     weights = as_matrix(panel.alignment)
     if weights.shape != (len(panel.target_tokens), len(panel.source_tokens)):
         raise ValueError(

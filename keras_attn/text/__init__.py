@@ -1,7 +1,15 @@
 """Text: tokenizers, and files of parallel lines."""
 
-from keras_attn.text.text_files import PathLike, iterate_lines, read_lines, read_parallel, unequal
-from keras_attn.text.tokenizer import BLANKS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID, Tokenizer
+from keras_attn.text.special_tokens import BLANKS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
+from keras_attn.text.text_files import (
+    PathLike,
+    corpus_path,
+    iterate_lines,
+    read_lines,
+    read_parallel,
+    unequal_lengths_error,
+)
+from keras_attn.text.tokenizer import Tokenizer
 
 __all__ = [
     "BLANKS",
@@ -12,8 +20,9 @@ __all__ = [
     "UNKNOWN_ID",
     "PathLike",
     "Tokenizer",
+    "corpus_path",
     "iterate_lines",
     "read_lines",
     "read_parallel",
-    "unequal",
+    "unequal_lengths_error",
 ]

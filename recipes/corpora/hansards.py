@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_attn.evaluation import Gold, parse
-from keras_attn.text import read_lines, unequal
+from keras_attn.evaluation import Gold, parse_links
+from keras_attn.text import read_lines, unequal_lengths_error
 
 _CONTRACTIONS = [
     (r"\bcan't\b", "cannot"),
@@ -73,14 +73,14 @@ def read_gold(folder: str | Path, name: str = "enfr") -> GoldText:
     text_path, gold_path = (Path(folder) / f"{name}.{kind}.gz" for kind in ("src-tgt", "gold"))
     text, gold = read_lines(text_path), read_lines(gold_path)
     if len(text) != len(gold):
-        raise unequal(text_path, gold_path, len(text), len(gold))
+        raise unequal_lengths_error(text_path, gold_path, len(text), len(gold))
     found = GoldText([], [], [])
     for number, (line, links) in enumerate(zip(text, gold, strict=True), start=1):
         sides = [side.split() for side in line.split("|||")]
         if len(sides) != 2 or not all(sides):
             raise ValueError(f"Expected 'source ||| target' in line {number} of {text_path}, received {line!r}.")
         try:
-            read = parse(links, base=1, lengths=(len(sides[0]), len(sides[1])))
+            read = parse_links(links, base=1, lengths=(len(sides[0]), len(sides[1])))
         except ValueError as error:
             raise ValueError(f"{error} That is line {number} of {gold_path}.") from None
         for kept, one in zip(found, (*(" ".join(side).lower() for side in sides), read), strict=True):

@@ -88,7 +88,7 @@ def measure(held: Study, run: Run, corpus) -> None:
     path = held.out / f"{run.name}.json"
     if path.exists():
         return
-    from keras_attn.evaluation import scores as metrics
+    from keras_attn import evaluation
     from keras_attn.translator import Translator
     from recipes.training import report
 
@@ -97,7 +97,7 @@ def measure(held: Study, run: Run, corpus) -> None:
         translator = Translator.from_preset(held.folder(run))
     sources, references = corpus.splits["test"]
     hypotheses = [block[2] for block in report.read_translations(held.folder(run) / "translations.txt")]
-    interval = metrics.bleu_interval(hypotheses, references, samples=SAMPLES, tokenize=trained["config"]["tokenize"])
+    interval = evaluation.bleu_interval(hypotheses, references, samples=SAMPLES, tokenize=trained["config"]["tokenize"])
     found = {
         "name": run.name,
         "bleu": trained["bleu"] | {"low": round(interval.low, 2), "high": round(interval.high, 2)},

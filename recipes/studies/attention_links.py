@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from keras_attn import plots
 from keras_attn.decoding import padded
-from keras_attn.evaluation import Link, parse
-from keras_attn.plots import Panel
-from keras_attn.plots import word_alignment as alignments
+from keras_attn.evaluation import Link, parse_links
+from keras_attn.plots import WordAlignment
 from keras_attn.text import START_ID
 from keras_attn.translator import Translation, Translator
 
@@ -18,7 +18,7 @@ _BATCH = 32
 
 def candidates(
     translator: Translator, sources: Sequence[str], targets: Sequence[str]
-) -> dict[tuple[str, str], list[Panel]]:
+) -> dict[tuple[str, str], list[WordAlignment]]:
     """Alignments between words of given translations, by (attention, row).
 
     The attention is "all" for what `Translator.score` gives; for a model with `attentions`, as the Transformer, also
@@ -58,17 +58,17 @@ def _by_layer(model, forced: Sequence[Translation]) -> Iterator[np.ndarray]:
             yield layers[:, row, : len(target), : len(source)]
 
 
-def _panel(translator: Translator, translation: Translation, source: str, target: str) -> Panel:
-    panel = alignments.of_words(translation, translator.source_tokenizer, translator.target_tokenizer)
+def _panel(translator: Translator, translation: Translation, source: str, target: str) -> WordAlignment:
+    panel = plots.align_words(translation, translator.source_tokenizer, translator.target_tokenizer)
     counts = len(panel.source_tokens) - 1, len(panel.target_tokens) - 1  # without </s>
     if counts != (len(source.split()), len(target.split())):
         raise ValueError(f"Expected words with blanks between. Received {counts} words for {source!r} and {target!r}.")
     return panel
 
 
-def links(panel: Panel) -> frozenset[Link]:
+def links(panel: WordAlignment) -> frozenset[Link]:
     """Each target word with the source word of the most weight; with none where that is the end of the sentence."""
-    return parse(alignments.pharaoh(panel)).sure
+    return parse_links(plots.to_pharaoh(panel)).sure
 
 
 def diagonal(source: str, target: str) -> frozenset[Link]:

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from keras_attn import plots
 from keras_attn.evaluation import Gold
-from keras_attn.plots import Panel
+from keras_attn.plots import WordAlignment
 from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, check_ending, new_figure, plain_axes, save
 
 _RECIPE_COLOURS = {"rnnsearch": BLUE, "rnnencdec": ORANGE}
@@ -106,7 +106,7 @@ def alignment(report: dict, path: Path | None = None) -> Figure:
 
 
 def gold_alignments(
-    systems: Sequence[tuple[str, Sequence[Panel]]], gold: Sequence[Gold], path: Path | None = None
+    systems: Sequence[tuple[str, Sequence[WordAlignment]]], gold: Sequence[Gold], path: Path | None = None
 ) -> Figure:
     """Alignments of sentences, a row a system, with the gold links in frames: sure ones thick, possible ones thin.
 

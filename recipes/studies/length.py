@@ -114,7 +114,7 @@ def write(held: Study, corpus, lengths: Sequence[int], references: Sequence[str]
 
 
 def _system(run: Run, trained: dict, hypotheses: list[str], references: Sequence[str], bins: list[list[int]]) -> dict:
-    from keras_attn.evaluation import scores as metrics
+    from keras_attn import evaluation
 
     recipe, words = run.name.split("-")
     found = {"name": f"{RECIPES[recipe]}-{words}", "recipe": recipe, "most_words": int(words), "bins": []}
@@ -130,7 +130,7 @@ def _system(run: Run, trained: dict, hypotheses: list[str], references: Sequence
     found |= {name: trained[name] for name in names}
     for rows in bins:
         pair = [[lines[n] for n in rows] for lines in (hypotheses, references)]
-        interval = metrics.bleu_interval(*pair, samples=SAMPLES, tokenize=trained["config"]["tokenize"])
+        interval = evaluation.bleu_interval(*pair, samples=SAMPLES, tokenize=trained["config"]["tokenize"])
         figures = {"bleu": interval.score.score, "low": interval.low, "high": interval.high}
         found["bins"].append({name: round(value, 2) for name, value in figures.items()})
     return found

@@ -71,7 +71,7 @@ class Sentence:
     source: str
     reference: str | None
     translations: list[dict] = dataclasses.field(default_factory=list)
-    panels: list = dataclasses.field(default_factory=list)  # (name, keras_attn.plots.word_alignment.Panel)
+    panels: list = dataclasses.field(default_factory=list)  # (name, keras_attn.plots.WordAlignment)
 
 
 def sentences(corpus, split: str, minimum_words: int) -> list[Sentence]:
@@ -91,7 +91,7 @@ def sentences(corpus, split: str, minimum_words: int) -> list[Sentence]:
 
 
 def _translate(run: Path, name: str, rows: list[Sentence], beam_size: int) -> None:
-    from keras_attn.plots import word_alignment as alignments
+    from keras_attn import plots
     from keras_attn.translator import Translator
 
     with command.quietly():
@@ -102,7 +102,7 @@ def _translate(run: Path, name: str, rows: list[Sentence], beam_size: int) -> No
         halves = chrf_of_halves(found.text, row.reference) if row.reference else (None, None)
         row.translations.append({"name": name, "translation": found.text, "first": halves[0], "second": halves[1]})
         scores = f": chrF {halves[0]:.1f} of the first half, {halves[1]:.1f} of the second" if row.reference else ""
-        row.panels.append((name + scores, alignments.of_words(found, *tokenizers, row.source)))
+        row.panels.append((name + scores, plots.align_words(found, *tokenizers, row.source)))
 
 
 def _write(arguments, corpus, told: list[dict], rows: list[Sentence]) -> None:
@@ -145,12 +145,12 @@ def _write(arguments, corpus, told: list[dict], rows: list[Sentence]) -> None:
 
 def chrf_of_halves(translation: str, reference: str) -> tuple[float, float]:
     """chrF of the first halves and of the second halves, each text cut in the middle of its words."""
-    from keras_attn.evaluation import scores as metrics
+    from keras_attn import evaluation
 
     words = translation.split(), reference.split()
     first = [" ".join(line[: len(line) // 2]) for line in words]
     second = [" ".join(line[len(line) // 2 :]) for line in words]
-    return tuple(round(metrics.chrf([found], [expected]).score, 2) for found, expected in (first, second))
+    return tuple(round(evaluation.chrf([found], [expected]).score, 2) for found, expected in (first, second))
 
 
 def ranked(rows: list[Sentence]) -> list[Sentence]:
@@ -164,7 +164,7 @@ def ranked(rows: list[Sentence]) -> list[Sentence]:
 
 
 def _page(figures: dict, rows: list[Sentence]) -> str:
-    from keras_attn.plots import word_alignment as alignments
+    from keras_attn import plots
 
     fixed, attention = figures["systems"]
     note = (
@@ -176,11 +176,11 @@ def _page(figures: dict, rows: list[Sentence]) -> str:
         f"{attention['first']:.1f} and {attention['second']:.1f} for those of {attention['name']}."
     )
     comparisons = [
-        alignments.Comparison(row.heading, [("reference", row.reference)] if row.reference else [], row.panels)
+        plots.SentenceComparison(row.heading, [("reference", row.reference)] if row.reference else [], row.panels)
         for row in rows
     ]
     languages = {"source_language": figures["source"], "target_language": figures["target"]}
-    return alignments.comparison_page(comparisons, title="The second half of long sentences", note=note, **languages)
+    return plots.comparison_page(comparisons, title="The second half of long sentences", note=note, **languages)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from keras_attn import plots
-from keras_attn.plots import word_alignment as alignments
 from keras_attn.translator import Translation, Translator
 
 
@@ -41,7 +40,7 @@ def draw_reordering(path: Path, translator: Translator, translations, references
     for translation, reference in zip(translations, references, strict=True):
         if not translation.token_ids:
             continue
-        words = alignments.of_words(translation, translator.source_tokenizer, translator.target_tokenizer)
+        words = plots.align_words(translation, translator.source_tokenizer, translator.target_tokenizer)
         alignment, sources, targets = words
         moderate = 7 <= len(sources) <= 18 and 7 <= len(targets) <= 22
         rank = moderate, translation.text == reference, _inversions(alignment)

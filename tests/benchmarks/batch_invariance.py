@@ -17,7 +17,7 @@ from pathlib import Path
 import keras
 
 from keras_attn import Translator
-from keras_attn.text.text_files import corpus_path, read_lines
+from keras_attn.text import corpus_path, read_lines
 from recipes.pages.results import name_of_run
 from tests import adversarial
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model

@@ -22,7 +22,7 @@ import keras
 
 from keras_attn import Translator
 from keras_attn.evaluation.scores import bleu
-from keras_attn.text.text_files import read_parallel
+from keras_attn.text import read_parallel
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, UNITS
 from tests.benchmarks.train_throughput import gemm_gflops
 

@@ -83,7 +83,7 @@ def prepare(work: Path, data: Path, preset: Path) -> list[str]:
     import numpy as np
 
     from keras_attn import Translator
-    from keras_attn.text.text_files import read_parallel
+    from keras_attn.text import read_parallel
     from tests.benchmarks.joeynmt_sizes import EMBEDDING, UNITS
 
     (work / "data").mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ from keras_attn import Translator
 from keras_attn.cli.export import of_run
 from keras_attn.cli.search_flags import read_report
 from keras_attn.evaluation.scores import bleu
-from keras_attn.text.text_files import read_parallel
+from keras_attn.text import read_parallel
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
 from tests.serving import loader
 

@@ -23,8 +23,7 @@ import numpy as np
 
 from keras_attn import Translator
 from keras_attn.cli.export import of_run
-from keras_attn.text.text_files import corpus_path, read_lines
-from keras_attn.text.tokenizer import BLANKS, END_ID, PAD_ID
+from keras_attn.text import BLANKS, END_ID, PAD_ID, corpus_path, read_lines
 from recipes.pages.results import name_of_run
 from tests import adversarial
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model

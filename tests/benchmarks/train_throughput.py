@@ -23,7 +23,7 @@ from keras import ops
 
 from keras_attn import ParallelDataset, Tokenizer
 from keras_attn.losses import SmoothedCrossentropy
-from keras_attn.text.text_files import read_parallel
+from keras_attn.text import read_parallel
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, SENTENCES, UNITS, JoeyNMTSizes
 
 
@@ -78,7 +78,7 @@ def main(argv=None) -> int:
         return 2
     keras.utils.set_random_seed(0)
     lines = read_parallel(folder, "train", "de", "en")
-    tokenizers = [Tokenizer.train(side, level="word", minimum_count=2) for side in lines]
+    tokenizers = [Tokenizer.train(side, level="word", min_frequency=2) for side in lines]
     dataset = ParallelDataset.from_text(*lines, *tokenizers, batch_size=SENTENCES, seed=0)
     model = JoeyNMTSizes(*(tokenizer.vocabulary_size for tokenizer in tokenizers))
     optimizer = keras.optimizers.Adam(1e-3, global_clipnorm=1.0)

@@ -18,7 +18,7 @@ import pytest
 from keras_attn.cli import output_formats as formats
 from keras_attn.cli import translate
 from keras_attn.models import RNNSearch
-from keras_attn.text.tokenizer import END_ID, Tokenizer
+from keras_attn.text import END_ID, Tokenizer
 from keras_attn.translator import Translation, Translator
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,8 @@ import pytest
 
 from keras_attn.data.bucketing import choose_buckets
 from keras_attn.data.dataset import ParallelDataset
-from keras_attn.data.token_store import IdStore
-from keras_attn.text.text_files import corpus_path, iterate_lines, read_lines, read_parallel
-from keras_attn.text.tokenizer import END_ID, PAD_ID, START_ID, Tokenizer
+from keras_attn.data.token_store import TokenStore
+from keras_attn.text import END_ID, PAD_ID, START_ID, Tokenizer, corpus_path, iterate_lines, read_lines, read_parallel
 
 DATA = os.environ.get("KERAS_ATTN_DATA")
 
@@ -69,8 +68,8 @@ def test_a_batch_by_hand():
     assert dataset.report() == {
         "pairs": 2,
         "dropped_blank": 0,
-        "dropped_overlong": 0,
-        "cut": 0,
+        "dropped_too_long": 0,
+        "truncated": 0,
         "source_tokens": 5,
         "target_tokens": 6,
         "padding": 1 - 11 / 21,
@@ -110,7 +109,7 @@ def test_given_boundaries_are_kept():
     assert len(order_of(dataset)) == 211
     dropped = ParallelDataset(source, target, batch_size=7, bucket_boundaries=[5, 11])
     short = sum(len(s) < 11 and len(t) < 11 for s, t in zip(source, target, strict=True))
-    assert dropped.report()["pairs"] == short == 211 - dropped.report()["dropped_overlong"]
+    assert dropped.report()["pairs"] == short == 211 - dropped.report()["dropped_too_long"]
 
 
 def test_few_pairs_get_few_buckets():
@@ -119,14 +118,14 @@ def test_few_pairs_get_few_buckets():
     assert len(few.shapes) <= 2
 
 
-def test_blank_and_overlong_pairs_are_counted():
+def test_blank_and_too_long_pairs_are_counted():
     def counts(dataset):
-        return [dataset.report()[key] for key in ("pairs", "dropped_blank", "dropped_overlong", "cut")]
+        return [dataset.report()[key] for key in ("pairs", "dropped_blank", "dropped_too_long", "truncated")]
 
     source, target = [[4] * 6, [], [5], [6]], [[4], [5], [5] * 7, []]
     dropped = ParallelDataset(source, [[4], [5], [5], []], batch_size=2, max_length=6)
     assert counts(dropped) == [1, 2, 1, 0]
-    cut = ParallelDataset(source, target, batch_size=2, max_length=6, overlong="cut", shuffle=False)
+    cut = ParallelDataset(source, target, batch_size=2, max_length=6, on_too_long="truncate", shuffle=False)
     assert counts(cut) == [2, 2, 0, 2]
     assert [(s, t) for _, s, t in pairs_of(cut)] == [([4] * 5, [4]), ([5], [5] * 5)]
     assert cut.report()["source_tokens"] == 8
@@ -229,7 +228,7 @@ def test_buckets_of_very_long_rows_are_quick_to_choose():
 @pytest.mark.skipif(not DATA, reason="needs the corpora: set KERAS_ATTN_DATA")
 def test_padding_on_multi30k():
     source, target = read_parallel(f"{DATA}/data/multi30k-tok", "train", "de", "en")
-    tokenizers = [Tokenizer.train(side, level="word", minimum_count=2) for side in (source, target)]
+    tokenizers = [Tokenizer.train(side, level="word", min_frequency=2) for side in (source, target)]
     dataset = ParallelDataset.from_text(source, target, *tokenizers, batch_size=128)
     assert dataset.report()["pairs"] == 29000
     assert len(dataset.shapes) <= 8
@@ -242,21 +241,25 @@ def test_padding_on_multi30k():
 @pytest.mark.parametrize(
     ("arguments", "options", "sentence"),
     [
-        (([[4]], [[4], [5]]), {"batch_size": 2}, "received 1 and 2"),
-        (([[4], []], [[], [5]]), {"batch_size": 2}, "received 2, of which 2 are blank and 0 longer"),
-        (([], []), {"batch_size": 2}, "received 0, of which"),
-        (([[4], [1, 3]], [[4], [5]]), {"batch_size": 2}, "received 3 in row 1"),
-        (([[4]], [[0]]), {"batch_size": 2}, "received 0 in row 0"),
-        (([[4]], [[4]]), {}, "received batch_size=None and tokens_per_batch=None"),
-        (([[4]], [[4]]), {"batch_size": 2, "tokens_per_batch": 3}, "received batch_size=2 and"),
-        (([[4]], [[4]]), {"batch_size": 0}, "received batch_size=0"),
-        (([[4] * 6], [[4]]), {"tokens_per_batch": 5}, "at least 7, the longest row, received 5"),
-        (([[4]], [[4]]), {"batch_size": 2, "max_length": 1}, "received 1"),
-        (([[4]], [[4]]), {"batch_size": 2, "overlong": "keep"}, "'drop' or 'cut', received 'keep'"),
-        (([[4]], [[4]]), {"batch_size": 2, "seed": -1}, "received -1"),
-        (([[4]], [[4]]), {"batch_size": 2, "shard": (2, 2)}, r"received \(2, 2\)"),
-        (([[4]], [[4]]), {"batch_size": 2, "bucket_boundaries": [(3, 5), (5, 3)]}, r"received \[\(3, 5\)"),
-        (([[4]], [[4]]), {"batch_size": 2, "bucket_boundaries": []}, r"received \[\]"),
+        (([[4]], [[4], [5]]), {"batch_size": 2}, "Received: 1 and 2"),
+        (([[4], []], [[], [5]]), {"batch_size": 2}, "Received: 2 pairs, of which 2 are blank and 0 longer"),
+        (([], []), {"batch_size": 2}, "Received: 0 pairs, of which"),
+        (([[4], [1, 3]], [[4], [5]]), {"batch_size": 2}, "Received: 3 in row 1"),
+        (([[4]], [[0]]), {"batch_size": 2}, "Received: 0 in row 0"),
+        (([[4]], [[4]]), {}, "Received: batch_size=None and tokens_per_batch=None"),
+        (([[4]], [[4]]), {"batch_size": 2, "tokens_per_batch": 3}, "Received: batch_size=2 and"),
+        (([[4]], [[4]]), {"batch_size": 0}, "Received: batch_size=0"),
+        (
+            ([[4] * 6], [[4]]),
+            {"tokens_per_batch": 5},
+            "at least 7, the length of the longest row.* Received: tokens_per_batch=5",
+        ),
+        (([[4]], [[4]]), {"batch_size": 2, "max_length": 1}, "Received: 1"),
+        (([[4]], [[4]]), {"batch_size": 2, "on_too_long": "keep"}, "'drop' or 'truncate'. Received: 'keep'"),
+        (([[4]], [[4]]), {"batch_size": 2, "seed": -1}, "Received: -1"),
+        (([[4]], [[4]]), {"batch_size": 2, "shard": (2, 2)}, r"Received: \(2, 2\)"),
+        (([[4]], [[4]]), {"batch_size": 2, "bucket_boundaries": [(3, 5), (5, 3)]}, r"Received: \[\(3, 5\)"),
+        (([[4]], [[4]]), {"batch_size": 2, "bucket_boundaries": []}, r"Received: \[\]"),
         (([[4]], [[4]]), {"batch_size": 2, "bucket_boundaries": 0}, "bucket_boundaries=0"),
     ],
 )
@@ -284,7 +287,7 @@ def test_broken_files_are_named(tmp_path):
     (tmp_path / "short.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.gz").write_bytes(b"no gzip")
     for name, sentence in {
-        "empty": "received an empty file",
+        "empty": "Received: an empty file",
         "latin": "invalid byte 0xf6 in line 2",
         "short.gz": "damaged after line 0",
         "text.gz": "damaged after line 0",
@@ -301,9 +304,9 @@ def test_parallel_files(tmp_path):
     (tmp_path / "train.fr").write_text("un\ndeux", encoding="utf-8")
     assert read_parallel(tmp_path, "train", "de", "fr") == (["eins", "zwei"], ["un", "deux"])
     assert corpus_path(tmp_path, "train", "en") == tmp_path / "train.en.gz"
-    with pytest.raises(ValueError, match=r"lines in .*train\.de as in .*train\.en\.gz, received 2 and 3"):
+    with pytest.raises(ValueError, match=r"lines in .*train\.de as in .*train\.en\.gz. Received: 2 and 3"):
         read_parallel(tmp_path, "train", "de", "en")
-    with pytest.raises(FileNotFoundError, match=r"train\.es or train\.es\.gz .* received train\.de, train\.en\.gz"):
+    with pytest.raises(FileNotFoundError, match=r"train\.es or train\.es\.gz .* Received: train\.de, train\.en\.gz"):
         read_parallel(tmp_path, "train", "de", "es")
     with pytest.raises(FileNotFoundError, match="an empty or missing folder"):
         read_parallel(tmp_path / "absent", "train", "de", "es")
@@ -330,10 +333,10 @@ def test_text_and_files_give_the_same_batches(corpus, monkeypatch):
     assert (from_text.report()["pairs"], from_text.report()["dropped_blank"]) == (123, 82)
     assert list(pairs_of(from_text)) == list(pairs_of(from_files))
     assert tokenizer.decode(next(pairs_of(from_files))[2]) in target
-    assert isinstance(from_files._sides[0].ids, np.memmap)
+    assert isinstance(from_files._sides[0].token_ids, np.memmap)
 
 
-def test_id_files_are_reused_until_something_changes(corpus):
+def test_token_files_are_reused_until_something_changes(corpus):
     folder, source, _, tokenizer = corpus
     files = folder / "train.de", folder / "train.en"
     cache = folder / "cache"
@@ -348,19 +351,19 @@ def test_id_files_are_reused_until_something_changes(corpus):
     second = entries()
     assert second.keys() > first.keys()
     files[1].write_text("one line\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"train\.de as in .*train\.en, received 205 and 1"):
+    with pytest.raises(ValueError, match=r"train\.de as in .*train\.en. Received: 205 and 1"):
         entries()
     files[1].write_bytes(b"one\n\xff\n")
-    with pytest.raises(ValueError, match=r"train\.en, received an invalid byte 0xff in line 2"):
+    with pytest.raises(ValueError, match=r"train\.en. Received: an invalid byte 0xff in line 2"):
         entries()
     assert {path.name for path in cache.iterdir()} == second.keys()
 
 
-def test_an_id_store_in_memory_and_mapped(tmp_path):
-    store = IdStore.from_lists([[4, 5], [], np.array([6])])
-    store.ids.tofile(tmp_path / "side.ids")
+def test_a_token_store_in_memory_and_mapped(tmp_path):
+    store = TokenStore.from_lists([[4, 5], [], np.array([6])])
+    store.token_ids.tofile(tmp_path / "side.ids")
     store.offsets.tofile(tmp_path / "side.offsets")
-    for one in (store, IdStore.open(tmp_path / "side")):
+    for one in (store, TokenStore.open(tmp_path / "side")):
         assert len(one) == 3
         assert one.pad(np.array([2, 0, 1]), (5, 2)).tolist() == [[6, 3], [4, 3], [3, 0], [0, 0], [0, 0]]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from keras_attn.decoding.batching import Sentence, search_inputs
 from keras_attn.search import Limits
-from keras_attn.text.tokenizer import END_ID, SPECIAL_TOKENS, UNKNOWN_ID
+from keras_attn.text import END_ID, SPECIAL_TOKENS, UNKNOWN_ID
 from keras_attn.translator import Translator
 from tests.models import test_golden
 from tests.test_scoring import word_tokenizer

@@ -7,15 +7,15 @@ import random
 import numpy as np
 import pytest
 
-from keras_attn.evaluation.alignment_error_rate import Gold, alignment_error_rate, parse
+from keras_attn.evaluation.alignment_error_rate import Gold, alignment_error_rate, parse_links
 from recipes.studies.ibm1 import EMPTY, Model1
 
 
 def test_links_are_read_from_either_base():
-    gold = parse("1-1 2p3 3-2", base=1, lengths=(3, 3))
+    gold = parse_links("1-1 2p3 3-2", base=1, lengths=(3, 3))
     assert gold == Gold(frozenset({(0, 0), (2, 1)}), frozenset({(0, 0), (1, 2), (2, 1)}))
-    assert parse("0-0 2-1").sure == gold.sure
-    assert parse("") == Gold(frozenset(), frozenset())
+    assert parse_links("0-0 2-1").sure == gold.sure
+    assert parse_links("") == Gold(frozenset(), frozenset())
 
 
 @pytest.mark.parametrize(
@@ -32,12 +32,12 @@ def test_links_are_read_from_either_base():
 )
 def test_malformed_links_are_refused(line, options, sentence):
     with pytest.raises(ValueError, match=sentence):
-        parse(line, **options)
+        parse_links(line, **options)
 
 
 def test_alignment_error_rate_by_hand():
     """Sentence 1: of three links one is sure and one more possible, of two sure links. Sentence 2: all is right."""
-    gold = [parse("0-0 2-2 1p1"), parse("0-0")]
+    gold = [parse_links("0-0 2-2 1p1"), parse_links("0-0")]
     found = [{(0, 0), (1, 1), (2, 1)}, {(0, 0)}]
     score = alignment_error_rate(found, gold)
     assert score.aer == pytest.approx(100 * (1 - ((1 + 1) + (2 + 1)) / (4 + 3)))
@@ -47,7 +47,7 @@ def test_alignment_error_rate_by_hand():
 
 
 def test_only_what_is_sure_must_be_found():
-    gold = [parse("0-0 1-1 2p0")]
+    gold = [parse_links("0-0 1-1 2p0")]
     assert alignment_error_rate([gold[0].sure], gold).aer == alignment_error_rate([gold[0].possible], gold).aer == 0
     nothing = alignment_error_rate([set()], gold)
     assert (nothing.aer, nothing.precision, nothing.recall) == (100, 0, 0)
@@ -57,8 +57,8 @@ def test_only_what_is_sure_must_be_found():
     ("found", "gold", "sentence"),
     [
         ([], [], "one or more. Received: 0 and 0"),
-        ([set()], [parse("0-0")] * 2, "Received: 1 and 2"),
-        ([set()], [parse("0p0")], "Expected gold with a sure link"),
+        ([set()], [parse_links("0-0")] * 2, "Received: 1 and 2"),
+        ([set()], [parse_links("0p0")], "Expected gold with a sure link"),
     ],
 )
 def test_what_cannot_be_scored_is_refused(found, gold, sentence):

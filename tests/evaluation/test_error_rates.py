@@ -8,7 +8,9 @@ import random
 import numpy as np
 import pytest
 
-from keras_attn.evaluation import by_metric, error_rates
+from keras_attn import evaluation
+from keras_attn.evaluation import by_metric
+from keras_attn.evaluation.error_rates import edit_distance
 from recipes import evaluate, sweep, train
 from recipes.training import scoring
 
@@ -20,7 +22,7 @@ DATA = os.environ.get("KERAS_ATTN_DATA")
     [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("abc", "abc", 0), ("kitten", "sitting", 3), ("ab", "ba", 2)],
 )
 def test_edit_distance_by_hand(one, other, distance):
-    assert error_rates.edit_distance(one, other) == distance
+    assert edit_distance(one, other) == distance
 
 
 def test_edit_distance_equals_its_definition():
@@ -36,7 +38,7 @@ def test_edit_distance_equals_its_definition():
     rng = random.Random(3)
     for _ in range(211):
         one, other = ("".join(rng.choice("abc") for _ in range(rng.randrange(8))) for _ in range(2))
-        assert error_rates.edit_distance(one, other) == recursive(one, other), (one, other)
+        assert edit_distance(one, other) == recursive(one, other), (one, other)
 
 
 def test_error_rates_by_hand():
@@ -44,14 +46,14 @@ def test_error_rates_by_hand():
     Word 3: nothing was said, two deletions."""
     hypotheses = ["T AH", "K AE  B", ""]
     answers = [["T EY", "T AH"], ["K AE T", "K AE T S"], ["D OW"]]
-    per, wer = error_rates.phoneme_error_rate(hypotheses, answers), error_rates.word_error_rate(hypotheses, answers)
+    per, wer = evaluation.phoneme_error_rate(hypotheses, answers), evaluation.word_error_rate(hypotheses, answers)
     assert per.score == pytest.approx(100 * (0 + 1 + 2) / (2 + 3 + 2))
     assert wer.score == pytest.approx(100 * 2 / 3)
     assert per.signature == wer.signature == "items:3|answers:5|nearest"
     assert (str(per), wer.verbose) == ("PER|items:3|answers:5|nearest = 42.86 3 edits / 7 symbols", "2 wrong / 3")
 
 
-@pytest.mark.parametrize("rate", [error_rates.phoneme_error_rate, error_rates.word_error_rate])
+@pytest.mark.parametrize("rate", [evaluation.phoneme_error_rate, evaluation.word_error_rate])
 @pytest.mark.parametrize(
     ("hypotheses", "answers", "sentence"),
     [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from keras_attn.evaluation import scores as metrics
+from keras_attn import evaluation
 
 HYPOTHESES = ["the cat sat on the mat", "there is a dog here", "two men walk ."]
 REFERENCES = ["the cat sat on a mat", "there is a dog in here", "Two men are walking ."]
@@ -16,7 +16,7 @@ REFERENCES = ["the cat sat on a mat", "there is a dog in here", "Two men are wal
 
 def test_bleu_by_hand():
     """One hypothesis: precisions 5/6, 3/5, 2/4, 1/3, no brevity penalty."""
-    score = metrics.bleu(HYPOTHESES[:1], REFERENCES[:1])
+    score = evaluation.bleu(HYPOTHESES[:1], REFERENCES[:1])
     expected = 100 * math.prod([5 / 6, 3 / 5, 2 / 4, 1 / 3]) ** 0.25
     assert score.score == pytest.approx(expected, abs=1e-9)
     assert score.name == "BLEU"
@@ -26,39 +26,39 @@ def test_bleu_by_hand():
 
 def test_ter_by_hand_and_perfect_scores():
     """One substitution in six reference words."""
-    assert metrics.ter(HYPOTHESES[:1], REFERENCES[:1]).score == pytest.approx(100 / 6)
-    assert metrics.bleu(REFERENCES, REFERENCES).score == pytest.approx(100)
-    assert metrics.chrf(REFERENCES, REFERENCES).score == pytest.approx(100)
-    assert metrics.ter(REFERENCES, REFERENCES).score == 0
+    assert evaluation.ter(HYPOTHESES[:1], REFERENCES[:1]).score == pytest.approx(100 / 6)
+    assert evaluation.bleu(REFERENCES, REFERENCES).score == pytest.approx(100)
+    assert evaluation.chrf(REFERENCES, REFERENCES).score == pytest.approx(100)
+    assert evaluation.ter(REFERENCES, REFERENCES).score == 0
 
 
 def test_scores_equal_sacrebleu_and_options_reach_the_signature():
-    assert metrics.bleu(HYPOTHESES, REFERENCES).score == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
-    assert metrics.chrf(HYPOTHESES, REFERENCES).score == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
-    assert metrics.ter(HYPOTHESES, REFERENCES).score == sacrebleu.corpus_ter(HYPOTHESES, [REFERENCES]).score
-    lowercased = metrics.bleu(HYPOTHESES, REFERENCES, tokenize="none", lowercase=True)
+    assert evaluation.bleu(HYPOTHESES, REFERENCES).score == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
+    assert evaluation.chrf(HYPOTHESES, REFERENCES).score == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    assert evaluation.ter(HYPOTHESES, REFERENCES).score == sacrebleu.corpus_ter(HYPOTHESES, [REFERENCES]).score
+    lowercased = evaluation.bleu(HYPOTHESES, REFERENCES, tokenize="none", lowercase=True)
     assert "case:lc" in lowercased.signature
     assert "tok:none" in lowercased.signature
-    assert lowercased.score > metrics.bleu(HYPOTHESES, REFERENCES, tokenize="none").score
-    assert metrics.chrf(HYPOTHESES, REFERENCES, word_order=2).name == "chrF2++"
-    assert "norm:yes" in metrics.ter(HYPOTHESES, REFERENCES, normalized=True).signature
+    assert lowercased.score > evaluation.bleu(HYPOTHESES, REFERENCES, tokenize="none").score
+    assert evaluation.chrf(HYPOTHESES, REFERENCES, word_order=2).name == "chrF2++"
+    assert "norm:yes" in evaluation.ter(HYPOTHESES, REFERENCES, normalized=True).signature
 
 
 def test_tokenized_text_gives_no_warning_with_tokenize_none(caplog):
     lines = ["a dog runs ."] * 101
-    metrics.bleu(lines, lines, tokenize="none")
+    evaluation.bleu(lines, lines, tokenize="none")
     assert not caplog.records
 
 
 def test_several_references_and_generators_of_lines():
-    score = metrics.bleu(HYPOTHESES, [REFERENCES, HYPOTHESES])
+    score = evaluation.bleu(HYPOTHESES, [REFERENCES, HYPOTHESES])
     assert score.score == pytest.approx(100)
     assert score.signature.startswith("nrefs:2|")
-    assert metrics.bleu(tuple(HYPOTHESES), tuple(REFERENCES)) == metrics.bleu(HYPOTHESES, REFERENCES)
+    assert evaluation.bleu(tuple(HYPOTHESES), tuple(REFERENCES)) == evaluation.bleu(HYPOTHESES, REFERENCES)
 
 
 def test_score_prints_as_sacrebleu_and_goes_into_json():
-    score = metrics.bleu(HYPOTHESES, REFERENCES)
+    score = evaluation.bleu(HYPOTHESES, REFERENCES)
     metric = sacrebleu.metrics.BLEU()
     line = metric.corpus_score(HYPOTHESES, [REFERENCES]).format(signature=str(metric.get_signature()))
     assert str(score) == line
@@ -79,7 +79,7 @@ def test_score_prints_as_sacrebleu_and_goes_into_json():
         (["a", None], ["a", "b"], "strings in hypotheses, received NoneType in line 2"),
     ],
 )
-@pytest.mark.parametrize("score", [metrics.bleu, metrics.chrf, metrics.ter])
+@pytest.mark.parametrize("score", [evaluation.bleu, evaluation.chrf, evaluation.ter])
 def test_bad_input_is_a_sentence(score, hypotheses, references, sentence):
     with pytest.raises(ValueError, match=sentence):
         score(hypotheses, references)
@@ -87,7 +87,7 @@ def test_bad_input_is_a_sentence(score, hypotheses, references, sentence):
 
 def test_unknown_tokenizer_lists_the_valid_ones():
     with pytest.raises(ValueError, match=r"one of .*13a.*; received 'moses'"):
-        metrics.bleu(["a"], ["a"], tokenize="moses")
+        evaluation.bleu(["a"], ["a"], tokenize="moses")
 
 
 def degraded(lines, share, seed):
@@ -104,12 +104,12 @@ def test_paired_bootstrap_tells_a_real_difference_from_noise():
         "alike": degraded(references, 0.3, 2),
         "better": degraded(references, 0.1, 3),
     }
-    results = metrics.paired_bootstrap(systems, references, samples=101)
+    results = evaluation.paired_bootstrap(systems, references, samples=101)
     assert [(r.score.name, r.system) for r in results] == [(n, s) for n in ("BLEU", "chrF2") for s in systems]
     baseline, alike, better = results[:3]
     assert baseline.p_value is None
     assert better.p_value < 0.05 < alike.p_value
-    assert better.score.score == metrics.bleu(systems["better"], references).score
+    assert better.score.score == evaluation.bleu(systems["better"], references).score
     assert abs(better.mean - better.score.score) < better.half_width
     assert "bs:101|seed:12345" in better.score.signature
     assert json.loads(json.dumps(better.to_dict()))["score"]["name"] == "BLEU"
@@ -117,11 +117,11 @@ def test_paired_bootstrap_tells_a_real_difference_from_noise():
 
 def test_paired_bootstrap_errors():
     with pytest.raises(ValueError, match=r"at least two systems.*received 1"):
-        metrics.paired_bootstrap({"one": ["a"]}, ["a"])
+        evaluation.paired_bootstrap({"one": ["a"]}, ["a"])
     with pytest.raises(ValueError, match="names from bleu, chrf, ter; received rouge"):
-        metrics.paired_bootstrap({"one": ["a"], "two": ["b"]}, ["a"], names=["rouge"])
+        evaluation.paired_bootstrap({"one": ["a"], "two": ["b"]}, ["a"], names=["rouge"])
     with pytest.raises(ValueError, match="2 hypotheses and 1 references"):
-        metrics.paired_bootstrap({"one": ["a"], "two": ["b", "c"]}, ["a"])
+        evaluation.paired_bootstrap({"one": ["a"], "two": ["b", "c"]}, ["a"])
 
 
 def test_bleu_interval_is_that_of_resampled_test_sets():
@@ -129,14 +129,14 @@ def test_bleu_interval_is_that_of_resampled_test_sets():
     rng = random.Random(0)
     references = [" ".join(rng.choice("abcdefg") for _ in range(rng.randrange(1, 13))) for _ in range(31)]
     hypotheses = degraded(references, 0.3, 1)
-    found = metrics.bleu_interval(hypotheses, references, samples=53, confidence=0.8, seed=3)
+    found = evaluation.bleu_interval(hypotheses, references, samples=53, confidence=0.8, seed=3)
     scores = []
     for draw in np.random.default_rng(3).integers(0, 31, (53, 31)):
         drawn = [[lines[n] for n in draw] for lines in (hypotheses, references)]
         scores.append(sacrebleu.corpus_bleu(drawn[0], [drawn[1]]).score)
     np.testing.assert_allclose([found.low, found.high], np.quantile(scores, [0.1, 0.9]), rtol=1e-9)
-    assert found.score == metrics.bleu(hypotheses, references)
+    assert found.score == evaluation.bleu(hypotheses, references)
     assert found.low < found.score.score < found.high
     assert json.loads(json.dumps(found.to_dict()))["confidence"] == 0.8
     with pytest.raises(ValueError, match="confidence between 0 and 1, received samples=1, confidence=1"):
-        metrics.bleu_interval(["a"], ["a"], samples=1, confidence=1)
+        evaluation.bleu_interval(["a"], ["a"], samples=1, confidence=1)

@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from keras_attn.models import Ensemble, RNNSearch, Seq2Seq, average_weights
-from keras_attn.text.tokenizer import END_ID, START_ID, Tokenizer
+from keras_attn.text import END_ID, START_ID, Tokenizer
 from keras_attn.translator import Translator
 
 B, S, T, VS, VT = 3, 7, 2, 31, 37

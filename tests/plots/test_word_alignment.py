@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.plots import word_alignment as alignments
-from keras_attn.plots.word_alignment import Panel
-from keras_attn.text.tokenizer import END_ID, UNKNOWN_ID, Tokenizer
+from keras_attn import plots
+from keras_attn.plots import WordAlignment
+from keras_attn.text import END_ID, UNKNOWN_ID, Tokenizer
 from keras_attn.translator import Translation
 from tests import browser
 
@@ -25,12 +25,12 @@ WEIGHTS = np.array(
 )
 SOURCE = ["der", "<b>&", "alte", "Mann", "</s>"]
 TARGET = ["the", "old", "man", "</s>"]
-PANEL = Panel(WEIGHTS, SOURCE, TARGET)
+PANEL = WordAlignment(WEIGHTS, SOURCE, TARGET)
 
 
 def test_merge_sums_source_pieces_and_averages_target_pieces():
     weights = [[0.5, 0.5, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0.25, 0.5, 0.25]]
-    merged = alignments.merge_alignment(weights, [[0, 1], [2], [3, 4]], [[0], [1, 2]])
+    merged = plots.merge_alignment(weights, [[0, 1], [2], [3, 4]], [[0], [1, 2]])
     np.testing.assert_allclose(merged, [[1, 0, 0], [0, 0.625, 0.375]])
     np.testing.assert_allclose(merged.sum(1), 1)
 
@@ -45,7 +45,7 @@ def test_merge_sums_source_pieces_and_averages_target_pieces():
 )
 def test_merge_errors(source_groups, target_groups, sentence):
     with pytest.raises(ValueError, match=sentence):
-        alignments.merge_alignment(WEIGHTS, source_groups, target_groups)
+        plots.merge_alignment(WEIGHTS, source_groups, target_groups)
 
 
 def translation(tokenizers, source: str, target: str, alignment=None) -> Translation:
@@ -69,21 +69,21 @@ def test_pieces_become_words_and_unknown_words_keep_their_letters():
     rows = [[1, 0, 0], [0, 1, 0], [0, 0.5, 0.5], [0, 1, 0], [0, 1, 0], [0, 0, 1]]
     one = translation((source, target), "ein Dackel", "a dog", rows)
     assert UNKNOWN_ID in one.source_token_ids
-    panel = alignments.of_words(one, source, target, "ein Dackel")
+    panel = plots.align_words(one, source, target, "ein Dackel")
     assert panel.source_tokens == ["ein", "Dackel", "</s>"]
     assert panel.target_tokens == ["a", "dog", "</s>"]
     np.testing.assert_allclose(panel.alignment, [[1, 0, 0], [0, 3.5 / 4, 0.5 / 4], [0, 0, 1]])
-    assert alignments.pharaoh(panel) == "0-0 1-1"
-    assert alignments.of_words(one, source, target).source_tokens == ["ein", "<unk>", "</s>"]
+    assert plots.to_pharaoh(panel) == "0-0 1-1"
+    assert plots.align_words(one, source, target).source_tokens == ["ein", "<unk>", "</s>"]
 
 
 def test_a_blank_translation_has_no_words_and_one_without_alignment_is_refused():
     tokenizers = [Tokenizer.train(["a"], level="word")] * 2
-    panel = alignments.of_words(Translation(""), *tokenizers)
-    assert alignments.pharaoh(panel) == ""
+    panel = plots.align_words(Translation(""), *tokenizers)
+    assert plots.to_pharaoh(panel) == ""
     assert list(panel.source_tokens) == []
     with pytest.raises(ValueError, match="return_alignments=False"):
-        alignments.of_words(Translation("a", token_ids=(4, END_ID)), *tokenizers)
+        plots.align_words(Translation("a", token_ids=(4, END_ID)), *tokenizers)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def levels():
 @given(st.sampled_from(["bpe", "word", "character"]), st.text("Hundx ß", min_size=1, max_size=23))
 def test_the_words_are_those_of_the_line(levels, level, text):
     """Who reads Pharaoh lines splits the text at blanks: the indices have to mean the same words."""
-    panel = alignments.of_words(translation([levels[level]] * 2, text, text), *[levels[level]] * 2, text)
+    panel = plots.align_words(translation([levels[level]] * 2, text, text), *[levels[level]] * 2, text)
     words = text.split() or ([""] if panel.source_tokens[1:] else [])
     assert panel.source_tokens == [*words, "</s>"]
     assert len(panel.target_tokens) == len(words) + 1
@@ -105,18 +105,18 @@ def test_the_words_are_those_of_the_line(levels, level, text):
 
 def test_a_target_word_is_linked_to_its_heaviest_source_word():
     # "old" attends to the end most: no link. "man" attends to two alike: the first. The end has none.
-    assert alignments.pharaoh(PANEL) == "0-0 1-2"
+    assert plots.to_pharaoh(PANEL) == "0-0 1-2"
 
 
 def test_with_a_threshold_every_heavy_link_counts():
-    assert alignments.pharaoh(PANEL, threshold=0.25) == "0-0 1-0 1-2 3-2"
-    assert alignments.pharaoh(PANEL, threshold=1) == ""
-    everything = alignments.pharaoh(PANEL, threshold=0)
+    assert plots.to_pharaoh(PANEL, threshold=0.25) == "0-0 1-0 1-2 3-2"
+    assert plots.to_pharaoh(PANEL, threshold=1) == ""
+    everything = plots.to_pharaoh(PANEL, threshold=0)
     assert everything.split() == [f"{i}-{j}" for j in range(3) for i in range(4)]
 
 
 def test_without_end_tokens_every_word_counts():
-    assert alignments.pharaoh(Panel([[0.2, 0.8], [0.9, 0.1]], ("a", "b"), ("c", "d"))) == "1-0 0-1"
+    assert plots.to_pharaoh(WordAlignment([[0.2, 0.8], [0.9, 0.1]], ("a", "b"), ("c", "d"))) == "1-0 0-1"
 
 
 class Outline(html.parser.HTMLParser):
@@ -143,7 +143,7 @@ class Outline(html.parser.HTMLParser):
 
 def test_page_holds_text_as_text_and_weights_as_percent():
     title = "<title> & <!--articles--> </title>"
-    page = alignments.html_page([(7, PANEL)], title=title, source_language="de", target_language="en")
+    page = plots.html_page([(7, PANEL)], title=title, source_language="de", target_language="en")
     outline = Outline(page)
     assert outline.words == SOURCE + TARGET
     attributes = [a for _, a in outline.elements]
@@ -156,15 +156,15 @@ def test_page_holds_text_as_text_and_weights_as_percent():
 
 
 def test_page_needs_nothing_from_elsewhere():
-    page = alignments.html_page([(7, PANEL)], title="x")
+    page = plots.html_page([(7, PANEL)], title="x")
     assert not re.search(r"https?:|//[a-z]|url\(|@import|\b(src|href)=", page)
 
 
 def test_systems_stand_side_by_side_with_their_own_weights():
-    other = Panel(WEIGHTS[:2], SOURCE, TARGET[:2])
+    other = WordAlignment(WEIGHTS[:2], SOURCE, TARGET[:2])
     lines = [("reference", "a <b> & c")]
-    comparison = alignments.Comparison("test 7", lines, [("first <1>", PANEL), ("second", other)])
-    page = alignments.comparison_page([comparison, comparison], title="x", source_language="de", target_language="en")
+    comparison = plots.SentenceComparison("test 7", lines, [("first <1>", PANEL), ("second", other)])
+    page = plots.comparison_page([comparison, comparison], title="x", source_language="de", target_language="en")
     outline = Outline(page)
     assert outline.words == 2 * (SOURCE + TARGET + SOURCE + TARGET[:2])
     attributes = [a for _, a in outline.elements]
@@ -175,21 +175,21 @@ def test_systems_stand_side_by_side_with_their_own_weights():
     assert labels[:3] == ["source test 7, first <1>", "target test 7, first <1>", "source test 7, second"]
     assert page.count("<b>reference</b>a &lt;b&gt; &amp; c</p>") == 2
     assert [tag for tag, _ in outline.elements].count("h2") == 2
-    wrong = alignments.Comparison("1", [], [("x", Panel(WEIGHTS, SOURCE[1:], TARGET))])
+    wrong = plots.SentenceComparison("1", [], [("x", WordAlignment(WEIGHTS, SOURCE[1:], TARGET))])
     with pytest.raises(ValueError, match="Received shape"):
-        alignments.comparison_page([wrong], title="x")
+        plots.comparison_page([wrong], title="x")
 
 
 def test_page_of_nothing_says_so():
-    assert "No sentences." in alignments.html_page([], title="x")
+    assert "No sentences." in plots.html_page([], title="x")
 
 
 def test_page_refuses_labels_that_do_not_fit():
     with pytest.raises(ValueError, match=r"4 target and 4 source words. Received shape \(4, 5\)"):
-        alignments.html_page([(1, Panel(WEIGHTS, SOURCE[1:], TARGET))], title="x")
+        plots.html_page([(1, WordAlignment(WEIGHTS, SOURCE[1:], TARGET))], title="x")
 
 
-HEBREW = Panel(np.eye(3), ["שלום", "עולם", "</s>"], ["hello", "world", "</s>"])
+HEBREW = WordAlignment(np.eye(3), ["שלום", "עולם", "</s>"], ["hello", "world", "</s>"])
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def window(tmp_path_factory):
     if reason := browser.missing():
         pytest.skip(f"no browser: {reason}")
     path = tmp_path_factory.mktemp("page") / "page.html"
-    path.write_text(alignments.html_page([(1, PANEL), (2, HEBREW)], title="Two"), encoding="utf-8")
+    path.write_text(plots.html_page([(1, PANEL), (2, HEBREW)], title="Two"), encoding="utf-8")
     with browser.Browser() as opened:
         opened.set_media(prefers_reduced_motion="reduce")  # colours change at once
         opened.post("/url", url=path.as_uri())

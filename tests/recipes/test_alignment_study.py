@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from keras_attn.evaluation import alignment_error_rate as links
-from keras_attn.text.tokenizer import Tokenizer
+from keras_attn.evaluation import parse_links
+from keras_attn.text import Tokenizer
 from keras_attn.translator import Translator
 from recipes import train
 from recipes.corpora import hansards
@@ -54,13 +54,13 @@ def write_gold(folder, text, gold):
 def test_gold_is_read(tmp_path):
     found = hansards.read_gold(write_gold(tmp_path, ["The dog  ||| le  Chien  ", "no ||| non"], ["1-1 2p2", "1-1"]))
     assert (found.sources, found.targets) == (["the dog", "no"], ["le chien", "non"])
-    assert found.links == [links.parse("0-0 1p1"), links.parse("0-0")]
+    assert found.links == [parse_links("0-0 1p1"), parse_links("0-0")]
 
 
 @pytest.mark.parametrize(
     ("text", "gold", "sentence"),
     [
-        (["a ||| b", "c ||| d"], ["1-1"], r"as many lines in .*src-tgt\.gz as in .*gold\.gz, received 2 and 1"),
+        (["a ||| b", "c ||| d"], ["1-1"], r"as many lines in .*src-tgt\.gz as in .*gold\.gz\. Received: 2 and 1"),
         (["a ||| b", "a b"], ["1-1", "1-1"], r"'source \|\|\| target' in line 2 .* received 'a b'"),
         (["a ||| b", " ||| b"], ["1-1", "1-1"], "in line 2"),
         (["a ||| b", "a ||| b"], ["1-1", "1~1"], r"Received: '1~1'\. That is line 2 of .*gold\.gz"),
@@ -102,7 +102,7 @@ def test_every_row_of_a_model(kind):
 
 
 def test_a_word_is_linked_to_what_it_attends_to_most():
-    panel = linking.Panel([[0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0, 0, 1]], ["a", "b", "</s>"], ["v", "w", "</s>"])
+    panel = linking.WordAlignment([[0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0, 0, 1]], ["a", "b", "</s>"], ["v", "w", "</s>"])
     assert linking.links(panel) == {(1, 0)}
 
 

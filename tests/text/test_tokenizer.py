@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.text.text_files import read_lines
-from keras_attn.text.tokenizer import BLANKS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID, Tokenizer
+from keras_attn.text import BLANKS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID, Tokenizer, read_lines
 
 DATA = os.environ.get("KERAS_ATTN_DATA")
 LINES = [
@@ -93,7 +92,7 @@ def test_without_bytes_unseen_characters_are_unknown():
 
 
 def test_words_by_hand():
-    tokenizer = Tokenizer.train(["b a b", "c  b\ta"], level="word", minimum_count=2)
+    tokenizer = Tokenizer.train(["b a b", "c  b\ta"], level="word", min_frequency=2)
     assert tokenizer.vocabulary == [*SPECIAL_TOKENS, "b", "a"]
     assert tokenizer.encode("a c\u00a0b ") == [5, UNKNOWN_ID, 4]
     assert tokenizer.pieces("a c\u00a0b ") == ["a", "c", "b"]
@@ -177,7 +176,7 @@ def test_the_largest_vocabulary_is_named_and_works():
 
 
 def test_the_smallest_vocabulary_is_named_and_works():
-    with pytest.raises(ValueError, match=r"at least [0-9]+, for every character") as caught:
+    with pytest.raises(ValueError, match=r"at least [0-9]+, so that it has every character") as caught:
         Tokenizer.train(LINES, vocabulary_size=10)
     smallest = int(str(caught.value).split("at least ")[1].split(",")[0])
     assert Tokenizer.train(LINES, vocabulary_size=smallest).vocabulary_size == smallest
@@ -186,16 +185,16 @@ def test_the_smallest_vocabulary_is_named_and_works():
 @pytest.mark.parametrize(
     ("lines", "options", "sentence"),
     [
-        (LINES, {"level": "unigram"}, "one of bpe, word, symbol, character, received 'unigram'"),
-        ("one line", {}, "received a single str"),
+        (LINES, {"level": "unigram"}, "one of bpe, word, symbol, character. Received: 'unigram'"),
+        ("one line", {}, "Received: a single str"),
         (LINES, {"vocabulary_size": 4}, "at least 5"),
-        (LINES, {"minimum_count": 2}, "received 2 for level bpe"),
-        (LINES, {"level": "word", "minimum_count": 0}, "received 0 for level word"),
-        (LINES, {"level": "word", "minimum_count": 1000}, "seen 1000 times or more, received none"),
-        ([], {}, "received 0 blank lines"),
-        (["", " \u2003"], {}, "received 2 blank lines"),
-        ([" "], {"level": "word"}, "received none"),
-        ([b"bytes"], {}, "received bytes"),
+        (LINES, {"min_frequency": 2}, "Received: 2 for level bpe"),
+        (LINES, {"level": "word", "min_frequency": 0}, "Received: 0 for level word"),
+        (LINES, {"level": "word", "min_frequency": 1000}, "occurs 1000 times or more. Received: none"),
+        ([], {}, "Received: 0 blank lines"),
+        (["", " \u2003"], {}, "Received: 2 blank lines"),
+        ([" "], {"level": "word"}, "Received: none"),
+        ([b"bytes"], {}, "Received: bytes"),
         (["a\ud800b"], {}, "U\\+D800 at character 1"),
     ],
 )
@@ -213,9 +212,9 @@ def test_encoding_and_decoding_refuse(level):
         tokenizer.pieces("\ud800")
     with pytest.raises(ValueError, match="use encode"):
         tokenizer.encode_batch("men")
-    with pytest.raises(ValueError, match=f"from 0 to {tokenizer.vocabulary_size - 1}, received -1"):
+    with pytest.raises(ValueError, match=f"from 0 to {tokenizer.vocabulary_size - 1}. Received: -1"):
         tokenizer.decode([4, -1])
-    with pytest.raises(ValueError, match=f"received {tokenizer.vocabulary_size}"):
+    with pytest.raises(ValueError, match=f"Received: {tokenizer.vocabulary_size}"):
         tokenizer.tokens([tokenizer.vocabulary_size])
 
 
@@ -238,7 +237,7 @@ def test_a_saved_tokenizer_is_the_same(level, tmp_path):
 def test_saving_twice_is_fine_and_over_another_is_not(bpe, words, tmp_path):
     bpe.save(tmp_path)
     bpe.save(tmp_path)
-    with pytest.raises(ValueError, match=r"received one with another tokenizer\.json"):
+    with pytest.raises(ValueError, match=r"Received: a folder with another tokenizer\.json"):
         words.save(tmp_path)
     assert Tokenizer.load(tmp_path).fingerprint == bpe.fingerprint
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 def page(model_name: str) -> tuple[str, str]:
     """The page for a model, whole in one file, and its content security policy.
 
-    Light and looks of an alignment are those of the page that `keras_attn.plots.word_alignment.html_page` makes. The policy
+    Light and looks of an alignment are those of the page that `keras_attn.plots.html_page` makes. The policy
     lets the page talk to its own server alone, load nothing, and run no other script.
     """
     shown = files("keras_attn.plots").joinpath("word_alignment.html").read_text(encoding="utf-8")

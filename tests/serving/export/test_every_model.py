@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_attn import LocalPredictiveAttention, models
-from keras_attn.text.tokenizer import END_ID, Tokenizer
+from keras_attn.text import END_ID, Tokenizer
 from keras_attn.translator import Translator
 from tests.serving import fresh, loader
 from tests.serving.conftest import SENTENCES

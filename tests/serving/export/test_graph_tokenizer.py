@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.text.tokenizer import BLANKS, Tokenizer
+from keras_attn.text import BLANKS, Tokenizer
 from tests.serving.conftest import LINES, READ, SENTENCES
 
 if keras.backend.backend() != "tensorflow":
@@ -56,7 +56,7 @@ OPTIONS = [
     {"level": "bpe", "vocabulary_size": 320},
     {"level": "bpe", "vocabulary_size": 60, "byte_fallback": False, "lowercase": True},
     {"level": "word"},
-    {"level": "word", "lowercase": True, "minimum_count": 2},
+    {"level": "word", "lowercase": True, "min_frequency": 2},
     {"level": "symbol"},
     {"level": "character"},
 ]

@@ -1,0 +1,134 @@
+"""Level "bpe": byte-pair encoding by SentencePiece."""
+
+import hashlib
+import io
+import re
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+from keras_attn.text.lowercase import lowercase_table
+from keras_attn.text.special_tokens import BLANKS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
+
+BLANK_MARK = "▁"  # U+2581, SentencePiece's sign for a blank inside a piece
+DEFAULT_VOCABULARY_SIZE = 8000
+
+
+class BPEModel:
+    """A SentencePiece model.
+
+    No blank is put before the text (SentencePiece's `add_dummy_prefix`), although that would give 0.3 % fewer ids
+    on Multi30k: when they detokenize, tensorflow-text then drops every leading blank and Python only one.
+
+    Args:
+        model: The bytes of the SentencePiece model.
+
+    Attributes:
+        vocabulary: list of str, one piece for each id.
+        character_table: Empty, because the model carries its normalization.
+        separator: "", because pieces include their blanks.
+    """
+
+    separator = ""
+
+    def __init__(self, model: bytes):
+        import sentencepiece
+
+        self.sentencepiece_model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.vocabulary = [self._processor.id_to_piece(index) for index in range(self._processor.get_piece_size())]
+        self.character_table: dict[int, int] = {}
+
+    @classmethod
+    def train(cls, lines: list[str], vocabulary_size: int | None, lowercase: bool, byte_fallback: bool) -> Self:
+        """Trains SentencePiece; see `Tokenizer.train`."""
+        if not any(line.strip(BLANKS) for line in lines):
+            raise ValueError(f"Expected text with at least one word. Received: {len(lines)} blank lines")
+        model = cls(_train_sentencepiece(lines, vocabulary_size, lowercase, byte_fallback))
+        if vocabulary_size is not None and len(model.vocabulary) < vocabulary_size:
+            raise ValueError(
+                f"Expected vocabulary_size of at most {len(model.vocabulary)}, the largest possible for this text. "
+                f"Received: {vocabulary_size}"
+            )
+        return model
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Returns the ids of each text."""
+        return self._processor.encode(texts)
+
+    def cut(self, text: str) -> list[str]:
+        """Returns the pieces of a text, one for each id."""
+        return self._processor.encode(text, out_type=str)
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Returns the (start, end) of each piece in the text."""
+        # Normalization maps one character to one, so that a piece is as long as the text that it stands for.
+        spans, start, missing = [], 0, 0  # missing: bytes of the current character that are still to come
+        for token_id, piece in zip(self._processor.encode(text), self.cut(text), strict=True):
+            end = start + len(piece)
+            if self._processor.is_byte(token_id):  # "<0xE2>": the first byte says how many its character has
+                first = int(piece[3:5], 16)
+                missing = (missing or 1 + sum(first >= least for least in (0xC0, 0xE0, 0xF0))) - 1
+                end = start + 1
+            spans.append((start, end))
+            start = start if missing else end
+        return spans
+
+    def join(self, ids: list[int], unknown: list[str]) -> str:
+        """Returns the text of ids, with a string of `unknown` for each unknown id."""
+        parts, first = [], 0
+        for surface in unknown:
+            last = ids.index(UNKNOWN_ID, first)
+            parts += self._processor.decode(ids[first:last]), surface
+            first = last + 1
+        return "".join([*parts, self._processor.decode(ids[first:])])
+
+    def opens_word(self, token: str) -> bool:
+        """Whether a word begins with this piece."""
+        return token.startswith(BLANK_MARK)
+
+    def manifest(self) -> dict[str, Any]:
+        """Returns what `tokenizer.json` records of this model."""
+        model = self.sentencepiece_model
+        return {"sentencepiece_bytes": len(model), "sentencepiece_sha256": hashlib.sha256(model).hexdigest()}
+
+
+def _train_sentencepiece(lines: list[str], vocabulary_size: int | None, lowercase: bool, byte_fallback: bool) -> bytes:
+    import sentencepiece
+
+    model = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        rules = Path(folder, "rules.tsv")  # SentencePiece reads normalization rules only from a file
+        table = lowercase_table() if lowercase else {}
+        rules.write_text("".join(f"{code:X}\t{lower:X}\n" for code, lower in table.items()))
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                model_type="bpe",
+                vocab_size=vocabulary_size or DEFAULT_VOCABULARY_SIZE,
+                hard_vocab_limit=False,  # `BPEModel.train` refuses a smaller result and names its size
+                character_coverage=1.0,
+                byte_fallback=byte_fallback,
+                max_sentence_length=2**30,  # bytes; SentencePiece silently leaves out longer lines
+                normalization_rule_name="" if lowercase else "identity",
+                normalization_rule_tsv=str(rules) if lowercase else "",
+                add_dummy_prefix=False,
+                remove_extra_whitespaces=False,
+                pad_id=PAD_ID,
+                unk_id=UNKNOWN_ID,
+                bos_id=START_ID,
+                eos_id=END_ID,
+                pad_piece=SPECIAL_TOKENS[PAD_ID],
+                unk_surface=SPECIAL_TOKENS[UNKNOWN_ID],
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            needed = re.search(r"smaller than required_chars\. (\d+) vs (\d+)", str(error))
+            if needed is None:
+                raise ValueError(f"Expected text that SentencePiece can be trained on. Received: {error}") from None
+            raise ValueError(
+                f"Expected vocabulary_size of at least {needed[2]}, so that it has every character of the text. "
+                f"Received: {needed[1]}"
+            ) from None
+    return model.getvalue()
