@@ -123,7 +123,7 @@ def to_pharaoh(panel: WordAlignment, *, threshold: float | None = None) -> str:
 
     Example:
 
-    >>> pharaoh(Panel([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"]))
+    >>> to_pharaoh(WordAlignment([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"]))
     '0-0 1-1'
     """
     weights = np.asarray(panel.alignment)
