@@ -212,7 +212,7 @@ def test_a_new_seed_is_not_traced_again(translator, monkeypatch):
         ("generate", {"prefixes": ["t\ud800"] * 5}, "surrogate"),
         ("generate", {"banned_tokens": "<unk>"}, "a list of tokens or ids"),
         ("generate", {"banned_tokens": ["nonsense"]}, "Received: 'nonsense'"),
-        ("generate", {"banned_tokens": [99]}, "received 99"),
+        ("generate", {"banned_tokens": [99]}, "Received: 99"),
         ("generate", {"banned_tokens": ["</s>"]}, "without the end token"),
         ("generate", {"replace_unknown": 3}, "a dictionary. Received: 3"),
         ("generate", {"min_length": 5, "max_length": 4}, "at most max_length=4"),

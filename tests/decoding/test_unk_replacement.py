@@ -85,7 +85,7 @@ def test_decode_writes_what_is_given_for_unknown_ids(tokenizer, ids, surfaces):
 
 
 def test_decode_refuses_too_few_words(words):
-    with pytest.raises(ValueError, match="each of the 2 unknown ids, received 1"):
+    with pytest.raises(ValueError, match=r"each of the 2 unknown ids\. Received: 1"):
         words.decode([UNKNOWN_ID, 4, UNKNOWN_ID, END_ID, UNKNOWN_ID], ["one"])
 
 

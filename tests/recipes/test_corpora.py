@@ -66,7 +66,7 @@ def test_a_folder_without_a_test_split(tmp_path) -> None:
         ({}, "de", "fr", r"Expected a language of .* \(de, en\), received 'fr'\."),
         ({}, "de", None, r"Expected a source and a target language for .*; it has de, en\."),
         ({}, "de", "de", r"Expected two languages of .* \(de, en\), received 'de' twice\."),
-        ({"val.en": "four\nfive\n"}, "de", "en", r"received 1 and 2\."),
+        ({"val.en": "four\nfive\n"}, "de", "en", r"Received: 1 and 2"),
         ({"train.en": ""}, "de", "en", r"empty"),
     ],
 )
