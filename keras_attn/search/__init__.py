@@ -16,13 +16,21 @@ row.
 
 Axes besides the package's: R rows of `step`, L longest output, C candidate tokens of a hypothesis, N
 hypotheses returned. All lengths count the end token. All scores are float32.
+
+Options do not need Keras: a command derives its flags from them, and its `--help` does not wait for Keras. The functions
+are imported on first use.
 """
 
-from keras_attn.search.beam import beam_search
-from keras_attn.search.greedy import greedy_search, sample
-from keras_attn.search.hypotheses import SearchResult, length_norm
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from keras_attn.search.options import Limits, SampleOptions, SearchOptions, check_sizes
-from keras_attn.search.scoring import score_tokens
+
+if TYPE_CHECKING:
+    from keras_attn.search.beam import beam_search
+    from keras_attn.search.greedy import greedy_search, sample
+    from keras_attn.search.hypotheses import SearchResult, length_norm
+    from keras_attn.search.scoring import score_tokens
 
 __all__ = [
     "Limits",
@@ -36,3 +44,19 @@ __all__ = [
     "sample",
     "score_tokens",
 ]
+
+_MODULES = {
+    "SearchResult": "hypotheses",
+    "beam_search": "beam",
+    "greedy_search": "greedy",
+    "length_norm": "hypotheses",
+    "sample": "greedy",
+    "score_tokens": "scoring",
+}
+
+
+def __getattr__(name: str):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return value
