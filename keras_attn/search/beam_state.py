@@ -1,4 +1,4 @@
-"""What a beam search holds, how some of its rows are taken out, and how its winners are followed back."""
+"""Beam-search state, row selection and backtrace."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -6,30 +6,30 @@ from typing import Any, NamedTuple
 from keras import ops, tree
 
 from keras_attn.backend import while_loop
-from keras_attn.search.constraints import Constraints
-from keras_attn.search.hypotheses import NEGATIVE_INFINITY, SearchResult, like, pick, write
+from keras_attn.search.records import NEGATIVE_INFINITY, Constraints, SearchResult
+from keras_attn.search.tensor_ops import gather, match_spec, write
 from keras_attn.text import END_ID
 
 
 class BeamState(NamedTuple):
-    """What one step hands to the next. Slots k of a row are in the order of `log_probs`, best first."""
+    """What changes from step to step. The slots k of a row are in the order of `log_probs`, best first."""
 
     position: Any  # () int32, of the token to be chosen
     token_ids: Any  # (B * K,) int32, chosen last
-    log_probs: Any  # (B, K) float32, of live hypotheses; -inf = none. A row without any is done
+    log_probs: Any  # (B, K) float32, of live hypotheses; -inf = none. A row without any is finished
     scores: Any  # (B, N) float32, of the best finished hypotheses
-    pointers: Any  # (B, N) int32: position of the end token * K + slot that it ended
-    finished: Any  # (B,) int32, how many hypotheses have ended
-    links: Any  # (L, B, 2K) int32: of each slot after a step, parent slot | token
-    token_log_probs: Any  # (L, B, 2K) float32: of each slot's new token | of an end token in its stead
-    alignments: Any  # (L, B * K, S) float32, of each slot before the step; () if not asked for
-    coverage: Any  # (B * K, S) float32, alignments summed over the hypothesis; () without the penalty
+    finished_pointers: Any  # (B, N) int32: position of the end token * K + slot that it ended
+    finished: Any  # (B,) int32, number of hypotheses that have ended
+    backpointers: Any  # (L, B, 2K) int32: for each slot after a step, parent slot | token
+    token_log_probs: Any  # (L, B, 2K) float32: of each slot's new token | of an end token in its place
+    alignments: Any  # (L, B * K, S) float32, of each slot before the step; () if not requested
+    coverage: Any  # (B * K, S) float32, alignments summed over the hypothesis; () without a coverage penalty
     history: Any  # (B * K, L) int32, the hypothesis; () without n-grams
     state: Any  # the model's, each (B * K, ...)
 
 
-class Setting(NamedTuple):
-    """What stays the same over all steps."""
+class BeamConfig(NamedTuple):
+    """What stays the same in all steps."""
 
     step: Callable
     memory: Any  # each (B * K, ...)
@@ -43,45 +43,45 @@ class Setting(NamedTuple):
 
     @property
     def owner(self):
-        """Whose weights `step` reads: the model of which it is a method."""
+        """The model of which `step` is a method: it owns the weights that `step` reads."""
         return getattr(self.step, "__self__", None)
 
 
-def take_rows(state: BeamState, setting: Setting, rows) -> tuple[BeamState, Setting]:
+def take_rows(state: BeamState, config: BeamConfig, rows) -> tuple[BeamState, BeamConfig]:
     """The search of `rows` (B',) int32 alone."""
-    beams = setting.slots.shape[1]
+    beams = config.slots.shape[1]
     hypotheses = ops.reshape(rows[:, None] * beams + ops.arange(beams, dtype="int32"), (-1,))  # (B' * K,)
 
     def take(structure, index, axis=0):
         return tree.map_structure(lambda x: ops.take(x, index, axis=axis), structure)
 
-    constraints = setting.constraints
+    constraints = config.constraints
     return (
         BeamState(
             position=state.position,
             token_ids=take(state.token_ids, hypotheses),
             log_probs=take(state.log_probs, rows),
             scores=take(state.scores, rows),
-            pointers=take(state.pointers, rows),
+            finished_pointers=take(state.finished_pointers, rows),
             finished=take(state.finished, rows),
-            links=take(state.links, rows, axis=1),
+            backpointers=take(state.backpointers, rows, axis=1),
             token_log_probs=take(state.token_log_probs, rows, axis=1),
             alignments=take(state.alignments, hypotheses, axis=1),
             coverage=take(state.coverage, hypotheses),
             history=take(state.history, hypotheses),
             state=take(state.state, hypotheses),
         ),
-        setting._replace(
-            memory=take(setting.memory, hypotheses),
+        config._replace(
+            memory=take(config.memory, hypotheses),
             constraints=constraints._replace(
                 rows=constraints.rows[: ops.shape(hypotheses)[0]],
                 max_lengths=take(constraints.max_lengths, hypotheses),
                 min_lengths=take(constraints.min_lengths, hypotheses),
                 forced=take(constraints.forced, hypotheses),
             ),
-            longest_norms=take(setting.longest_norms, rows),
-            offsets=setting.offsets[: ops.shape(rows)[0]],
-            slots=take(setting.slots, rows),
+            longest_norms=take(config.longest_norms, rows),
+            offsets=config.offsets[: ops.shape(rows)[0]],
+            slots=take(config.slots, rows),
         ),
     )
 
@@ -91,39 +91,39 @@ def _is_not_first(state, _):
 
 
 def _step_back(state, record):
-    """The slots (B, N) before a step from those before the next, written down in `path` (L, B, N)."""
+    """One step back: the slots (B, N) before a step, from those before the next one; `path` (L, B, N) records them."""
     position, slots, path = state
     parents, ends, end_slots, offsets = record  # (L, B, K), (B, N), (B, N), (B, 1)
     position = position - 1
     parents = ops.take(parents, position, axis=0)  # (B, K)
-    slots = ops.where(position < ends, pick(parents, slots, offsets), end_slots)  # (B, N)
-    return like((position, slots, write(path, position, slots)), state)
+    slots = ops.where(position < ends, gather(parents, slots, offsets), end_slots)  # (B, N)
+    return match_spec((position, slots, write(path, position, slots)), state)
 
 
-def follow_back(final: BeamState, setting: Setting) -> SearchResult:
-    """The N best hypotheses, read from their last slot to their first."""
-    length, beams = ops.shape(setting.norms)[0], setting.slots.shape[1]
+def backtrace(final: BeamState, config: BeamConfig) -> SearchResult:
+    """Reads the N best hypotheses through the backpointers, from their last slot to their first."""
+    length, beams = ops.shape(config.norms)[0], config.slots.shape[1]
     exists = final.scores > NEGATIVE_INFINITY  # (B, N)
-    ends = ops.where(exists, final.pointers // beams, -1)  # (B, N)
-    end_slots = final.pointers % beams  # (B, N)
+    ends = ops.where(exists, final.finished_pointers // beams, -1)  # (B, N)
+    end_slots = final.finished_pointers % beams  # (B, N)
 
     # The slot of each hypothesis before each step.
     path = ops.zeros_like(ops.repeat(end_slots[None], length, axis=0))  # (L, B, N)
     start = (final.position, end_slots, path)
     if not isinstance(rows := ops.shape(end_slots)[0], int):
-        # A graph's batch may be halved to nothing, and TensorFlow writes no updates of no elements.
+        # In a graph half of the batch may be empty, and TensorFlow does not write updates without elements.
         start = (ops.where(rows > 0, final.position, 0), *start[1:])
-    record = final.links[:, :, :beams], ends, end_slots, setting.offsets
-    _, _, path = while_loop(_is_not_first, _step_back, start, record, setting.owner)
+    record = final.backpointers[:, :, :beams], ends, end_slots, config.offsets
+    _, _, path = while_loop(_is_not_first, _step_back, start, record, config.owner)
 
     steps = ops.arange(length, dtype="int32")[:, None, None]  # (L, 1, 1)
     after = ops.concatenate([path[1:], path[-1:]], axis=0)  # (L, B, N): a slot before the next step
-    cells = steps * ops.shape(end_slots)[0] + setting.offsets  # (L, B, 1)
+    cells = steps * ops.shape(end_slots)[0] + config.offsets  # (L, B, 1)
 
     def read(buffer, slots):
         return ops.take(ops.reshape(buffer, (-1,)), cells * (2 * beams) + slots, axis=0)  # (L, B, N)
 
-    token_ids = ops.where(steps < ends, read(final.links, after + beams), 0)
+    token_ids = ops.where(steps < ends, read(final.backpointers, after + beams), 0)
     token_ids = ops.where(steps == ends, END_ID, token_ids)  # (L, B, N)
     token_log_probs = ops.where(steps < ends, read(final.token_log_probs, after), 0.0)
     token_log_probs = ops.where(steps == ends, read(final.token_log_probs, path + beams), token_log_probs)  # (L, B, N)

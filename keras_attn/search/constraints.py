@@ -1,34 +1,23 @@
-"""What a hypothesis may be continued with: the few best tokens of a step, less what the caller forbids."""
+"""The candidate tokens of a step: the few best ones, without those that the caller forbids."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from keras import ops
 
-from keras_attn.search.hypotheses import NEGATIVE_INFINITY, pick, repeat_rows
+from keras_attn.search.records import NEGATIVE_INFINITY, Candidates, Constraints
+from keras_attn.search.tensor_ops import gather, repeat_rows
 from keras_attn.text import END_ID, PAD_ID, START_ID
 
-LOWEST = float(np.finfo("float32").min)
+_LOWEST = float(np.finfo("float32").min)
 
 
-class Constraints(NamedTuple):
-    """The caller's limits, one row a hypothesis of the batch. `()` where there is none."""
-
-    rows: Any  # (R, 1) int32: 0, 1, .. R - 1
-    max_lengths: Any  # (R,) int32, end token included
-    min_lengths: Any  # (R,) int32, or ()
-    forced: Any  # (R, P + 1) int32, 0 = free, or ()
-    excluded: Any  # (X,) int32: tokens that are no candidates (pad, start, end and those banned)
-    no_repeat_ngram_size: int  # 0 = off
-
-
-class Candidates(NamedTuple):
-    """Continuations of R hypotheses. The end token stands apart: it ends one instead of prolonging it."""
-
-    token_ids: Any  # (R, C) int32
-    log_probs: Any  # (R, C) float32, -inf where not allowed
-    end_log_probs: Any  # (R,) float32, -inf where not allowed
+def check_memory(memory) -> None:
+    """Refuses a memory without the mask of real source tokens."""
+    if not isinstance(memory, dict) or "mask" not in memory:
+        received = sorted(memory) if isinstance(memory, dict) else type(memory).__name__
+        raise ValueError(f'Expected `memory` to be a dict with "mask" (B, S) bool. Received: memory={received}')
 
 
 def constrain(
@@ -42,16 +31,16 @@ def constrain(
     banned_token_ids: Sequence[int] = (),
     no_repeat_ngram_size: int = 0,
 ) -> Constraints:
-    """Checks the caller's limits and lays them out for `copies` hypotheses a row.
+    """Checks the caller's limits and repeats them for `copies` hypotheses of each row.
 
     Args:
         rows: `(B,)` zeros, int32.
-        copies: Hypotheses a row.
-        max_length, row_max_length, ...: see `beam_search`.
+        copies: Hypotheses of a row.
+        max_length, row_max_length, ...: See `beam_search`.
 
     Raises:
-        ValueError: for a limit below 1, a prefix longer than `max_length`, a banned end token, a negative
-            n-gram.
+        ValueError: if a limit is below 1, a prefix is longer than `max_length`, the end token is banned, or the n-gram
+            size is negative.
     """
     banned = {int(i) for i in banned_token_ids}
     if not (ops.is_tensor(max_length) or (isinstance(max_length, int) and max_length >= 1)):
@@ -75,10 +64,10 @@ def constrain(
                 f"Expected `forced_prefix` of at most max_length={max_length} tokens. "
                 f"Received: forced_prefix of shape {tuple(forced.shape)}"
             )
-        # The last place of all is for the end token: there is no room to end a longer prefix.
+        # The last position is for the end token: a longer prefix could not end.
         is_last = ops.arange(ops.shape(forced)[1], dtype="int32") == max_length - 1  # (P,)
         forced = ops.where(is_last & (forced != END_ID), PAD_ID, forced)  # (B, P)
-        # One free column more, so that a read after the prefix finds 0 without a comparison.
+        # One more free column, so that a read after the prefix gives 0 without a comparison.
         forced = repeat_rows(ops.pad(forced, [[0, 0], [0, 1]]), copies)  # (R, P + 1)
     if row_min_length is not None:
         minimums = repeat_rows(ops.cast(row_min_length, "int32") + rows, copies)  # (R,)
@@ -90,18 +79,19 @@ def constrain(
 
 
 def candidates(logits, position, constraints: Constraints, history, count: int | None) -> Candidates:
-    """The candidates of one step, at least `count` allowed ones where the vocabulary has them.
+    """The candidates of one step, at least `count` allowed ones if the vocabulary has them.
 
-    The probabilities are those of the model over its whole vocabulary: forbidding tokens does not raise those
-    of the others, so that a score is the log-probability that forced decoding finds. Only C of V are ever
-    masked; the logits themselves are read twice (once for the best, once for the normaliser) and never
+    The probabilities are those of the model over its whole vocabulary: to forbid tokens does not raise the
+    probabilities of the others, so that a score is the log-probability that forced decoding gives. Only C of V tokens
+    are ever masked; the logits themselves are read twice (for the best tokens and for the normaliser) and never
     copied.
 
     Args:
         logits: `(R, V)` of any float dtype.
         position: `()` int32, from 0.
-        history: `(R, L)` int32, the tokens before `position`; read only for n-grams.
-        count: None for all V, in the order of the vocabulary.
+        constraints: The limits of the R hypotheses.
+        history: `(R, L)` int32, the tokens before `position`; read for n-grams only.
+        count: None for all V tokens, in the order of the vocabulary.
     """
     logits = ops.cast(logits, "float32")  # (R, V)
     if count is None:
@@ -114,10 +104,10 @@ def candidates(logits, position, constraints: Constraints, history, count: int |
             spare += ops.shape(history)[1]
         count = ops.minimum(count + spare, logits.shape[-1]) if ops.is_tensor(spare) else count + spare
         values, token_ids = top_tokens(logits, count, constraints.rows)
-        # Not `values[:, :1]`: XLA takes a top-k that is sliced again for a sort of all V (200 times the time).
+        # Not `values[:, :1]`: XLA turns a top-k that is sliced again into a sort of all V (200 times the time).
         highest = ops.max(values, axis=-1, keepdims=True)  # (R, 1)
-    # The sum is at least 1, from the highest itself, except where all logits are -inf: NaN without this.
-    highest = ops.maximum(highest, LOWEST)
+    # The sum is at least 1, from the highest logit itself, unless all logits are -inf: NaN without this.
+    highest = ops.maximum(highest, _LOWEST)
     total = ops.sum(ops.exp(logits - highest), axis=-1, keepdims=True)  # (R, 1)
     normalizer = highest + ops.log(ops.maximum(total, 1.0))  # (R, 1)
 
@@ -141,12 +131,13 @@ def candidates(logits, position, constraints: Constraints, history, count: int |
 def top_tokens(logits, count: int, rows) -> tuple[Any, Any]:
     """`top_k` over a vocabulary: values and token ids `(R, C)` of the `count` best of `(R, V)`.
 
-    The row is folded into 8 strips and their elementwise maximum taken. The best C tokens lie in the C best columns
-    of that, so 8 C tokens (and the few that 8 does not divide) are left to look at. With V 5,921 and C 8 this is
-    twice as fast as `top_k` on JAX and TensorFlow, where the latter is a scalar loop, and no slower on torch.
+    Each row is folded into 8 strips, and the elementwise maximum of the strips is taken. The best C tokens are in the
+    C best columns of the maximum, so that only 8 C tokens (and the remainder of V / 8) must be compared. With V 5,921
+    and C 8 this is twice as fast as `top_k` on JAX and TensorFlow, where `top_k` is a scalar loop, and no slower on
+    torch.
     """
     vocabulary, strips = logits.shape[-1], 8
-    if ops.is_tensor(count) or vocabulary < 16 * strips * count:  # nothing to gain
+    if ops.is_tensor(count) or vocabulary < 16 * strips * count:  # no faster
         values, token_ids = ops.top_k(logits, count if ops.is_tensor(count) else min(count, vocabulary))
         return values, ops.cast(token_ids, "int32")
     width = vocabulary // strips  # W
@@ -158,12 +149,12 @@ def top_tokens(logits, count: int, rows) -> tuple[Any, Any]:
     token_ids = ops.reshape(token_ids, (-1, count * strips))  # (R, 8 * C)
     rest = ops.arange(strips * width, vocabulary, dtype="int32") + 0 * rows  # (R, 0..7)
     token_ids = ops.concatenate([token_ids, rest], axis=1)  # (R, 8 * C + 0..7)
-    values, index = ops.top_k(pick(logits, token_ids, rows), count)  # (R, C)
-    return values, pick(token_ids, ops.cast(index, "int32"), rows)
+    values, index = ops.top_k(gather(logits, token_ids, rows), count)  # (R, C)
+    return values, gather(token_ids, ops.cast(index, "int32"), rows)
 
 
 def _force(free: Candidates, logits, normalizer, position, forced) -> Candidates:
-    """Where a token is forced it is the only candidate; a prefix prevails over every other constraint."""
+    """Makes a forced token the only candidate; a prefix prevails over all other constraints."""
     column = ops.minimum(position, ops.shape(forced)[1] - 1)
     token = ops.take(forced, column, axis=1)[:, None]  # (R, 1)
     is_forced, is_end = token != PAD_ID, token == END_ID  # (R, 1)
@@ -179,11 +170,11 @@ def _force(free: Candidates, logits, normalizer, position, forced) -> Candidates
 
 
 def _repeats(token_ids, history, position, size: int):
-    """True where a candidate would complete an n-gram that the hypothesis already holds. `(R, C)` bool."""
+    """True where a candidate would complete an n-gram that the hypothesis already contains. `(R, C)` bool."""
     windows = ops.shape(history)[1] - size + 1  # n-grams that L tokens have
     if isinstance(windows, int) and windows < 1:
         return ops.zeros_like(token_ids, dtype="bool")  # (R, C)
-    matches = ops.arange(windows, dtype="int32")[None] + size <= position  # (1, W): wholly in the past
+    matches = ops.arange(windows, dtype="int32")[None] + size <= position  # (1, W): ends before `position`
     for i in range(size - 1):
         recent = ops.take(history, ops.maximum(position - size + 1 + i, 0), axis=1)  # (R,)
         matches = matches & (history[:, i : windows + i] == recent[:, None])  # (R, W)

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-NORMALIZATIONS = ("gnmt", "average", "none")
+from keras_attn.search.ranking import NORMALIZATIONS
 
 
 def option(

@@ -1,32 +1,32 @@
-"""One step of beam search proper: which hypotheses live on, and which finished ones are kept."""
+"""One step of beam search: which hypotheses stay live, and which finished ones are kept."""
 
 from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_attn.search.constraints import Candidates
-from keras_attn.search.hypotheses import NEGATIVE_INFINITY, pick
+from keras_attn.search.records import NEGATIVE_INFINITY, Candidates
+from keras_attn.search.tensor_ops import gather
 
 
 class Selection(NamedTuple):
-    """What becomes of K hypotheses a row in one step."""
+    """The K next live hypotheses of each row, and the endings of the K present ones."""
 
     log_probs: Any  # (B, K) float32, of the next live hypotheses, best first
-    parents: Any  # (B, K) int32, the slot that each prolongs
+    parents: Any  # (B, K) int32, the slot that each extends
     token_ids: Any  # (B, K) int32, the token that each adds
     token_log_probs: Any  # (B, K) float32
-    end_log_probs: Any  # (B, K) float32, of each slot's hypothesis if it ends here; -inf where it must not
+    end_log_probs: Any  # (B, K) float32, of each slot's hypothesis if it ends here; -inf where it may not
 
 
 def select(log_probs, extensions: Candidates, offsets) -> Selection:
-    """One step of beam search proper: the K best continuations, and the endings that are good enough.
+    """Selects the K best continuations of each row, and the endings that are good enough.
 
-    An ending counts only if fewer than K candidates of the row are better than it (as in fairseq). Short
-    hypotheses of low probability are so kept out, and a beam of one ends exactly where greedy search does.
+    An ending counts only if fewer than K candidates of the row are better (as in fairseq). This excludes short
+    hypotheses of low probability, and a beam of one ends exactly where greedy search does.
 
     Args:
         log_probs: `(B, K)` float32, of the live hypotheses.
-        extensions: candidates of the `B * K` hypotheses.
+        extensions: Candidates of the `B * K` hypotheses.
         offsets: `(B, 1)` int32, 0, 1, .. B - 1.
     """
     beams = log_probs.shape[1]
@@ -42,24 +42,24 @@ def select(log_probs, extensions: Candidates, offsets) -> Selection:
     return Selection(
         best,
         index // width,
-        pick(ops.reshape(extensions.token_ids, flat), index, offsets),
-        pick(ops.reshape(step_log_probs, flat), index, offsets),
+        gather(ops.reshape(extensions.token_ids, flat), index, offsets),
+        gather(ops.reshape(step_log_probs, flat), index, offsets),
         ops.where(better < beams, ends, NEGATIVE_INFINITY),
     )
 
 
-def merge(scores, pointers, new_scores, new_pointers, offsets) -> tuple[Any, Any]:
-    """The N best of N and K hypotheses, best first; the earlier one where two are equal.
+def merge(scores, finished_pointers, new_scores, new_pointers, offsets) -> tuple[Any, Any]:
+    """The N best of N finished and K new hypotheses, best first; of two equal ones the earlier.
 
     Args:
-        scores, pointers: `(B, N)` float32 and int32.
-        new_scores, new_pointers: `(B, K)`.
+        scores, finished_pointers: `(B, N)` float32 and int32.
+        new_scores, new_pointers: `(B, K)` float32 and int32.
         offsets: `(B, 1)` int32, 0, 1, .. B - 1.
 
     Returns:
-        `(scores (B, N), pointers (B, N))`.
+        `(scores (B, N), finished_pointers (B, N))`.
     """
     count = scores.shape[1]
-    pointers = ops.concatenate([pointers, new_pointers], axis=1)  # (B, N + K)
+    pointers = ops.concatenate([finished_pointers, new_pointers], axis=1)  # (B, N + K)
     scores, index = ops.top_k(ops.concatenate([scores, new_scores], axis=1), count)  # (B, N)
-    return scores, pick(pointers, ops.cast(index, "int32"), offsets)
+    return scores, gather(pointers, ops.cast(index, "int32"), offsets)

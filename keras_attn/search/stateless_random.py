@@ -1,15 +1,15 @@
-"""Draws of tokens without a generator: a hash of the seed, the sequence and the position says which."""
+"""Stateless random draws: each is a hash of the seed, the sequence and the position, without a generator."""
 
 from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_attn.search.constraints import Candidates
+from keras_attn.search.records import Candidates
 from keras_attn.text import END_ID
 
 
 class Draws(NamedTuple):
-    """How the tokens of R sequences are drawn."""
+    """The keys of R sequences, and the options of sampling."""
 
     keys: Any  # (R,) int32
     temperature: float
@@ -18,7 +18,7 @@ class Draws(NamedTuple):
 
 
 def draw(options: Candidates, position, draws: Draws):
-    """A token `(R,)` of each sequence and its log-probability `(R,)`."""
+    """Draws a token `(R,)` for each sequence; returns it and its log-probability `(R,)`."""
     keys, temperature, top_k, top_p = draws
     uniform = uniforms(keys, position)  # (R,)
     ends = ops.full_like(options.end_log_probs[:, None], END_ID, dtype="int32")  # (R, 1)
@@ -28,7 +28,7 @@ def draw(options: Candidates, position, draws: Draws):
         width = log_probs.shape[1]
         log_probs, index = ops.top_k(log_probs, min(top_k or width, width))  # (R, C)
         token_ids = ops.take_along_axis(token_ids, index, axis=1)  # (R, C)
-    # The clip spares a row without any allowed token from -inf - -inf.
+    # The maximum avoids -inf - -inf in a row without any allowed token.
     highest = ops.maximum(ops.max(log_probs, axis=-1, keepdims=True), -1e30)  # (R, 1)
     weights = ops.exp((log_probs - highest) / temperature)  # (R, C)
     below = ops.cumsum(weights, axis=-1)  # (R, C)
@@ -36,7 +36,7 @@ def draw(options: Candidates, position, draws: Draws):
         weights = ops.where(below - weights < top_p * below[:, -1:], weights, 0.0)  # (R, C)
         below = ops.cumsum(weights, axis=-1)  # (R, C)
     possible = weights > 0  # (R, C)
-    # The total as the largest sum at a possible token: some token then passes, however the sums were rounded.
+    # The total is the largest sum at a possible token, so that some token passes however the sums were rounded.
     total = ops.max(ops.where(possible, below, 0.0), axis=-1, keepdims=True)  # (R, 1)
     hits = possible & (below > uniform[:, None] * total)  # (R, C)
     drawn = ops.argmax(ops.cast(hits, "int32"), axis=-1)[:, None]  # (R, 1), the first
@@ -45,17 +45,17 @@ def draw(options: Candidates, position, draws: Draws):
 
 
 def _shift(x, bits: int):
-    """Logical right shift of int32 (that of `ops` keeps the sign)."""
+    """Logical right shift of int32 (`ops.right_shift` keeps the sign)."""
     return ops.bitwise_and(ops.right_shift(x, bits), (1 << (32 - bits)) - 1)
 
 
 def mix(x):
-    """Murmur3's finaliser: a bijection of int32 in which every input bit moves every output bit."""
+    """Murmur3's finaliser: a bijection of int32 in which every input bit affects every output bit."""
     x = ops.bitwise_xor(x, _shift(x, 16)) * -2048144789  # 0x85EBCA6B
     x = ops.bitwise_xor(x, _shift(x, 13)) * -1028477387  # 0xC2B2AE35
     return ops.bitwise_xor(x, _shift(x, 16))
 
 
 def uniforms(keys, position):
-    """Draws in [0, 1) for each key `(R,)` at a position: 23 bits, all of which a float32 holds below 1."""
+    """Uniform draws in [0, 1) for the keys `(R,)` at a position: 23 bits, which a float32 represents exactly."""
     return ops.cast(_shift(mix(ops.bitwise_xor(keys, mix(position + 1))), 9), "float32") / float(1 << 23)

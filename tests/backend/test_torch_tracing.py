@@ -11,14 +11,24 @@ from keras import ops, tree
 from keras_attn.backend import torch_tracing as traces
 from keras_attn.backend.loops import while_loop
 from keras_attn.decoding.search_models import SearchModel
-from keras_attn.search import beam_search, greedy_search, sample
+from keras_attn.search import beam_search, greedy_search, run_beam_search, sample, start_beam_search
 from tests.models.test_every_model import MODELS, VS, VT, B, S, T, make
 
 on_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="only torch's loops are traced")
 
+
+def compacted(step, memory, state, **options):
+    """Beam search that goes on with half of the rows once the others are finished, whatever the batch."""
+    norms = ops.ones((options["max_length"],))
+    return run_beam_search(*start_beam_search(step, memory, state, norms=norms, **options), compactions=1)
+
+
 SEARCHES = {
     "beam": (beam_search, {"beam_size": 3, "n_best": 2}),
-    "beam, halved": (beam_search, {"beam_size": 2, "halvings": 1, "return_alignments": False}),
+    "beam, compacted": (
+        compacted,
+        {"beam_size": 2, "n_best": 1, "coverage_penalty": 0.0, "early_stopping": False, "return_alignments": False},
+    ),
     "beam, coverage, n-grams": (
         beam_search,
         {"beam_size": 3, "coverage_penalty": 0.2, "no_repeat_ngram_size": 2, "banned_token_ids": [5]},

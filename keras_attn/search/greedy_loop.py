@@ -1,0 +1,129 @@
+"""The loop of greedy search and sampling: a token is chosen at each step and never revised."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from keras_attn.backend import while_loop
+from keras_attn.search.records import NEGATIVE_INFINITY, Constraints, SearchResult
+from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, write
+from keras_attn.text import END_ID, PAD_ID, START_ID
+
+
+class GreedyState(NamedTuple):
+    """What changes from step to step. R = B * samples."""
+
+    position: Any  # () int32, of the token to be chosen
+    token_ids: Any  # (R,) int32, chosen last
+    alive: Any  # (R,) bool, no end token yet
+    outputs: Any  # (L, R) int32
+    token_log_probs: Any  # (L, R) float32
+    alignments: Any  # (L, R, S) float32; () if not requested
+    history: Any  # (R, L) int32, the outputs again; () without n-grams
+    state: Any  # the model's, each (R, ...)
+
+
+class GreedyConfig(NamedTuple):
+    """What stays the same in all steps."""
+
+    step: Callable
+    choose: Callable  # (logits (R, V), GreedyState, GreedyConfig) -> token_ids (R,), log_probs (R,); of a module
+    memory: Any  # each (R, ...)
+    constraints: Constraints
+    draws: Any  # `stateless_random.Draws`; () for greedy search
+
+
+def run_greedy_loop(
+    step: Callable,
+    choose: Callable,
+    memory: dict[str, Any],
+    state: Any,
+    constraints: Constraints,
+    norms: Any,
+    *,
+    draws: Any = (),
+    copies: int = 1,
+    return_alignments: bool = True,
+) -> SearchResult:
+    """Chooses tokens until every row has ended.
+
+    Args:
+        step: See `beam_search`.
+        choose: The `choose` of a `GreedyConfig`.
+        memory, state: `(B, ...)`, see `beam_search`.
+        constraints: Of the R = B * copies hypotheses.
+        norms: `(L,)` float32, divisors of the log-probabilities by length.
+        draws: For `choose`.
+        copies: Hypotheses of a row, the N of the result.
+        return_alignments: Whether alignments are kept.
+    """
+    batch, source = ops.shape(memory["mask"])
+    rows, length = batch * copies, ops.shape(norms)[0]
+    memory, state = repeat_rows(memory, copies), repeat_rows(state, copies)
+    start = GreedyState(
+        position=ops.convert_to_tensor(0, dtype="int32"),
+        token_ids=ops.full((rows,), START_ID, dtype="int32"),
+        alive=ops.ones((rows,), dtype="bool"),
+        outputs=ops.zeros((length, rows), dtype="int32"),
+        token_log_probs=ops.zeros((length, rows), dtype="float32"),
+        alignments=ops.zeros((length, rows, source), dtype="float32") if return_alignments else (),
+        history=ops.zeros((rows, length), dtype="int32") if constraints.no_repeat_ngram_size else (),
+        state=state,
+    )
+    config = GreedyConfig(step, choose, memory, constraints, draws)
+    final = while_loop(_any_alive, _advance, start, config, owner=getattr(step, "__self__", None))
+    return _result(final, copies, norms)
+
+
+def _any_alive(state: GreedyState, _):
+    return ops.any(state.alive)
+
+
+def _advance(old: GreedyState, config: GreedyConfig) -> GreedyState:
+    """One step: the body of the loop."""
+    logits, model_state, alignment = config.step(old.token_ids, config.memory, old.state)
+    token_ids, log_probs = config.choose(logits, old, config)  # (R,), (R,)
+    token_ids = ops.where(old.alive, token_ids, PAD_ID)  # (R,)
+    alignment = ops.where(old.alive[:, None], alignment, 0)  # (R, S)
+    new = GreedyState(
+        position=old.position + 1,
+        token_ids=token_ids,
+        # A log-probability of -inf: no token was allowed, and none ever will be.
+        alive=old.alive & (token_ids != END_ID) & (log_probs > NEGATIVE_INFINITY),
+        outputs=write(old.outputs, old.position, token_ids),
+        token_log_probs=write(old.token_log_probs, old.position, ops.where(old.alive, log_probs, 0.0)),
+        alignments=append(old.alignments, old.position, alignment),
+        history=append(old.history, old.position, token_ids, axis=1),
+        state=model_state,
+    )
+    return match_spec(new, old)
+
+
+def _result(final: GreedyState, copies: int, norms) -> SearchResult:
+    log_probs = ops.sum(final.token_log_probs, axis=0)  # (R,)
+    exists = log_probs > NEGATIVE_INFINITY  # (R,)
+    token_ids = ops.where(exists, final.outputs, PAD_ID)  # (L, R)
+    token_log_probs = ops.where(exists, final.token_log_probs, 0.0)  # (L, R)
+    lengths = ops.sum(ops.cast(token_ids != PAD_ID, "int32"), axis=0)  # (R,)
+    norms = ops.take(norms, ops.maximum(lengths - 1, 0), axis=0)  # (R,)
+
+    def by_row(x):
+        return ops.reshape(x, (-1, copies))  # (B, N)
+
+    def by_row_and_step(x):
+        return ops.reshape(ops.transpose(x, (1, 0)), (-1, copies, ops.shape(x)[0]))  # (B, N, L)
+
+    alignments = None
+    if not isinstance(final.alignments, tuple):
+        length, _, source = ops.shape(final.alignments)
+        alignments = ops.where(exists[:, None], final.alignments, 0.0)  # (L, R, S)
+        alignments = ops.reshape(ops.transpose(alignments, (1, 0, 2)), (-1, copies, length, source))  # (B, N, L, S)
+    return SearchResult(
+        by_row_and_step(token_ids),
+        by_row(lengths),
+        by_row(log_probs / norms),
+        by_row(log_probs),
+        by_row_and_step(token_log_probs),
+        alignments,
+    )

@@ -1,0 +1,65 @@
+"""The ranking of finished hypotheses: length normalisation and coverage."""
+
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+NORMALIZATIONS = ("gnmt", "average", "none")
+
+# A source token that got no attention at all: log 0 would rule out all hypotheses alike.
+_LEAST_COVERAGE = 1e-10
+
+
+def length_norm(normalization: str, length_penalty: float, lengths: Any) -> Any:
+    """The divisors of log-probabilities of hypotheses of these lengths.
+
+    Args:
+        normalization: "gnmt" is ((5 + length) / 6)^length_penalty (Wu et al. 2016, arXiv:1609.08144, eq. 14),
+            "average" is length^length_penalty (with 1 the mean log-probability of a token), "none" is 1.
+        length_penalty: The exponent, at least 0.
+        lengths: An array or tensor of floats. A length includes the end token, as in JoeyNMT, fairseq and
+            Tensor2Tensor; tfa.seq2seq leaves it out.
+
+    Returns:
+        An array or tensor of the shape of `lengths`.
+
+    Raises:
+        ValueError: if the normalisation is unknown or the penalty is negative.
+    """
+    bases = {"gnmt": (5.0 + lengths) / 6.0, "average": lengths, "none": lengths**0.0}
+    if normalization not in bases:
+        raise ValueError(
+            f"Expected `normalization` to be one of {sorted(bases)}. Received: normalization={normalization!r}"
+        )
+    if not length_penalty >= 0:  # a negative one would penalise length, and break the bound at which a row stops
+        raise ValueError(f"Expected `length_penalty` >= 0. Received: length_penalty={length_penalty}")
+    return bases[normalization] ** length_penalty
+
+
+def length_norms(normalization: Any, length_penalty: float, max_length: int) -> Any:
+    """`length_norm` of the lengths 1, 2, .. L, `(L,)` float32. `normalization` may be these norms already."""
+    if not isinstance(normalization, str):
+        return ops.convert_to_tensor(normalization, dtype="float32")  # (L,)
+    lengths = np.arange(1, max_length + 1, dtype="float64")
+    norms = length_norm(normalization, length_penalty, lengths).astype("float32")  # (L,)
+    return ops.convert_to_tensor(norms)
+
+
+def check_coverage_penalty(coverage_penalty: float) -> None:
+    if not coverage_penalty >= 0:
+        raise ValueError(f"Expected `coverage_penalty` >= 0. Received: coverage_penalty={coverage_penalty}")
+
+
+def coverage_score(coverage, mask):
+    """sum_j log min(coverage_j, 1) over the real source tokens j (Wu et al. 2016, eq. 14).
+
+    Args:
+        coverage: `(R, S)` float32, attention that each source token got in all steps.
+        mask: `(R, S)` bool, True = real source token.
+
+    Returns:
+        `(R,)` float32, at most 0.
+    """
+    logs = ops.log(ops.clip(coverage, _LEAST_COVERAGE, 1.0))  # (R, S)
+    return ops.sum(ops.where(mask, logs, 0.0), axis=-1)  # (R,)

@@ -1,0 +1,107 @@
+"""Sampling: tokens drawn from the model's distribution."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from keras import ops
+
+from keras_attn.search.constraints import candidates, check_memory, constrain
+from keras_attn.search.greedy_loop import GreedyConfig, GreedyState, run_greedy_loop
+from keras_attn.search.ranking import length_norms
+from keras_attn.search.records import SearchResult
+from keras_attn.search.stateless_random import Draws, draw, mix
+
+
+def sample(
+    step: Callable,
+    memory: dict[str, Any],
+    state: Any,
+    *,
+    seed: Any,
+    num_samples: int = 1,
+    row_ids: Any = None,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    length_penalty: float = 0.0,
+    normalization: str = "none",
+    max_length: int,
+    row_max_length: Any = None,
+    row_min_length: Any = None,
+    forced_prefix: Any = None,
+    banned_token_ids: Sequence[int] = (),
+    no_repeat_ngram_size: int = 0,
+    return_alignments: bool = True,
+) -> SearchResult:
+    """Draws `num_samples` sequences for each row from the model's distribution.
+
+    Each token is drawn from softmax(log p / temperature) over the allowed tokens, restricted first to the `top_k`
+    most probable ones and then to the fewest of those that have `top_p` of their probability (Holtzman et al. 2020,
+    arXiv:1904.09751). The reported log-probabilities are the model's own, at temperature 1 and over all
+    tokens.
+
+    Each random number is a hash of (seed, row id, sample, position), without a generator or state: the same seed gives
+    the same sequences on every backend (except where rounding decides on the border between two tokens) and in any
+    batch.
+
+    Args:
+        step, memory, state, max_length, ...: See `beam_search`, with `num_samples` for K.
+        seed: An integer, or an int32 tensor, `()` or one for each row `(B,)`.
+        num_samples: Sequences for each row.
+        row_ids: `(B,)` int32, on which the random numbers of the rows depend; 0, 1, .. B - 1 by default. With a
+            sentence's number in the whole corpus, its samples do not depend on how the corpus was cut into batches.
+        temperature: Above 0.
+        top_k: At least 0; 0 = off.
+        top_p: In (0, 1]; 1 = off.
+
+    Returns:
+        A `SearchResult` with N = num_samples, in the order drawn.
+
+    Raises:
+        ValueError: if an option is out of the ranges above.
+    """
+    check_memory(memory)
+    if not temperature > 0:
+        raise ValueError(f"Expected `temperature` > 0. Received: temperature={temperature}")
+    if num_samples < 1 or top_k < 0 or not 0 < top_p <= 1:
+        raise ValueError(
+            "Expected num_samples >= 1, top_k >= 0 and 0 < top_p <= 1. "
+            f"Received: num_samples={num_samples}, top_k={top_k}, top_p={top_p}"
+        )
+    rows = ops.zeros_like(memory["mask"][:, 0], dtype="int32")  # (B,)
+    constraints = constrain(
+        rows,
+        num_samples,
+        max_length=max_length,
+        row_max_length=row_max_length,
+        row_min_length=row_min_length,
+        forced_prefix=forced_prefix,
+        banned_token_ids=banned_token_ids,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+    )
+    if row_ids is None:
+        row_ids = ops.cumsum(ops.ones_like(rows), axis=0) - 1  # (B,)
+    seed = seed & 0x7FFFFFFF if isinstance(seed, int) else seed
+    keys = mix(ops.bitwise_xor(ops.cast(row_ids, "int32"), mix(ops.cast(seed, "int32"))))  # (B,)
+    numbers = ops.arange(num_samples, dtype="int32")  # (N,)
+    keys = ops.reshape(mix(keys[:, None] + 40503 * numbers), (-1,))  # (R,)
+    norms = length_norms(normalization, length_penalty, max_length)  # (L,)
+    return run_greedy_loop(
+        step,
+        _drawn,
+        memory,
+        state,
+        constraints,
+        norms,
+        draws=Draws(keys, temperature, top_k, top_p),
+        copies=num_samples,
+        return_alignments=return_alignments,
+    )
+
+
+def _drawn(logits, state: GreedyState, config: GreedyConfig):
+    """A random token `(R,)` and its log-probability `(R,)`."""
+    # A plain draw takes all V tokens in the vocabulary's order: only the nucleus must be sorted.
+    count = config.draws.top_k or None
+    options = candidates(logits, state.position, config.constraints, state.history, count)
+    return draw(options, state.position, config.draws)

@@ -1,0 +1,47 @@
+"""Tensor operations that the search loops share."""
+
+from keras import ops, tree
+
+
+def repeat_rows(structure, times: int):
+    """Repeats every tensor `(B, ...)` of `structure` to `(B * times, ...)`, the copies of a row side by side."""
+    if times == 1:
+        return tree.map_structure(ops.convert_to_tensor, structure)
+    batch = ops.shape(tree.flatten(structure)[0])[0]
+    # One index for all tensors: in a TensorFlow graph each `repeat` is 25 nodes.
+    rows = ops.arange(batch * times, dtype="int32") // times  # (B * times,)
+    return tree.map_structure(lambda x: ops.take(x, rows, axis=0), structure)
+
+
+def gather(x, index, offsets):
+    """`x[b, index[b, n]]` as (B, n) from x (B, M), index (B, n) and the row numbers `offsets` (B, 1).
+
+    A single flat `take`: `take_along_axis` is a dozen ops on TensorFlow.
+    """
+    return ops.take(ops.reshape(x, (-1,)), index + offsets * ops.shape(x)[1], axis=0)
+
+
+def write(buffer, position, update):
+    """`buffer` (L, ...) with `buffer[position] = update`."""
+    # Not `slice_update`: it is an XLA op on TensorFlow, and on torch it builds an index for every element.
+    return ops.scatter_update(buffer, ops.reshape(position, (1, 1)), ops.expand_dims(update, 0))
+
+
+def append(buffer, position, update, axis: int = 0):
+    """`write` along `axis`; a buffer `()`, which is not kept, stays as it is."""
+    if isinstance(buffer, tuple):
+        return buffer
+    if axis == 1:
+        here = ops.arange(ops.shape(buffer)[1], dtype="int32") == position  # (L,)
+        return ops.where(here, update[:, None], buffer)  # (R, L)
+    return write(buffer, position, ops.cast(update, buffer.dtype))
+
+
+def match_spec(structure, reference):
+    """`structure` with the shapes and dtypes of `reference`, as a loop requires of its state."""
+
+    def restore(x, old):
+        x = x if x.dtype == old.dtype else ops.cast(x, old.dtype)
+        return x if tuple(x.shape) == tuple(old.shape) else ops.reshape(x, ops.shape(old))
+
+    return tree.map_structure(restore, structure, reference)
