@@ -25,6 +25,7 @@ from keras_attn.layers import (
     RNNEncoder,
     ScaledDotAttention,
     SelfAttention,
+    register_attention,
 )
 from keras_attn.text import Tokenizer
 from keras_attn.translator import Translation, Translator
@@ -55,5 +56,6 @@ __all__ = [
     "losses",
     "metrics",
     "models",
+    "register_attention",
     "search",
 ]

@@ -1,14 +1,17 @@
 """Layers: attention and its score functions, encoders, the attention decoder and its read-outs."""
 
-from keras_attn.layers.attention import Attention, BahdanauAttention
+from keras_attn.layers.additive import BahdanauAttention, ConcatAttention
+from keras_attn.layers.attention import Attention, get_attention, register_attention
 from keras_attn.layers.bigru_encoder import BiGRUEncoder
 from keras_attn.layers.cells import top_state
-from keras_attn.layers.cosine import CosineAttention, LocationAttention
+from keras_attn.layers.cosine import CosineAttention
 from keras_attn.layers.decoder import AttentionDecoder
-from keras_attn.layers.dot import ConcatAttention, DotAttention, GeneralAttention, ScaledDotAttention
+from keras_attn.layers.dot import DotAttention, GeneralAttention, ScaledDotAttention
 from keras_attn.layers.fixed_context import FixedContextDecoder
 from keras_attn.layers.layer import refuse_unknown_arguments
-from keras_attn.layers.luong import LocalMonotonicAttention, LocalPredictiveAttention, LuongAttention, attention_layer
+from keras_attn.layers.local import LocalMonotonicAttention, LocalPredictiveAttention
+from keras_attn.layers.location import LocationAttention
+from keras_attn.layers.luong import LuongAttention
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.readout import AttentionalLayer, DeepOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
@@ -33,7 +36,8 @@ __all__ = [
     "RNNEncoder",
     "ScaledDotAttention",
     "SelfAttention",
-    "attention_layer",
+    "get_attention",
     "refuse_unknown_arguments",
+    "register_attention",
     "top_state",
 ]

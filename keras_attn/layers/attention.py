@@ -1,29 +1,33 @@
-"""Attention over a memory, for recurrent decoders: scores, then mask, softmax, context.
+"""The base of the attention layers (scores, then mask, softmax and context), and their registry."""
 
-The last three are written once, in `Attention`. A sibling defines its weights, its keys and its scores (`scores.py`),
-or what becomes of any sibling's scores, with a state of its own where it has one (`luong.py`).
-"""
-
+from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras import initializers, ops
+from keras import ops
+
+from keras_attn.layers.layer import Layer, constructor_arguments
+
+_REGISTRY: dict[str, type["Attention"]] = {}
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class Attention(keras.layers.Layer):
+class Attention(Layer):
     """Base of every attention layer: turns scores e into an alignment alpha and a context c.
 
         alpha_ij = exp(e_ij) / sum_k exp(e_ik),   c_i = sum_j alpha_ij h_j          (Bahdanau 2015, eqs. 5 and 6)
 
     Shapes: B batch, T target length, S source length, H query units, M memory width, A attention width.
 
+    Subclasses define their weights in `build(query_shape, values_shape)` and implement `keys` and `scores`, or `align`
+    where the alignment is more than a softmax of the scores. `register_attention` gives a subclass a name.
+
     Call arguments:
-        query: `(B, H)` for one step of the decoder, or `(B, T, H)` for all of them at once.
+        query: `(B, H)` for one step of the decoder, or `(B, T, H)` for all steps at once.
         values: `(B, S, M)`, the memory h.
-        keys: what `keys(values)` returned, computed once a sentence; `None` computes it here.
-        mask: Boolean `(B, S)`, True = real token; `None` means that every position is real.
-        state: The mechanism's own state; `()` for mechanisms without memory of earlier steps.
+        keys: The result of `keys(values)`, computed once a sentence; None: computed by the call.
+        mask: Boolean `(B, S)`, True = real token; None: every position is real.
+        state: The state of a mechanism that remembers earlier steps; else `()`.
 
     Returns:
         `(context, alignment, state)`: `(B, M)` and `(B, S)` for one step, `(B, T, M)` and `(B, T, S)` for all.
@@ -31,13 +35,7 @@ class Attention(keras.layers.Layer):
     Mask behaviour: a masked position gets alignment exactly 0. A row with no real position gets a zero alignment,
     a zero context, and finite gradients. Scores and softmax are float32 under every dtype policy; the context has
     the layer's compute dtype.
-
-    Subclasses implement `keys` and `scores`, or `align`, which makes the alignment of them.
     """
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def call(self, query, values, keys=None, mask=None, state=()):
         if keys is None:
@@ -70,12 +68,9 @@ class Attention(keras.layers.Layer):
         return ()
 
     def check_built(self) -> None:
-        """Refuses a call of `keys` before there are weights."""
+        """Refuses a call of `keys` before the layer has its weights."""
         if not self.built:
             raise ValueError("Expected a built layer: call it, or `build(query_shape, values_shape)`, before `keys`.")
-
-    def compute_mask(self, *_):
-        """None: the source mask says nothing about the outputs, and Keras would hang it on them."""
 
     def compute_output_spec(self, query, values, keys=None, mask=None, state=()):
         steps = query.shape[:-1]  # (B,) or (B, T)
@@ -84,10 +79,6 @@ class Attention(keras.layers.Layer):
             keras.KerasTensor((*steps, values.shape[1]), dtype="float32"),
             state,
         )
-
-    def get_config(self):
-        # Without this, Keras would record the arguments itself for siblings that have none, and refuse a dtype policy.
-        return super().get_config()
 
 
 def masked_softmax(scores, mask=None):
@@ -105,105 +96,63 @@ def masked_softmax(scores, mask=None):
     return ops.where(mask, alignment, 0.0)
 
 
-def check_size(name: str, size) -> None:
-    """Refuses what is no size."""
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ValueError(f"Expected `{name}` to be a positive whole number. Received: {name}={size!r}")
+def register_attention(name: str) -> Callable[[type[Attention]], type[Attention]]:
+    """Registers an attention layer under a name, which models take: `RNNSearch(..., attention="mine")`.
 
+    The class is registered with Keras as well, under the package that defines it, so that it can be saved and loaded. A
+    process that loads it by name imports its module first.
 
-def additive_scores(query, keys, vector):
-    """v^T tanh(query + keys) in float32: `(B, A)` or `(B, T, A)` and `(B, S, A)` -> `(B, S)` or `(B, T, S)`."""
-    if len(query.shape) == 3:
-        keys = keys[:, None]  # (B, 1, S, A)
-    hidden = ops.tanh(keys + query[..., None, :])  # (B, S, A) or (B, T, S, A)
-    # One product of rank 2: half the time of a product and a sum, and rank 3 has no gradient in TensorFlow's XLA loops.
-    flat = ops.reshape(ops.cast(hidden, "float32"), (-1, hidden.shape[-1]))  # (B * S, A) or (B * T * S, A)
-    scores = ops.matmul(flat, ops.cast(vector, "float32")[:, None])  # (B * S, 1) or (B * T * S, 1)
-    return ops.reshape(scores, ops.shape(hidden)[:-1])
+    Args:
+        name: Such as "dot". A constructor that takes `units` receives the model's.
 
-
-@keras.saving.register_keras_serializable(package="keras_attn")
-class BahdanauAttention(Attention):
-    """Additive attention, as in RNNsearch.
-
-        e_ij = v^T tanh(W s_{i-1} + U h_j)                                  (Bahdanau 2015, appendix A.1.2)
-        e_ij = g v^T/|v| tanh(W s_{i-1} + U h_j + b)      with `normalize`  (Salimans & Kingma 2016, eq. 2)
-
-    Arguments:
-        units: A, the width of the alignment model (n' of the paper).
-        use_bias: Adds a bias to W s + U h. The paper has none.
-        normalize: Weight normalisation of v, with a learned gain g (starting at sqrt(1 / A)) and bias b.
-        query_initializer, key_initializer, score_initializer: For W `(H, A)`, U `(M, A)` and v `(A,)`.
-
-    Call arguments, returns and mask behaviour: see `Attention`. `keys(values)` is U h, `(B, S, A)`.
+    Returns:
+        The decorator of the class.
 
     Raises:
-        ValueError: if `units` is not a positive whole number, or if `keys` is asked for before the layer is built.
+        ValueError: for what is no subclass of `Attention`, or a name that another class has.
 
     Example:
-        >>> attention = keras_attn.BahdanauAttention(7)
-        >>> query, values = np.ones((2, 5), "float32"), np.ones((2, 3, 11), "float32")
-        >>> context, alignment, _ = attention(query, values)
-        >>> context.shape, alignment.shape
-        ((2, 11), (2, 3))
-
-    Differences from the paper: none with the defaults but the initialisers; `RNNSearch` sets the paper's.
-
-    Reference: Bahdanau, Cho, Bengio. Neural Machine Translation by Jointly Learning to Align and Translate.
-    ICLR 2015, arXiv:1409.0473.
+        >>> @keras_attn.register_attention("uniform")
+        ... class UniformAttention(keras_attn.layers.Attention):
+        ...     def scores(self, query, keys):
+        ...         return keras.ops.zeros_like(keras.ops.sum(query[..., None, :1] + keys[..., :1], axis=-1))
+        >>> query, values = np.ones((2, 5), "float32"), np.ones((2, 4, 3), "float32")
+        >>> context, alignment, _ = keras_attn.layers.get_attention("uniform")(query, values)
+        >>> print(keras.ops.convert_to_numpy(alignment)[0])
+        [0.25 0.25 0.25 0.25]
     """
 
-    def __init__(
-        self,
-        units: int,
-        *,
-        use_bias: bool = False,
-        normalize: bool = False,
-        query_initializer="glorot_uniform",
-        key_initializer="glorot_uniform",
-        score_initializer="glorot_uniform",
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        check_size("units", units)
-        self.units = units
-        self.use_bias = use_bias
-        self.normalize = normalize
-        self.query_initializer = initializers.get(query_initializer)
-        self.key_initializer = initializers.get(key_initializer)
-        self.score_initializer = initializers.get(score_initializer)
+    def register(cls):
+        if not (isinstance(cls, type) and issubclass(cls, Attention)):
+            raise ValueError(f"Expected a subclass of `keras_attn.layers.Attention`. Received: {cls!r}")
+        other = _REGISTRY.get(name, cls)
+        if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):  # a notebook's cell, run again
+            raise ValueError(f"Expected a name that no other attention layer has. Received: {name!r}, that of {other}")
+        _REGISTRY[name] = keras.saving.register_keras_serializable(package=cls.__module__.partition(".")[0])(cls)
+        return cls
 
-    def build(self, query_shape, values_shape, **_):
-        def weight(name, *shape, initializer="zeros"):
-            return self.add_weight(name=name, shape=shape, initializer=initializer)
+    return register
 
-        self.query_kernel = weight("query_kernel", query_shape[-1], self.units, initializer=self.query_initializer)
-        self.key_kernel = weight("key_kernel", values_shape[-1], self.units, initializer=self.key_initializer)
-        self.score_vector = weight("score_vector", self.units, initializer=self.score_initializer)
-        self.bias = weight("bias", self.units) if self.use_bias or self.normalize else None
-        gain = initializers.Constant(self.units**-0.5)
-        self.gain = weight("gain", initializer=gain) if self.normalize else None
 
-    def keys(self, values):
-        self.check_built()
-        keys = ops.matmul(values, ops.cast(self.key_kernel, values.dtype))  # (B, S, A)
-        # The bias goes with the keys, added once a sentence instead of once a step.
-        return keys if self.bias is None else keys + ops.cast(self.bias, keys.dtype)
+def get_attention(identifier, units: int | None = None, dtype=None) -> Attention:
+    """Returns an attention layer, from its registered name, its config, or itself.
 
-    def scores(self, query, keys):
-        query = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))  # (B, A) or (B, T, A)
-        v = ops.cast(self.score_vector, "float32")  # (A,)
-        if self.normalize:
-            v = ops.cast(self.gain, "float32") * v * ops.rsqrt(ops.sum(ops.square(v)))
-        return additive_scores(query, keys, v)
+    Args:
+        identifier: A registered name: "additive", "concat", "cosine", "dot", "general", "location" and "scaled_dot" by
+            their score, "local_m" and "local_p" for Luong's local attention with the general score, and those of
+            `register_attention`; an `Attention`; or a serialised one.
+        units: Width of the hidden layer, for a class that has one and is given by name.
+        dtype: Dtype policy of a layer given by name.
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "use_bias": self.use_bias,
-            "normalize": self.normalize,
-            "query_initializer": initializers.serialize(self.query_initializer),
-            "key_initializer": initializers.serialize(self.key_initializer),
-            "score_initializer": initializers.serialize(self.score_initializer),
-        }
+    Raises:
+        ValueError: for another name, or what is no attention layer. The message lists the registered names.
+    """
+    if isinstance(identifier, dict):
+        identifier = keras.saving.deserialize_keras_object(identifier)
+    if isinstance(identifier, Attention):
+        return identifier
+    if not isinstance(identifier, str) or identifier not in _REGISTRY:
+        raise ValueError(f"Expected an `Attention` layer, or one of {sorted(_REGISTRY)}. Received: {identifier!r}")
+    cls = _REGISTRY[identifier]
+    takes_units = "units" in constructor_arguments(cls, base=Layer)
+    return cls(**{"units": units} if takes_units else {}, name="attention", dtype=dtype)

@@ -1,35 +1,40 @@
 """The bidirectional GRU encoder of RNNsearch."""
 
 import keras
-from keras import ops
 
-from keras_attn.layers.cells import read
+from keras_attn.layers.layer import check_size, refuse_unknown_arguments
+from keras_attn.layers.rnn_encoder import RNNEncoder
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class BiGRUEncoder(keras.layers.Layer):
-    """Bidirectional GRU: reads the source from both ends and puts the two states of each word side by side.
+class BiGRUEncoder(RNNEncoder):
+    """Bidirectional GRU: the annotation of a word is the concatenation of its forward and backward states.
 
         h_j = [->h_j ; <-h_j]                                                (Bahdanau 2015, section 3.2, eq. 7)
 
-    Arguments:
+    It is an `RNNEncoder` of GRU cells of one size.
+
+    Args:
         units: H, units of one direction (n of the paper); the memory is M = 2 H wide.
-        num_layers: Layers; each reads the whole output of the one below.
+        num_layers: Number of layers; each reads the concatenated outputs of the one below.
         reset_after: False for the papers' GRU (reset before the matrix product), True for cuDNN's.
-        dropout: Share of each layer's outputs dropped between layers (none after the last).
+        dropout: Dropout rate of each layer's outputs but the last's.
         kernel_initializer, recurrent_initializer: For the input and the recurrent matrices.
 
     Call arguments:
         inputs: `(B, S, E)`, embeddings.
-        mask: Boolean `(B, S)`, True = real token. Padding may stand left, right or anywhere.
-        training: Whether dropout acts.
+        mask: Boolean `(B, S)`, True = real token; None: all are real. Padding may be left, right or anywhere.
+        training: Whether to apply dropout.
 
     Returns:
         `(values, forward, backward)`: the memory `(B, S, 2 H)`, and the top layer's final states `(B, H)`:
         ->h after the last real word, <-h after the first (<-h_1 of the paper).
 
-    Mask behaviour: a masked step hands its state on untouched and puts out zeros, so padding changes nothing. A row
-    with no real position has zero states.
+    Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing. A row with no real
+    position has zero states.
+
+    Raises:
+        ValueError: if `units` or `num_layers` is not a positive whole number.
 
     Example:
         >>> encoder = keras_attn.BiGRUEncoder(5)
@@ -42,6 +47,9 @@ class BiGRUEncoder(keras.layers.Layer):
     Reference: Bahdanau, Cho, Bengio. ICLR 2015, arXiv:1409.0473, section 3.2 and appendix A.1.
     """
 
+    _layer_arguments = ()
+    _replaces_arguments = True
+
     def __init__(
         self,
         units: int,
@@ -53,63 +61,49 @@ class BiGRUEncoder(keras.layers.Layer):
         recurrent_initializer="orthogonal",
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        if not isinstance(num_layers, int) or num_layers < 1:
-            raise ValueError(f"Expected `num_layers` to be at least 1. Received: num_layers={num_layers!r}")
+        refuse_unknown_arguments(type(self), kwargs)
+        check_size("units", units)
+        check_size("num_layers", num_layers)
+        kernel_initializer = keras.initializers.get(kernel_initializer)
+        recurrent_initializer = keras.initializers.get(recurrent_initializer)
+
+        def cell(direction):
+            cells = [
+                keras.layers.GRUCell(
+                    units,
+                    reset_after=reset_after,
+                    kernel_initializer=kernel_initializer.clone(),
+                    recurrent_initializer=recurrent_initializer.clone(),
+                    dtype=kwargs.get("dtype"),
+                    name=f"{direction}_{i}",
+                )
+                for i in range(num_layers)
+            ]
+            return cells[0] if num_layers == 1 else keras.layers.StackedRNNCells(cells, dtype=kwargs.get("dtype"))
+
+        super().__init__(cell("forward"), backward_cell=cell("backward"), dropout=dropout, **kwargs)
         self.units = units
         self.num_layers = num_layers
         self.reset_after = reset_after
-        self.dropout = dropout
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
-        self.forward_cells = [self._cell(f"forward_{i}") for i in range(num_layers)]
-        self.backward_cells = [self._cell(f"backward_{i}") for i in range(num_layers)]
-        self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-
-    def _cell(self, name):
-        return keras.layers.GRUCell(
-            self.units,
-            reset_after=self.reset_after,
-            kernel_initializer=self.kernel_initializer.clone(),
-            recurrent_initializer=self.recurrent_initializer.clone(),
-            dtype=self.dtype_policy,
-            name=name,
-        )
-
-    def build(self, inputs_shape, **_):
-        shape = (inputs_shape[0], inputs_shape[-1])
-        for forward, backward in zip(self.forward_cells, self.backward_cells, strict=True):
-            forward.build(shape)
-            backward.build(shape)
-            shape = (shape[0], 2 * self.units)
+        self.kernel_initializer = kernel_initializer
+        self.recurrent_initializer = recurrent_initializer
 
     def call(self, inputs, mask=None, training=False):
-        layers = zip(self.forward_cells, self.backward_cells, strict=True)
-        values, states = read(
-            [[(forward, False), (backward, True)] for forward, backward in layers],
-            ops.transpose(inputs, (1, 0, 2)),  # (S, B, E)
-            mask=None if mask is None else ops.transpose(mask),  # (S, B)
-            between=lambda outputs: self.dropout_layer(outputs, training=training),
-        )
-        return ops.transpose(values, (1, 0, 2)), *[h for (h,) in states[-1]]
+        values, states = self._read(inputs, mask, training)
+        return values, *[h for (h,) in states[-1]]
 
-    def compute_mask(self, *_):
-        """None: masks travel as arguments in this package, since Keras' implicit ones are lost between models."""
+    @property
+    def forward_cells(self):
+        """The cells that read forwards, layer by layer."""
+        return list(getattr(self.cell, "cells", [self.cell]))
+
+    @property
+    def backward_cells(self):
+        """The cells that read backwards, layer by layer."""
+        return list(getattr(self.backward_cell, "cells", [self.backward_cell]))
 
     def compute_output_spec(self, inputs, mask=None, training=False):
         batch, length = inputs.shape[:2]
         state = keras.KerasTensor((batch, self.units), dtype=self.compute_dtype)
         values = keras.KerasTensor((batch, length, 2 * self.units), dtype=self.compute_dtype)
         return values, state, keras.KerasTensor(state.shape, dtype=self.compute_dtype)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "num_layers": self.num_layers,
-            "reset_after": self.reset_after,
-            "dropout": self.dropout,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "recurrent_initializer": keras.initializers.serialize(self.recurrent_initializer),
-        }

@@ -1,31 +1,33 @@
-"""The decoder before attention: one vector for the whole source, the same at every step."""
+"""The decoder without attention: one vector for the whole source, the same at every step."""
 
 import keras
 from keras import ops
 
 from keras_attn.layers.decoder import AttentionDecoder, spread
+from keras_attn.layers.layer import refuse_unknown_arguments
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class FixedContextDecoder(AttentionDecoder):
-    """A recurrent cell that is given the encoder's last state, and nothing else of the source, at every step.
+    """A recurrent cell that reads the encoder's final state, and nothing else of the source, at every step.
 
         c = h_S, or tanh(V h_S) with a projection                              (Cho 2014, section 2.2, appendix A.1.1)
         s_i = cell([y_{i-1} ; c], s_{i-1})                                              (appendix A.1.2)
 
-    It is an `AttentionDecoder` whose attention has no choice: the alignment, so that it can be drawn beside that of
-    others, is 1 at the last real word and 0 elsewhere.
+    It is an `AttentionDecoder` with a constant alignment, 1 at the last real word and 0 elsewhere, so that it can be
+    plotted beside others.
 
-    Arguments:
-        cell: Any Keras RNN cell, `StackedRNNCells` too.
+    Args:
+        cell: Any Keras RNN cell, or `StackedRNNCells`.
         projection: Layer from h_S `(B, M)` to c `(B, C)`, such as `Dense(C, "tanh")`; None: c is h_S itself.
 
-    Call arguments, returns, `memory`, `initial_state` and `step`: see `AttentionDecoder`. The contexts are c, repeated.
+    Call arguments, returns, `memory`, `initial_state` and `step`: see `AttentionDecoder`. The context of every step is
+    c.
 
     Mask behaviour: h_S is the state after the row's last real word. A row without any has c = 0 before the projection.
 
     Raises:
-        ValueError: for a cell with dropout of its own, or what is no cell.
+        ValueError: for a cell with dropout of its own, or what is not a cell.
 
     Example:
         >>> decoder = keras_attn.FixedContextDecoder(keras.layers.GRUCell(5))
@@ -42,9 +44,11 @@ class FixedContextDecoder(AttentionDecoder):
     EMNLP 2014, arXiv:1406.1078.
     """
 
-    _parts = ("cell", "projection")
+    _layer_arguments = ("cell", "projection")
+    _replaces_arguments = True
 
     def __init__(self, cell, *, projection=None, **kwargs):
+        refuse_unknown_arguments(type(self), kwargs)
         super().__init__(cell, [], **kwargs)
         self.projection = projection
 
@@ -69,17 +73,9 @@ class FixedContextDecoder(AttentionDecoder):
 
     def _cell_inputs(self, inputs, memory):
         context = memory["context"]  # (B, C)
-        # With the embeddings, so that its product too is made outside the loop, for all T.
+        # Beside the embeddings, so that it is projected with them, outside the loop.
         context = context + ops.zeros_like(inputs[..., :1])  # (T, B, C) or (B, C)
         return ops.concatenate([inputs, context], axis=-1)
 
     def _attend(self, query, memory, states):
         return spread(memory["context"], query), spread(memory["alignment"], query), states
-
-    def get_config(self):
-        serialize = keras.saving.serialize_keras_object
-        return {
-            **keras.layers.Layer.get_config(self),
-            "cell": serialize(self.cell),
-            "projection": None if self.projection is None else serialize(self.projection),
-        }

@@ -1,14 +1,19 @@
-"""The base of every layer of this package: strict arguments, one mask behaviour, sub-layers restored from a config."""
+"""The base of every layer of this package: checked arguments, a config made of them, and one mask behaviour."""
 
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import keras
 
 
 def constructor_arguments(cls: type, base: type) -> dict[str, inspect.Parameter]:
-    """The arguments that `cls(...)` takes: its own, and through `**kwargs` those of its parents below `base`."""
+    """The arguments that `cls(...)` takes: its own and, through `**kwargs`, those of its parents below `base`.
+
+    A class with `_replaces_arguments = True` calls its parent's constructor with arguments of its own choice, so that
+    the parent's are not among them.
+    """
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     arguments = {}
     for parent in cls.__mro__:
         if parent is base:
@@ -16,15 +21,15 @@ def constructor_arguments(cls: type, base: type) -> dict[str, inspect.Parameter]
         if "__init__" not in vars(parent):
             continue
         parameters = list(inspect.signature(vars(parent)["__init__"]).parameters.values())[1:]
-        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         arguments |= {p.name: p for p in parameters if p.kind not in variadic and p.name not in arguments}
-        if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+        passes_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+        if not passes_on or vars(parent).get("_replaces_arguments"):
             break
     return arguments
 
 
-def layer_arguments() -> tuple[str, ...]:
-    """What Keras' own `Layer` takes: "activity_regularizer", "trainable", "dtype", "autocast", "name"."""
+def keras_layer_arguments() -> tuple[str, ...]:
+    """What Keras' own `Layer` takes: "activity_regularizer", "trainable", "dtype", "autocast" and "name"."""
     parameters = inspect.signature(keras.layers.Layer.__init__).parameters.values()
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
@@ -32,27 +37,36 @@ def layer_arguments() -> tuple[str, ...]:
 def refuse_unknown_arguments(
     cls: type, kwargs: Collection[str], base: type = keras.layers.Layer, also: Collection[str] | None = None
 ) -> None:
-    """Refuses what a constructor received in its `**kwargs` and nothing takes.
+    """Refuses keyword arguments that no constructor of a class takes.
 
     Args:
         cls: The class under construction, `type(self)`.
-        kwargs: Names, or the keyword arguments themselves.
-        base: The first parent whose constructor's arguments are not the user's to give.
-        also: More valid names; None: what Keras' own `Layer` takes.
+        kwargs: What its constructor received in `**kwargs`.
+        base: The first parent whose constructor's arguments are not for the user to give.
+        also: Further valid names; None: what Keras' own `Layer` takes.
 
     Raises:
-        ValueError: with the names of all valid arguments, if one of `kwargs` is none of them.
+        ValueError: if one of `kwargs` is unknown. The message lists all valid names.
     """
-    valid = [*constructor_arguments(cls, base), *(layer_arguments() if also is None else also)]
+    valid = [*constructor_arguments(cls, base), *(keras_layer_arguments() if also is None else also)]
     if unknown := [name for name in kwargs if name not in valid]:
         raise ValueError(f"Expected arguments among: {', '.join(dict.fromkeys(valid))}. Received: {', '.join(unknown)}")
+
+
+def check_size(name: str, size: Any) -> None:
+    """Refuses a size that is not a positive whole number."""
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"Expected `{name}` to be a positive whole number. Received: {name}={size!r}")
 
 
 class Layer(keras.layers.Layer):
     """Base of the layers of this package.
 
-    An unknown keyword argument is an error that lists the valid ones. Arguments that are layers themselves, named in
-    `_layer_arguments`, are deserialised by `from_config`.
+    Subclasses keep each constructor argument as an attribute of its name: `get_config` reads them there. Names of
+    arguments that are layers themselves stand in `_layer_arguments`, and `from_config` deserialises those.
+
+    Raises:
+        ValueError: for an unknown keyword argument. The message lists the valid ones.
     """
 
     _layer_arguments: tuple[str, ...] = ()
@@ -63,10 +77,21 @@ class Layer(keras.layers.Layer):
         self.supports_masking = True
 
     def compute_mask(self, *_):
-        """Returns None so that Keras does not propagate the source mask: masks are arguments in this package."""
+        """Returns None so that Keras does not propagate the inputs' mask: in this package masks are arguments."""
+
+    def get_config(self):
+        names = constructor_arguments(type(self), base=Layer)
+        if missing := [name for name in names if not hasattr(self, name)]:
+            raise NotImplementedError(
+                f"Expected {type(self).__name__} to keep every argument of its constructor as an attribute of that "
+                f"name, or to define `get_config`. Received no attribute: {', '.join(missing)}"
+            )
+        own = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in names}
+        autocast = {} if self.autocast else {"autocast": False}  # which Keras leaves out
+        return {**super().get_config(), **autocast, **own}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]):
+    def from_config(cls, config):
         layers = {name: config[name] for name in cls._layer_arguments if name in config}
         layers = {name: keras.saving.deserialize_keras_object(layer) for name, layer in layers.items()}
         return super().from_config({**config, **layers})

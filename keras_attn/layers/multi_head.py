@@ -1,30 +1,31 @@
-"""Attention in several heads, in plain sight: every product of the Transformer's attention, and its relation table."""
+"""The Transformer's multi-head attention and self-attention, written out, with their alignments."""
 
 import keras
 from keras import initializers, ops
 
-from keras_attn.layers.attention import check_size, masked_softmax
+from keras_attn.layers.attention import masked_softmax
+from keras_attn.layers.layer import Layer, check_size
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class MultiHeadAttention(keras.layers.Layer):
-    """Several attentions side by side, each between projections of its own.
+class MultiHeadAttention(Layer):
+    """Multi-head attention: several attentions in parallel, each with projections of its own.
 
         alpha^n_ij = softmax_j(q_i W^Q_n (h_j W^K_n)^T / sqrt(D)),  head^n_i = sum_j alpha^n_ij h_j W^V_n
                                                                                          (Vaswani 2017, 3.2.1, eq. 1)
         output_i = [head^1_i ; ... ; head^N_i] W^O                                       (3.2.2)
 
-    It is what `TransformerSeq2Seq` computes by KerasHub's layers, without biases, written out to be read.
+    The equations of KerasHub's and Keras' layers, without biases, and the alignments of every head.
 
-    Arguments:
+    Args:
         num_heads: N.
         head_units: D, the width of a head; None: the query's width divided by N.
         kernel_initializer: For the four matrices.
 
     Call arguments:
-        query: `(B, T, E)`, the words that ask.
-        values: `(B, S, M)`, the words that are asked.
-        mask: Boolean, True = may be looked at: `(B, S)` for real words, or `(B, 1, T, S)`; None: all may.
+        query: `(B, T, E)`, the words that attend.
+        values: `(B, S, M)`, the words that are attended to.
+        mask: Boolean, True = visible: `(B, S)` for real words, or `(B, 1, T, S)`; None: every word is visible.
 
     Returns:
         `(outputs, alignments)`: `(B, T, E)` in the compute dtype, and `(B, N, T, S)` in float32, whose rows sum to 1.
@@ -32,8 +33,8 @@ class MultiHeadAttention(keras.layers.Layer):
     Mask behaviour: a masked word gets alignment exactly 0. A row with no real word gets zero alignments and outputs.
 
     Raises:
-        ValueError: if a size is no positive whole number, or the query's width is no multiple of `num_heads` where
-            `head_units` is None.
+        ValueError: if a size is not a positive whole number, or `head_units` is None and the query's width is not a
+            multiple of `num_heads`.
 
     Example:
         >>> attention = keras_attn.MultiHeadAttention(3)
@@ -49,7 +50,6 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def __init__(self, num_heads: int, *, head_units: int | None = None, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        self.supports_masking = True
         check_size("num_heads", num_heads)
         if head_units is not None:
             check_size("head_units", head_units)
@@ -91,9 +91,6 @@ class MultiHeadAttention(keras.layers.Layer):
         x = ops.reshape(x, (*ops.shape(x)[:2], self.num_heads, kernel.shape[1] // self.num_heads))  # (B, T, N, D)
         return ops.transpose(x, (0, 2, 1, 3))
 
-    def compute_mask(self, *_):
-        """None: masks travel as arguments in this package, since Keras' implicit ones are lost between models."""
-
     def compute_output_spec(self, query, values, mask=None):
         alignments = (query.shape[0], self.num_heads, query.shape[1], values.shape[1])
         return (
@@ -101,32 +98,24 @@ class MultiHeadAttention(keras.layers.Layer):
             keras.KerasTensor(alignments, dtype="float32"),
         )
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "head_units": self.head_units,
-            "kernel_initializer": initializers.serialize(self.kernel_initializer),
-        }
-
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SelfAttention(MultiHeadAttention):
-    """The words of one sentence asking each other: the relation table says which word attends to which.
+    """Self-attention: every word of a sentence attends to the words of the same sentence.
 
         outputs, alpha = MultiHead(x, x, x)                                          (Vaswani 2017, section 3.2.3)
 
-    Arguments:
+    Args:
         num_heads, head_units, kernel_initializer: As in `MultiHeadAttention`.
-        causal: A word looks at itself and those before it, as in the Transformer's decoder.
+        causal: A word attends to itself and the words before it, as in the Transformer's decoder.
 
     Call arguments:
         inputs: `(B, S, E)`, the words.
         mask: Boolean `(B, S)`, True = real word; None: all are real.
 
     Returns:
-        `(outputs, relations)`: `(B, S, E)`, and the table `(B, N, S, S)`, float32: in row i how much word i attends to
-        each word, summing to 1. `keras_attn.plots.relations` draws one sentence's.
+        `(outputs, alignments)`: `(B, S, E)` in the compute dtype, and `(B, N, S, S)` in float32, whose row i is how
+        much word i attends to each word. `keras_attn.plots.relations` draws the table of a sentence.
 
     Mask behaviour and errors: see `MultiHeadAttention`.
 
@@ -138,7 +127,8 @@ class SelfAttention(MultiHeadAttention):
          [0.5  0.5  0.  ]
          [0.33 0.33 0.33]]
 
-    Differences from the paper: none. Word order is not seen: add `keras_hub.layers.SinePositionEncoding` to the words.
+    Differences from the paper: none. The layer does not see word order: add `keras_hub.layers.SinePositionEncoding`
+    to the words.
 
     Reference: Vaswani et al. Attention Is All You Need. NeurIPS 2017, arXiv:1706.03762.
     """
@@ -159,6 +149,3 @@ class SelfAttention(MultiHeadAttention):
 
     def compute_output_spec(self, inputs, mask=None):
         return super().compute_output_spec(inputs, inputs)
-
-    def get_config(self):
-        return {**super().get_config(), "causal": self.causal}

@@ -1,16 +1,22 @@
-"""What the papers make of a state and a context before the vocabulary: the attentional vector, the deep output."""
+"""Read-outs, between the decoder and the vocabulary projection: Luong's attentional vector, Bahdanau's deep output."""
 
 import keras
 from keras import ops
 
+from keras_attn.layers.layer import Layer, check_size, refuse_unknown_arguments
+
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class AttentionalLayer(keras.layers.Dense):
-    """The attentional vector of Luong.
+    """Luong's attentional vector.
 
         h~_t = tanh(W_c [c_t ; h_t])                                                   (Luong 2015, eq. 5)
 
-    Call arguments: `inputs`, `(..., M + H)`, the context and the decoder's state side by side. Returns `(..., units)`.
+    Args:
+        units: Width of h~.
+        activation, use_bias, and further arguments: As in `keras.layers.Dense`.
+
+    Call arguments: `inputs`, `(..., M + H)`, the concatenation of context and state. Returns `(..., units)`.
 
     Example:
         >>> keras_attn.AttentionalLayer(5)(np.ones((2, 7), "float32")).shape
@@ -22,18 +28,19 @@ class AttentionalLayer(keras.layers.Dense):
     """
 
     def __init__(self, units: int, *, activation="tanh", use_bias: bool = False, **kwargs):
+        refuse_unknown_arguments(type(self), kwargs)
         super().__init__(units, activation=activation, use_bias=use_bias, **kwargs)
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class DeepOutput(keras.layers.Layer):
-    """The deep output with one maxout layer of RNNsearch.
+class DeepOutput(Layer):
+    """RNNsearch's deep output with one maxout layer.
 
         t~_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i,   t_ij = max(t~_{i,2j-1}, t~_{i,2j})    (Bahdanau 2015, A.2.2)
 
-    Arguments:
+    Args:
         units: l, the width after maxout.
-        activation: "maxout" (the paper), or the name of an activation, in which case no pairs are formed.
+        activation: "maxout" (the paper), or the name of an activation, which is applied to t~ of width l.
         use_bias: Adds a bias to t~.
         kernel_initializer: For U_o, V_o and C_o.
 
@@ -57,6 +64,7 @@ class DeepOutput(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        check_size("units", units)
         self.units = units
         self.activation = activation
         self.use_bias = use_bias
@@ -87,12 +95,3 @@ class DeepOutput(keras.layers.Layer):
 
     def compute_output_shape(self, state_shape, embedding_shape, context_shape):
         return (*state_shape[:-1], self.units)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "activation": self.activation,
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }

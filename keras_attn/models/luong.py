@@ -5,7 +5,7 @@ from functools import partial
 import keras
 from keras.initializers import RandomUniform
 
-from keras_attn.layers import Attention, AttentionalLayer, AttentionDecoder, RNNEncoder, attention_layer
+from keras_attn.layers import Attention, AttentionalLayer, AttentionDecoder, RNNEncoder, get_attention
 from keras_attn.models import builders as parts
 from keras_attn.models.seq2seq import RecurrentSeq2Seq, arguments
 
@@ -105,7 +105,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
             ),
             decoder=AttentionDecoder(
                 cell,
-                attention_layer(attention, units),
+                get_attention(attention, units),
                 attend="after",
                 attentional=AttentionalLayer(readout_size, kernel_initializer=plain.clone(), name="attentional"),
                 input_feeding=input_feeding,

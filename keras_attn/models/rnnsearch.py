@@ -5,7 +5,7 @@ from functools import partial
 import keras
 from keras.initializers import RandomNormal
 
-from keras_attn.layers import Attention, AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput, attention_layer
+from keras_attn.layers import Attention, AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput, get_attention
 from keras_attn.models import builders as parts
 from keras_attn.models.seq2seq import RecurrentSeq2Seq, arguments
 
@@ -86,7 +86,7 @@ class RNNSearch(RecurrentSeq2Seq):
         )
         cell = keras.layers.GRUCell(decoder_units, reset_after=False, kernel_initializer=plain.clone(), name="cell")
         attention = (
-            attention_layer(attention, attention_units)
+            get_attention(attention, attention_units)
             if attention != "additive"
             else BahdanauAttention(
                 attention_units,

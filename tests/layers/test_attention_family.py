@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 import keras_attn as ka
-from keras_attn.layers.luong import attention_layer
+from keras_attn.layers import get_attention
 from tests.gradients import gradients
 from tests.oracles import attention, sigmoid
 
@@ -263,9 +263,9 @@ def test_local_m_walks_and_stays_at_the_last_word():
     "name", ["additive", "concat", "cosine", "dot", "general", "local_m", "local_p", "location", "scaled_dot"]
 )
 def test_by_name_and_by_object(name):
-    layer = attention_layer(name, A)
-    assert attention_layer(layer) is layer
-    again = attention_layer(keras.saving.serialize_keras_object(layer))
+    layer = get_attention(name, A)
+    assert get_attention(layer) is layer
+    again = get_attention(keras.saving.serialize_keras_object(layer))
     assert again.get_config() == layer.get_config()
     layer.build((B, H), (B, S, H))
     assert layer.built
@@ -274,9 +274,9 @@ def test_by_name_and_by_object(name):
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
-        (lambda: attention_layer("dott"), r"'concat', 'cosine', 'dot', .*Received: 'dott'"),
+        (lambda: get_attention("dott"), r"'concat', 'cosine', 'dot', .*Received: 'dott'"),
         (lambda: ka.LuongAttention(keras.layers.Dense(3)), "Expected an `Attention` layer"),
-        (lambda: ka.LuongAttention(ka.LocalMonotonicAttention()), "no window around one"),
+        (lambda: ka.LuongAttention(ka.LocalMonotonicAttention()), "not another global or local attention"),
         (lambda: ka.ConcatAttention(0), "`units` to be a positive whole number"),
         (lambda: ka.LocationAttention(2.5), "`max_length` to be a positive whole number"),
         (lambda: ka.LocalMonotonicAttention(window=0), "`window` to be a positive whole number"),

@@ -101,5 +101,5 @@ def test_gradients_reach_every_weight_and_the_config_round_trips(rng):
 
 
 def test_no_layers_are_refused():
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="`num_layers` to be a positive whole number"):
         BiGRUEncoder(H, num_layers=0)

@@ -1,0 +1,155 @@
+"""Additive attention: a hidden layer of tanh units between the query and each word (Bahdanau; Luong's concat)."""
+
+from keras import initializers, ops
+
+from keras_attn.layers.attention import Attention, register_attention
+from keras_attn.layers.layer import check_size
+
+
+def additive_scores(query, keys, vector):
+    """v^T tanh(query + keys) in float32: `(B, A)` or `(B, T, A)` and `(B, S, A)` -> `(B, S)` or `(B, T, S)`."""
+    if len(query.shape) == 3:
+        keys = keys[:, None]  # (B, 1, S, A)
+    hidden = ops.tanh(keys + query[..., None, :])  # (B, S, A) or (B, T, S, A)
+    # One product of rank 2: half the time of a product and a sum, and rank 3 has no gradient in TensorFlow's XLA loops.
+    flat = ops.reshape(ops.cast(hidden, "float32"), (-1, hidden.shape[-1]))  # (B * S, A) or (B * T * S, A)
+    scores = ops.matmul(flat, ops.cast(vector, "float32")[:, None])  # (B * S, 1) or (B * T * S, 1)
+    return ops.reshape(scores, ops.shape(hidden)[:-1])
+
+
+@register_attention("additive")
+class BahdanauAttention(Attention):
+    """Additive attention, as in RNNsearch.
+
+        e_ij = v^T tanh(W s_{i-1} + U h_j)                                  (Bahdanau 2015, appendix A.1.2)
+        e_ij = g v^T/|v| tanh(W s_{i-1} + U h_j + b)      with `normalize`  (Salimans & Kingma 2016, eq. 2)
+
+    Args:
+        units: A, the width of the alignment model (n' of the paper).
+        use_bias: Adds a bias to W s + U h. The paper has none.
+        normalize: Weight normalisation of v, with a learned gain g (starting at sqrt(1 / A)) and bias b.
+        query_initializer, key_initializer, score_initializer: For W `(H, A)`, U `(M, A)` and v `(A,)`.
+
+    Call arguments, returns and mask behaviour: see `Attention`. `keys(values)` is U h, `(B, S, A)`.
+
+    Raises:
+        ValueError: if `units` is not a positive whole number, or `keys` is called before the layer is built.
+
+    Example:
+        >>> attention = keras_attn.BahdanauAttention(7)
+        >>> query, values = np.ones((2, 5), "float32"), np.ones((2, 3, 11), "float32")
+        >>> context, alignment, _ = attention(query, values)
+        >>> context.shape, alignment.shape
+        ((2, 11), (2, 3))
+
+    Differences from the paper: none with the defaults but the initialisers; `RNNSearch` sets the paper's.
+
+    Reference: Bahdanau, Cho, Bengio. Neural Machine Translation by Jointly Learning to Align and Translate.
+    ICLR 2015, arXiv:1409.0473.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        *,
+        use_bias: bool = False,
+        normalize: bool = False,
+        query_initializer="glorot_uniform",
+        key_initializer="glorot_uniform",
+        score_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_size("units", units)
+        self.units = units
+        self.use_bias = use_bias
+        self.normalize = normalize
+        self.query_initializer = initializers.get(query_initializer)
+        self.key_initializer = initializers.get(key_initializer)
+        self.score_initializer = initializers.get(score_initializer)
+
+    def build(self, query_shape, values_shape, **_):
+        def weight(name, *shape, initializer="zeros"):
+            return self.add_weight(name=name, shape=shape, initializer=initializer)
+
+        self.query_kernel = weight("query_kernel", query_shape[-1], self.units, initializer=self.query_initializer)
+        self.key_kernel = weight("key_kernel", values_shape[-1], self.units, initializer=self.key_initializer)
+        self.score_vector = weight("score_vector", self.units, initializer=self.score_initializer)
+        self.bias = weight("bias", self.units) if self.use_bias or self.normalize else None
+        gain = initializers.Constant(self.units**-0.5)
+        self.gain = weight("gain", initializer=gain) if self.normalize else None
+
+    def keys(self, values):
+        self.check_built()
+        keys = ops.matmul(values, ops.cast(self.key_kernel, values.dtype))  # (B, S, A)
+        # The bias is added to the keys: once a sentence instead of once a step.
+        return keys if self.bias is None else keys + ops.cast(self.bias, keys.dtype)
+
+    def scores(self, query, keys):
+        query = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))  # (B, A) or (B, T, A)
+        v = ops.cast(self.score_vector, "float32")  # (A,)
+        if self.normalize:
+            v = ops.cast(self.gain, "float32") * v * ops.rsqrt(ops.sum(ops.square(v)))
+        return additive_scores(query, keys, v)
+
+
+@register_attention("concat")
+class ConcatAttention(Attention):
+    """Luong's concat score: query and word, side by side, through one hidden layer.
+
+        e_ij = v_a^T tanh(W_a [s_i ; h_j])                                  (Luong 2015, section 3.1, eq. 8, concat)
+
+    W_a is one matrix; its rows for h are multiplied once a sentence, those for s once a step. The layer computes what
+    `BahdanauAttention` computes, with weights that are initialised as one matrix.
+
+    Args:
+        units: A, the width of the hidden layer; None: the query's width H.
+        kernel_initializer, score_initializer: For W_a `(H + M, A)` and v_a `(A,)`.
+
+    Call arguments, returns and mask behaviour: see `Attention`. `keys(values)` is `(B, S, A)`.
+
+    Raises:
+        ValueError: if `units` is neither None nor a positive whole number, or `keys` is called before the layer is
+            built.
+
+    Example:
+        >>> attention = keras_attn.ConcatAttention(7)
+        >>> query, values = np.ones((2, 5), "float32"), np.ones((2, 3, 11), "float32")
+        >>> context, alignment, _ = attention(query, values)
+        >>> context.shape, alignment.shape
+        ((2, 11), (2, 3))
+
+    Differences from the paper: none.
+
+    Reference: Luong, Pham, Manning. EMNLP 2015, arXiv:1508.04025.
+    """
+
+    def __init__(
+        self,
+        units: int | None = None,
+        *,
+        kernel_initializer="glorot_uniform",
+        score_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if units is not None:
+            check_size("units", units)
+        self.units = units
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.score_initializer = initializers.get(score_initializer)
+
+    def build(self, query_shape, values_shape, **_):
+        self.query_width = query_shape[-1]  # H, the rows of W_a that multiply the query
+        units = self.units or self.query_width
+        shape = (self.query_width + values_shape[-1], units)
+        self.kernel = self.add_weight(name="kernel", shape=shape, initializer=self.kernel_initializer)
+        self.score_vector = self.add_weight(name="score_vector", shape=(units,), initializer=self.score_initializer)
+
+    def keys(self, values):
+        self.check_built()
+        return ops.matmul(values, ops.cast(self.kernel[self.query_width :], values.dtype))  # (B, S, A)
+
+    def scores(self, query, keys):
+        query = ops.matmul(query, ops.cast(self.kernel[: self.query_width], query.dtype))  # (B, A) or (B, T, A)
+        return additive_scores(query, keys, self.score_vector)
