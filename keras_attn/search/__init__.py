@@ -15,15 +15,23 @@ row.
 
 Axes besides the package's: R rows of `step`, L longest output, C candidate tokens of a hypothesis, N
 hypotheses returned. All lengths count the end token. All scores are float32.
+
+The options do not need Keras, so that a command can derive its flags from them and print its `--help` without waiting
+for Keras. The functions are imported on first use.
 """
 
-from keras_attn.search.beam import beam_search, run_beam_search, start_beam_search
-from keras_attn.search.greedy import greedy_search
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from keras_attn.search.options import Limits, SampleOptions, SearchOptions, check_sizes, option
-from keras_attn.search.ranking import length_norm
-from keras_attn.search.records import SearchResult
-from keras_attn.search.sampling import sample
-from keras_attn.search.scoring import score_tokens
+
+if TYPE_CHECKING:
+    from keras_attn.search.beam import beam_search, run_beam_search, start_beam_search
+    from keras_attn.search.greedy import greedy_search
+    from keras_attn.search.ranking import length_norm
+    from keras_attn.search.records import SearchResult
+    from keras_attn.search.sampling import sample
+    from keras_attn.search.scoring import score_tokens
 
 __all__ = [
     "Limits",
@@ -40,3 +48,21 @@ __all__ = [
     "score_tokens",
     "start_beam_search",
 ]
+
+_MODULES = {
+    "SearchResult": "records",
+    "beam_search": "beam",
+    "greedy_search": "greedy",
+    "length_norm": "ranking",
+    "run_beam_search": "beam",
+    "sample": "sampling",
+    "score_tokens": "scoring",
+    "start_beam_search": "beam",
+}
+
+
+def __getattr__(name: str):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return value

@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-NORMALIZATIONS = ("gnmt", "average", "none")
-
 # A source token that got no attention at all: log 0 would rule out all hypotheses alike.
 _LEAST_COVERAGE = 1e-10
 
