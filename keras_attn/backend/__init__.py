@@ -1,5 +1,7 @@
-"""The loops that Keras lacks. Only this package and `keras_attn.serving` know which backend is running."""
+"""What Keras lacks of a backend: loops and fast products. Only this package and `keras_attn.serving` name a backend."""
 
-from keras_attn.backend.loops import loop_product, prefer_fast_matmul, preferred_jit_compile, scan, while_loop
+from keras_attn.backend.compilation import preferred_jit_compile
+from keras_attn.backend.loops import scan, while_loop
+from keras_attn.backend.matmul import loop_product, prefer_fast_matmul
 
 __all__ = ["loop_product", "prefer_fast_matmul", "preferred_jit_compile", "scan", "while_loop"]

@@ -10,34 +10,40 @@ from weakref import WeakKeyDictionary
 
 from keras import tree
 
-_CALLS_BEFORE_TRACE = 200  # of Python around the kernels, they have cost as much as a trace does
-_traces: WeakKeyDictionary = WeakKeyDictionary()  # owner -> {what decides the operations: calls so far, or the trace}
-
-
-def records_gradients() -> bool:
-    import torch
-
-    return torch.is_grad_enabled()
+_CALLS_BEFORE_TRACE = 200  # by then Python's overhead has cost as much time as a trace does
+_traces: WeakKeyDictionary = WeakKeyDictionary()  # owner -> {key: number of calls so far, or the trace}
 
 
 def may_trace(owner) -> bool:
-    """With gradients on, a step must leave its tape; a weight that is cast before the loop is a copy that ages."""
-    if owner is None or records_gradients():
+    """Whether the steps of this owner's loops may be traced.
+
+    With gradients on, a step must be recorded by autograd; and a weight that was cast before the loop is a copy, which
+    the trace would keep when the weight changes.
+    """
+    import torch
+
+    if owner is None or torch.is_grad_enabled():
         return False
     return owner.compute_dtype == owner.variable_dtype
 
 
 def traced(function: Callable, owner, key) -> Callable:
-    """`function` of tensors; after its first calls by this key, the list of torch's operations that it came to."""
-    known = _traces.setdefault(owner, {})
-    # Weights that are other tensors now, or more of them (of LoRA, or quantised), are another model.
+    """`function` of tensors, which runs as a trace after its first calls with this owner and key.
+
+    Args:
+        function: Takes and returns nested structures of tensors.
+        owner: The layer or model that owns the weights that `function` reads.
+        key: Hashable; everything else on which the operations depend (see `describe`).
+    """
+    entries = _traces.setdefault(owner, {})
+    # If weights are replaced by other tensors, or there are more of them (LoRA, quantisation), it is another model.
     key = (key, *(id(weight.value) for weight in owner.weights))
 
     def run(*arguments):
-        entry = known.get(key, 0)
+        entry = entries.get(key, 0)
         if not isinstance(entry, int):
             return entry(*arguments)
-        known[key] = entry + 1 if entry < _CALLS_BEFORE_TRACE else _trace(function, arguments)
+        entries[key] = entry + 1 if entry < _CALLS_BEFORE_TRACE else _trace(function, arguments)
         return function(*arguments)
 
     return run
@@ -46,7 +52,7 @@ def traced(function: Callable, owner, key) -> Callable:
 def _trace(function: Callable, arguments) -> Callable:
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    # Two names of one tensor would be one name in the trace: let no two be the same object.
+    # Views, because a tensor that is passed twice would get a single name in the trace.
     operations = make_fx(function)(*tree.map_structure(lambda x: x.view_as(x), arguments))
     operations.graph.eliminate_dead_code()
     operations.recompile()
@@ -54,7 +60,7 @@ def _trace(function: Callable, arguments) -> Callable:
 
 
 def describe(structure) -> tuple:
-    """What a function's operations can depend on: structure, layouts of tensors, and all that is none."""
+    """Everything on which a function's operations can depend: structure, layout of tensors, and other values."""
     import torch
 
     def described(leaf):

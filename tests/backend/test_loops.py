@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.backend.loops import loop_product, prefer_fast_matmul, scan
+from keras_attn.backend import loop_product, prefer_fast_matmul, scan
 from tests.gradients import gradients, numeric_gradients
 
 B, T, H = 3, 5, 2

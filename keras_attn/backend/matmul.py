@@ -1,0 +1,92 @@
+"""Matrix products: a kernel's product inside a loop, and torch's choice of library on a CPU."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import keras
+from keras import ops
+
+
+def loop_product(kernel) -> Callable[[Any], Any]:
+    """Returns `x -> x @ kernel`, `(B, I)` times `(I, O)`, for use inside the step of a `scan`.
+
+    On torch the gradient of the kernel is one product over all T after the backward pass of the loop, instead of a sum
+    of T small products. On the other backends the compiler optimises the loop, and this is a plain product.
+    """
+    if keras.backend.backend() == "torch":
+        import torch
+
+        if torch.is_grad_enabled():
+            gather, product = _torch_deferred_product()
+            pairs = []  # (x, gradient of x @ kernel) of every step, filled by the backward pass
+            kernel = gather.apply(ops.convert_to_tensor(kernel), pairs)
+            return lambda x: product.apply(x, kernel, pairs)
+    return lambda x: ops.matmul(x, kernel)
+
+
+@cache
+def prefer_fast_matmul() -> None:
+    """Makes torch multiply float32 matrices on a CPU with oneDNN instead of MKL, if oneDNN is exact.
+
+    This changes the process-wide `torch.set_float32_matmul_precision`, so only programs call it: the commands, the
+    recipes and the benchmarks. On the other backends it does nothing.
+
+    On AMD processors MKL takes 2.4 times as long (with 512 x 5,921 and 640 rows 49 ms against 20 ms, with 5 rows
+    1.06 ms against 0.21 ms, one core). Torch uses oneDNN for float32 only if it may use bfloat16 internally, which it
+    does on processors with AMX. Therefore a product that bfloat16 would round is tried; if it is rounded, the setting
+    stays as it was. It also stays with an accelerator, or if the user has changed it before.
+    """
+    if keras.backend.backend() != "torch":
+        return
+    import torch
+
+    try:
+        is_default = torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # set for each backend separately
+        return
+    if not is_default or torch.accelerator.is_available():
+        return
+    torch.set_float32_matmul_precision("medium")
+    probe = torch.full((256, 256), 1 + 2**-20)
+    if not torch.equal(probe @ torch.eye(256), probe):
+        torch.set_float32_matmul_precision("highest")
+
+
+@cache
+def _torch_deferred_product():
+    """Two autograd functions: a product that records its gradient, and an identity of the kernel that sums the records.
+
+    Autograd runs the backward pass of the identity after those of all products that depend on it, whichever of them
+    were reached.
+    """
+    import torch
+
+    class Gather(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, kernel, pairs):
+            ctx.pairs = pairs
+            return kernel.view_as(kernel)
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, _):
+            inputs, gradients = (torch.cat(column) for column in zip(*ctx.pairs, strict=True))  # (T B, I), (T B, O)
+            ctx.pairs.clear()
+            return inputs.T @ gradients, None
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, kernel, pairs):
+            ctx.save_for_backward(x, kernel)
+            ctx.pairs = pairs
+            return x @ kernel
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, gradient):
+            x, kernel = ctx.saved_tensors
+            ctx.pairs.append((x, gradient))
+            return gradient @ kernel.T, None, None
+
+    return Gather, Product
