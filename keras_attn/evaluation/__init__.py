@@ -1,6 +1,7 @@
 """Evaluation: BLEU, chrF and TER with their sacreBLEU signatures, error rates, alignment error rate."""
 
 from keras_attn.evaluation.alignment_error_rate import AlignmentScore, Gold, Link, alignment_error_rate, parse_links
+from keras_attn.evaluation.by_metric import all_scores, is_better, main_score, mcnemar_test
 from keras_attn.evaluation.error_rates import edit_distance, phoneme_error_rate, word_error_rate
 from keras_attn.evaluation.scores import Comparison, Interval, Score, bleu, bleu_interval, chrf, paired_bootstrap, ter
 
@@ -12,10 +13,14 @@ __all__ = [
     "Link",
     "Score",
     "alignment_error_rate",
+    "all_scores",
     "bleu",
     "bleu_interval",
     "chrf",
     "edit_distance",
+    "is_better",
+    "main_score",
+    "mcnemar_test",
     "paired_bootstrap",
     "parse_links",
     "phoneme_error_rate",

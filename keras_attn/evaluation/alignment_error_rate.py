@@ -1,4 +1,4 @@
-"""Links between words, and how many of them are right by a gold standard."""
+"""Links between words, and their error rate against a gold standard."""
 
 import re
 from collections.abc import Sequence, Set
@@ -9,7 +9,7 @@ Link = tuple[int, int]  # source word, target word, from 0
 
 
 class Gold(NamedTuple):
-    """What annotators say of a sentence: links that are sure, and all that are possible, the sure ones among them."""
+    """The annotation of a sentence: the sure links, and the possible links, which include the sure ones."""
 
     sure: frozenset[Link]
     possible: frozenset[Link]
@@ -17,7 +17,7 @@ class Gold(NamedTuple):
 
 @dataclass(frozen=True)
 class AlignmentScore:
-    """Alignment error rate, precision and recall of a corpus in percent, and the numbers of links that they are of."""
+    """Alignment error rate, precision and recall of a corpus in percent, and the numbers of links."""
 
     aer: float
     precision: float
@@ -32,17 +32,17 @@ class AlignmentScore:
 
 
 def parse_links(line: str, *, base: int = 0, lengths: tuple[int, int] | None = None) -> Gold:
-    """Links of one sentence: `i-j`, source word i with target word j, is sure, and `ipj` is only possible.
+    """Reads the links of one sentence: `i-j`, source word i with target word j, is sure; `ipj` is only possible.
 
-    Pharaoh lines, as `keras_attn.plots.to_pharaoh` writes them, are of this form, too.
+    Pharaoh lines, as `keras_attn.plots.to_pharaoh` writes them, have this form, too.
 
     Args:
-        line: Links with blanks between.
+        line: Links, separated by blanks.
         base: The number of the first word.
-        lengths: Words of the source and of the target, if they are to be checked.
+        lengths: Number of words of the source and of the target. If given, links are checked against them.
 
     Raises:
-        ValueError: for what is no link, or a link of a word that there is not.
+        ValueError: If the line has something other than links, or a link to a word that does not exist.
 
     Example:
 
@@ -53,54 +53,55 @@ def parse_links(line: str, *, base: int = 0, lengths: tuple[int, int] | None = N
     for text in line.split():
         match = re.fullmatch(r"([0-9]+)([-p])([0-9]+)", text)
         if match is None:
-            raise ValueError(f"Expected links i-j (sure) or ipj (possible). Received: {text!r}.")
+            raise ValueError(f"Expected links i-j (sure) or ipj (possible). Received: {text!r}")
         link = int(match[1]) - base, int(match[3]) - base
         for number, count, side in zip(link, lengths or (None, None), ("source", "target"), strict=True):
             if number < 0 or (count is not None and number >= count):
                 last = "" if count is None else f" to {count + base - 1}"
-                raise ValueError(f"Expected {side} words from {base}{last}. Received the link {text!r}.")
+                raise ValueError(f"Expected {side} words from {base}{last}. Received: the link {text!r}")
         possible.add(link)
         if match[2] == "-":
             sure.add(link)
     return Gold(frozenset(sure), frozenset(possible))
 
 
-def alignment_error_rate(found: Sequence[Set[Link]], gold: Sequence[Gold]) -> AlignmentScore:
-    """AER, precision and recall of links against sure and possible ones, over all sentences; lower AER is better.
+def alignment_error_rate(predicted: Sequence[Set[Link]], gold: Sequence[Gold]) -> AlignmentScore:
+    """Computes the alignment error rate (AER), precision and recall over all sentences; a lower AER is better.
 
         precision = |A & P| / |A|,   recall = |A & S| / |S|
         AER = 1 - (|A & S| + |A & P|) / (|A| + |S|)
 
-    with A the links found, S the sure and P the possible ones, S within P (Och & Ney 2003, A Systematic Comparison of
-    Various Statistical Alignment Models, Computational Linguistics 29(1), section 5). Where nothing is found the
+    with A the predicted links, S the sure and P the possible ones, S within P (Och & Ney 2003, A Systematic Comparison
+    of Various Statistical Alignment Models, Computational Linguistics 29(1), section 5). Without predicted links the
     precision is 0.
 
     Args:
-        found: For each sentence its links.
-        gold: For each sentence what is right.
+        predicted: The predicted links of each sentence.
+        gold: The annotation of each sentence.
 
     Raises:
-        ValueError: for lists that are empty or of unequal length, or gold without a sure link.
+        ValueError: If the lists are empty or differ in length, or no gold link is sure.
 
     Example:
 
-    >>> alignment_error_rate([{(0, 0), (1, 1)}], [parse_links("0-0 1p1 2p1")]).aer
+    >>> keras_attn.evaluation.alignment_error_rate([{(0, 0), (1, 1)}], [parse_links("0-0 1p1 2p1")]).aer
     0.0
     """
-    if len(found) != len(gold) or not len(gold):
+    if len(predicted) != len(gold) or not len(gold):
         raise ValueError(
-            f"Expected links and gold of as many sentences, one or more. Received: {len(found)} and {len(gold)}"
+            "Expected predicted and gold links of equally many sentences, one or more. "
+            f"Received: {len(predicted)} and {len(gold)}"
         )
-    total, sure = sum(map(len, found)), sum(len(one.sure) for one in gold)
+    total, sure = sum(map(len, predicted)), sum(len(sentence.sure) for sentence in gold)
     if not sure:
-        raise ValueError("Expected gold with a sure link. Received: none")
-    in_sure = sum(len(links & one.sure) for links, one in zip(found, gold, strict=True))
-    in_possible = sum(len(links & one.possible) for links, one in zip(found, gold, strict=True))
+        raise ValueError("Expected at least one sure gold link. Received: none")
+    in_sure = sum(len(links & sentence.sure) for links, sentence in zip(predicted, gold, strict=True))
+    in_possible = sum(len(links & sentence.possible) for links, sentence in zip(predicted, gold, strict=True))
     return AlignmentScore(
         aer=100 * (1 - (in_sure + in_possible) / (total + sure)),
         precision=100 * in_possible / max(1, total),
         recall=100 * in_sure / sure,
         links=total,
         sure=sure,
-        possible=sum(len(one.possible) for one in gold),
+        possible=sum(len(sentence.possible) for sentence in gold),
     )

@@ -1,10 +1,10 @@
 """Corpus scores of translations by sacreBLEU (Post 2018), each with the signature that makes it comparable.
 
-A score without its signature says little: the same translations differ by several BLEU from one
-tokenization to another. So every function returns a `Score` that holds both.
+A score without its signature says little: the BLEU of the same translations differs by several points between
+tokenizations. So every function returns a `Score` that has both.
 
-References are either one list of strings, or several such lists (streams), one for each translator; every
-list has one line for each hypothesis.
+References are one list of strings, or several such lists (streams), one for each translator. Every list has one line
+for each hypothesis.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ References = Sequence[str] | Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class Score:
-    """A corpus score: `name` ("BLEU"), `score` in percent, sacreBLEU's `signature` and `verbose` detail.
+    """A corpus score: `name` ("BLEU"), `score` in percent, sacreBLEU's `signature` and its `verbose` details.
 
-    `str(score)` is sacreBLEU's own line, `BLEU|nrefs:1|case:mixed|... = 38.57 70.1/45.0/...`.
+    `str(score)` is sacreBLEU's line, `BLEU|nrefs:1|case:mixed|... = 38.57 70.1/45.0/...`.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Score:
     verbose: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain types for JSON: name, score, signature, verbose."""
+        """Returns name, score, signature and verbose, as plain types for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Interval:
-    """A score and its percentile interval over resampled test sets: `low` and `high` bound `confidence` of them."""
+    """A score and its percentile interval: a share `confidence` of the resampled scores is from `low` to `high`."""
 
     score: Score
     low: float
@@ -48,13 +48,13 @@ class Interval:
     confidence: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain types for JSON; the score nested as a dict."""
+        """Returns plain types for JSON, with the score as a nested dict."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One system's line of a paired bootstrap: its score, and how sure its difference from the baseline is.
+    """The result of a paired bootstrap for one system: its score, and how certain its difference from the baseline is.
 
     `mean` and `half_width` are the mean and half the 95 % interval of the resampled scores. `p_value` is the
     probability of so large a difference by chance (Koehn 2004); None for the baseline itself.
@@ -67,14 +67,14 @@ class Comparison:
     p_value: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain types for JSON; the score nested as a dict."""
+        """Returns plain types for JSON, with the score as a nested dict."""
         return asdict(self)
 
 
 def _streams(references: References) -> list[list[str]]:
-    """References as sacreBLEU takes them, a list of streams."""
+    """Returns references as sacreBLEU expects them, a list of streams."""
     if isinstance(references, str):
-        raise ValueError("Expected references as a list of strings, received one string.")
+        raise ValueError("Expected references as a list of strings. Received: one string")
     if len(references) and isinstance(references[0], str):
         references = [references]
     return [list(stream) for stream in references]
@@ -82,31 +82,31 @@ def _streams(references: References) -> list[list[str]]:
 
 def _check(hypotheses: Sequence[str], references: References) -> tuple[list[str], list[list[str]]]:
     if isinstance(hypotheses, str):
-        raise ValueError("Expected hypotheses as a list of strings, received one string.")
+        raise ValueError("Expected hypotheses as a list of strings. Received: one string")
     hypotheses, streams = list(hypotheses), _streams(references)
     if not hypotheses or not streams:
         raise ValueError(
-            "Expected at least one hypothesis and one list of references, "
-            f"received {len(hypotheses)} hypotheses and {len(streams)} lists of references."
+            "Expected at least one hypothesis and one list of references. "
+            f"Received: {len(hypotheses)} hypotheses and {len(streams)} lists of references"
         )
     for number, stream in enumerate(streams, start=1):
         if len(stream) != len(hypotheses):
             raise ValueError(
-                "Expected as many references as hypotheses, "
-                f"received {len(hypotheses)} hypotheses and {len(stream)} references (list {number})."
+                "Expected as many references as hypotheses. "
+                f"Received: {len(hypotheses)} hypotheses and {len(stream)} references (list {number})"
             )
     for kind, lines in [("hypotheses", hypotheses)] + [("references", stream) for stream in streams]:
         for number, line in enumerate(lines, start=1):
             if not isinstance(line, str):
-                raise ValueError(f"Expected strings in {kind}, received {type(line).__name__} in line {number}.")
+                raise ValueError(f"Expected strings in {kind}. Received: {type(line).__name__} in line {number}")
     return hypotheses, streams
 
 
 def _bleu_metric(tokenize: str, lowercase: bool) -> BLEU:
     if tokenize not in BLEU.TOKENIZERS:
         valid = ", ".join(sorted(BLEU.TOKENIZERS))
-        raise ValueError(f"Expected tokenize to be one of {valid}; received {tokenize!r}.")
-    # With "none" the caller says that the text is tokenized; `force` keeps sacreBLEU from warning of it.
+        raise ValueError(f"Expected tokenize to be one of {valid}. Received: {tokenize!r}")
+    # "none" means that the text is tokenized already; `force` suppresses sacreBLEU's warning about that.
     return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
 
 
@@ -117,32 +117,32 @@ def _score(metric, hypotheses: Sequence[str], references: References) -> Score:
 
 
 def bleu(hypotheses: Sequence[str], references: References, tokenize: str = "13a", lowercase: bool = False) -> Score:
-    """Corpus BLEU (Papineni et al. 2002) in percent, higher is better.
+    """Computes corpus BLEU (Papineni et al. 2002) in percent; higher is better.
 
     Args:
         hypotheses: Translations, detokenized (or tokenized, with `tokenize="none"`).
-        references: One list of strings, or several of them; each as long as `hypotheses`.
+        references: One list of strings, or several of them, each as long as `hypotheses`.
         tokenize: sacreBLEU's tokenizer: "13a", "intl", "zh", "ja-mecab", "char", "none", ...
-        lowercase: Whether case is ignored.
+        lowercase: Whether to ignore case.
 
     Raises:
-        ValueError: If the lists are empty or of unequal length, or the tokenizer is unknown.
+        ValueError: If the lists are empty or differ in length, or the tokenizer is unknown.
 
     Example:
 
-    >>> print(bleu(["the cat sat on the mat"], ["the cat sat on a mat"]))
+    >>> print(keras_attn.evaluation.bleu(["the cat sat on the mat"], ["the cat sat on a mat"]))
     BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0 = 53.73 83.3/...
     """
     return _score(_bleu_metric(tokenize, lowercase), hypotheses, references)
 
 
 def chrf(hypotheses: Sequence[str], references: References, *, word_order: int = 0, lowercase: bool = False) -> Score:
-    """chrF2, the character 6-gram F-score (Popović 2015) in percent, higher is better.
+    """Computes chrF2, the character 6-gram F-score (Popović 2015), in percent; higher is better.
 
-    `word_order=2` adds word unigrams and bigrams and is called chrF2++.
+    With `word_order=2` it includes word unigrams and bigrams and is called chrF2++.
 
     Raises:
-        ValueError: If the lists are empty or of unequal length.
+        ValueError: If the lists are empty or differ in length.
     """
     return _score(CHRF(word_order=word_order, lowercase=lowercase), hypotheses, references)
 
@@ -155,10 +155,12 @@ def ter(
     no_punct: bool = False,
     case_sensitive: bool = False,
 ) -> Score:
-    """Translation edit rate (Snover et al. 2006) in percent, lower is better; slow: shifts are searched for.
+    """Computes the translation edit rate (Snover et al. 2006) in percent; lower is better.
+
+    It is slow, because it searches for shifts.
 
     Raises:
-        ValueError: If the lists are empty or of unequal length.
+        ValueError: If the lists are empty or differ in length.
     """
     metric = TER(normalized=normalized, no_punct=no_punct, case_sensitive=case_sensitive)
     return _score(metric, hypotheses, references)
@@ -174,43 +176,46 @@ def bleu_interval(
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> Interval:
-    """Corpus BLEU with its bootstrap interval (Koehn 2004): test sets of the same size, drawn with replacement.
+    """Computes corpus BLEU and its bootstrap interval (Koehn 2004).
 
-    N-grams are counted once for each sentence, and a drawn test set's BLEU is made of sums of these counts. Systems
-    with as many sentences are given the same draws by the same seed.
+    Test sets of the same size are sampled with replacement. N-grams are counted once for each sentence, and the BLEU of
+    a sample is computed from sums of these counts. With the same seed, systems with equally many sentences get the same
+    samples.
 
     Args:
+        hypotheses, references, tokenize, lowercase: As in `bleu`.
         samples: Number of resampled test sets.
         confidence: Share of them inside the interval.
-        seed: Of the draws; sacreBLEU's own default.
+        seed: Seed of the samples. The default is sacreBLEU's.
 
     Raises:
-        ValueError: As `bleu`; or for a number out of its range.
+        ValueError: As `bleu`, and if `samples` or `confidence` is out of range.
 
     Example:
 
-    >>> interval = bleu_interval(["the cat sat on the mat", "a dog"], ["the cat sat on a mat", "a dog"])
+    >>> interval = keras_attn.evaluation.bleu_interval(
+    ...     ["the cat sat on the mat", "a dog"], ["the cat sat on a mat", "a dog"]
+    ... )
     >>> interval.low <= interval.score.score <= interval.high
     True
     """
     if samples < 1 or not 0 < confidence < 1:
         raise ValueError(
-            "Expected at least one bootstrap sample and a confidence between 0 and 1, "
-            f"received samples={samples}, confidence={confidence}."
+            "Expected at least one bootstrap sample and a confidence between 0 and 1. "
+            f"Received: samples={samples}, confidence={confidence}"
         )
     score = bleu(hypotheses, references, tokenize, lowercase)
-    metric = BLEU(
-        tokenize=tokenize, lowercase=lowercase, force=True, effective_order=True
-    )  # or it warns of short lines
+    # Without effective_order sacreBLEU warns about short lines.
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True, effective_order=True)
     rows = []
     for hypothesis, *lines in zip(hypotheses, *_streams(references), strict=True):
-        found = metric.sentence_score(hypothesis, lines)
-        rows.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
+        sentence = metric.sentence_score(hypothesis, lines)
+        rows.append([*sentence.counts, *sentence.totals, sentence.sys_len, sentence.ref_len])
     counts = np.array(rows)  # (sentences, 10): 4 matches, 4 n-grams, 2 lengths
-    draws = np.random.default_rng(seed).integers(0, len(counts), (samples, len(counts)))
+    sampled = np.random.default_rng(seed).integers(0, len(counts), (samples, len(counts)))
     scores = []
-    for draw in draws:
-        *ngrams, hypothesis_length, reference_length = counts[draw].sum(axis=0).tolist()
+    for rows in sampled:
+        *ngrams, hypothesis_length, reference_length = counts[rows].sum(axis=0).tolist()
         lengths = {"sys_len": hypothesis_length, "ref_len": reference_length}
         scores.append(BLEU.compute_bleu(ngrams[:4], ngrams[4:], **lengths, smooth_method="exp").score)
     low, high = np.quantile(scores, [(1 - confidence) / 2, (1 + confidence) / 2])
@@ -226,33 +231,33 @@ def paired_bootstrap(
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> list[Comparison]:
-    """sacreBLEU's paired bootstrap resampling: is a system better than the baseline, or merely lucky?
+    """Compares systems with a baseline by sacreBLEU's paired bootstrap resampling.
 
     Args:
-        systems: System name to translations; the first is the baseline.
+        systems: The translations of each system, by its name. The first system is the baseline.
         references: As in `bleu`.
-        names: Which scores: any of "bleu", "chrf", "ter".
+        names: The scores to compute, any of "bleu", "chrf", "ter".
         samples: Number of resampled test sets. The seed is sacreBLEU's (12345, or `SACREBLEU_SEED`).
-        tokenize: For BLEU.
-        lowercase: For BLEU and chrF.
+        tokenize: Tokenizer of BLEU.
+        lowercase: Whether BLEU and chrF ignore case.
 
     Returns:
-        For each score, one `Comparison` a system, in the order of `systems`.
+        For each score, a `Comparison` for each system, in the order of `systems`.
 
     Raises:
-        ValueError: With fewer than two systems, an unknown score, or lists of unequal length.
+        ValueError: If there are fewer than two systems, a score is unknown, or lists differ in length.
     """
     if len(systems) < 2:
-        raise ValueError(f"Expected at least two systems, the first the baseline; received {len(systems)}.")
+        raise ValueError(f"Expected at least two systems, the first of them the baseline. Received: {len(systems)}")
     if samples < 1:
-        raise ValueError(f"Expected at least one bootstrap sample, received {samples}.")
+        raise ValueError(f"Expected at least one bootstrap sample. Received: {samples}")
     makers = {
         "bleu": lambda: _bleu_metric(tokenize, lowercase),
         "chrf": lambda: CHRF(lowercase=lowercase),
         "ter": TER,
     }
     if not names or set(names) - set(makers):
-        raise ValueError(f"Expected names from {', '.join(makers)}; received {', '.join(names) or 'none'}.")
+        raise ValueError(f"Expected names among: {', '.join(makers)}. Received: {', '.join(names) or 'none'}")
     checked = {system: _check(hypotheses, references)[0] for system, hypotheses in systems.items()}
     metrics = {name: makers[name]() for name in names}
     test = PairedTest(list(checked.items()), metrics, _streams(references), test_type="bs", n_samples=samples)

@@ -1,6 +1,6 @@
-"""Pictures of alignments and training: heat maps and curves with Matplotlib, word alignments as HTML and Pharaoh lines.
+"""Pictures of alignments and training: heat maps and curves with Matplotlib, alignments as HTML and Pharaoh lines.
 
-Matplotlib is imported when the first picture is asked for.
+Matplotlib is imported when the first picture is drawn.
 """
 
 from importlib import import_module
@@ -32,7 +32,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name):
+def __getattr__(name: str):
+    """Imports a function that draws with Matplotlib when it is first used."""
     if name in _LAZY:
         return getattr(import_module(f"keras_attn.plots.{_LAZY[name]}"), name)
-    raise AttributeError(f"module 'keras_attn.plots' has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

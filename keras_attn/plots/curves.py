@@ -18,27 +18,37 @@ def training_curves(
     *,
     against: str = "epoch",
 ) -> Figure:
-    """Loss, perplexity, accuracy and BLEU against epochs or updates, one small panel for each that is there.
+    """Draws loss, perplexity, accuracy and scores such as BLEU against epochs or updates, one small panel for each.
 
     Args:
-        history: `model.fit(...).history`, or the path of a CSV file with a header as `CSVLogger` writes it.
-            `name` is drawn as training and `val_name` as validation, for name in loss, perplexity, accuracy,
-            bleu, chrf, ter, wer; other columns are left out.
-        path: Where to write the picture, if anywhere; its ending (.png, .svg, .pdf) says what kind.
-        against: The column for the horizontal axis. Without a column "epoch", rows are counted from 1; with
-            one that starts at 0 (Keras counts so), 1 is added.
+        history: `model.fit(...).history`, or the path of a CSV file with a header, as `CSVLogger` writes it. Column
+            `name` is drawn as training and `val_name` as validation, for each name of loss, perplexity, accuracy,
+            bleu, chrf, ter and wer. Other columns are ignored.
+        path: Path to write the picture to. Its ending (.png, .svg, .pdf) is the format. None writes no file.
+        against: The column of the horizontal axis. If there is no column "epoch", rows are counted from 1; if it
+            starts at 0, as Keras counts, 1 is added.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
 
     Raises:
-        FileNotFoundError: If there is no such CSV file.
-        ValueError: If no column can be drawn, `against` is no column, or the ending is unknown.
+        FileNotFoundError: If the CSV file does not exist.
+        ValueError: If no column can be drawn, `against` is not a column, or the ending is unknown.
+
+    Example:
+
+    >>> history = {"loss": [4.0, 3.0], "val_loss": [4.1, 3.2], "val_bleu": [2.0, 11.5]}
+    >>> figure = keras_attn.plots.training_curves(history, "curves.svg")
+    >>> [axes.get_title(loc="left") for axes in figure.axes]
+    ['Loss', 'BLEU, validation']
     """
     check_ending(path)
     table = _read_history(history)
     names = [name for name in _CURVES if name in table or f"val_{name}" in table]
     if not names:
         raise ValueError(
-            f"Expected a history with one of {', '.join(_CURVES)} (or val_...), "
-            f"received {', '.join(table) or 'no columns'}."
+            f"Expected a history with one of {', '.join(_CURVES)} (or val_...). "
+            f"Received: {', '.join(table) or 'no columns'}"
         )
     x = _horizontal(table, against, max(len(table.get(n, table.get(f"val_{n}"))) for n in names))
     with matplotlib.rc_context(STYLE):
@@ -49,7 +59,7 @@ def training_curves(
     return save(figure, path)
 
 
-# name -> (title, whether the best value is the highest, None where none is marked)
+# name -> (title, whether the highest value is the best; None: the best value is not marked)
 _CURVES = {
     "loss": ("Loss", None),
     "perplexity": ("Perplexity", None),
@@ -68,7 +78,7 @@ def _draw_curves(axes, name: str, x: np.ndarray, table: Mapping[str, np.ndarray]
     ends = []
     for label, values, colour in lines:
         known = np.isfinite(values)
-        marker = "o" if known.sum() == 1 else None  # a single point is no line
+        marker = "o" if known.sum() == 1 else None  # a line through a single point is invisible
         axes.plot(x[: len(values)][known], values[known], color=colour, linewidth=1.8, marker=marker)
         if known.any():
             ends.append((label, x[: len(values)][known][-1], values[known][-1], colour))
@@ -92,8 +102,8 @@ def _draw_curves(axes, name: str, x: np.ndarray, table: Mapping[str, np.ndarray]
 
 
 def _label_ends(axes, ends) -> None:
-    """The name of each line beside its last point, moved apart where two would touch."""
-    axes.autoscale_view()  # the limits are otherwise set when drawn
+    """Writes the name of each line beside its last point; two names that would overlap are moved apart."""
+    axes.autoscale_view()  # otherwise the limits are set only when the figure is drawn
     to_share = axes.transData + axes.transAxes.inverted()
     heights = [to_share.transform((x, y))[1] for _, x, y, _ in ends]
     if len(heights) == 2 and abs(heights[0] - heights[1]) < 0.1:
@@ -130,11 +140,13 @@ def _mark_best(axes, x, values, colour, highest: bool) -> None:
 
 
 def _read_history(history) -> dict[str, np.ndarray]:
-    """Columns of floats, NaN where a value is missing (BLEU may be measured every other epoch)."""
+    """Returns columns of floats. A missing value is NaN: BLEU may be measured in every other epoch only."""
     if isinstance(history, Mapping):
         return {name: np.array([_number(v) for v in values]) for name, values in history.items()}
     if not Path(history).is_file():
-        raise FileNotFoundError(f"Expected a CSV file with training curves, received {str(history)!r}: no such file.")
+        raise FileNotFoundError(
+            f"Expected a CSV file with training curves. Received: {str(history)!r}, which does not exist"
+        )
     with open(history, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return {name: np.array([_number(row[name]) for row in rows]) for name in (rows[0] if rows else ())}
@@ -151,6 +163,6 @@ def _horizontal(table: Mapping[str, np.ndarray], against: str, length: int) -> n
     if against not in table:
         if against == "epoch":
             return np.arange(1.0, length + 1)
-        raise ValueError(f"Expected against to be one of the columns {', '.join(table)}, received {against!r}.")
+        raise ValueError(f"Expected against to be one of the columns {', '.join(table)}. Received: {against!r}")
     x = table[against]
     return x + 1 if against == "epoch" and len(x) and x[0] == 0 else x

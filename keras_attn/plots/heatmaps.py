@@ -1,7 +1,7 @@
-"""Pictures: the alignment of a translation as in figure 3 of Bahdanau et al. 2015, and training curves.
+"""Heat maps: the alignment of a translation as in figure 3 of Bahdanau et al. 2015, and self-attention.
 
-Every function returns a `matplotlib.figure.Figure` made without pyplot, so that no window, backend or other
-global state is touched, and writes it when given a path: PNG, SVG or PDF by the ending of its name.
+Every function returns a `matplotlib.figure.Figure`, made without pyplot so that no window, backend or other global
+state is touched, and writes it to a path if one is given: PNG, SVG or PDF by the ending of the name.
 """
 
 import warnings
@@ -15,13 +15,10 @@ from matplotlib import font_manager
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from keras_attn.plots.curves import training_curves
 from keras_attn.plots.plot_style import GREY, INK, STYLE, check_ending, new_figure, save
 from keras_attn.plots.word_alignment import WordAlignment, as_matrix, merge_alignment
 
-__all__ = ["alignment", "alignments", "relations", "training_curves"]
-
-_GAP = 0.06  # inches between a label and the thing it labels
+_GAP = 0.06  # inches between a label and its row or column
 
 
 def alignment(
@@ -33,23 +30,26 @@ def alignment(
     source_groups: Sequence[Sequence[int]] | None = None,
     target_groups: Sequence[Sequence[int]] | None = None,
 ) -> Figure:
-    """The alignment of one translation: source along the top, target down the left, black 0 to white 1.
+    """Draws the alignment of one translation: source at the top, target on the left, 0 black and 1 white.
 
     Args:
         alignment: Weights `(T, S)`, a row for each target token.
-        source_tokens: S labels; words, one for each group, when `source_groups` is given.
-        target_tokens: T labels; words, one for each group, when `target_groups` is given.
-        path: Where to write the picture, if anywhere; its ending (.png, .svg, .pdf) says what kind.
-        source_groups: To merge pieces into words: the piece indices of each word. See `merge_alignment`.
+        source_tokens: S labels; with `source_groups`, a word for each group.
+        target_tokens: T labels; with `target_groups`, a word for each group.
+        path: Path to write the picture to. Its ending (.png, .svg, .pdf) is the format. None writes no file.
+        source_groups: The indices of each word's pieces, to merge pieces into words. See `merge_alignment`.
         target_groups: The same for the target.
 
+    Returns:
+        A `matplotlib.figure.Figure`.
+
     Raises:
-        ValueError: If labels and alignment do not go together, or the ending is unknown.
+        ValueError: If the labels do not match the shape of the alignment, or the ending is unknown.
 
     Example:
 
-    >>> words = [("Bahnhof", [0, 1]), ("</s>", [2])]  # as tokenizer.words(source_ids) gives them
-    >>> figure = alignment(
+    >>> words = [("Bahnhof", [0, 1]), ("</s>", [2])]  # as tokenizer.words(source_ids) returns them
+    >>> figure = keras_attn.plots.alignment(
     ...     [[0.5, 0.4, 0.1], [0.0, 0.1, 0.9]], [word for word, _ in words], ["station", "</s>"],
     ...     source_groups=[pieces for _, pieces in words], path="alignment.png",
     ... )
@@ -68,24 +68,33 @@ def alignments(
     path: str | Path | None = None,
     columns: int = 2,
 ) -> Figure:
-    """Several alignments in one figure, by default two in a row as in the paper, lettered (a), (b), ...
+    """Draws several alignments in one figure, lettered (a), (b), ...; by default two in a row, as in the paper.
 
-    All cells are squares of one size: about 0.3 inch, less when a sentence is long, so that the figure stays
-    within some 20 inches.
+    All cells are squares of the same size: about 0.3 inch, or less for long sentences, so that the figure stays within
+    about 20 inches.
 
     Args:
-        panels: Triples of weights `(T, S)`, S source labels, T target labels.
+        panels: Triples of weights `(T, S)`, S source labels and T target labels.
         path: As in `alignment`.
-        columns: Panels in a row.
+        columns: Number of panels in a row.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
 
     Raises:
-        ValueError: If labels and alignment do not go together, there is no panel, or the ending is unknown.
+        ValueError: If labels do not match the shape of their alignment, there is no panel, or the ending is unknown.
+
+    Example:
+
+    >>> panel = ([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"])
+    >>> len(keras_attn.plots.alignments([panel, panel]).axes)
+    2
     """
     check_ending(path)
     panels = [_checked(WordAlignment(*panel)) for panel in panels]
     if not panels or columns < 1:
         raise ValueError(
-            f"Expected at least one panel in one column, received {len(panels)} panels, {columns} columns."
+            f"Expected at least one panel and one column. Received: {len(panels)} panels, {columns} columns"
         )
     columns = min(columns, len(panels))
     longest = max(max(panel.alignment.shape) for panel in panels)
@@ -100,16 +109,25 @@ def alignments(
 
 
 def relations(tables: ArrayLike, tokens: Sequence[str], *, path: str | Path | None = None, columns: int = 2) -> Figure:
-    """Which word of a sentence attends to which, one panel for each head: the word of a row looks at the columns'.
+    """Draws the self-attention of one sentence, a panel for each head: row i shows what word i attends to.
 
     Args:
-        tables: `(N, S, S)`, as `SelfAttention` returns for one sentence, or `TransformerSeq2Seq.attentions` for one
-            layer and sentence; padding left out.
+        tables: Weights `(N, S, S)` without padding, from `SelfAttention` for one sentence, or from
+            `TransformerSeq2Seq.attentions` for one layer and one sentence.
         tokens: The S words.
         path, columns: As in `alignments`.
 
+    Returns:
+        A `matplotlib.figure.Figure`.
+
     Raises:
-        ValueError: If tables and words do not go together, or the ending is unknown.
+        ValueError: If the words do not match the shape of the tables, or the ending is unknown.
+
+    Example:
+
+    >>> figure = keras_attn.plots.relations(np.full((2, 3, 3), 1 / 3), ["a", "dog", "runs"])
+    >>> len(figure.axes)
+    2
     """
     return alignments(
         [WordAlignment(table, tokens, tokens) for table in np.asarray(tables)], path=path, columns=columns
@@ -117,7 +135,7 @@ def relations(tables: ArrayLike, tokens: Sequence[str], *, path: str | Path | No
 
 
 def _arrange(figure, panels, letters, columns, cell, font) -> None:
-    """Size the figure to its labels and place every panel, all measures in inches."""
+    """Sizes the figure to its labels and places every panel. All measures are in inches."""
     boxes = []
     for panel in panels:
         left = max(_extent(figure, label, font)[0] for label in panel.target_tokens) + _GAP
@@ -125,7 +143,7 @@ def _arrange(figure, panels, letters, columns, cell, font) -> None:
         boxes.append((left, top, panel.alignment.shape[1] * cell, panel.alignment.shape[0] * cell))
     margin, gap, foot = 0.12, 0.4, 0.32 if letters[0] else 0.0
     rows = [boxes[i : i + columns] for i in range(0, len(boxes), columns)]
-    # Panels of a column share their left edge and those of a row their top edge.
+    # The panels of a column share their left edge, and those of a row their top edge.
     lefts = [max(row[c][0] for row in rows if c < len(row)) for c in range(columns)]
     widths = [max(row[c][2] for row in rows if c < len(row)) for c in range(columns)]
     tops, heights = [max(b[1] for b in row) for row in rows], [max(b[3] for b in row) for row in rows]
@@ -151,8 +169,8 @@ def _arrange(figure, panels, letters, columns, cell, font) -> None:
 
 
 def _draw(axes, panel: WordAlignment, cell: float, font: Mapping[str, Any]) -> None:
-    # Squares, not an image: an SVG viewer would blur the pixels of an image.
-    axes.set_facecolor("black")  # shines through where a viewer smooths the seams between squares
+    # Squares rather than an image, because an SVG viewer would blur the pixels of an image.
+    axes.set_facecolor("black")  # visible where a viewer smooths the edges between squares
     axes.pcolormesh(panel.alignment, cmap="gray", vmin=0, vmax=1, antialiased=False)
     axes.invert_yaxis()
     axes.xaxis.tick_top()
@@ -162,7 +180,7 @@ def _draw(axes, panel: WordAlignment, cell: float, font: Mapping[str, Any]) -> N
         (axes.yaxis, panel.target_tokens, 0),
     ):
         axis.set_ticks(np.arange(len(tokens)) + 0.5)
-        # parse_math off: a sentence may hold dollar signs.
+        # Without parse_math, because a sentence may contain dollar signs.
         axis.set_ticklabels(tokens, rotation=rotation, parse_math=False, **font)
     for spine in axes.spines.values():
         spine.set(color=GREY, linewidth=min(0.6, cell * 2))
@@ -173,14 +191,14 @@ def _checked(panel: WordAlignment) -> WordAlignment:
     labels = (len(panel.target_tokens), len(panel.source_tokens))
     if weights.shape != labels or 0 in labels:
         raise ValueError(
-            "Expected an alignment (T, S) with T target tokens and S source tokens, none of them 0; received "
-            f"shape {weights.shape} with {labels[0]} target and {labels[1]} source tokens."
+            "Expected an alignment (T, S) with T target tokens and S source tokens, neither of them 0. Received: "
+            f"shape {weights.shape} with {labels[0]} target and {labels[1]} source tokens"
         )
     return WordAlignment(weights, list(panel.source_tokens), list(panel.target_tokens))
 
 
 def _extent(figure: Figure, label: str, font: Mapping[str, Any], rotation: int = 0) -> tuple[float, float]:
-    """Width and height of a label in inches."""
+    """Returns the width and height of a label in inches."""
     text = figure.text(0, 0, label, rotation=rotation, parse_math=False, **font)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
@@ -190,7 +208,7 @@ def _extent(figure: Figure, label: str, font: Mapping[str, Any], rotation: int =
 
 
 def _fonts_for(labels: Sequence[str]) -> list[str]:
-    """DejaVu Sans, which comes with matplotlib, and installed fonts for the characters that it lacks."""
+    """Returns DejaVu Sans, which matplotlib contains, and installed fonts for the characters that it lacks."""
 
     def lacking(path: str, characters: set[str]) -> set[str]:
         covered = font_manager.get_font(path).get_charmap()
@@ -200,7 +218,7 @@ def _fonts_for(labels: Sequence[str]) -> list[str]:
     missing = {character for label in labels for character in label if not character.isspace()}
     missing = lacking(font_manager.findfont("DejaVu Sans"), missing)
     for entry in font_manager.fontManager.ttflist if missing else ():
-        # matplotlib's Last Resort has a box for everything, which is what is to be avoided.
+        # matplotlib's Last Resort font draws every character as a box.
         if entry.style != "normal" or entry.name in families or entry.name.startswith("Last Resort"):
             continue
         left = lacking(entry.fname, missing)

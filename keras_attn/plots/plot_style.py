@@ -1,4 +1,4 @@
-"""What all pictures have in common: palette, style, files that are the same for the same picture.
+"""The palette and style of all pictures, and reproducible files.
 
 Figures are made without pyplot, so that no window, backend or other global state is touched.
 """
@@ -12,20 +12,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 ENDINGS = (".png", ".svg", ".pdf")
-# Okabe and Ito's palette, told apart by colour-blind readers and in grey.
+# Okabe and Ito's palette, distinguishable for colour-blind readers and in grey.
 INK, GREY, BLUE, ORANGE = "#222222", "#8A8A8A", "#0072B2", "#D55E00"
 STYLE = {"svg.hashsalt": "keras_attn", "axes.unicode_minus": True}
 
 
 def new_figure(**options: Any) -> Figure:
-    """An empty white figure that can be drawn and measured; to be made and drawn inside `rc_context(STYLE)`."""
+    """Returns an empty white figure. Create and draw it inside `rc_context(STYLE)`."""
     figure = Figure(dpi=200, facecolor="white", **options)
     FigureCanvasAgg(figure)
     return figure
 
 
 def plain_axes(axes, grid: str = "y") -> None:
-    """A base line and faint lines across, and nothing else around the data."""
+    """Removes everything around the data except a base line and a faint grid."""
     axes.tick_params(labelsize=8.5, length=0, colors=INK)
     axes.grid(axis=grid, color="#E4E4E4", linewidth=0.7)
     axes.set_axisbelow(True)
@@ -34,13 +34,15 @@ def plain_axes(axes, grid: str = "y") -> None:
 
 
 def check_ending(path: str | Path | None) -> None:
+    """Raises ValueError unless the path ends in .png, .svg or .pdf; None is allowed."""
     if path is not None and Path(path).suffix.lower() not in ENDINGS:
-        raise ValueError(f"Expected a file name that ends in {', '.join(ENDINGS)}; received {str(path)!r}.")
+        raise ValueError(f"Expected a file name that ends in {', '.join(ENDINGS)}. Received: {str(path)!r}")
 
 
 def save(figure: Figure, path: str | Path | None) -> Figure:
+    """Writes the figure to `path`, unless that is None, and returns it."""
     if path is not None:
-        # No date, so that the same picture is the same file.
+        # Without a date, so that equal pictures give equal files.
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix.lower())
         with matplotlib.rc_context(STYLE), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=r"Glyph .* missing from")

@@ -1,7 +1,4 @@
-"""Alignments between words: merged from pieces, as Pharaoh lines, and as one HTML page to point at.
-
-Pictures of them are drawn by `keras_attn.plots`.
-"""
+"""Alignments between words: merged from those of pieces, written as Pharaoh lines or as an interactive HTML page."""
 
 import base64
 import hashlib
@@ -19,29 +16,29 @@ from keras_attn.text import SPECIAL_TOKENS, UNKNOWN_ID, Tokenizer
 _END = SPECIAL_TOKENS[3]
 
 
-class SentenceComparison(NamedTuple):
-    """Several translations of one sentence: a heading, lines of (label, text) over them, and (system, panel) pairs."""
-
-    heading: str
-    lines: Sequence[tuple[str, str]]
-    panels: Sequence[tuple[str, "WordAlignment"]]
-
-
 class WordAlignment(NamedTuple):
-    """One alignment: weights `(T, S)`, S source labels for the columns, T target labels for the rows."""
+    """The alignment of a sentence: weights `(T, S)`, S source labels for the columns, T target labels for the rows."""
 
     alignment: ArrayLike
     source_tokens: Sequence[str]
     target_tokens: Sequence[str]
 
 
+class SentenceComparison(NamedTuple):
+    """Several translations of a sentence: a heading, lines (label, text) above them, and pairs (system, alignment)."""
+
+    heading: str
+    lines: Sequence[tuple[str, str]]
+    systems: Sequence[tuple[str, WordAlignment]]
+
+
 def merge_alignment(
     alignment: ArrayLike, source_groups: Sequence[Sequence[int]], target_groups: Sequence[Sequence[int]]
 ) -> np.ndarray:
-    """Alignment of words from that of their pieces.
+    """Merges an alignment of pieces into one of words.
 
-    Attention to a source word is the sum over its pieces; that of a target word is the mean over its pieces.
-    So rows that sum to one still do when every source piece is in a group.
+    The attention to a source word is the sum over its pieces; the attention of a target word is the mean over its
+    pieces. Rows that sum to 1 still do if every source piece is in a group.
 
     Args:
         alignment: `(T, S)`.
@@ -52,15 +49,15 @@ def merge_alignment(
         `(len(target_groups), len(source_groups))`, float64.
 
     Raises:
-        ValueError: If the alignment is not a matrix, a group is empty, or an index lies outside.
+        ValueError: If the alignment is not a matrix, a group is empty, or an index is out of range.
     """
     alignment = as_matrix(alignment)
     for axis, groups, name in ((1, source_groups, "source_groups"), (0, target_groups, "target_groups")):
         for group in groups:
             if not len(group) or min(group) < 0 or max(group) >= alignment.shape[axis]:
                 raise ValueError(
-                    f"Expected every group of {name} to hold indices from 0 to {alignment.shape[axis] - 1}, "
-                    f"received {list(group)}."
+                    f"Expected every group of {name} to have indices from 0 to {alignment.shape[axis] - 1}. "
+                    f"Received: {list(group)}"
                 )
     columns = [alignment[:, list(group)].sum(axis=1) for group in source_groups]
     merged = np.stack(columns, axis=1) if columns else np.zeros((alignment.shape[0], 0))
@@ -71,15 +68,15 @@ def merge_alignment(
 def align_words(
     translation, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, source_text: str | None = None
 ) -> WordAlignment:
-    """The alignment of a `Translation` between whole words; `</s>` closes both sides and is one of them.
+    """Returns the alignment of a `Translation` between whole words. The last word of both sides is `</s>`.
 
-    Words are what stands between blanks, so that the n-th word of the panel is the n-th word of the line.
+    Words are separated by blanks, so that word n of the alignment is word n of the text.
 
     Args:
-        translation: A `keras_attn.Translation` with an alignment; a blank one gives an empty panel.
-        source_tokenizer: Of the translator.
-        target_tokenizer: Of the translator.
-        source_text: The text that was translated. Unknown source words then keep their letters.
+        translation: A `keras_attn.Translation` with an alignment. A blank one gives an empty alignment.
+        source_tokenizer: The source tokenizer of the translator.
+        target_tokenizer: The target tokenizer of the translator.
+        source_text: The text that was translated. If given, unknown source words keep their letters.
 
     Raises:
         ValueError: If the translation was made without its alignment.
@@ -87,14 +84,14 @@ def align_words(
     Example:
 
     >>> translation = translator.generate(["two dogs run"])[0]
-    >>> panel = align_words(translation, translator.source_tokenizer, translator.target_tokenizer)
-    >>> panel.source_tokens, panel.target_tokens
+    >>> words = keras_attn.plots.align_words(translation, translator.source_tokenizer, translator.target_tokenizer)
+    >>> words.source_tokens, words.target_tokens
     (['two', 'dogs', 'run', '</s>'], ['deux', 'chiens', 'courent', '</s>'])
     """
     if not translation.token_ids:
         return WordAlignment(np.zeros((0, 0)), [], [])
     if translation.alignment is None:
-        raise ValueError("Expected a translation with its alignment. Received one made with return_alignments=False.")
+        raise ValueError("Expected a translation with its alignment. Received: one made with return_alignments=False")
     sources = source_tokenizer.words(translation.source_token_ids)
     targets = target_tokenizer.words(translation.token_ids)
     labels = [word for word, _ in sources]
@@ -107,59 +104,63 @@ def align_words(
     return WordAlignment(merge_alignment(translation.alignment, *groups), labels, [word for word, _ in targets])
 
 
-def to_pharaoh(panel: WordAlignment, *, threshold: float | None = None) -> str:
-    """Links between words as Pharaoh and Moses write them: `i-j`, source word i with target word j, from 0.
+def to_pharaoh(words: WordAlignment, *, threshold: float | None = None) -> str:
+    """Returns the links between words in the format of Pharaoh and Moses: `i-j`, source word i with target word j.
 
-    Without a threshold each target word is linked to the one source word that it attends to most, the first
-    of equals, and to none if that is `</s>`. With one, to every source word whose weight reaches it. `</s>`
-    is never linked.
+    Words are counted from 0. Without a threshold each target word is linked to the source word that it attends to
+    most, to the first of several equal ones, and to none if that is `</s>`. With a threshold it is linked to every
+    source word with at least this weight. `</s>` is never linked.
 
     Args:
-        panel: As `align_words` gives it.
-        threshold: The least weight of a link, from 0 to 1.
+        words: The alignment, as `align_words` returns it.
+        threshold: Minimum weight of a link, from 0 to 1.
 
     Returns:
-        The links in the order of the target words, with a blank between two; "" where there are none.
+        The links in the order of the target words, separated by blanks; "" if there are none.
 
     Example:
 
-    >>> to_pharaoh(WordAlignment([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"]))
+    >>> words = WordAlignment([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"])
+    >>> keras_attn.plots.to_pharaoh(words)
     '0-0 1-1'
     """
-    weights = np.asarray(panel.alignment)
-    words = [len(labels) - (labels[-1:] == [_END]) for labels in map(list, (panel.source_tokens, panel.target_tokens))]
+    weights = np.asarray(words.alignment)
+    sources, targets = (
+        len(labels) - (labels[-1:] == [_END]) for labels in map(list, (words.source_tokens, words.target_tokens))
+    )
     links = []
-    for j, row in enumerate(weights[: words[1]]):
+    for j, row in enumerate(weights[:targets]):
         linked = [int(row.argmax())] if threshold is None else np.flatnonzero(row >= threshold)
-        links += [f"{i}-{j}" for i in linked if i < words[0]]
+        links += [f"{i}-{j}" for i in linked if i < sources]
     return " ".join(links)
 
 
 def html_page(
-    panels: Iterable[tuple[int, WordAlignment]],
+    sentences: Iterable[tuple[int, WordAlignment]],
     *,
     title: str,
     note: str = "",
     source_language: str = "",
     target_language: str = "",
 ) -> str:
-    """One page that needs nothing else: pointing at a word lights the words that it is aligned to.
+    """Returns a self-contained HTML page on which pointing at a word highlights the words that it is aligned to.
 
-    A word lights in proportion to its weight, from either side, under a pointer or with the arrow keys. The
-    page reads in light and in dark, and its policy lets nothing be loaded and no other script run.
+    Words of both sides can be pointed at, with the mouse or with the arrow keys, and each aligned word is highlighted
+    in proportion to its weight. The page has a light and a dark theme. Its content security policy blocks every
+    external resource and every other script.
 
     Args:
-        panels: Pairs of a sentence's number and its panel.
-        title: Of the page.
-        note: A sentence under it.
-        source_language: Its code, such as "de", for fonts and screen readers.
-        target_language: The same for the target.
+        sentences: Pairs of a sentence's number and its alignment.
+        title: Title of the page.
+        note: A sentence under the title.
+        source_language: Code of the source language, such as "de", for fonts and screen readers.
+        target_language: Code of the target language.
 
     Raises:
-        ValueError: If labels and alignment of a panel do not go together.
+        ValueError: If the labels of an alignment do not match its shape.
     """
     languages = source_language, target_language
-    articles = [_article(f"<h2>{number:,}</h2>", f"{number:,}", panel, *languages) for number, panel in panels]
+    articles = [_article(f"<h2>{number:,}</h2>", f"{number:,}", words, *languages) for number, words in sentences]
     return _page(articles, title, note)
 
 
@@ -171,23 +172,23 @@ def comparison_page(
     source_language: str = "",
     target_language: str = "",
 ) -> str:
-    """As `html_page`, with several systems' translations of each sentence side by side.
+    """Returns a page like that of `html_page`, with the translations of several systems side by side.
 
     Args:
-        comparisons: One for each sentence.
+        comparisons: A comparison for each sentence.
         title, note, source_language, target_language: As in `html_page`.
 
     Raises:
-        ValueError: If labels and alignment of a panel do not go together.
+        ValueError: If the labels of an alignment do not match its shape.
     """
     sections = []
-    for heading, lines, panels in comparisons:
+    for heading, lines, systems in comparisons:
         texts = [
             f'<p class="line" dir="auto"><b>{html.escape(label)}</b>{html.escape(text)}</p>' for label, text in lines
         ]
         articles = [
-            _article(f"<h3>{html.escape(name)}</h3>", f"{heading}, {name}", panel, source_language, target_language)
-            for name, panel in panels
+            _article(f"<h3>{html.escape(name)}</h3>", f"{heading}, {name}", words, source_language, target_language)
+            for name, words in systems
         ]
         top = f"<section>\n<h2>{html.escape(heading)}</h2>"
         sections.append("\n".join([top, *texts, '<div class="systems">', *articles, "</div>\n</section>"]))
@@ -201,23 +202,23 @@ def _page(articles: Sequence[str], title: str, note: str) -> str:
         for name in ("script", "style")
     }
     policy = "; ".join(f"{name}-src 'sha256-{digest.decode()}'" for name, digest in digests.items())
-    # What is put in is escaped and so holds no mark of its own.
+    # Inserted text is escaped, so it cannot contain a mark.
     for mark, text in {"title": title, "note": note, "policy": f"default-src 'none'; {policy}"}.items():
         page = page.replace(f"<!--{mark}-->", html.escape(text))
     return page.replace("<!--articles-->", "\n".join(articles) or "<p>No sentences.</p>")
 
 
-def _article(heading: str, name: str, panel: WordAlignment, source_language: str, target_language: str) -> str:
-    weights = as_matrix(panel.alignment)
-    if weights.shape != (len(panel.target_tokens), len(panel.source_tokens)):
+def _article(heading: str, name: str, words: WordAlignment, source_language: str, target_language: str) -> str:
+    weights = as_matrix(words.alignment)
+    if weights.shape != (len(words.target_tokens), len(words.source_tokens)):
         raise ValueError(
-            f"Expected an alignment (T, S) of {len(panel.target_tokens)} target and {len(panel.source_tokens)} "
-            f"source words. Received shape {weights.shape}."
+            f"Expected an alignment (T, S) of {len(words.target_tokens)} target and {len(words.source_tokens)} "
+            f"source words. Received: shape {weights.shape}"
         )
     percent = ";".join(" ".join(str(round(100 * weight)) for weight in row) for row in weights)
     rows = [
-        _row("source", panel.source_tokens, source_language, name),
-        _row("target", panel.target_tokens, target_language, name),
+        _row("source", words.source_tokens, source_language, name),
+        _row("target", words.target_tokens, target_language, name),
     ]
     return "\n".join(
         [
@@ -235,7 +236,7 @@ def _row(side: str, words: Sequence[str], language: str, name: str) -> str:
     spans = []
     for n, word in enumerate(words):
         kind = "word end" if word == _END and n == len(words) - 1 else "word"
-        # One stop of the Tab key for a row; its arrow keys do the rest.
+        # The Tab key stops once in each row; the arrow keys move within it.
         spans.append(
             f'<span class="{kind}" role="option" tabindex="{0 if n == 0 else -1}">{html.escape(word) or "␣"}</span>'
         )
@@ -244,8 +245,8 @@ def _row(side: str, words: Sequence[str], language: str, name: str) -> str:
 
 
 def as_matrix(alignment: ArrayLike) -> np.ndarray:
-    """The alignment as float64, refused where it is no matrix."""
+    """Returns the alignment as a float64 matrix `(T, S)`."""
     alignment = np.asarray(alignment, dtype="float64")
     if alignment.ndim != 2:
-        raise ValueError(f"Expected an alignment of shape (T, S), received shape {alignment.shape}.")
+        raise ValueError(f"Expected an alignment of shape (T, S). Received: shape {alignment.shape}")
     return alignment

@@ -82,7 +82,7 @@ def read_gold(folder: str | Path, name: str = "enfr") -> GoldText:
         try:
             read = parse_links(links, base=1, lengths=(len(sides[0]), len(sides[1])))
         except ValueError as error:
-            raise ValueError(f"{error} That is line {number} of {gold_path}.") from None
+            raise ValueError(f"{error} in line {number} of {gold_path}") from None
         for kept, one in zip(found, (*(" ".join(side).lower() for side in sides), read), strict=True):
             kept.append(one)
     return found

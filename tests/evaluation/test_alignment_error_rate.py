@@ -24,9 +24,9 @@ def test_links_are_read_from_either_base():
         ("1-1 2:2", {}, r"Expected links i-j \(sure\) or ipj \(possible\)\. Received: '2:2'"),
         ("1-", {}, "Received: '1-'"),
         ("-1-1", {}, "Received: '-1-1'"),
-        ("0-1", {"base": 1}, "Expected source words from 1. Received the link '0-1'"),
-        ("3p1", {"base": 1, "lengths": (2, 5)}, "Expected source words from 1 to 2. Received the link '3p1'"),
-        ("2-6", {"base": 1, "lengths": (2, 5)}, "Expected target words from 1 to 5. Received the link '2-6'"),
+        ("0-1", {"base": 1}, "Expected source words from 1. Received: the link '0-1'"),
+        ("3p1", {"base": 1, "lengths": (2, 5)}, "Expected source words from 1 to 2. Received: the link '3p1'"),
+        ("2-6", {"base": 1, "lengths": (2, 5)}, "Expected target words from 1 to 5. Received: the link '2-6'"),
         ("2-5", {"lengths": (3, 5)}, "Expected target words from 0 to 4"),
     ],
 )
@@ -38,8 +38,8 @@ def test_malformed_links_are_refused(line, options, sentence):
 def test_alignment_error_rate_by_hand():
     """Sentence 1: of three links one is sure and one more possible, of two sure links. Sentence 2: all is right."""
     gold = [parse_links("0-0 2-2 1p1"), parse_links("0-0")]
-    found = [{(0, 0), (1, 1), (2, 1)}, {(0, 0)}]
-    score = alignment_error_rate(found, gold)
+    predicted = [{(0, 0), (1, 1), (2, 1)}, {(0, 0)}]
+    score = alignment_error_rate(predicted, gold)
     assert score.aer == pytest.approx(100 * (1 - ((1 + 1) + (2 + 1)) / (4 + 3)))
     assert (score.precision, score.recall) == pytest.approx((100 * 3 / 4, 100 * 2 / 3))
     assert (score.links, score.sure, score.possible) == (4, 3, 4)
@@ -54,16 +54,16 @@ def test_only_what_is_sure_must_be_found():
 
 
 @pytest.mark.parametrize(
-    ("found", "gold", "sentence"),
+    ("predicted", "gold", "sentence"),
     [
         ([], [], "one or more. Received: 0 and 0"),
         ([set()], [parse_links("0-0")] * 2, "Received: 1 and 2"),
-        ([set()], [parse_links("0p0")], "Expected gold with a sure link"),
+        ([set()], [parse_links("0p0")], "Expected at least one sure gold link"),
     ],
 )
-def test_what_cannot_be_scored_is_refused(found, gold, sentence):
+def test_what_cannot_be_scored_is_refused(predicted, gold, sentence):
     with pytest.raises(ValueError, match=sentence):
-        alignment_error_rate(found, gold)
+        alignment_error_rate(predicted, gold)
 
 
 GERMAN, ENGLISH = ["das haus", "das buch", "ein buch"], ["the house", "the book", "a book"]
@@ -106,10 +106,10 @@ def test_model1_equals_its_definition():
     model = Model1(*texts, iterations=4)
     pairs = [([EMPTY, *s.split()], t.split()) for s, t in zip(*texts, strict=True) if s.split() and t.split()]
     table = plain_model1(pairs, 4)
-    found = model.probabilities("a b c d e", "v w x y z")
+    table_of_model = model.probabilities("a b c d e", "v w x y z")
     expected = [[table.get((e, f), 0) for e in (EMPTY, *"abcde")] for f in "vwxyz"]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-    np.testing.assert_allclose(found.sum(axis=0), 1, rtol=1e-9)
+    np.testing.assert_allclose(table_of_model, expected, rtol=1e-9)
+    np.testing.assert_allclose(table_of_model.sum(axis=0), 1, rtol=1e-9)
     for source, target in itertools.islice(zip(*texts, strict=True), 5):
         best = [max([EMPTY, *source.split()], key=lambda e, f=f: table[e, f]) for f in target.split()]
         links = sorted(model.links(source, target), key=lambda link: link[1])

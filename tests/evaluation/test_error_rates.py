@@ -57,12 +57,12 @@ def test_error_rates_by_hand():
 @pytest.mark.parametrize(
     ("hypotheses", "answers", "sentence"),
     [
-        ([], [], "received 0 hypotheses and 0 lists"),
-        (["a", "b"], [["a"]], "received 2 hypotheses and 1 lists"),
-        (["a"], [[]], r"received \[\], for hypothesis 1"),
-        (["a", "b"], [["a"], "b"], "received 'b', for hypothesis 2"),
+        ([], [], "Received: 0 hypotheses and 0 lists"),
+        (["a", "b"], [["a"]], "Received: 2 hypotheses and 1 lists"),
+        (["a"], [[]], r"Received: \[\] for hypothesis 1"),
+        (["a", "b"], [["a"], "b"], "Received: 'b' for hypothesis 2"),
         (["a"], [["a", " "]], "that are not blank"),
-        ("a", ["a"], "received one string"),
+        ("a", ["a"], "Received: one string"),
     ],
 )
 def test_bad_input_is_a_sentence(rate, hypotheses, answers, sentence):

@@ -117,13 +117,13 @@ def test_a_character_of_no_font_is_one_warning_with_a_remedy():
 
 
 def test_alignment_errors(tmp_path):
-    with pytest.raises(ValueError, match=r"received shape \(3, 5\) with 5 target and 3 source tokens"):
+    with pytest.raises(ValueError, match=r"Received: shape \(3, 5\) with 5 target and 3 source tokens"):
         plots.alignment(WEIGHTS, TARGET, SOURCE)
-    with pytest.raises(ValueError, match=r"shape \(T, S\), received shape \(5,\)"):
+    with pytest.raises(ValueError, match=r"shape \(T, S\)\. Received: shape \(5,\)"):
         plots.alignment(WEIGHTS[0], SOURCE, TARGET)
-    with pytest.raises(ValueError, match=r"ends in \.png, \.svg, \.pdf; received .*alignment\.jpg"):
+    with pytest.raises(ValueError, match=r"ends in \.png, \.svg, \.pdf\. Received: .*alignment\.jpg"):
         plots.alignment(WEIGHTS, SOURCE, TARGET, path=tmp_path / "alignment.jpg")
-    with pytest.raises(ValueError, match="received 0 panels"):
+    with pytest.raises(ValueError, match="Received: 0 panels"):
         plots.alignments([])
 
 
@@ -182,11 +182,11 @@ def test_training_curves_of_one_epoch_and_without_epochs_column():
 
 
 def test_training_curves_errors(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"received '.*none\.csv': no such file"):
+    with pytest.raises(FileNotFoundError, match=r"Received: '.*none\.csv', which does not exist"):
         plots.training_curves(tmp_path / "none.csv")
-    with pytest.raises(ValueError, match=r"one of loss, .* received epoch, seconds"):
+    with pytest.raises(ValueError, match=r"one of loss, .* Received: epoch, seconds"):
         plots.training_curves({"epoch": [0], "seconds": [1.0]})
-    with pytest.raises(ValueError, match=r"columns loss, received 'updates'"):
+    with pytest.raises(ValueError, match=r"columns loss\. Received: 'updates'"):
         plots.training_curves({"loss": [1.0]}, against="updates")
 
 

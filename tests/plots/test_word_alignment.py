@@ -38,9 +38,9 @@ def test_merge_sums_source_pieces_and_averages_target_pieces():
 @pytest.mark.parametrize(
     ("source_groups", "target_groups", "sentence"),
     [
-        ([[0], [5]], [[0]], r"source_groups to hold indices from 0 to 4, received \[5\]"),
-        ([[0]], [[0], []], r"target_groups to hold indices from 0 to 3, received \[\]"),
-        ([[-1]], [[0]], r"received \[-1\]"),
+        ([[0], [5]], [[0]], r"source_groups to have indices from 0 to 4\. Received: \[5\]"),
+        ([[0]], [[0], []], r"target_groups to have indices from 0 to 3\. Received: \[\]"),
+        ([[-1]], [[0]], r"Received: \[-1\]"),
     ],
 )
 def test_merge_errors(source_groups, target_groups, sentence):
@@ -176,7 +176,7 @@ def test_systems_stand_side_by_side_with_their_own_weights():
     assert page.count("<b>reference</b>a &lt;b&gt; &amp; c</p>") == 2
     assert [tag for tag, _ in outline.elements].count("h2") == 2
     wrong = plots.SentenceComparison("1", [], [("x", WordAlignment(WEIGHTS, SOURCE[1:], TARGET))])
-    with pytest.raises(ValueError, match="Received shape"):
+    with pytest.raises(ValueError, match="Received: shape"):
         plots.comparison_page([wrong], title="x")
 
 
@@ -185,7 +185,7 @@ def test_page_of_nothing_says_so():
 
 
 def test_page_refuses_labels_that_do_not_fit():
-    with pytest.raises(ValueError, match=r"4 target and 4 source words. Received shape \(4, 5\)"):
+    with pytest.raises(ValueError, match=r"4 target and 4 source words. Received: shape \(4, 5\)"):
         plots.html_page([(1, WordAlignment(WEIGHTS, SOURCE[1:], TARGET))], title="x")
 
 

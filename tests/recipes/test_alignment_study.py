@@ -63,8 +63,8 @@ def test_gold_is_read(tmp_path):
         (["a ||| b", "c ||| d"], ["1-1"], r"as many lines in .*src-tgt\.gz as in .*gold\.gz\. Received: 2 and 1"),
         (["a ||| b", "a b"], ["1-1", "1-1"], r"'source \|\|\| target' in line 2 .* received 'a b'"),
         (["a ||| b", " ||| b"], ["1-1", "1-1"], "in line 2"),
-        (["a ||| b", "a ||| b"], ["1-1", "1~1"], r"Received: '1~1'\. That is line 2 of .*gold\.gz"),
-        (["a ||| b", "a ||| b"], ["1-2", "1-1"], "target words from 1 to 1. Received the link '1-2'. That is line 1"),
+        (["a ||| b", "a ||| b"], ["1-1", "1~1"], r"Received: '1~1' in line 2 of .*gold\.gz"),
+        (["a ||| b", "a ||| b"], ["1-2", "1-1"], "target words from 1 to 1. Received: the link '1-2' in line 1"),
         (["a ||| b", "a ||| b"], ["0-1", "1-1"], "source words from 1 to 1"),
     ],
 )
