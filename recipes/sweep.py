@@ -14,7 +14,7 @@ from pathlib import Path
 from keras_attn.cli import command
 from keras_attn.cli import line_streaming as streams
 from keras_attn.cli.environment import surroundings
-from keras_attn.cli.search_flags import read_report
+from keras_attn.cli.run_report import read_report
 
 
 def main(argv=None) -> int:

@@ -238,12 +238,12 @@ def export(translator, config, out: Path, beam_size: int) -> None:
     Raises:
         RuntimeError: if that fails; the run itself is whole.
     """
-    from keras_attn.cli.export import of_run
+    from keras_attn.cli.run_report import export_arguments
 
     directory = Path("saved_models", out.resolve().name)
     try:
         options = {"beam_size": beam_size, "length_penalty": config.length_penalty}
-        folder = translator.export(directory, **options, **of_run(out))
+        folder = translator.export(directory, **options, **export_arguments(out))
     except (ValueError, OSError, RuntimeError) as error:
         again = f"keras-attn export {out} {directory}"
         raise RuntimeError(f"The run in {out} is whole; its export ({again}) failed: {error}") from error

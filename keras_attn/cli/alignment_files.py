@@ -1,4 +1,4 @@
-"""The alignments of translated lines as files: Pharaoh lines, one HTML page, a picture of each sentence."""
+"""Writes the alignments of translated lines: Pharaoh lines, one HTML page, a picture of each sentence."""
 
 import sys
 from collections.abc import Sequence
@@ -10,19 +10,19 @@ from keras_attn.translator import Translation, Translator
 
 
 class AlignmentFiles:
-    """Writes alignments between words, of the best translation of each line, as lines are translated.
+    """Writes the alignments between words of the best translation of each line, as lines are translated.
 
-    Pharaoh lines have no bound. What is to be looked at has one, `most` sentences, which also bounds the
-    memory that the page takes until it is written, at the end.
+    Any number of Pharaoh lines is written. The page and the pictures contain the first `max_plots` sentences, which
+    also bounds the memory of the page, for it is written at the end.
 
     Args:
-        translator: Whose tokenizers know what a word is.
-        pharaoh: Gets a line for every line.
-        threshold: Of a link, see `keras_attn.plots.to_pharaoh`.
-        page: Gets the HTML page.
-        pictures: A folder; gets `<number of the line>.png`.
-        most: Sentences in the page, and pictures.
-        about: Further keyword arguments of `keras_attn.plots.html_page`.
+        translator: Its tokenizers merge tokens into words.
+        pharaoh: Receives a line of links for each line.
+        threshold: The weight of a link, see `keras_attn.plots.to_pharaoh`.
+        page: Receives the HTML page.
+        pictures: A folder, which receives `<number of the line>.png`.
+        max_plots: Sentences in the page, and pictures, at most.
+        page_options: Further keyword arguments of `keras_attn.plots.html_page`.
     """
 
     def __init__(
@@ -33,45 +33,45 @@ class AlignmentFiles:
         threshold: float | None,
         page: Output | None,
         pictures: Path | None,
-        most: int,
-        **about: str,
+        max_plots: int,
+        **page_options: str,
     ):
-        self.translator, self.about = translator, about
+        self.translator, self.page_options = translator, page_options
         self.pharaoh, self.threshold = pharaoh, threshold
-        self.page, self.pictures, self.most = page, pictures, most
+        self.page, self.pictures, self.max_plots = page, pictures, max_plots
         self.sentences, self.panels = 0, []
 
     def add(self, first: int, texts: Sequence[str], translations: Sequence[Translation]) -> None:
-        """Takes lines `first`, `first + 1`, ... with their translations."""
+        """Writes the alignments of lines `first`, `first + 1`, ..."""
         links = []
         for number, (text, translation) in enumerate(zip(texts, translations, strict=True), start=first):
             self.sentences += bool(translation.tokens)
-            is_drawn = translation.tokens and self.sentences <= self.most and (self.page or self.pictures)
-            if not (is_drawn or self.pharaoh):
+            is_plotted = translation.tokens and self.sentences <= self.max_plots and (self.page or self.pictures)
+            if not (is_plotted or self.pharaoh):
                 continue
             tokenizers = self.translator.source_tokenizer, self.translator.target_tokenizer
-            panel = align_words(translation, *tokenizers, source_text=text)
+            words = align_words(translation, *tokenizers, source_text=text)
             if self.pharaoh:
-                links.append(to_pharaoh(panel, threshold=self.threshold) + "\n")
-            if is_drawn:
-                self._draw(number, panel)
+                links.append(to_pharaoh(words, threshold=self.threshold) + "\n")
+            if is_plotted:
+                self._plot(number, words)
         if self.pharaoh:
             self.pharaoh.write("".join(links).encode())
 
     def close(self) -> None:
-        """Writes the page, and says how much of the text was drawn."""
-        few = self.sentences > self.most and bool(self.page or self.pictures)
+        """Writes the page; says on stderr if there were more sentences than plots."""
+        has_more = self.sentences > self.max_plots and bool(self.page or self.pictures)
         count = f"{self.sentences:,} sentence{'s' * (self.sentences != 1)}"
-        note = f"The first {self.most:,} of {count}" if few else count
+        note = f"The first {self.max_plots:,} of {count}" if has_more else count
         if self.page:
-            self.page.write(html_page(self.panels, note=f"{note}.", **self.about).encode())
-        if few:
-            print(f"{note} are drawn; --drawn N draws more.", file=sys.stderr)
+            self.page.write(html_page(self.panels, note=f"{note}.", **self.page_options).encode())
+        if has_more:
+            print(f"{note} are plotted; --max-plots N plots more.", file=sys.stderr)
 
-    def _draw(self, number: int, panel: WordAlignment) -> None:
+    def _plot(self, number: int, words: WordAlignment) -> None:
         if self.page:
-            self.panels.append((number, panel))
+            self.panels.append((number, words))
         if self.pictures:
             from keras_attn import plots  # matplotlib is slow to import
 
-            plots.alignment(*panel, path=self.pictures / f"{number:06}.png")
+            plots.alignment(*words, path=self.pictures / f"{number:06}.png")

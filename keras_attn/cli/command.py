@@ -1,11 +1,12 @@
-"""How every command ends: what went wrong is one sentence on stderr, and an exit status."""
+"""What all commands share: errors are one sentence on stderr and an exit status."""
 
 import argparse
 import contextlib
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+
+from keras_attn.cli import environment
 
 
 class Parser(argparse.ArgumentParser):
@@ -15,20 +16,34 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see --help)\n")
 
 
-def run(command: Callable[[argparse.Namespace], None], parser: argparse.ArgumentParser, argv=None) -> int:
-    """Parses and runs.
+def run(
+    command: Callable[[argparse.Namespace], None],
+    parser: argparse.ArgumentParser,
+    argv=None,
+    *,
+    prepare: Callable[[], None] = environment.prepare,
+) -> int:
+    """Parses the command line, imports Keras and runs the command.
 
-    Returns 0, 2 for input that was refused, 130 when interrupted, 1 when the system refused something.
+    Args:
+        command: Takes the parsed arguments.
+        parser: Parses the command line. Its `prog` opens each error.
+        argv: The command line; None: the process's own.
+        prepare: Sets environment variables, or raises a `ModuleNotFoundError`, before Keras is imported.
+
+    Returns:
+        The exit status: 0, 2 if the input was refused or something is not installed, 130 if interrupted, 1 if the
+        system failed.
     """
     arguments = parser.parse_args(argv)
-    _import_keras()
     try:
+        _import_keras(prepare)
         command(arguments)
         if sys.stdout:
-            sys.stdout.flush()  # what cannot be written is found now, not when Python ends
+            sys.stdout.flush()  # a failure to write shows here, not when Python ends
     except BrokenPipeError:
         return _complain(parser, "the reader of the output has gone before all was written.", 1)
-    except (ValueError, FileNotFoundError, FileExistsError, IsADirectoryError) as error:
+    except (ValueError, FileNotFoundError, FileExistsError, IsADirectoryError, ImportError) as error:
         return _complain(parser, error, 2)
     except MemoryError:
         return _complain(parser, "there is not enough memory for this.", 1)
@@ -41,9 +56,10 @@ def run(command: Callable[[argparse.Namespace], None], parser: argparse.Argument
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """TensorFlow greets on stderr, from C++ and whatever TF_CPP_MIN_LOG_LEVEL says, when it is imported.
+    """Drops what is written to stderr: TensorFlow's greeting, which TF_CPP_MIN_LOG_LEVEL does not turn off.
 
-    Keras imports it with its own backend, and, on the other backends, when it first loads or saves a model.
+    TensorFlow greets when it is imported: by Keras with its own backend and, on the other backends, when Keras first
+    loads or saves a model.
     """
     stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -55,17 +71,17 @@ def quietly() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _import_keras() -> None:
+def _import_keras(prepare: Callable[[], None]) -> None:
     if sys.stderr is None:  # closed; print would fall back on stdout
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
         os.dup2(sys.stderr.fileno(), 2)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # for what it says later
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # warns of each new shape; buckets bound them
+    prepare()
     with quietly():
-        import keras  # noqa: F401
+        from keras_attn.backend import prefer_fast_matmul
+    prefer_fast_matmul()
 
 
-def _complain(parser, error, status: int) -> int:
+def _complain(parser: argparse.ArgumentParser, error: object, status: int) -> int:
     print(f"{parser.prog}: {' '.join(str(error).split())}", file=sys.stderr)
     try:
         if sys.stdout:

@@ -38,9 +38,24 @@ def prepare(backend: str | None = None) -> None:
         chosen = installed[0]
         if chosen == default:
             return
-    elif chosen in BACKENDS and not is_installed(chosen):
-        raise ModuleNotFoundError(f'Expected {chosen} to be installed: pip install "keras_attn[{chosen}]".')
+    elif chosen in BACKENDS:
+        require(chosen, chosen)
     os.environ["KERAS_BACKEND"] = chosen
+
+
+def require(extra: str, *modules: str) -> None:
+    """Refuses to go on if a module is not installed.
+
+    Args:
+        extra: The extra of this package that brings the modules.
+        modules: The modules' names.
+
+    Raises:
+        ModuleNotFoundError: If one is not installed.
+    """
+    if missing := [name for name in modules if not is_installed(name)]:
+        names = " and ".join(missing)
+        raise ModuleNotFoundError(f'Expected {names} to be installed: pip install "keras_attn[{extra}]".')
 
 
 def is_installed(module: str) -> bool:

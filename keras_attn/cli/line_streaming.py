@@ -1,4 +1,4 @@
-"""Lines in and files out for corpora of any size: bounded windows of lines, and files that are whole or not there."""
+"""Reads lines in windows of bounded size, and writes files that are complete or absent."""
 
 import contextlib
 import io
@@ -12,43 +12,43 @@ from pathlib import Path
 from typing import BinaryIO
 
 _BLOCK = 1 << 16  # bytes read at once
-_PATIENCE = 0.05  # seconds
+_PAUSE = 0.05  # seconds for which a writer may pause within a window
 
 
 def windows(
     stream: BinaryIO,
     *,
-    most_lines: int,
-    most_weight: float = float("inf"),
+    max_lines: int,
+    max_weight: float = float("inf"),
     weigh: Callable[[bytes], float] = len,
-    longest: int = 1 << 20,
-    patient_from: int = 64,
+    max_bytes: int = 1 << 20,
+    wait_from: int = 64,
 ) -> Iterator[list[bytes]]:
-    """Lists of lines, without their "\\n", of a bounded size: what has come in, or as much as fits.
+    """Yields lists of lines, without their "\\n", of bounded size: the lines that have arrived, or as many as fit.
 
-    A list that a slow writer fills is yielded as soon as no more is there, so that a single line is answered
-    at once. From `patient_from` lines on nobody is waiting for one answer; a moment's patience with the
-    writer then makes full windows, and full batches, from a pipe.
+    Lines from a slow writer are yielded as soon as no more have arrived, so that a single line is answered at once.
+    From `wait_from` lines on nobody waits for a single answer. Then a short pause of the writer does not end the
+    window, so that a pipe fills whole windows and whole batches.
 
     Args:
-        stream: Read by `read1` alone, so that nothing is left in its buffer where `select` does not see it.
-        most_lines: Lines of a window, at most.
-        most_weight: A window ends with the line that reaches this weight.
-        weigh: The weight of a line.
-        longest: Bytes kept of a line. What comes after them is dropped as it is read, and never held.
-        patient_from: Lines from which on a pause of the writer is waited for.
+        stream: Read by `read1` alone, so that nothing stays in its buffer, where `select` does not see it.
+        max_lines: Lines of a window, at most.
+        max_weight: A window ends with the line that reaches this weight.
+        weigh: Returns the weight of a line.
+        max_bytes: Bytes kept of a line. The rest of it is dropped as it is read.
+        wait_from: Lines from which on a short pause of the writer does not end the window.
     """
     window, weight, rest = [], 0.0, b""
     while block := stream.read1(_BLOCK):
         *lines, rest = (rest + block).split(b"\n")
-        rest = rest[:longest]
+        rest = rest[:max_bytes]
         for line in lines:
-            window.append(line[:longest])
+            window.append(line[:max_bytes])
             weight += weigh(window[-1])
-            if len(window) >= most_lines or weight >= most_weight:
+            if len(window) >= max_lines or weight >= max_weight:
                 yield window
                 window, weight = [], 0.0
-        if window and not _is_waiting(stream, _PATIENCE if len(window) >= patient_from else 0):
+        if window and not _is_waiting(stream, _PAUSE if len(window) >= wait_from else 0):
             yield window
             window, weight = [], 0.0
     if rest:
@@ -58,17 +58,17 @@ def windows(
 
 
 def _is_waiting(stream: BinaryIO, seconds: float) -> bool:
-    """Whether something can be read, if need be after some seconds; the end of a file can."""
+    """Returns whether something can be read, within some seconds; the end of a file can."""
     try:
         return bool(select.select([stream], [], [], seconds)[0])
-    except io.UnsupportedOperation:  # no file of the system's: nothing in it is still to come
+    except io.UnsupportedOperation:  # not a file of the system: all of it is there
         return True
-    except OSError:  # Windows selects sockets alone
+    except OSError:  # Windows selects sockets only
         return False
 
 
 def standard(name: str) -> BinaryIO:
-    """The bytes of `stdin` or `stdout`."""
+    """Returns the binary stream below `stdin` or `stdout`."""
     stream = getattr(sys, name)
     if stream is None:
         raise OSError(f"Expected {name} to be open. It is closed.")
@@ -76,7 +76,7 @@ def standard(name: str) -> BinaryIO:
 
 
 def opened(path: Path) -> BinaryIO:
-    """The file, to be read."""
+    """Opens a file for reading."""
     try:
         return path.open("rb")
     except OSError as error:
@@ -84,7 +84,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 class Output:
-    """Takes bytes and hands them on at once; what goes wrong is a sentence."""
+    """Writes bytes through to a file at once; an error is a sentence."""
 
     def __init__(self, file: BinaryIO, name: str):
         self.file = file
@@ -93,7 +93,7 @@ class Output:
     def write(self, content: bytes) -> None:
         rest = memoryview(content)
         try:
-            while rest:  # a stream without a buffer may take less than it is given
+            while rest:  # an unbuffered stream may write only a part
                 rest = rest[self.file.write(rest) :]
             self.file.flush()
         except OSError as error:
@@ -102,12 +102,12 @@ class Output:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Output]:
-    """A file that gets its name when all is written, and until then is called `<name>.part`.
+    """Opens a new file, which is called `<name>.part` until all of it is written.
 
-    So a file with its right name is whole. A failure, or a kill, leaves the part: hours of finished work.
+    So a file with its own name is complete. After a failure, or a kill, the part stays: it may be hours of work.
 
     Raises:
-        FileExistsError: If there is such a file, or part; neither is ever overwritten.
+        FileExistsError: If the file or its part exists; neither is ever overwritten.
         OSError: If it cannot be written.
     """
     part = path.with_name(f"{path.name}.part")
@@ -125,7 +125,7 @@ def new_file(path: Path) -> Iterator[Output]:
         file.close()
         os.replace(part, path)
     except BaseException:
-        with contextlib.suppress(OSError):  # flushes again what could not be written
+        with contextlib.suppress(OSError):  # tries again to flush what could not be written
             file.close()
         if part.stat().st_size:
             print(f"What is finished is kept in {str(part)!r}.", file=sys.stderr)
@@ -136,10 +136,10 @@ def new_file(path: Path) -> Iterator[Output]:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """An empty folder, which a failure leaves behind only with something in it.
+    """Makes an empty folder. If it is still empty after a failure, it is removed.
 
     Raises:
-        FileExistsError: If there is one with something in it.
+        FileExistsError: If it exists and is not empty.
         OSError: If it cannot be made.
     """
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
@@ -157,11 +157,11 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 class Progress:
-    """A count with its rate, on stderr; with the share that is done and the time left where the size is known.
+    """Shows a count of lines and its rate on stderr, and the percentage done and the time left if the size is known.
 
     Args:
-        shown: Nothing is written if False, or if stderr is no terminal.
-        size: Of all that is to be done, in the unit of `add`'s `done`; None when nobody knows, as of a pipe.
+        shown: If False, or if stderr is not a terminal, nothing is written.
+        size: The size of the whole work, in the unit of `add`'s `done`; None if it is unknown, as for a pipe.
     """
 
     def __init__(self, shown: bool, size: int | None = None):
@@ -191,7 +191,7 @@ class Progress:
 
 
 def size(stream: BinaryIO) -> int | None:
-    """Bytes that are left to read of a file; None for a pipe or a terminal."""
+    """Returns how many bytes of a file are left to read; None for a pipe or a terminal."""
     try:
         status = os.fstat(stream.fileno())
         return status.st_size - stream.tell() if stat.S_ISREG(status.st_mode) else None

@@ -1,6 +1,6 @@
-"""How translations are written: lines of text, columns with scores, or JSON lines.
+"""Formats of translations: lines of text, columns with scores, or JSON lines.
 
-A format is a function of the line's number, its text and its `Translation` that returns whole lines.
+A format is a function from the number of a line, its text and its `Translation` to complete lines of output.
 """
 
 import functools
@@ -10,15 +10,34 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-# What a JSON line can say of a translation: names of `Translation`.
+# What a JSON line can contain: attributes of `Translation`.
 FIELDS = ("text", "score", "tokens", "token_ids", "token_log_probs", "alignment")
-# JSON leaves these be, but `str.splitlines` ends a line at them.
+# Valid inside JSON strings, but `str.splitlines` splits lines there.
 _LINE_ENDS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
 
 
 def named(name: str, fields: Sequence[str]) -> Callable[[int, str, object], str]:
-    """The format of this name: "text", "tsv" or "jsonl", the last with these fields."""
+    """Returns the format of this name, "text", "tsv" or "jsonl"; a JSON line has these fields."""
     return {"text": _text, "tsv": _tsv, "jsonl": functools.partial(_json_line, fields)}[name]
+
+
+def checked_fields(fields: str | None, form: str, default: str) -> list[str]:
+    """Returns the fields of a JSON line, given with commas between.
+
+    Raises:
+        ValueError: If fields are given for another format, or one is unknown.
+    """
+    if fields and form != "jsonl":
+        raise ValueError(f"Expected --format jsonl with --fields. Received: --format {form}")
+    names = (fields or default).split(",")
+    if unknown := [name for name in names if name not in FIELDS]:
+        raise ValueError(f"Expected --fields among: {', '.join(FIELDS)}. Received: {', '.join(unknown)}")
+    return names
+
+
+def scored(name: str, fields: Sequence[str]) -> Callable[[int, str, object], str]:
+    """Returns the format of a given translation with its score, "tsv" or "jsonl"; a JSON line has these fields."""
+    return {"tsv": _scored_tsv, "jsonl": functools.partial(_scored_json_line, fields)}[name]
 
 
 def _text(number: int, source: str, translation) -> str:
@@ -26,23 +45,46 @@ def _text(number: int, source: str, translation) -> str:
 
 
 def _tsv(number: int, source: str, translation) -> str:
-    """A row for each hypothesis, best first: the number of the line, the score, the translation."""
+    """Returns a row for each hypothesis, best first: the number of the line, the score, the translation."""
     found = translation.n_best or (translation,)
     return "".join(f"{number}\t{one.score:.4f}\t{_on_one_line(one.text)}\n" for one in found)
 
 
 def _json_line(fields: Sequence[str], number: int, source: str, translation) -> str:
-    """An object for each line, which lists its hypotheses; tokens come with those of the source."""
-    line = {"line": number, "source": source}
-    if {"tokens", "alignment"} & set(fields):
-        line["source_tokens"] = translation.source_tokens
+    """Returns an object with all hypotheses of the line. If tokens are among the fields, so are the source tokens."""
     found = translation.n_best or (translation,)
-    line["translations"] = [{field: _plain(getattr(one, field)) for field in fields} for one in found]
+    hypotheses = [{field: _plain(getattr(one, field)) for field in fields} for one in found]
+    return _dump(_source(fields, number, source, translation) | {"translations": hypotheses})
+
+
+def _scored_tsv(number: int, source: str, translation) -> str:
+    """Returns a row: the number of the line, the log-probability, the score, the translation."""
+    log_prob = _log_prob(translation)
+    return f"{number}\t{log_prob:.4f}\t{translation.score:.4f}\t{_on_one_line(translation.text)}\n"
+
+
+def _scored_json_line(fields: Sequence[str], number: int, source: str, translation) -> str:
+    found = {"log_prob": _plain(_log_prob(translation))} | {f: _plain(getattr(translation, f)) for f in fields}
+    return _dump(_source(fields, number, source, translation) | found)
+
+
+def _source(fields: Sequence[str], number: int, source: str, translation) -> dict:
+    tokens = {"source_tokens": translation.source_tokens} if {"tokens", "alignment"} & set(fields) else {}
+    return {"line": number, "source": source} | tokens
+
+
+def _dump(line: dict) -> str:
     return json.dumps(line, ensure_ascii=False, allow_nan=False).translate(_LINE_ENDS) + "\n"
 
 
+def _log_prob(translation) -> float:
+    """Returns the log-probability of the whole translation; 0 for the blank translation of a blank line."""
+    log_probs = translation.token_log_probs
+    return 0.0 if log_probs is None else float(np.sum(log_probs, dtype="float64"))
+
+
 def _plain(value):
-    """For JSON: arrays as lists, five decimals, null for what is no number; [] for what a blank line lacks."""
+    """Converts for JSON: arrays to lists, numbers to five decimals, infinity and NaN to null, None to []."""
     if value is None:
         return []
     if isinstance(value, np.ndarray):
@@ -53,5 +95,5 @@ def _plain(value):
 
 
 def _on_one_line(text: str) -> str:
-    """A byte-level vocabulary can write anything, a line break or a tab too."""
+    """Replaces line breaks and tabs, which a byte-level vocabulary can produce."""
     return text.replace("\n", " ").replace("\t", " ")

@@ -1,63 +1,87 @@
-"""What the commands that translate have in common: the options of search, and what a run's report says."""
+"""Command-line flags derived from the fields of an options dataclass, such as `keras_attn.search.SearchOptions`."""
 
 import argparse
-import json
-from collections.abc import Callable
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from keras_attn.cli import command
+from keras_attn.cli.run_report import length_penalty
+from keras_attn.search import SearchOptions
 
-_SEARCH = "search."  # opens the names of those arguments that are `Translator.generate`'s own
+_PREFIX = "options."  # of the names of arguments that are fields of the dataclass
+# Where a command's default is not the field's.
+_DEFAULTS = {"length_penalty": "the run's, else 1", "num_samples": None}
+
+
+def add_options(group, options: type, names: Collection[str] = (), *, without: Collection[str] = ()) -> None:
+    """Adds a flag for each field of a dataclass.
+
+    An option that is not chosen is absent from the parsed arguments, so that its default is written in one place, the
+    dataclass.
+
+    Args:
+        group: A parser, or a group of one.
+        options: A dataclass whose fields have the metadata of `keras_attn.search.options.option`.
+        names: The fields that get a flag; all if empty.
+        without: Fields that get none.
+    """
+    kinds = typing.get_type_hints(options)
+    for field in dataclasses.fields(options):
+        if (names and field.name not in names) or field.name in without or "help" not in field.metadata:
+            continue
+        metadata, flag = field.metadata, {"default": argparse.SUPPRESS}
+        if "const" in metadata:
+            flag |= {"action": "store_const", "const": metadata["const"]}
+        elif "choices" in metadata:
+            flag["choices"] = [choice for choice in metadata["choices"] if choice is not None]
+        else:
+            flag |= {"metavar": "N", "type": between(_number(kinds[field.name]), *metadata["range"])}
+        name = metadata.get("flag") or "--" + field.name.replace("_", "-")
+        group.add_argument(name, dest=_PREFIX + field.name, help=metadata["help"] + _default(field), **flag)
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
-    """The options of search, one line each: the second word is the name that `Translator.generate` knows."""
+    """Adds the options of search, the same for all commands that translate."""
     group = parser.add_argument_group("search")
-
-    def option(flag: str, name: str, help: str, **how):
-        if not how.keys() & {"action", "choices"}:
-            how.setdefault("metavar", "N")
-        # What is not chosen is not passed on, so that each default stands in one place, the library.
-        group.add_argument(flag, dest=_SEARCH + name, help=help, **{"default": argparse.SUPPRESS} | how)
-
-    option("--beam", "beam_size", "hypotheses; 1 is greedy (default: 5)", type=between(int, 1, 1000), default=5)
-    option("--length-penalty", "length_penalty", "exponent of the norm, else the run's", type=between(float, 0, 10))
-    option("--normalization", "normalization", "norm of the length", choices=("gnmt", "average", "none"))
-    option("--coverage-penalty", "coverage_penalty", "for source left unread", type=between(float, 0, 100))
-    option("--max-length", "max_length", "tokens of a translation, at most", type=between(int, 1, 10_000))
-    option("--max-length-ratio", "max_length_ratio", "the same, for each source token", type=between(float, 0.01, 1000))
-    option("--min-length", "min_length", "tokens of a translation, at least", type=between(int, 1, 10_000))
-    option("--min-length-ratio", "min_length_ratio", "the same, for each source token", type=between(float, 0.01, 1000))
-    option("--no-repeat", "no_repeat_ngram_size", "no N tokens twice in this order", type=between(int, 1, 100))
-    option("--no-unknown", "banned_tokens", "never write <unk>", action="store_const", const=("<unk>",))
-    option(
+    add_options(group, SearchOptions)
+    group.add_argument(
         "--replace-unknown",
-        "replace_unknown",
-        "for <unk> the source word that it is aligned to, or what FILE has for that: lines of word, tab, word",
+        dest=_PREFIX + "replace_unknown",
+        help="for <unk> the source word that it is aligned to, or its entry in FILE: lines of a word, a tab and a word",
         nargs="?",
         metavar="FILE",
         type=dictionary,
         const=True,
+        default=argparse.SUPPRESS,
     )
-    option("--early-stopping", "early_stopping", "end sooner, proving nothing", action="store_true")
-    option("--batch-size", "batch_size", "sentences at once (default: 64)", type=between(int, 1, 100_000))
-    option("--tokens-per-batch", "tokens_per_batch", "source tokens at once, at most", type=between(int, 1, 10**8))
+    add_ensemble(group)
+
+
+def add_ensemble(group) -> None:
+    """Adds the options of an ensemble."""
     group.add_argument("--ensemble", metavar="RUN", type=Path, nargs="+", default=[], help="runs that choose with RUN")
     averages = ("probability", "log_probability", "weights")
     group.add_argument("--average", choices=averages, default="probability", help="of the ensemble: what is averaged")
 
 
-def search(arguments: argparse.Namespace, run: Path) -> dict:
-    """Keyword arguments for `Translator.generate`: what was chosen, and what the run's report says."""
-    chosen = {name.removeprefix(_SEARCH): value for name, value in vars(arguments).items() if name.startswith(_SEARCH)}
+def chosen_options(arguments: argparse.Namespace, run: Path) -> dict:
+    """Returns the options that were chosen, and the run's length penalty if none was."""
+    chosen = {name.removeprefix(_PREFIX): value for name, value in vars(arguments).items() if name.startswith(_PREFIX)}
+    return chosen | {"length_penalty": length_penalty(run, chosen.get("length_penalty"))}
+
+
+def search_arguments(arguments: argparse.Namespace, run: Path) -> dict:
+    """Returns keyword arguments for `Translator.generate`, `beam_size`, `n_best` and `batch_size` always among them."""
+    chosen = {"beam_size": SearchOptions.beam_size, "n_best": SearchOptions.n_best} | chosen_options(arguments, run)
     # A thousand hypotheses at once: over a vocabulary of 30,000 words their scores are 120 MB.
-    few = max(1, min(64, 1000 // chosen["beam_size"]))
-    penalty = length_penalty(run, chosen.get("length_penalty"))
-    return {"batch_size": few} | chosen | {"length_penalty": penalty}
+    return {"batch_size": max(1, min(64, 1000 // chosen["beam_size"]))} | chosen
 
 
-def load(arguments: argparse.Namespace, run: Path):
-    """The translator of a run, together with those of `--ensemble`."""
+def load_translator(arguments: argparse.Namespace, run: Path):
+    """Loads the translator of a run, as an ensemble with those of `--ensemble`."""
     from keras_attn.translator import Translator
 
     with command.quietly():
@@ -67,7 +91,7 @@ def load(arguments: argparse.Namespace, run: Path):
 
 
 def dictionary(path: str) -> dict[str, str]:
-    """For argparse: a file of lines, each a word, a tab and its translation."""
+    """For argparse: reads a file of lines, each a word, a tab and its translation."""
     from keras_attn.text import read_lines
 
     try:
@@ -79,26 +103,8 @@ def dictionary(path: str) -> dict[str, str]:
     return dict(rows)
 
 
-def length_penalty(run: Path, chosen: float | None) -> float:
-    """What was chosen, else what the run's report says, else 1."""
-    return read_report(run)["config"].get("length_penalty", 1.0) if chosen is None else chosen
-
-
-def read_report(run: Path) -> dict:
-    """The run's `report.json`; of a preset without one, an empty corpus and config."""
-    path = run / "report.json"
-    report = {"corpus": None, "source": None, "target": None, "config": {}}
-    if path.is_file():
-        try:
-            report |= json.loads(path.read_text(encoding="utf-8"))
-            report["config"] = dict(report["config"])
-        except (ValueError, TypeError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
-            raise ValueError(f"Expected {str(path)!r} to be a run's report. It is truncated or changed.") from None
-    return report
-
-
 def between(kind: type, low: float, high: float) -> Callable[[str], float]:
-    """For argparse: a number of this kind from `low` to `high`."""
+    """For argparse: returns a function that reads a number of this kind from `low` to `high`."""
 
     def read(text: str) -> float:
         try:
@@ -111,3 +117,15 @@ def between(kind: type, low: float, high: float) -> Callable[[str], float]:
         return value
 
     return read
+
+
+def _number(kind) -> type:
+    """Returns int or float, of `int | None` too."""
+    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    return next(one for one in kinds if one is not types.NoneType)
+
+
+def _default(field: dataclasses.Field) -> str:
+    default = _DEFAULTS.get(field.name, field.default)
+    has_none = default is None or default is False or default == ()
+    return "" if has_none else f" (default: {default})"

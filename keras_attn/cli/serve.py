@@ -1,30 +1,29 @@
 """Serves an exported model on this machine, for development: `keras-attn serve saved_models/NAME`.
 
-REST and gRPC as of TensorFlow Serving, with a web page at the REST address. It is no replacement for TensorFlow
-Serving: `keras_attn.serving.dev_server.server` lists what it does not do. Needs `pip install -e ".[serving]"`.
+REST and gRPC as in TensorFlow Serving, with a web page at the REST address. It is no replacement for TensorFlow
+Serving: `keras_attn.serving.dev_server.server` lists what it does not do. Needs `pip install "keras_attn[serving]"`.
 """
 
 import argparse
-import importlib.util
 import os
 import sys
 from pathlib import Path
 
-from keras_attn.cli import command
+from keras_attn.cli import command, environment
 from keras_attn.cli.search_flags import between
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("keras_attn.cli.serve", description=__doc__.splitlines()[0])
+    parser = command.Parser("keras-attn serve", description=__doc__.splitlines()[0])
 
     def option(flag: str, kind: type, default, help: str, **more):
         parser.add_argument(flag, type=kind, default=default, help=f"{help} (default: %(default)s)", **more)
 
     parser.add_argument("directory", metavar="DIRECTORY", type=Path, help="with a folder for each version: 1, 2, ...")
     parser.add_argument("--name", help="the model's, in requests (default: the folder's)")
-    option("--host", str, "127.0.0.1", "another address lets other machines in, without any check of who they are")
+    option("--host", str, "127.0.0.1", "another address lets other machines in, without any authentication")
     option("--port", between(int, 0, 65535), 8501, "of REST and the page; 0: any free one", metavar="N")
     option("--grpc-port", between(int, 0, 65535), 8500, "0: any free one", metavar="N")
     option("--max-batch-size", between(int, 1, 100_000), 64, "sentences run at once", metavar="N")
@@ -34,16 +33,17 @@ def main(argv=None) -> int:
     option("--max-request-bytes", between(int, 1, 2**30), 2**22, "larger ones are refused", metavar="N")
     option("--poll-seconds", between(float, 0.01, 3600), 1.0, "between two looks for a new version", metavar="N")
     option("--drain-seconds", between(float, 0, 3600), 30.0, "for requests present at the end", metavar="N")
-    # The model is a TensorFlow graph; whatever trained it, no other backend is needed.
-    os.environ["KERAS_BACKEND"] = "tensorflow"
+    return command.run(serve, parser, argv, prepare=_prepare)
+
+
+def _prepare() -> None:
+    """Chooses TensorFlow: the model is a TensorFlow graph, whichever backend trained it."""
+    environment.require("serving", "tensorflow", "tensorflow_serving", "aiohttp", "prometheus_client")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    return command.run(serve, parser, argv)
+    environment.prepare("tensorflow")
 
 
 def serve(arguments: argparse.Namespace) -> None:
-    missing = [name for name in ("aiohttp", "prometheus_client", "tensorflow_serving") if not _is_there(name)]
-    if missing:
-        raise ValueError(f'Expected {" and ".join(missing)}, of the extra "serving": pip install -e ".[serving]"')
     with command.quietly():
         from keras_attn.serving.dev_server.server import Settings, serve
 
@@ -56,13 +56,9 @@ def serve(arguments: argparse.Namespace) -> None:
     def ready(rest: str, rpc: str) -> None:
         print(f"{name} is served on {rest} (REST, and a page to try it) and {rpc}. Ctrl+C ends it.", flush=True)
         if arguments.host not in _LOOPBACK:
-            print("Other machines may reach it, and nothing checks who asks.", file=sys.stderr, flush=True)
+            print("Other machines may reach it, and nothing authenticates them.", file=sys.stderr, flush=True)
 
     serve(arguments.directory, name, Settings(**settings), ready)
-
-
-def _is_there(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from keras_attn.cli import command
-from keras_attn.cli.search_flags import read_report
+from keras_attn.cli.run_report import read_report
 from recipes.pages import speed as speed_page
 from recipes.pages import studies as study_pages
 
@@ -82,7 +82,7 @@ def name_of(report: dict) -> str:
     return "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())])
 
 
-def name_of_run(run: Path) -> str:
+def name_export_arguments(run: Path) -> str:
     """The same of a run's folder; the folder's own name if it holds a preset without a report."""
     report = read_report(run)
     return name_of(report) if "recipe" in report else run.name

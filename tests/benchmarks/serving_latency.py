@@ -23,8 +23,8 @@ from pathlib import Path
 import keras
 
 from keras_attn import Translator
-from keras_attn.cli.export import of_run
-from keras_attn.cli.search_flags import read_report
+from keras_attn.cli.run_report import export_arguments
+from keras_attn.cli.run_report import read_report
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
@@ -66,7 +66,7 @@ def main(argv=None) -> int:
         translator = Translator.from_preset(arguments.preset)
         begin = time.perf_counter()
         options = {"beam_size": arguments.beam, "quantize": arguments.quantize}
-        folder = translator.export(Path(temporary, "served"), **options, **of_run(arguments.preset))
+        folder = translator.export(Path(temporary, "served"), **options, **export_arguments(arguments.preset))
         export_seconds = time.perf_counter() - begin
         print(f"exported in {export_seconds:.1f} s", flush=True)
         single, *loaded, _ = timed(program, folder, texts[: arguments.singles], 1)

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_attn import Translator
-from keras_attn.cli.search_flags import length_penalty, read_report
+from keras_attn.cli.run_report import length_penalty, read_report
 from keras_attn.serving.client import Client
 from recipes import corpora
 from recipes.pages.results import name_of_run
@@ -208,7 +208,7 @@ def main(argv=None) -> int:
         kept = digests(folder) == versions and sorted(versions) == ["1", "2"]
     result = {
         "benchmark": "serving_load",
-        "run": name_of_run(arguments.preset),
+        "run": name_export_arguments(arguments.preset),
         "clients": arguments.clients,
         "seconds": arguments.seconds,
         **figures,

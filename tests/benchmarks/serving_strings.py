@@ -22,7 +22,7 @@ import keras
 import numpy as np
 
 from keras_attn import Translator
-from keras_attn.cli.export import of_run
+from keras_attn.cli.run_report import export_arguments
 from keras_attn.text import BLANKS, END_ID, PAD_ID, corpus_path, read_lines
 from recipes.pages.results import name_of_run
 from tests import adversarial
@@ -103,7 +103,7 @@ def main(argv=None) -> int:
     translator = Translator.from_preset(arguments.preset)
     with tempfile.TemporaryDirectory() as temporary:
         program = loader.build(Path(temporary))
-        folder = translator.export(Path(temporary, "served"), beam_size=arguments.beam, **of_run(arguments.preset))
+        folder = translator.export(Path(temporary, "served"), beam_size=arguments.beam, **export_arguments(arguments.preset))
         found = served(program, folder, lines)
         seconds = slowest(program, folder, lines)
         expected = translator.generate(texts, beam_size=arguments.beam, return_alignments=False)
@@ -111,7 +111,7 @@ def main(argv=None) -> int:
     gaps = [abs(s - one.score) for answers in found.values() for one, (_, s) in zip(expected, answers, strict=True)]
     result = {
         "benchmark": "strings",
-        "run": name_of_run(arguments.preset),
+        "run": name_export_arguments(arguments.preset),
         "backend": keras.backend.backend(),
         "model": type(translator.model).__name__,
         "beam": arguments.beam,

@@ -17,18 +17,18 @@ ROOT = Path(__file__).parents[2]
 
 
 def windows(content: bytes, **bounds):
-    return list(streams.windows(io.BufferedReader(io.BytesIO(content)), **{"most_lines": 4096} | bounds))
+    return list(streams.windows(io.BufferedReader(io.BytesIO(content)), **{"max_lines": 4096} | bounds))
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200), st.integers(1, 7), st.integers(1, 40))
-def test_windows_hold_every_line_once_within_bounds(content, most_lines, most_weight):
-    found = windows(content, most_lines=most_lines, most_weight=most_weight)
+def test_windows_hold_every_line_once_within_bounds(content, max_lines, max_weight):
+    found = windows(content, max_lines=max_lines, max_weight=max_weight)
     lines = content.split(b"\n")
     assert [line for window in found for line in window] == (lines if lines[-1] else lines[:-1])
     for window in found:
-        assert 1 <= len(window) <= most_lines
-        assert sum(map(len, window[:-1])) < most_weight
+        assert 1 <= len(window) <= max_lines
+        assert sum(map(len, window[:-1])) < max_weight
 
 
 def test_a_line_longer_than_a_block_is_whole_and_lines_end_at_one_byte_alone():
@@ -38,7 +38,7 @@ def test_a_line_longer_than_a_block_is_whole_and_lines_end_at_one_byte_alone():
 
 
 def test_of_an_overlong_line_the_rest_is_dropped():
-    assert windows(b"abcdef\ng\n" + b"h" * 200_000 + b"\ni", longest=3) == [[b"abc", b"g", b"hhh", b"i"]]
+    assert windows(b"abcdef\ng\n" + b"h" * 200_000 + b"\ni", max_bytes=3) == [[b"abc", b"g", b"hhh", b"i"]]
 
 
 class Endless(io.RawIOBase):
@@ -55,12 +55,12 @@ class Endless(io.RawIOBase):
 def test_a_line_without_end_takes_no_memory():
     script = """
 import resource
-from recipes import streams
+from keras_attn.cli import line_streaming as streams
 from tests.cli.test_line_streaming import Endless
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-list(streams.windows(Endless(200), most_lines=9, longest=1000))
+list(streams.windows(Endless(200), max_lines=9, max_bytes=1000))
 before = peak()
-((line,),) = streams.windows(Endless(4000), most_lines=9, longest=1000)  # 262 MB
+((line,),) = streams.windows(Endless(4000), max_lines=9, max_bytes=1000)  # 262 MB
 print(len(line), peak() - before)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -74,7 +74,7 @@ def test_a_single_line_is_answered_before_the_next_is_written():
     rescue = threading.Timer(20, os.close, [writing])  # so that a reader that waits fails and does not hang
     rescue.start()
     with os.fdopen(reading, "rb") as stream:
-        found = streams.windows(stream, most_lines=4096, patient_from=2)
+        found = streams.windows(stream, max_lines=4096, wait_from=2)
         for line in (b"one", b"two", b"three"):
             os.write(writing, line + b"\n")
             assert next(found) == [line]
@@ -87,7 +87,7 @@ def test_a_single_line_is_answered_before_the_next_is_written():
 
 def test_a_fast_writer_fills_whole_windows(monkeypatch):
     """More than the 64 kB that a pipe holds, so that reader and writer take turns."""
-    monkeypatch.setattr(streams, "_PATIENCE", 20)  # however busy the machine is
+    monkeypatch.setattr(streams, "_PAUSE", 20)  # however busy the machine is
     lines = [b"%07d" % n for n in range(50_000)]
     reading, writing = os.pipe()
 
@@ -99,7 +99,7 @@ def test_a_fast_writer_fills_whole_windows(monkeypatch):
     writer = threading.Thread(target=write)
     writer.start()
     with os.fdopen(reading, "rb") as stream:
-        found = list(streams.windows(stream, most_lines=20_000))
+        found = list(streams.windows(stream, max_lines=20_000))
     writer.join()
     assert [len(window) for window in found] == [20_000, 20_000, 10_000]
     assert [line for window in found for line in window] == lines

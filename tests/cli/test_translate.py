@@ -1,4 +1,4 @@
-"""`keras_attn.cli.translate`: a line out for every line in, in order, whatever the windows; what is written beside it."""
+"""`keras-attn translate`: a line out for every line in, in order, whatever the windows; alignments beside it."""
 
 import dataclasses
 import io
@@ -15,8 +15,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.cli import output_formats as formats
-from keras_attn.cli import translate
+from keras_attn.cli import output_formats, text_windows, translate
 from keras_attn.models import RNNSearch
 from keras_attn.text import END_ID, Tokenizer
 from keras_attn.translator import Translation, Translator
@@ -115,7 +114,7 @@ def test_a_model_says_the_same_whatever_the_windows(command, preset):
 
 
 def test_bytes_that_are_not_text_and_overlong_lines_are_said(command):
-    status, out, err = command(b"eins\n\n   \nvier \xff\nzwei\r\n\xe2\x80\xa8\nzwei drei", "--longest", 8)
+    status, out, err = command(b"eins\n\n   \nvier \xff\nzwei\r\n\xe2\x80\xa8\nzwei drei", "--max-characters", 8)
     lines = out.split(b"\n")
     assert status == 0
     assert len(lines) == 8
@@ -123,18 +122,18 @@ def test_bytes_that_are_not_text_and_overlong_lines_are_said(command):
     assert lines[1] == lines[2] == lines[5] == b""
     assert lines[0]
     assert err.decode().splitlines() == [
-        "1 of 7 lines held bytes that are not UTF-8, read as U+FFFD.",
-        "1 of 7 lines were cut: see --longest.",
+        "1 of 7 lines contained bytes that are not UTF-8, read as U+FFFD.",
+        "1 of 7 lines were cut: see --max-characters.",
     ]
 
 
 @pytest.mark.parametrize("extra", ["", "x"])
 def test_a_line_is_cut_by_characters_whatever_their_bytes(command, extra):
-    """`--longest` characters of four bytes each: the last is whole, and one more is seen to be too many."""
-    status, out, err = command(("😀" * 6 + extra).encode(), "--longest", 6, "--format", "jsonl")
+    """`--max-characters` characters of four bytes each: the last is whole, and one more is seen to be too many."""
+    status, out, err = command(("😀" * 6 + extra).encode(), "--max-characters", 6, "--format", "jsonl")
     assert status == 0
     assert json.loads(out)["source"] == "😀" * 6
-    assert err == (b"1 of 1 lines were cut: see --longest.\n" if extra else b"")
+    assert err == (b"1 of 1 lines were cut: see --max-characters.\n" if extra else b"")
 
 
 def test_no_lines_in_no_lines_out(command, tmp_path):
@@ -180,12 +179,12 @@ def test_json_lines_say_what_is_asked_for(command):
 
 def test_json_lines_are_lines_and_json():
     awkward = Translation('a\n\x85\u2028\u2029\x0b"\\\t\x00', score=-np.inf, token_log_probs=np.array([np.nan, -0.5]))
-    line = formats.named("jsonl", ["text", "score", "token_log_probs"])(1, "x", awkward)
+    line = output_formats.named("jsonl", ["text", "score", "token_log_probs"])(1, "x", awkward)
     assert len(line.splitlines()) == 1
     (found,) = json.loads(line, parse_constant=pytest.fail)["translations"]
     assert found == {"text": awkward.text, "score": None, "token_log_probs": [None, -0.5]}
     for name, columns in (("text", 1), ("tsv", 3)):
-        line = formats.named(name, [])(1, "x", awkward)
+        line = output_formats.named(name, [])(1, "x", awkward)
         assert line.count("\n") == 1
         assert len(line.split("\t")) == columns
 
@@ -193,8 +192,8 @@ def test_json_lines_are_lines_and_json():
 def test_alignments_stand_beside_the_lines(command, tmp_path):
     files = {name: tmp_path / name for name in ("out.txt", "links", "page.html", "pictures")}
     options = ["--output", files["out.txt"], "--pharaoh", files["links"], "--html", files["page.html"]]
-    options += ["--png", files["pictures"], "--drawn", 2, "--window", 2]
-    drawn = b"The first 2 of 7 sentences are drawn; --drawn N draws more.\n"
+    options += ["--png", files["pictures"], "--max-plots", 2, "--window", 2]
+    drawn = b"The first 2 of 7 sentences are plotted; --max-plots N plots more.\n"
     assert command(joined(LINES), *options) == (0, b"", drawn)
     assert sorted(os.listdir(tmp_path)) == sorted(files)
 
@@ -303,7 +302,7 @@ def test_memory_does_not_grow_with_the_input():
     """A million lines through the command's own loop, with a translator that answers at once."""
     script = """
 import io, resource, types
-from recipes import streams, translate
+from keras_attn.cli import line_streaming, text_windows
 
 def echo(texts, numbers):
     return [types.SimpleNamespace(text=text) for text in texts]
@@ -319,10 +318,10 @@ class Lines(io.RawIOBase):
         return self.block if self.blocks >= 0 else b""
 
 def stream(lines):
-    arguments = types.SimpleNamespace(window=4096, longest=5000)
+    arguments = types.SimpleNamespace(window=4096, max_characters=5000)
     chosen = {"batch_size": 64, "n_best": 1, "return_alignments": True}
-    progress = streams.Progress(False)
-    for _, texts, found in translate.windows(echo, Lines(lines), chosen, arguments, progress):
+    progress = line_streaming.Progress(False)
+    for _, texts, found in text_windows.translated_windows(echo, Lines(lines), chosen, arguments, progress):
         assert [one.text for one in found] == texts
     return progress.lines
 
@@ -343,13 +342,15 @@ def _nothing(texts, numbers):
 
 def test_windows_of_long_lines_are_smaller():
     """What a window's alignments take is bounded, not only how many lines it has."""
-    arguments = types.SimpleNamespace(window=4096, longest=5000)
+    arguments = types.SimpleNamespace(window=4096, max_characters=5000)
     sizes = []
     for alignments in (False, True):
         chosen = {"batch_size": 64, "n_best": 5, "return_alignments": alignments}
         stream = io.BufferedReader(io.BytesIO((b"x" * 4999 + b"\n") * 200))
         progress = types.SimpleNamespace(add=lambda lines, done: None)
-        found = [len(texts) for _, texts, _ in translate.windows(_nothing, stream, chosen, arguments, progress)]
+        found = [
+            len(texts) for _, texts, _ in text_windows.translated_windows(_nothing, stream, chosen, arguments, progress)
+        ]
         assert sum(found) == 200
         sizes.append(max(found))
     assert sizes[1] < sizes[0] < 200
@@ -381,10 +382,7 @@ def test_a_typed_line_is_answered_at_once_and_a_closed_pipe_ends_with_a_sentence
         typing.join()
     assert seen == [b"ZWEI EINS\n", b"\n"]
     assert status == 1
-    assert (
-        capfd.readouterr().err
-        == "keras_attn.cli.translate: the reader of the output has gone before all was written.\n"
-    )
+    assert capfd.readouterr().err == "keras-attn translate: the reader of the output has gone before all was written.\n"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")
@@ -394,7 +392,7 @@ def test_a_full_disk_is_a_sentence_and_the_end_is_quiet(monkeypatch, capfd):
         assert run(Backwards(), b"eins zwei\n") == 1
         full.flush()  # as Python does when it ends, with a traceback of its own if that fails
     assert capfd.readouterr().err == (
-        "keras_attn.cli.translate: Expected stdout to take what is written. Received: No space left on device.\n"
+        "keras-attn translate: Expected stdout to take what is written. Received: No space left on device.\n"
     )
 
 

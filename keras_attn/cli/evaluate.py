@@ -1,0 +1,202 @@
+"""Scores a system on a test set: `keras-attn evaluate RUN --input FILE --references FILE [FILE ...]`.
+
+Prints BLEU, chrF and TER with their sacreBLEU signatures or, for `--metric wer`, word and phoneme error rate, where any
+of a word's answers is right. Instead of `--input` and `--references`, `--corpus FOLDER` names a folder of files
+`<split>.<language>`, plain or `.gz`.
+
+With `--hypotheses FILE` the lines of a file are scored, instead of what RUN translates now. With `--against` a second
+system, a run or such a file, is scored too. sacreBLEU's paired bootstrap, for error rates McNemar's exact test, then
+says whether it differs from the first by more than chance.
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from keras_attn.cli import command
+from keras_attn.cli import line_streaming as streams
+from keras_attn.cli.environment import surroundings
+from keras_attn.cli.run_report import read_report
+from keras_attn.cli.search_flags import add_search, load_translator, search_arguments
+from keras_attn.cli.text_windows import in_batches
+from keras_attn.cli.translate import generator
+
+
+class TestSet(NamedTuple):
+    """Source lines with their references: a target line for each, or several lists of these."""
+
+    sources: Sequence[str]
+    references: Sequence[str] | Sequence[Sequence[str]]
+    title: str
+    names: dict[str, str | list[str] | None]  # for the report: corpus, split, source, target; or the files
+
+
+def main(argv=None) -> int:
+    return command.run(evaluate, parser("keras-attn evaluate", __doc__.splitlines()[0]), argv)
+
+
+def parser(prog: str, description: str, corpus: str = "a folder of <split>.<language> files") -> command.Parser:
+    parser = command.Parser(prog, description=description)
+    option = parser.add_argument
+    option("run", metavar="RUN", type=Path, help="folder of a run, or any preset")
+    option("--input", metavar="FILE", type=Path, help="source sentences, one a line")
+    option("--references", metavar="FILE", type=Path, nargs="+", help="translations of these, line by line")
+    option("--corpus", help=f"{corpus} (default: the run's)")
+    option("--source", help="language of the source side (default: the run's)")
+    option("--target", help="language of the target side (default: the run's)")
+    option("--split", default="test", help="default: %(default)s")
+    option("--hypotheses", metavar="FILE", type=Path, help="score these lines, not what RUN translates")
+    option("--against", metavar="RUN2|FILE", type=Path, help="a second system, compared with the first")
+    option("--metric", choices=("bleu", "wer"), help="default: the run's, else bleu")
+    option("--tokenize", help="sacreBLEU's tokenizer (default: the run's, else 13a)")
+    option("--output", metavar="FILE", type=Path, help="a new file for all of this, as JSON")
+    add_search(parser)
+    return parser
+
+
+def evaluate(arguments: argparse.Namespace, corpus_split: Callable[..., TestSet] | None = None) -> None:
+    """Scores one system or two.
+
+    Args:
+        arguments: As `parser` reads them.
+        corpus_split: Takes the arguments and the run's report and returns the test set; None: it is in a folder.
+    """
+    report = read_report(arguments.run)
+    first, second = arguments.hypotheses or arguments.run, arguments.against
+    if first == second:
+        raise ValueError(f"Expected --against to be another system. Received: {str(second)!r} twice")
+    test = _files(arguments) if arguments.input or arguments.references else None
+    test = test or (corpus_split or _folder)(arguments, report)
+    tokenize = arguments.tokenize or report["config"].get("tokenize", "13a")
+    metric = arguments.metric or report["config"].get("metric", "bleu")
+
+    from keras_attn.evaluation import bleu
+
+    bleu(["a"], ["a"], tokenize=tokenize)  # refuses an unknown tokenizer before minutes of translation
+    with contextlib.ExitStack() as stack:
+        output = stack.enter_context(streams.new_file(arguments.output)) if arguments.output else None
+        # Both are opened before either translates: a bad one is refused before any work.
+        systems = [System(path, arguments, len(test.sources)) for path in (first, second) if path]
+        print(f"{test.title}, {len(test.sources):,} sentences")
+        result = {
+            **test.names,
+            "sentences": len(test.sources),
+            "systems": [_score(system, test, metric, tokenize) for system in systems],
+            **(_compare(systems, test, metric, tokenize) if second else {}),
+            **surroundings(),
+        }
+        if output:
+            output.write((json.dumps(result, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+class System:
+    """A run, or a file with a line for each sentence.
+
+    `texts` are its translations, once it has translated.
+    """
+
+    def __init__(self, path: Path, arguments: argparse.Namespace, sentences: int):
+        self.name = str(path)
+        self.texts, self.translator, self.figures = None, None, {}
+        if path.is_file() or path == arguments.hypotheses:
+            from keras_attn.text import read_lines
+
+            self.texts = read_lines(path)
+            if len(self.texts) != sentences:
+                raise ValueError(
+                    f"Expected {self.name!r} to have {sentences:,} lines, one for each sentence of the split. "
+                    f"Received: {len(self.texts):,}"
+                )
+            return
+
+        alone = argparse.Namespace(**vars(arguments) | {"ensemble": []})
+        self.translator = load_translator(arguments if path == arguments.run else alone, path)
+        self.options = search_arguments(arguments, path) | {"return_alignments": False}
+        self.translator.generate([], **self.options)  # refuses bad options
+
+    def translate(self, sources: Sequence[str]) -> None:
+        if self.texts is None:
+            started = time.monotonic()
+            with streams.Progress(True, len(sources)) as progress:
+                numbers, sizes = range(len(sources)), [1] * len(sources)
+                generate, batch_size = generator(self.translator, self.options), self.options["batch_size"]
+                translations = in_batches(generate, sources, numbers, batch_size, progress, sizes)
+            self.texts = [translation.text for translation in translations]
+            self.figures = {"search": self.options, "seconds": round(time.monotonic() - started, 2)}
+
+
+def _score(system: System, test: TestSet, metric: str, tokenize: str) -> dict:
+    from keras_attn.evaluation import by_metric
+
+    system.translate(test.sources)
+    scores = by_metric.all_scores(metric, test.sources, test.references, system.texts, tokenize)
+    beam = f", beam {system.options['beam_size']}" if system.translator else ""
+    print(f"{system.name}{beam}")
+    for name, result in scores.items():
+        print(f"  {name} {result['score']:.2f}  {result['signature']}")
+    return {"system": system.name} | system.figures | scores
+
+
+def _compare(systems: Sequence[System], test: TestSet, metric: str, tokenize: str) -> dict:
+    from keras_attn.evaluation import by_metric, paired_bootstrap
+
+    if metric == "wer":
+        result = by_metric.mcnemar_test(test.sources, test.references, *(one.texts for one in systems))
+        print(
+            f"McNemar's exact test: only {systems[0].name} is right {result['only_first_right']:,} times, only "
+            f"{systems[1].name} {result['only_second_right']:,} times, p = {result['p_value']:.4f}"
+        )
+        return {"mcnemar": result}
+    print("Paired bootstrap: mean ± half of the 95 % interval, and p, the chance of so large a difference by luck")
+    compared = paired_bootstrap({one.name: one.texts for one in systems}, test.references, tokenize=tokenize)
+    for one in compared:
+        chance = "the baseline" if one.p_value is None else f"p = {one.p_value:.4f}"
+        print(f"  {one.score.name} {one.mean:.2f} ± {one.half_width:.2f}  {one.system}, {chance}")
+        if one.p_value is not None:
+            print(f"    {one.score.signature}")
+    return {"paired_bootstrap": [one.to_dict() for one in compared]}
+
+
+def _files(arguments: argparse.Namespace) -> TestSet:
+    from keras_attn.text import read_lines
+
+    if not (arguments.input and arguments.references) or arguments.corpus:
+        raise ValueError("Expected --input together with --references, or --corpus alone.")
+    sources, *references = (read_lines(path) for path in (arguments.input, *arguments.references))
+    for path, lines in zip(arguments.references, references, strict=True):
+        if len(lines) != len(sources):
+            raise ValueError(
+                f"Expected as many lines in {str(arguments.input)!r} as in {str(path)!r}. "
+                f"Received: {len(sources):,} and {len(lines):,}"
+            )
+    names = {"input": str(arguments.input), "references": [str(path) for path in arguments.references]}
+    return TestSet(sources, references, str(arguments.input), names)
+
+
+def _folder(arguments: argparse.Namespace, report: dict) -> TestSet:
+    from keras_attn.text import read_parallel
+
+    corpus = arguments.corpus or report["corpus"]
+    if corpus is None or not Path(corpus).is_dir():
+        known = f" {corpus!r} is a name that only `python -m recipes.evaluate` knows." if corpus else ""
+        raise ValueError(f"Expected --input FILE with --references FILE, or --corpus FOLDER.{known}")
+    languages = arguments.source or report["source"], arguments.target or report["target"]
+    if None in languages:
+        raise ValueError("Expected --source and --target, the languages of the corpus, for the run does not say.")
+    sources, references = read_parallel(corpus, arguments.split, *languages)
+    return corpus_test_set(corpus, arguments.split, *languages, sources, references)
+
+
+def corpus_test_set(corpus: str, split: str, source: str, target: str, sources, references) -> TestSet:
+    """Returns a split of a corpus as a test set."""
+    names = {"corpus": corpus, "split": split, "source": source, "target": target}
+    return TestSet(sources, references, f"{corpus} {split}, {source} to {target}", names)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

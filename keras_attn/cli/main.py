@@ -1,0 +1,36 @@
+"""The program `keras-attn`: finds the command and hands its arguments on."""
+
+import sys
+from importlib import import_module
+
+import keras_attn
+from keras_attn.cli.command import Parser
+
+COMMANDS = {
+    "translate": "translates stdin to stdout, or files",
+    "evaluate": "scores a system, or compares two, on a test set",
+    "score": "scores given translations",
+    "export": "exports a SavedModel for TensorFlow Serving",
+    "serve": "serves an exported model on this machine, for development",
+}
+
+
+def main(argv=None) -> int:
+    """Runs a command; returns its exit status."""
+    parser = Parser(
+        "keras-attn",
+        usage="%(prog)s [-h] [--version] COMMAND ...",
+        description="Recurrent attention encoder-decoders: a run or a preset at work.",
+        epilog="`keras-attn COMMAND --help` lists the options of a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"keras_attn {keras_attn.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
+    for name, summary in COMMANDS.items():
+        commands.add_parser(name, help=summary)
+    argv = sys.argv[1:] if argv is None else list(argv)
+    try:
+        arguments = parser.parse_args(argv[:1])
+        return import_module(f"keras_attn.cli.{arguments.command}").main(argv[1:])
+    except KeyboardInterrupt:
+        print("keras-attn: interrupted", file=sys.stderr)
+        return 130

@@ -1,0 +1,40 @@
+"""Reads what a run's folder contains beside its preset: the report and the test translations."""
+
+import itertools
+import json
+from pathlib import Path
+
+SENTENCES = 64  # of the run's test split, from which warm-up records are made
+
+
+def read_report(run: Path) -> dict:
+    """Returns the run's `report.json`; for a preset without one, the same keys with no corpus and an empty config.
+
+    Raises:
+        ValueError: If the file is truncated or changed.
+    """
+    path = run / "report.json"
+    report = {"corpus": None, "source": None, "target": None, "config": {}}
+    if path.is_file():
+        try:
+            report |= json.loads(path.read_text(encoding="utf-8"))
+            report["config"] = dict(report["config"])
+        except (ValueError, TypeError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+            raise ValueError(f"Expected {str(path)!r} to be a run's report. It is truncated or changed.") from None
+    return report
+
+
+def length_penalty(run: Path, chosen: float | None) -> float:
+    """Returns the chosen length penalty; if None, the one in the run's report, else 1."""
+    return read_report(run)["config"].get("length_penalty", 1.0) if chosen is None else chosen
+
+
+def export_arguments(run: Path) -> dict:
+    """Returns `report` and `sentences` for an export: the run's report and some of its test sentences, if there are."""
+    report, path = read_report(run), run / "translations.txt"
+    sentences = []
+    if path.is_file():
+        with path.open(encoding="utf-8", newline="\n") as file:
+            sources = (line.removeprefix("source:").strip() for line in file if line.startswith("source:"))
+            sentences = list(itertools.islice(sources, SENTENCES))
+    return {"report": report, "sentences": sentences}
