@@ -291,5 +291,5 @@ def test_what_cannot_be_served_is_a_sentence(saved, live, tmp_path, monkeypatch,
     ):
         assert main([str(argument) for argument in arguments]) == status
         said = capsys.readouterr().err.splitlines()
-        assert said[-1].startswith("keras_attn.cli.serve: ")
+        assert said[-1].startswith("keras-attn serve: ")
         assert sentence in said[-1]
