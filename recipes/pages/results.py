@@ -82,7 +82,7 @@ def name_of(report: dict) -> str:
     return "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())])
 
 
-def name_export_arguments(run: Path) -> str:
+def name_of_run(run: Path) -> str:
     """The same of a run's folder; the folder's own name if it holds a preset without a report."""
     report = read_report(run)
     return name_of(report) if "recipe" in report else run.name

@@ -57,7 +57,7 @@ def main(argv=None) -> int:
             print(f"  {one.text!r}\n  {other.text!r}")
     result = {
         "benchmark": "batch_invariance",
-        "run": name_export_arguments(arguments.preset),
+        "run": name_of_run(arguments.preset),
         "backend": keras.backend.backend(),
         "beam": arguments.beam,
         "sentences": len(sentences),

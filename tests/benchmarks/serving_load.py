@@ -208,7 +208,7 @@ def main(argv=None) -> int:
         kept = digests(folder) == versions and sorted(versions) == ["1", "2"]
     result = {
         "benchmark": "serving_load",
-        "run": name_export_arguments(arguments.preset),
+        "run": name_of_run(arguments.preset),
         "clients": arguments.clients,
         "seconds": arguments.seconds,
         **figures,

@@ -111,7 +111,7 @@ def main(argv=None) -> int:
     gaps = [abs(s - one.score) for answers in found.values() for one, (_, s) in zip(expected, answers, strict=True)]
     result = {
         "benchmark": "strings",
-        "run": name_export_arguments(arguments.preset),
+        "run": name_of_run(arguments.preset),
         "backend": keras.backend.backend(),
         "model": type(translator.model).__name__,
         "beam": arguments.beam,
