@@ -1,0 +1,104 @@
+"""Each right-hand side of the README's table for users of tensorflow_addons.seq2seq runs, and says what it says.
+
+That `AttentionalLayer` with swapped rows is tfa's attention layer is tested on tfa's own figures in
+tests/layers/test_tfa_parity.py.
+"""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_attn
+
+README = Path(__file__).parents[1] / "README.md"
+B, S, T, E, H, M, V = 3, 5, 7, 11, 13, 17, 19
+
+
+def right_hand_sides():
+    table = README.read_text("utf-8").split("## From tensorflow_addons.seq2seq")[1].split("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")][2:]
+    return [code for _, here in rows for code in re.findall(r"`([^`]*\(.*?\))`", here)]
+
+
+def table_step(token_ids, memory, state):
+    """A model that looks its logits up by position."""
+    rows = ops.shape(token_ids)[0]
+    logits = ops.sum(memory["logits"] * ops.one_hot(state, T)[:, :, None], axis=1)  # (R, V)
+    return logits, state + 1, ops.ones((rows, S)) / S
+
+
+@pytest.fixture
+def names(rng):
+    values, inputs = (rng.normal(size=(B, n, w)).astype("float32") for n, w in ((S, M), (T, E)))
+    logits = rng.normal(size=(B, T, V)).astype("float32")
+    return {
+        **{name: getattr(keras_attn, name) for name in (*keras_attn.__all__, "search", "losses")},
+        "units": H,
+        "n": 23,
+        "K": 4,
+        "L": T,
+        "cell": keras.layers.GRUCell(H),
+        "attention": keras_attn.BahdanauAttention(5),
+        "decoder": keras_attn.AttentionDecoder(keras.layers.GRUCell(H), keras_attn.DotAttention()),
+        "inputs": inputs,
+        "values": values[..., :H],
+        "step": table_step,
+        "memory": {"mask": ops.ones((B, S), "bool"), "logits": ops.convert_to_tensor(logits)},
+        "state": ops.zeros((B,), "int32"),
+        "targets": rng.integers(0, V, (B, T)),
+        "logits": logits,
+        "weights": rng.random((B, T)).astype("float32"),
+    }
+
+
+@pytest.mark.parametrize("code", right_hand_sides())
+def test_the_right_hand_side_runs(names, code):
+    statement = ast.parse(code).body[0]
+    exec(code if isinstance(statement, ast.Assign) else f"result = {code}", names)
+    result = names.get("result")
+    if isinstance(result, keras_attn.AttentionDecoder):
+        outputs, contexts, alignments = result(names["inputs"], names["values"])
+        assert tuple(outputs.shape) == (B, T, H if result.attentional is None else 23)
+        assert (tuple(contexts.shape), tuple(alignments.shape)) == ((B, T, H), (B, T, S))
+    elif isinstance(result, keras.layers.Layer):
+        context, alignment, _ = result(names["inputs"][..., :1].repeat(H, -1), names["values"])
+        assert (tuple(context.shape), tuple(alignment.shape)) == ((B, T, H), (B, T, S))
+    elif isinstance(statement, ast.Assign):
+        assert tuple(names["alignments"].shape) == (B, T, S)
+    else:
+        assert result is not None
+
+
+def test_every_kind_of_row_is_there():
+    code = " ".join(right_hand_sides())
+    words = ("BahdanauAttention", "GeneralAttention", '"after"', '"before"', "beam_search", "SmoothedCrossentropy")
+    assert not [word for word in words if word not in code]
+
+
+def test_the_loss_is_tfas(names):
+    """sequence_loss: the sum of weighted cross-entropies over the sum of the weights."""
+    logits = names["logits"].astype("float64")
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    of_targets = np.take_along_axis(log_probs, names["targets"][:, :, None], axis=-1)[:, :, 0]
+    expected = -(of_targets * names["weights"]).sum() / names["weights"].sum()
+    loss = keras_attn.losses.SmoothedCrossentropy
+    arguments = names["targets"], names["logits"], names["weights"]
+    np.testing.assert_allclose(float(loss(0.0)(*arguments)), expected, rtol=1e-5)
+    assert abs(float(loss()(*arguments)) - expected) > 1e-4
+
+
+def test_the_defaults_are_those_that_the_table_names(names):
+    """With a penalty of 0 the scores are log-probabilities, as tfa's are."""
+    options = inspect.signature(keras_attn.search.beam_search).parameters
+    assert options["length_penalty"].default == 1
+    assert options["max_length"].default is inspect.Parameter.empty
+    arguments = table_step, names["memory"], names["state"]
+    found = keras_attn.search.beam_search(*arguments, beam_size=4, max_length=T, length_penalty=0.0)
+    np.testing.assert_allclose(ops.convert_to_numpy(found.scores), ops.convert_to_numpy(found.log_probs), rtol=1e-6)
+    assert inspect.signature(keras_attn.losses.SmoothedCrossentropy).parameters["label_smoothing"].default == 0.1
