@@ -1,29 +1,32 @@
-"""Sentences on their way into a model: limits of their own, batches of few shapes, arrays."""
+"""Batches of sentences in a bounded set of shapes, as arrays."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from keras_attn.text import END_ID, PAD_ID, Tokenizer
+from keras_attn.text import END_ID, PAD_ID
+
+if TYPE_CHECKING:
+    from keras_attn.text import Tokenizer
 
 
 class Sentence(NamedTuple):
-    """A source sentence and all that search is told of it: nothing here depends on any other."""
+    """A source sentence with everything that its search depends on: nothing depends on other sentences."""
 
     text: str
-    token_ids: list[int]  # with the end token; none for a blank sentence, which no model sees
+    token_ids: list[int]  # with the end token; empty for a blank sentence, which is not searched
     max_length: int = 1  # of the translation, end token included
     min_length: int = 1
-    prefix: Sequence[int] = ()  # target ids that the translation begins with
+    prefix: Sequence[int] = ()  # target ids with which the translation begins
     prefix_text: str = ""
-    row_id: int = 0  # what tells its random draws from another's
+    row_id: int = 0  # the number on which its random draws depend
 
 
 def batches(lengths: list[int], batch_size: int, tokens_per_batch: int) -> Iterator[tuple[list[int], tuple[int, int]]]:
-    """Yields (rows, (B, S)), longest sentences first; empty ones are in no batch.
+    """Yields (rows, (B, S)), longest sentences first, without the empty ones.
 
-    B is `batch_size` or a power of two below it and S a bucket, so that few shapes are ever compiled.
+    B is `batch_size` or a power of two below it, and S a bucket, so that few shapes are ever compiled.
     """
     order = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: -lengths[row])
     sizes = [2**n for n in range((batch_size - 1).bit_length())] + [batch_size]
@@ -48,7 +51,7 @@ def power_of_two(length: int) -> int:
 
 
 def padded(rows: Sequence[Sequence[int]], shape: tuple[int, int]) -> np.ndarray:
-    """Rows of ids as `(B, S)` int32, pad ids to their right; rows that only fill the batch hold an end token."""
+    """Rows of ids as `(B, S)` int32, padded on the right; rows that only fill the batch consist of an end token."""
     token_ids = np.full(shape, PAD_ID, "int32")
     token_ids[len(rows) :, 0] = END_ID
     for row, ids in enumerate(rows):
@@ -59,12 +62,18 @@ def padded(rows: Sequence[Sequence[int]], shape: tuple[int, int]) -> np.ndarray:
 def search_inputs(
     sentences: Sequence[Sentence], shape: tuple[int, int], seed: int | None = None
 ) -> tuple[dict[str, np.ndarray], int]:
-    """The inputs of a `SearchModel` (with draws if there is a seed), and the longest output L that it needs room for.
+    """The inputs of a `SearchModel`, and the longest output L that it must have room for.
 
-    L is only room, for search ends when its last row does: powers of two make few models to trace.
+    Search ends with its last row, so a larger L costs nothing but memory. Powers of two keep the number of models to
+    trace small.
+
+    Args:
+        sentences: The sentences of a batch.
+        shape: (B, S), from `batches`.
+        seed: The seed of `sample`; None for the other searches.
     """
     rows, _ = shape
-    # A prefix prevails over the limit; after it there must be room for the end token, whatever the batch.
+    # A prefix prevails over the limit, and must leave room for the end token in any batch.
     limits = [max(s.max_length, len(s.prefix) + 1) for s in sentences]
     longest = power_of_two(max(limits))
     inputs = {
@@ -78,7 +87,7 @@ def search_inputs(
         for row, sentence in enumerate(sentences):
             forced[row, : len(sentence.prefix)] = sentence.prefix
         inputs["forced_prefix"] = forced  # (B, P)
-    if seed is not None:  # inputs, not options: a new seed is then nothing new to compile
+    if seed is not None:  # as inputs, so that a new seed does not compile a new model
         inputs["seed"] = np.full(rows, seed & 0x7FFFFFFF, "int32")  # (B,)
         inputs["row_ids"] = _column([s.row_id & 0x7FFFFFFF for s in sentences], rows)  # (B,)
     return inputs, longest
@@ -91,7 +100,7 @@ def _column(values: Sequence[int], rows: int) -> np.ndarray:
     return column
 
 
-def token_ids_of(tokenizer: Tokenizer, tokens: Iterable[str | int]) -> list[int]:
+def token_ids_of(tokenizer: "Tokenizer", tokens: Iterable[str | int]) -> list[int]:
     """The sorted ids of tokens, each given as an entry of the vocabulary or as an id.
 
     Raises:

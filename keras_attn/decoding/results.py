@@ -1,20 +1,24 @@
 """Translations read from the arrays of a search result."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_attn.decoding.batching import Sentence
 from keras_attn.decoding.unk_replacement import words_for_unknown
-from keras_attn.text import SPECIAL_TOKENS, UNKNOWN_ID, Tokenizer
+from keras_attn.text import SPECIAL_TOKENS, UNKNOWN_ID
 from keras_attn.translation import Translation
+
+if TYPE_CHECKING:
+    from keras_attn.text import Tokenizer
 
 
 def translations_of(
     sentence: Sentence,
     result: Mapping[str, np.ndarray],
-    source_tokenizer: Tokenizer,
-    target_tokenizer: Tokenizer,
+    source_tokenizer: "Tokenizer",
+    target_tokenizer: "Tokenizer",
     dictionary: Mapping[str, str] | None = None,
 ) -> list[Translation]:
     """The hypotheses of one sentence; fewer may exist than were requested, but there is always one, if empty.

@@ -1,4 +1,4 @@
-"""Search and scoring as Keras models, so that `predict_on_batch` compiles them as each backend does."""
+"""Search and scoring as Keras models, so that each backend compiles them in `predict_on_batch`."""
 
 from collections.abc import Callable
 
@@ -12,15 +12,16 @@ from keras_attn.text import PAD_ID, START_ID
 
 
 class SearchModel(keras.Model):
-    """Encoding and search in one: `{encoder_token_ids (B, S), row_max_length (B,), ...}` -> a `SearchResult`'s dict.
+    """Encoding and search in one model.
 
-    L is static: one of these for each longest output; a compiled shape for each (B, S) that it meets.
+    `{encoder_token_ids (B, S), row_max_length (B,), ...}` -> the dict of a `SearchResult`. L is static: each
+    longest output needs a model of its own, which compiles once for each (B, S).
 
     Args:
         seq2seq: A `Seq2Seq`.
         search: `beam_search`, `greedy_search` or `sample`.
         max_length: L.
-        options: Keyword arguments of `search` that all sentences share. Those that are a sentence's own
+        options: Keyword arguments of `search` that all sentences share. Those of a single sentence
             (`row_max_length`, `forced_prefix`, ...) are further inputs.
     """
 
@@ -41,7 +42,7 @@ class SearchModel(keras.Model):
 
 
 class ScoreModel(keras.Model):
-    """Forced decoding in one teacher-forced pass, as a model.
+    """Forced decoding in one teacher-forced pass.
 
     `{encoder_token_ids (B, S), target_token_ids (B, T)}` -> the dict of a `SearchResult` with N = 1.
 

@@ -1,52 +1,56 @@
-"""Unknown words of a translation, taken from its source: from where the model looked when it wrote them."""
+"""Replacement of unknown tokens by the source words that they are aligned to."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_attn.text import BLANKS, SPECIAL_TOKENS, UNKNOWN_ID, Tokenizer
+from keras_attn.text import BLANKS, SPECIAL_TOKENS, UNKNOWN_ID
+
+if TYPE_CHECKING:
+    from keras_attn.text import Tokenizer
 
 _UNKNOWN = SPECIAL_TOKENS[UNKNOWN_ID]
 
 
 def words_for_unknown(
     text: str,
-    source: tuple[Tokenizer, Sequence[int]],
-    target: tuple[Tokenizer, Sequence[int]],
+    source: tuple["Tokenizer", Sequence[int]],
+    target: tuple["Tokenizer", Sequence[int]],
     alignment: np.ndarray,
     dictionary: Mapping[str, str],
 ) -> list[str]:
-    """What to write for each unknown id of a translation, in their order, for `Tokenizer.decode`.
+    """The replacement of each unknown id of a translation, in their order, for `Tokenizer.decode`.
 
-    An unknown word becomes the source word that it is aligned to most, or that word's entry in the dictionary (Luong
-    et al. 2015, arXiv:1410.8206, section 3; by attention as in Jean et al. 2015, arXiv:1412.2007, and Luong, Pham &
-    Manning 2015, arXiv:1508.04025). The word is cut from the raw source string, so that its case and its characters
-    are those of the text, whatever the tokenizer knows. Where an unknown id is only a part of a word (a rare character
-    among pieces), what stands at the aligned source id replaces it, and not the whole word.
+    An unknown word is replaced by the source word with the largest alignment weight, or by that word's entry in the
+    dictionary (Luong et al. 2015, arXiv:1410.8206, section 3; by attention as in Jean et al. 2015, arXiv:1412.2007,
+    and Luong, Pham & Manning 2015, arXiv:1508.04025). The word is a substring of the raw source text, with its case
+    and its characters, whatever the tokenizer knows. An unknown id that is only part of a word (a rare character
+    among pieces) is replaced by the text of the aligned source id, not by the whole word.
 
     Args:
-        text: the source sentence.
-        source: its tokenizer, and its ids with the end token.
-        target: tokenizer and ids of the translation.
+        text: The source sentence.
+        source: Its tokenizer, and its ids with the end token.
+        target: Tokenizer and ids of the translation.
         alignment: `(T, S)`. A row without weight on any word leaves `<unk>`.
-        dictionary: source word to target word: as it stands in the text or, for a tokenizer that lower-cases, in lower
-            case. Words that it lacks are copied.
+        dictionary: From source words to target words; source words as in the text or, for a tokenizer that
+            lower-cases, in lower case. Words that are not in it are copied.
     """
     words, parts = _source_words(text, *source)
     tokenizer, ids = target
     whole = {position for word, group in tokenizer.words(ids) if word == _UNKNOWN for position in group}
-    found = []
+    replacements = []
     for position in np.flatnonzero(np.asarray(ids) == UNKNOWN_ID):
-        weights = alignment[position, : len(words)]  # not that of the end token
-        looked = bool(weights.size) and weights.max() > 0
-        chosen = (words if position in whole else parts)[int(weights.argmax())] if looked else ""
-        lower = chosen.lower() if source[0].lowercase else chosen
-        found.append(dictionary.get(chosen, dictionary.get(lower, chosen)) if chosen else _UNKNOWN)
-    return found
+        weights = alignment[position, : len(words)]  # without the end token
+        is_aligned = bool(weights.size) and weights.max() > 0
+        word = (words if position in whole else parts)[int(weights.argmax())] if is_aligned else ""
+        lower = word.lower() if source[0].lowercase else word
+        replacements.append(dictionary.get(word, dictionary.get(lower, word)) if word else _UNKNOWN)
+    return replacements
 
 
-def _source_words(text: str, tokenizer: Tokenizer, token_ids: Sequence[int]) -> tuple[list[str], list[str]]:
-    """For each source id but the end: the word of the text that it belongs to, and the text of its own."""
+def _source_words(text: str, tokenizer: "Tokenizer", token_ids: Sequence[int]) -> tuple[list[str], list[str]]:
+    """For each source id but the end token: the word of the text to which it belongs, and its own text."""
     spans = tokenizer.spans(text)
     words = [""] * len(spans)
     for _, group in tokenizer.words(token_ids[: len(spans)]):

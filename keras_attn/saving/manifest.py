@@ -1,6 +1,6 @@
 """The manifest of a preset: its options, and the size and SHA-256 of each of its files.
 
-It is written last and read first: a preset with a manifest is whole, and one that is not whole is never used.
+It is written last and read first: a preset with a manifest is complete, and an incomplete one is never used.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ FORMAT = {"format": "keras_attn.translator", "version": 1}
 
 
 def write(directory: Path, options: dict[str, float]) -> None:
-    """Describes every file that is in `directory`."""
+    """Writes a manifest of all files in `directory`."""
     files = {
         path.relative_to(directory).as_posix(): {"size": path.stat().st_size, "sha256": _sha256(path)}
         for path in sorted(directory.rglob("*"))
@@ -24,11 +24,18 @@ def write(directory: Path, options: dict[str, float]) -> None:
 
 
 def read(directory: Path, names: Iterable[str]) -> dict[str, float]:
-    """Checks every file against the manifest, and returns the options, which must have these names.
+    """Checks every file against the manifest.
+
+    Args:
+        directory: The preset.
+        names: The names of the options that the manifest must have.
+
+    Returns:
+        The options.
 
     Raises:
         FileNotFoundError: if the manifest or a file is missing.
-        ValueError: if one is truncated or changed, or the format is not known.
+        ValueError: if one is truncated or changed, or the format is unknown.
     """
     path = directory / NAME
     if not path.is_file():
@@ -41,7 +48,7 @@ def read(directory: Path, names: Iterable[str]) -> dict[str, float]:
     except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError, ValueError):
         raise ValueError(f"Expected {str(path)!r} to be a preset's manifest. It is truncated or changed.") from None
     if known != FORMAT:
-        raise ValueError(f"Expected a preset of {FORMAT}. Received {known} in {str(path)!r}.")
+        raise ValueError(f"Expected a preset of {FORMAT}. Received: {known} in {str(path)!r}.")
     for name, (size, sha256) in files.items():
         _check_file(directory, name, size, sha256)
     return options

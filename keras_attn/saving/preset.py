@@ -1,4 +1,4 @@
-"""A preset: a folder with a model, its two tokenizers and their manifest, whole or refused."""
+"""A preset: a folder with a model, its two tokenizers and a manifest. An incomplete one is refused."""
 
 import os
 import shutil
@@ -22,17 +22,23 @@ def save_preset(
     target_tokenizer: Tokenizer,
     options: dict[str, float],
 ) -> None:
-    """Writes everything beside `directory` and then moves it into place, the manifest last.
+    """Writes a preset to a temporary folder beside `directory`, then moves it into place, the manifest last.
+
+    Args:
+        directory: The new preset. It may exist with other files in it.
+        model: The model; its optimizer's state is left out.
+        source_tokenizer, target_tokenizer: Its tokenizers.
+        options: `max_length_ratio` and `max_length_constant` of the translator.
 
     Raises:
-        FileExistsError: if `directory` already holds a preset, or part of one.
+        FileExistsError: if `directory` already contains a preset, or part of one.
     """
     directory = Path(directory).absolute()
-    taken = [name for name in NAMES if (directory / name).exists()]
-    if taken or directory.is_file():
+    existing = [name for name in NAMES if (directory / name).exists()]
+    if existing or directory.is_file():
         raise FileExistsError(
-            f"Expected {str(directory)!r} to hold no preset, which is never overwritten. "
-            f"It already has: {', '.join(taken) or 'a file of that name'}"
+            f"Expected {str(directory)!r} to contain no preset, which is never overwritten. "
+            f"Received: {', '.join(existing) or 'a file of that name'}"
         )
     beside = directory.parent / f".tmp-{directory.name}-{os.getpid()}"
     beside.mkdir(parents=True)
@@ -51,11 +57,14 @@ def save_preset(
 
 
 def load_preset(directory: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, float]]:
-    """What `save_preset` wrote, in Keras' safe mode.
+    """Loads a preset in Keras' safe mode.
+
+    Returns:
+        The model, the source tokenizer, the target tokenizer and the options, as given to `save_preset`.
 
     Raises:
-        FileNotFoundError: if `directory` holds no preset, or a file of it is missing.
-        ValueError: if a file is truncated or changed, or the format is not known.
+        FileNotFoundError: if `directory` contains no preset, or a file of it is missing.
+        ValueError: if a file is truncated or changed, or the format is unknown.
     """
     directory = Path(directory)
     options = manifest.read(directory, OPTIONS)
@@ -67,14 +76,18 @@ def load_preset(directory: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Token
 def load_presets(
     directories: Sequence[str | os.PathLike], average: str
 ) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, float]]:
-    """Several presets as one, with the options of the first.
+    """Loads several presets as one model.
 
     Args:
-        directories: presets with the same tokenizers.
-        average: "probability" or "log_probability", of an `Ensemble`; or "weights", for `average_weights`.
+        directories: Presets with the same tokenizers.
+        average: "probability" or "log_probability" for an `Ensemble`; "weights" for `average_weights`.
+
+    Returns:
+        The model, and the tokenizers and options of the first preset.
 
     Raises:
-        FileNotFoundError, ValueError: as `load_preset`; and where tokenizers differ or models do not fit.
+        FileNotFoundError: see `load_preset`.
+        ValueError: see `load_preset`; and if tokenizers differ, or models do not fit together.
     """
     if isinstance(directories, (str, os.PathLike)) or not directories:
         raise ValueError(f"Expected a list of presets. Received: {directories!r}")
@@ -93,7 +106,7 @@ def load_presets(
 
 
 def _without_optimizer(model: Seq2Seq) -> Seq2Seq:
-    """A copy of the model that was never compiled: Keras saves an optimizer's state, twice the weights."""
+    """An uncompiled copy of the model: with an optimizer, Keras would save its state, twice the size of the weights."""
     bare = type(model).from_config(model.get_config())
     bare.set_weights(model.get_weights())
     return bare

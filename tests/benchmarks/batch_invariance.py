@@ -17,6 +17,7 @@ from pathlib import Path
 import keras
 
 from keras_attn import Translator
+from keras_attn.backend import prefer_fast_matmul
 from keras_attn.text import corpus_path, read_lines
 from recipes.pages.results import name_of_run
 from tests import adversarial
@@ -35,6 +36,7 @@ def main(argv=None) -> int:
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--lines", type=int, default=1000, help="of each kind, at most (default: %(default)s)")
     arguments = parser.parse_args(argv)
+    prefer_fast_matmul()
     folder = Path(arguments.data or ".", "data", arguments.corpus)
     sentences = read_lines(corpus_path(folder, "test", arguments.source))[: arguments.lines]
     strange = [line.decode(errors="replace") for line in adversarial.lines(arguments.lines)]

@@ -21,6 +21,7 @@ from pathlib import Path
 import keras
 
 from keras_attn import Translator
+from keras_attn.backend import prefer_fast_matmul
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, UNITS
@@ -54,6 +55,7 @@ def main(argv=None) -> int:
     parser.add_argument("--early-stopping", action="store_true", help="end as soon as K hypotheses have")
     parser.add_argument("--peer", type=Path, metavar="FILE", help="what the peer measured")
     arguments = parser.parse_args(argv)
+    prefer_fast_matmul()
     folder = Path(arguments.data or ".", "data", "multi30k-tok")
     if not folder.is_dir():
         print(f"Expected --data with data/multi30k-tok in it. There is no {folder}.", file=sys.stderr)

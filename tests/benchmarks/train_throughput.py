@@ -22,6 +22,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn import ParallelDataset, Tokenizer
+from keras_attn.backend import prefer_fast_matmul, preferred_jit_compile
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.text import read_parallel
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, SENTENCES, UNITS, JoeyNMTSizes
@@ -72,6 +73,7 @@ def main(argv=None) -> int:
         "--jit", action=argparse.BooleanOptionalAction, help="TensorFlow with XLA or without (default: the library's)"
     )
     arguments = parser.parse_args(argv)
+    prefer_fast_matmul()
     folder = Path(arguments.data or ".", "data", "multi30k-tok")
     if not folder.is_dir():
         print(f"Expected --data with data/multi30k-tok in it. There is no {folder}.", file=sys.stderr)
@@ -82,7 +84,7 @@ def main(argv=None) -> int:
     dataset = ParallelDataset.from_text(*lines, *tokenizers, batch_size=SENTENCES, seed=0)
     model = JoeyNMTSizes(*(tokenizer.vocabulary_size for tokenizer in tokenizers))
     optimizer = keras.optimizers.Adam(1e-3, global_clipnorm=1.0)
-    jit = "auto" if arguments.jit is None else arguments.jit
+    jit = preferred_jit_compile() if arguments.jit is None else arguments.jit
     model.compile(optimizer, SmoothedCrossentropy(label_smoothing=0.0), jit_compile=jit)
 
     shapes = [

@@ -232,3 +232,22 @@ def test_a_new_seed_is_not_traced_again(translator, monkeypatch):
 def test_mistakes_are_refused_with_a_sentence(translator, method, options, message):
     with pytest.raises(ValueError, match=message):
         getattr(translator, method)(LINES, **options)
+
+
+# Global state.
+
+
+def test_decoding_leaves_the_precision_of_products_alone(translator, monkeypatch, backend):
+    if backend != "torch":
+        pytest.skip("torch alone has such a setting")
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    changes = []
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", changes.append)
+    fresh = Translator(translator.model, translator.source_tokenizer, translator.target_tokenizer)
+    fresh.generate(LINES[:1], beam_size=2)
+    fresh.sample(LINES[:1])
+    fresh.score(LINES[:1], ["t1"])
+    assert not changes
+    assert torch.get_float32_matmul_precision() == before
