@@ -1,8 +1,8 @@
-"""Dynamic batching: requests of one signature are run together, each gets its own rows of the answer.
+"""Dynamic batching: requests of one signature run together, and each gets its own rows of the outputs.
 
-A request waits until `max_batch_size` rows have come together or `delay` seconds have passed since it came,
-or longer while every worker is busy. What may be joined is what has the same model version, signature and
-shapes behind axis 0; nothing is padded. All of it happens on one event loop; only the model runs in threads.
+A request waits until its batch has `max_batch_size` rows or `delay` seconds have passed since it arrived, or longer
+while every worker is busy. Requests can be joined if they have the same model version, signature and shapes after
+axis 0; nothing is padded. All of this happens on one event loop; only the model runs in threads.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from keras_attn.serving.dev_server.errors import Refusal
+from keras_attn.serving.dev_server.errors import RequestError
 from keras_attn.serving.dev_server.tensors import Signature
 
 Arrays = dict[str, np.ndarray]
@@ -36,7 +36,7 @@ class _Waiting:
     answer: asyncio.Future
 
     def __post_init__(self):
-        self.rows, self.key = 1, None  # a key of None goes with no other
+        self.rows, self.key = 1, None  # a request with a key of None is never joined
         if self.inputs and self.model.signatures[self.signature_name].is_batched:
             self.rows = len(next(iter(self.inputs.values())))
             shapes = tuple((name, array.shape[1:]) for name, array in sorted(self.inputs.items()))
@@ -44,14 +44,15 @@ class _Waiting:
 
 
 class Batcher:
-    """Runs models for many at once. Make it inside a running event loop.
+    """Runs a model for several requests at once. To be created inside a running event loop.
 
     Args:
-        max_batch_size: Rows of a batch, at most; a request with more is a batch by itself.
+        max_batch_size: Rows of a batch, at most; a larger request is a batch of its own.
         delay: Seconds that a request waits for others.
-        max_requests: Requests that may be present, whether read, waiting, run or written; more are refused.
-        workers: Batches run at once.
-        observe: Called with the rows of each batch.
+        max_requests: Requests in the server at once, whether they are read, wait, run or are answered; further ones
+            are refused.
+        workers: Batches that run at once.
+        observe: Called with the number of rows of each batch.
     """
 
     def __init__(
@@ -77,16 +78,16 @@ class Batcher:
 
     @contextlib.contextmanager
     def admit(self) -> Iterator[None]:
-        """Around all that is done for a request.
+        """A context for the whole time that a request is in the server.
 
         Raises:
-            Refusal: UNAVAILABLE after `drain`, RESOURCE_EXHAUSTED where there are too many.
+            RequestError: UNAVAILABLE after `drain`, RESOURCE_EXHAUSTED if there are too many requests.
         """
         if self.closed:
-            raise Refusal("UNAVAILABLE", "The server is shutting down. Send the request again, to the next one.")
+            raise RequestError("UNAVAILABLE", "The server is shutting down. Send the request again, to the next one.")
         if self.present >= self.max_requests:
             sentence = f"The server has {self.present} requests and takes no more. Send this one again a little later."
-            raise Refusal("RESOURCE_EXHAUSTED", sentence)
+            raise RequestError("RESOURCE_EXHAUSTED", sentence)
         self.present += 1
         self._idle.clear()
         try:
@@ -97,7 +98,7 @@ class Batcher:
                 self._idle.set()
 
     async def run(self, model: Model, signature_name: str, inputs: Arrays) -> Arrays:
-        """What `model.run` gives for these inputs, be they run alone or with others; checked before."""
+        """Runs a model on inputs that were checked, alone or in a batch; returns its outputs for these inputs."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(model, signature_name, inputs, loop.time(), loop.create_future())
         self._queue.append(waiting)
@@ -105,11 +106,11 @@ class Batcher:
         try:
             return await waiting.answer
         finally:
-            if waiting in self._queue:  # given up by its client
+            if waiting in self._queue:  # its client has disconnected
                 self._queue.remove(waiting)
 
     async def drain(self, seconds: float) -> bool:
-        """Refuses what comes from now on; true when all that was present has left within the time."""
+        """Refuses new requests; returns whether all requests in the server were answered within the time."""
         self.closed = True
         try:
             async with asyncio.timeout(seconds):
@@ -119,14 +120,14 @@ class Batcher:
         return True
 
     async def close(self) -> None:
-        """Ends the workers; who still waits is refused. A batch that runs is run to its end."""
+        """Stops the workers and refuses the requests that wait. A batch that already runs is completed."""
         self.closed = True
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
         for waiting in self._queue:
             if not waiting.answer.done():
-                waiting.answer.set_exception(Refusal("UNAVAILABLE", "The server has shut down."))
+                waiting.answer.set_exception(RequestError("UNAVAILABLE", "The server has shut down."))
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _work(self) -> None:
@@ -141,7 +142,7 @@ class Batcher:
             self._observe(sum(waiting.rows for waiting in batch))
 
     async def _gather(self) -> list[_Waiting]:
-        """The oldest request and those that go with it."""
+        """Returns the oldest request and those that can be joined with it."""
         while not self._queue:
             self._arrival.clear()
             await self._arrival.wait()
@@ -159,7 +160,7 @@ class Batcher:
         return batch
 
     def _fill(self, batch: list[_Waiting]) -> bool:
-        """Moves what goes with a batch from the queue into it; whether there is nothing more to wait for."""
+        """Moves requests that fit into a batch from the queue to it; returns whether the batch is full."""
         room = self.max_batch_size - sum(waiting.rows for waiting in batch)
         if batch[0].key is None:
             return True
@@ -173,7 +174,7 @@ class Batcher:
 
 def _deliver(batch: list[_Waiting], answers: list[Arrays | Exception]) -> None:
     for waiting, answer in zip(batch, answers, strict=True):
-        if waiting.answer.done():  # given up by its client
+        if waiting.answer.done():  # its client has disconnected
             continue
         if isinstance(answer, Exception):
             waiting.answer.set_exception(answer)
@@ -182,7 +183,7 @@ def _deliver(batch: list[_Waiting], answers: list[Arrays | Exception]) -> None:
 
 
 def _run(batch: list[_Waiting]) -> list[Arrays | Exception]:
-    """An answer for each. Where they cannot be run together, the fault of one is not that of the others."""
+    """Returns an answer or an error for each request. If the batch fails, each request is run alone."""
     if len(batch) > 1:
         first, rows = batch[0], np.cumsum([waiting.rows for waiting in batch])
         try:
@@ -191,7 +192,7 @@ def _run(batch: list[_Waiting]) -> list[Arrays | Exception]:
             if all(len(output) == rows[-1] for output in outputs.values()):
                 parts = {name: np.split(output, rows[:-1]) for name, output in outputs.items()}
                 return [{name: parts[name][n] for name in parts} for n in range(len(batch))]
-        except Exception:  # each is run again, and says for itself what is wrong
+        except Exception:  # each request is run again below and gets an error of its own
             pass
     return [_attempt(waiting) for waiting in batch]
 

@@ -1,6 +1,6 @@
-"""What a server says to a request that it does not answer: one of gRPC's codes, and a sentence."""
+"""Errors that a server sends to its client: one of gRPC's codes, and a sentence."""
 
-# The statuses that the stock server gives over HTTP for gRPC's codes; every other code is 500.
+# The HTTP statuses of the stock server for gRPC's codes; every other code is 500.
 HTTP = {
     "CANCELLED": 499,
     "INVALID_ARGUMENT": 400,
@@ -18,8 +18,13 @@ HTTP = {
 }
 
 
-class Refusal(Exception):
-    """`code` is the name of a `grpc.StatusCode`."""
+class RequestError(Exception):
+    """A request that the server refuses or cannot answer.
+
+    Args:
+        code: The name of a `grpc.StatusCode`.
+        sentence: The error message for the client.
+    """
 
     def __init__(self, code: str, sentence: str):
         super().__init__(sentence)
@@ -28,12 +33,12 @@ class Refusal(Exception):
 
     @property
     def status(self) -> int:
-        """Of HTTP."""
+        """The HTTP status."""
         return HTTP.get(self.code, 500)
 
 
-class TooLarge(Refusal):
-    """A request of more bytes than are taken: gRPC's code for it, and HTTP's own status."""
+class RequestTooLarge(RequestError):
+    """A request of too many bytes: RESOURCE_EXHAUSTED over gRPC, 413 over HTTP."""
 
     status = 413
 

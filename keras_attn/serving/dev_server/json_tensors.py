@@ -1,10 +1,9 @@
-"""The stock server's JSON, to and from tensors.
+"""The stock server's JSON format: requests to tensors, tensors to answers.
 
-A request holds `instances`, rows, or `inputs`, columns; its answer `predictions` or `outputs`. The only input
-and the only output need no name. A string may be `{"b64": "..."}`, for any bytes, and an output named
-`*_bytes` is written so. A float is written with as few digits as tell it from its neighbours of the same
-precision; NaN and the infinities stand for themselves, as the stock server writes them, which strict readers
-of JSON refuse.
+A request has either `instances` (rows) or `inputs` (columns); its answer has `predictions` or `outputs`. A single input
+and a single output need no name. A string may be written as `{"b64": "..."}`, for any bytes; an output named `*_bytes`
+is written like this. A float is written with the fewest digits that identify it in its precision. NaN and infinities
+are written as `NaN` and `Infinity`, as by the stock server, which strict JSON parsers refuse.
 """
 
 import base64
@@ -25,14 +24,14 @@ class Request(NamedTuple):
 
 
 def read_request(body: bytes, signature_of: Callable[[str], Signature]) -> Request:
-    """The tensors of a request's body.
+    """Reads the tensors of a request's body.
 
     Args:
-        body: JSON. Bytes that are not UTF-8 stay what they are, as in the stock server.
-        signature_of: From a signature's name; refuses an unknown one.
+        body: JSON. Bytes that are not UTF-8 are kept, as in the stock server.
+        signature_of: Returns the signature of a name; raises a RequestError for an unknown one.
 
     Raises:
-        Refusal: INVALID_ARGUMENT, with what was expected.
+        RequestError: INVALID_ARGUMENT, with what was expected.
     """
     try:
         content = json.loads(body.decode("utf-8-sig", "surrogateescape"))
@@ -53,10 +52,10 @@ def read_request(body: bytes, signature_of: Callable[[str], Signature]) -> Reque
 
 
 def write_answer(outputs: Mapping[str, np.ndarray], in_rows: bool) -> bytes:
-    """The body of an answer.
+    """Writes the body of an answer.
 
     Raises:
-        Refusal: INVALID_ARGUMENT, where rows were asked for and the outputs are none.
+        RequestError: INVALID_ARGUMENT, if the request has rows and the outputs have none.
     """
     values = {name: _values(name, array) for name, array in outputs.items()}
     only = next(iter(values.values())) if len(values) == 1 else None
@@ -126,7 +125,7 @@ def _leaf(name: str, value, dtype: np.dtype):
         is_number = dtype.kind == "f" and type(value) in (int, float)
         if is_number and (not math.isfinite(value) or abs(value) <= float(np.finfo(dtype).max)):
             return float(value)
-    except (ValueError, OverflowError):  # base64, a lone surrogate, a number without end
+    except (ValueError, OverflowError):  # wrong base64, half of a surrogate pair, an infinite number
         pass
     raise invalid(f"Expected {name} to hold values of type {type_name(dtype)}. Received: {_kind(value)}")
 
@@ -154,7 +153,7 @@ def _values(name: str, array: np.ndarray):
         kept[:] = leaves
         return kept.reshape(array.shape).tolist()
     if array.dtype.kind == "f":
-        return array.astype("U32").astype("float64").tolist()  # through the digits that NumPy would print
+        return array.astype("U32").astype("float64").tolist()  # with the digits that NumPy prints
     return array.tolist()
 
 
@@ -163,7 +162,7 @@ def _dumps(content: dict) -> bytes:
 
 
 def _kind(value) -> str:
-    """A value in an error: what it is, without the kilobytes that it may take."""
+    """A short description of a value, for an error message."""
     if isinstance(value, dict):
         names = ", ".join(json.dumps(name[:40]) for name in list(value)[:5])
         return f"an object with {names or 'nothing'}{', ...' if len(value) > 5 else ''}"

@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus."""
+"""The metrics of a server, for Prometheus."""
 
 import contextlib
 import time
@@ -8,7 +8,7 @@ import prometheus_client
 from prometheus_client import Counter, Gauge, Histogram
 
 from keras_attn.serving.dev_server.batching import Batcher
-from keras_attn.serving.dev_server.errors import Refusal
+from keras_attn.serving.dev_server.errors import RequestError
 from keras_attn.serving.dev_server.versions import Versions
 
 CONTENT_TYPE = prometheus_client.CONTENT_TYPE_LATEST
@@ -16,7 +16,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Metrics:
-    """A registry of its own, so that several servers may live in one process."""
+    """Metrics in a registry of their own, so that one process can run several servers."""
 
     def __init__(self):
         self._registry = prometheus_client.CollectorRegistry()
@@ -41,13 +41,13 @@ class Metrics:
 
     @contextlib.contextmanager
     def request(self, api: str) -> Iterator[None]:
-        """Counts what is done inside, by the code with which it ends."""
-        begin, code = time.perf_counter(), "CANCELLED"  # what ends it else is the client's going away
+        """Counts and times a request, by interface and status code."""
+        begin, code = time.perf_counter(), "CANCELLED"  # if the client disconnects, no except clause runs
         try:
             yield
             code = "OK"
-        except Refusal as refusal:
-            code = refusal.code
+        except RequestError as error:
+            code = error.code
             raise
         except Exception:
             code = "INTERNAL"

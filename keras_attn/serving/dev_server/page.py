@@ -1,4 +1,4 @@
-"""The page of a server: a sentence in, its translation and its alignment out."""
+"""The page of a server: enter a sentence, see its translation and alignment."""
 
 import base64
 import hashlib
@@ -8,15 +8,15 @@ from importlib.resources import files
 
 
 def page(model_name: str) -> tuple[str, str]:
-    """The page for a model, whole in one file, and its content security policy.
+    """Returns the page for a model, a single HTML file, and its content security policy.
 
-    Light and looks of an alignment are those of the page that `keras_attn.plots.html_page` makes. The policy
-    lets the page talk to its own server alone, load nothing, and run no other script.
+    Alignments look as on the page of `keras_attn.plots.html_page`, whose style and script are inserted.
+    The policy lets the page connect to its own server alone, load nothing, and run no other script.
     """
     shown = files("keras_attn.plots").joinpath("word_alignment.html").read_text(encoding="utf-8")
     text = files("keras_attn.serving.dev_server").joinpath("page.html").read_text(encoding="utf-8")
     for name in ("style", "script"):
-        text = text.replace(f"/*{name} of alignments.html*/", re.search(f"<{name}>(.*?)</{name}>", shown, re.S)[1])
+        text = text.replace(f"/*{name} of word_alignment.html*/", re.search(f"<{name}>(.*?)</{name}>", shown, re.S)[1])
     policy = ["default-src 'none'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'"]
     for name in ("script", "style"):
         digests = [hashlib.sha256(part.encode()).digest() for part in re.findall(f"<{name}>(.*?)</{name}>", text, re.S)]

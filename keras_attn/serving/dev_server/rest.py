@@ -3,12 +3,12 @@
     GET  /v1/models/NAME[/versions/N]            the states of its versions
     GET  /v1/models/NAME[/versions/N]/metadata   its signatures
     POST /v1/models/NAME[/versions/N]:predict    tensors in, tensors out
-    GET  /monitoring/prometheus/metrics          as the stock server's path, with metrics of our own
-    GET  /healthz                                200 while requests are taken, else 503
-    GET  /                                       a page: type a sentence, see its translation
+    GET  /monitoring/prometheus/metrics          the stock server's path, with metrics of this server
+    GET  /healthz                                200 while requests are accepted, else 503
+    GET  /                                       a page: enter a sentence, see its translation
 
-An error is `{"error": "sentence"}` with the stock server's status. Of the stock server's paths `:classify`,
-`:regress` and labels are not here.
+An error is `{"error": "sentence"}` with the stock server's status. The stock server's paths for `:classify`, `:regress`
+and version labels do not exist.
 """
 
 import json
@@ -19,7 +19,7 @@ from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2
 
 from keras_attn.serving.dev_server import json_tensors, metrics
-from keras_attn.serving.dev_server.errors import Refusal, TooLarge
+from keras_attn.serving.dev_server.errors import RequestError, RequestTooLarge
 from keras_attn.serving.dev_server.page import page
 from keras_attn.serving.dev_server.rpc import model_spec, status_response
 from keras_attn.serving.dev_server.service import Service
@@ -29,9 +29,9 @@ _VERSION = r"/versions/{version:\d{1,18}}"
 
 
 def application(service: Service, max_request_bytes: int) -> web.Application:
-    """The application; larger requests are answered with 413."""
+    """Returns the application. It answers larger requests with 413."""
     rest = _Rest(service, max_request_bytes)
-    # The application's own limit holds what is read although no length was announced.
+    # aiohttp's own limit applies to requests without a Content-Length.
     app = web.Application(middlewares=[_errors], client_max_size=max_request_bytes)
     for model in (_MODEL, _MODEL + _VERSION):
         app.router.add_post(model + ":predict", rest.predict)
@@ -51,24 +51,24 @@ class _Rest:
 
     async def predict(self, request: web.Request) -> web.Response:
         with self._service.request("REST"):
-            model = self._service.versions.get(*_asked(request))
-            asked = json_tensors.read_request(await self._body(request), model.signature)
-            outputs = await self._service.batcher.run(model, asked.signature_name, asked.inputs)
-            return _json(json_tensors.write_answer(outputs, asked.in_rows))
+            model = self._service.versions.get(*_name_and_version(request))
+            content = json_tensors.read_request(await self._body(request), model.signature)
+            outputs = await self._service.batcher.run(model, content.signature_name, content.inputs)
+            return _json(json_tensors.write_answer(outputs, content.in_rows))
 
     async def _body(self, request: web.Request) -> bytes:
         if (request.content_length or 0) > self._max_request_bytes:
-            raise TooLarge(self._max_request_bytes)
+            raise RequestTooLarge(self._max_request_bytes)
         try:
             return await request.read()
         except web.HTTPRequestEntityTooLarge:
-            raise TooLarge(self._max_request_bytes) from None
+            raise RequestTooLarge(self._max_request_bytes) from None
 
     async def status(self, request: web.Request) -> web.Response:
-        return _json(_proto(status_response(self._service.versions.states(*_asked(request)))))
+        return _json(_proto(status_response(self._service.versions.states(*_name_and_version(request)))))
 
     async def metadata(self, request: web.Request) -> web.Response:
-        model = self._service.versions.get(*_asked(request))
+        model = self._service.versions.get(*_name_and_version(request))
         definitions = get_model_metadata_pb2.SignatureDefMap(signature_def=model.definitions)
         spec = _proto(model_spec(self._service.versions.name, model.version))
         return _json({"model_spec": spec, "metadata": {"signature_def": _proto(definitions)}})
@@ -78,7 +78,7 @@ class _Rest:
 
     async def health(self, _) -> web.Response:
         if self._service.batcher.closed:
-            raise Refusal("UNAVAILABLE", "The server is shutting down.")
+            raise RequestError("UNAVAILABLE", "The server is shutting down.")
         return web.Response(text="ok\n")
 
     async def page(self, _) -> web.Response:
@@ -90,10 +90,10 @@ class _Rest:
 async def _errors(request: web.Request, handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except Refusal as refusal:
-        return _json({"error": refusal.sentence}, refusal.status)
+    except RequestError as error:
+        return _json({"error": error.sentence}, error.status)
     except web.HTTPException as error:
-        # The stock server's status for a path of its own that it cannot read.
+        # The stock server answers 400 to a malformed path below /v1/.
         status = 400 if request.path.startswith("/v1/") and error.status in (404, 405) else error.status
         return _json({"error": f"Malformed request: {request.method} {request.path}"}, status)
     except Exception:
@@ -101,7 +101,7 @@ async def _errors(request: web.Request, handler) -> web.StreamResponse:
         return _json({"error": "The server failed at this request; its log says why."}, 500)
 
 
-def _asked(request: web.Request) -> tuple[str, int | None]:
+def _name_and_version(request: web.Request) -> tuple[str, int | None]:
     version = request.match_info.get("version")
     return request.match_info["name"], None if version is None else int(version)
 

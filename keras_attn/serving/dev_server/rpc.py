@@ -15,25 +15,27 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from keras_attn.serving.dev_server.errors import Refusal
+from keras_attn.serving.dev_server.errors import RequestError
 from keras_attn.serving.dev_server.saved_model import array_of
 from keras_attn.serving.dev_server.service import Service
 from keras_attn.serving.dev_server.tensors import DEFAULT_SIGNATURE, invalid
 
 
 def server(service: Service, max_request_bytes: int) -> grpc.aio.Server:
-    """A server without a port; gRPC itself answers larger requests with RESOURCE_EXHAUSTED."""
+    """Returns a server without a port. gRPC itself answers larger requests with RESOURCE_EXHAUSTED."""
     options = [
         ("grpc.max_receive_message_length", max_request_bytes),
         ("grpc.max_send_message_length", -1),
-        ("grpc.so_reuseport", 0),  # a port that is taken is an error, not half of the requests
+        ("grpc.so_reuseport", 0),  # a port in use is an error; otherwise two servers would share its requests
     ]
-    # Each holds a message in memory; Predict itself refuses from max_requests on, in our words.
+    # Each call keeps a message in memory. Predict refuses more than max_requests, with a clear sentence.
     most = 2 * service.batcher.max_requests + 16
-    made = grpc.aio.server(options=options, maximum_concurrent_rpcs=most)
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_Prediction(service, max_request_bytes), made)
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(_Model(service), made)
-    return made
+    created = grpc.aio.server(options=options, maximum_concurrent_rpcs=most)
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
+        _Prediction(service, max_request_bytes), created
+    )
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(_Model(service), created)
+    return created
 
 
 class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -42,9 +44,9 @@ class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         self._max_elements = max_elements
 
     async def Predict(self, request, context):
-        async with _refusals(context):
+        async with _errors(context):
             with self._service.request("gRPC"):
-                model = self._service.versions.get(*_asked(request.model_spec))
+                model = self._service.versions.get(*_name_and_version(request.model_spec))
                 name = request.model_spec.signature_name or DEFAULT_SIGNATURE
                 signature = model.signature(name)
                 signature.check_names(request.inputs)
@@ -64,11 +66,11 @@ class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
                 return response
 
     async def GetModelMetadata(self, request, context):
-        async with _refusals(context):
+        async with _errors(context):
             if list(request.metadata_field) != ["signature_def"]:
                 fields = ", ".join(request.metadata_field) or "none"
                 raise invalid(f"Expected metadata_field to be: signature_def. Received: {fields}")
-            model = self._service.versions.get(*_asked(request.model_spec))
+            model = self._service.versions.get(*_name_and_version(request.model_spec))
             response = get_model_metadata_pb2.GetModelMetadataResponse()
             response.model_spec.CopyFrom(model_spec(self._service.versions.name, model.version))
             definitions = get_model_metadata_pb2.SignatureDefMap(signature_def=model.definitions)
@@ -76,7 +78,7 @@ class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
             return response
 
     def _array(self, name: str, proto):
-        # A shape and one value stand for a tensor of that shape: a few bytes could ask for all of the memory.
+        # A TensorProto may give a shape and one value: a few bytes could ask for all of the memory.
         if math.prod(axis.size for axis in proto.tensor_shape.dim) > self._max_elements:
             raise invalid(f"Expected {name} to have at most {self._max_elements:,} elements. It has more.")
         try:
@@ -90,8 +92,8 @@ class _Model(model_service_pb2_grpc.ModelServiceServicer):
         self._service = service
 
     async def GetModelStatus(self, request, context):
-        async with _refusals(context):
-            return status_response(self._service.versions.states(*_asked(request.model_spec)))
+        async with _errors(context):
+            return status_response(self._service.versions.states(*_name_and_version(request.model_spec)))
 
 
 def model_spec(name: str, version: int) -> model_pb2.ModelSpec:
@@ -101,28 +103,28 @@ def model_spec(name: str, version: int) -> model_pb2.ModelSpec:
 
 
 def status_response(states: list[tuple[int, str, str]]) -> get_model_status_pb2.GetModelStatusResponse:
-    """The answer of `GetModelStatus`, of what `Versions.states` gives."""
+    """The answer of `GetModelStatus`, from `Versions.states`."""
     response = get_model_status_pb2.GetModelStatusResponse()
     for version, state, error in states:
-        found = response.model_version_status.add(version=version)
-        found.state = get_model_status_pb2.ModelVersionStatus.State.Value(state)
-        found.status.error_code = 2 if error else 0  # UNKNOWN, OK
-        found.status.error_message = error
+        status = response.model_version_status.add(version=version)
+        status.state = get_model_status_pb2.ModelVersionStatus.State.Value(state)
+        status.status.error_code = 2 if error else 0  # UNKNOWN, OK
+        status.status.error_message = error
     return response
 
 
-def _asked(spec) -> tuple[str, int | None]:
+def _name_and_version(spec) -> tuple[str, int | None]:
     if spec.version_label:
         raise invalid("Expected a version's number or none. This server knows no version labels.")
     return spec.name, spec.version.value if spec.HasField("version") else None
 
 
 @contextlib.asynccontextmanager
-async def _refusals(context):
+async def _errors(context):
     try:
         yield
-    except Refusal as refusal:
-        await context.abort(grpc.StatusCode[refusal.code], refusal.sentence)
+    except RequestError as error:
+        await context.abort(grpc.StatusCode[error.code], error.sentence)
     except Exception:
         logging.exception("A request failed.")
         await context.abort(grpc.StatusCode.INTERNAL, "The server failed at this request; its log says why.")

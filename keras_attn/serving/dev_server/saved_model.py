@@ -1,19 +1,19 @@
-"""One version of a SavedModel, run as the stock server runs it: a session, fed by the names in its signatures."""
+"""One version of a SavedModel, run as the stock server runs it: in a session, by the tensor names of its signatures."""
 
 import logging
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text  # noqa: F401 its ops
+import tensorflow_text  # noqa: F401 registers its ops
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
-from keras_attn.serving.dev_server.errors import Refusal
+from keras_attn.serving.dev_server.errors import RequestError
 from keras_attn.serving.dev_server.tensors import Signature, Tensor
 
 WARM_UP = "assets.extra/tf_serving_warmup_requests"
-_CODES = {  # of TensorFlow's errors; their numbers are gRPC's
+_CODES = {  # of TensorFlow's errors, whose numbers are those of gRPC
     1: "CANCELLED",
     3: "INVALID_ARGUMENT",
     4: "DEADLINE_EXCEEDED",
@@ -27,20 +27,20 @@ _CODES = {  # of TensorFlow's errors; their numbers are gRPC's
 
 
 class SavedModel:
-    """A version's signatures, ready to run in any thread. Its memory is freed with the object.
+    """A loaded version, ready to run in any thread. Its memory is freed with the object.
 
-    Its warm-up records are run before it is ready, as the stock server does; one that fails is an error.
+    Its warm-up records are run first, as by the stock server; a record that fails is an error.
 
     Args:
-        directory: The version's folder, whose name is its number.
+        directory: The version's folder, whose name is the version's number.
 
     Attributes:
-        version: int.
-        signatures: dict of `Signature` by name.
-        definitions: The same as protocol buffers.
+        version: The version's number.
+        signatures: dict of the `Signature` for each name.
+        definitions: The same as protocol buffers (`SignatureDef`).
 
     Raises:
-        ValueError: if the folder holds no SavedModel that runs, with what is wrong.
+        ValueError: if the SavedModel does not load or a warm-up record fails, with the reason.
     """
 
     def __init__(self, directory: Path):
@@ -50,41 +50,43 @@ class SavedModel:
             with graph.as_default():
                 self._session = tf.compat.v1.Session(graph=graph)
                 meta_graph = tf.compat.v1.saved_model.load(self._session, ["serve"], str(directory))
-            # A name with two underscores is the loader's own, for initialisation.
+            # Names with two underscores are the loader's own, for initialization.
             self.definitions = {n: s for n, s in meta_graph.signature_def.items() if not n.startswith("__")}
             self.signatures = {name: _signature(definition) for name, definition in self.definitions.items()}
             self._warm_up(directory / WARM_UP)
-        except (tf.errors.OpError, OSError, RuntimeError, ValueError, Refusal) as error:
+        except (tf.errors.OpError, OSError, RuntimeError, ValueError, RequestError) as error:
             sentence = " ".join(str(error).split())
             raise ValueError(f"Expected a SavedModel in {str(directory)!r}. It does not load: {sentence}") from error
 
     def signature(self, name: str) -> Signature:
-        """Raises:
-        Refusal: FAILED_PRECONDITION, as the stock server says over gRPC, if there is none of that name.
+        """Returns the signature of a name.
+
+        Raises:
+            RequestError: FAILED_PRECONDITION, the stock server's code over gRPC, if there is none of that name.
         """
         if name not in self.signatures:
             known = ", ".join(sorted(self.signatures))
-            raise Refusal("FAILED_PRECONDITION", f"Expected a signature_name among: {known}. Received: {name!r}")
+            raise RequestError("FAILED_PRECONDITION", f"Expected a signature_name among: {known}. Received: {name!r}")
         return self.signatures[name]
 
     def run(self, signature_name: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """What the graph gives for arrays that the signature's `check` takes.
+        """Runs a signature on arrays that its `check` accepts.
 
         Raises:
-            Refusal: with TensorFlow's code and words where the graph fails.
+            RequestError: if the graph fails, with TensorFlow's code and message.
         """
         definition = self.definitions[signature_name]
         feeds = {definition.inputs[name].name: array for name, array in inputs.items()}
         for name in definition.defaults.keys() - inputs.keys():
             feeds[definition.inputs[name].name] = tf.make_ndarray(definition.defaults[name])
         try:
-            found = self._session.run({name: tensor.name for name, tensor in definition.outputs.items()}, feeds)
+            values = self._session.run({name: tensor.name for name, tensor in definition.outputs.items()}, feeds)
         except tf.errors.OpError as error:
             code = _CODES.get(error.error_code, "INTERNAL")
-            raise Refusal(code, f"The model cannot run this: {error.message.splitlines()[0]}") from error
-        # A scalar comes as Python's own.
+            raise RequestError(code, f"The model cannot run this: {error.message.splitlines()[0]}") from error
+        # A session returns a scalar as a NumPy scalar, not as an array.
         outputs = self.signatures[signature_name].outputs
-        return {name: np.asarray(value, outputs[name].dtype) for name, value in found.items()}
+        return {name: np.asarray(value, outputs[name].dtype) for name, value in values.items()}
 
     def _warm_up(self, path: Path) -> None:
         if not path.is_file():
@@ -92,7 +94,7 @@ class SavedModel:
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
             log = prediction_log_pb2.PredictionLog.FromString(record)
             if not log.HasField("predict_log"):
-                logging.warning("A warm-up record of version %d is no predict_log; it is passed over.", self.version)
+                logging.warning("A warm-up record of version %d is no predict_log; it is skipped.", self.version)
                 continue
             request = log.predict_log.request
             name = request.model_spec.signature_name or "serving_default"
@@ -102,10 +104,10 @@ class SavedModel:
 
 
 def array_of(proto) -> np.ndarray:
-    """The array of a TensorProto; strings as bytes, dtype object.
+    """Converts a TensorProto to an array; strings become bytes in an object array.
 
     Raises:
-        ValueError, TypeError: for one that is damaged.
+        ValueError, TypeError: if it is malformed.
     """
     array = tf.make_ndarray(proto)
     return array.astype(object) if array.dtype.kind in "SU" else array

@@ -1,10 +1,10 @@
-"""A server for development, in front of an exported model: `keras-attn serve`.
+"""A server for exported models, for development: `keras-attn serve`.
 
-It speaks the stock `tensorflow_model_server`'s REST and gRPC, so that a client can be tried where there is no
-server binary. It is no replacement for that: one model, and of it the newest version alone; Python, and one
-process; no TLS, no authentication, no limit on connections or on a client's slowness, no accelerators, no
-Classify, Regress or MultiInference, no version labels, no configuration while it runs. For production, see
-saved_models/README.md.
+It has the REST and gRPC interfaces of the stock `tensorflow_model_server`, so that a client can be tried where the
+stock server's binary is not available. It does not replace it: it serves one model, and only its newest version; it is
+a single Python process without accelerators; it has no TLS, no authentication, no limit on connections or on the time
+that a client takes to send, no Classify, Regress or MultiInference, no version labels, and no configuration at run
+time. For production, see saved_models/README.md.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from keras_attn.serving.dev_server.versions import Versions
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How a server listens, batches and refuses; see `keras_attn.cli.serve` for each. A port of 0 is any free one."""
+    """Addresses and limits of a server; `keras-attn serve --help` explains each. Port 0 stands for any free port."""
 
     host: str = "127.0.0.1"
     port: int = 8501
@@ -46,28 +46,28 @@ class Settings:
 
 
 def serve(directory: Path, name: str, settings: Settings, ready: Callable[[str, str], None]) -> None:
-    """Serves until SIGTERM or SIGINT, then refuses what is new, answers what is there, and returns.
+    """Serves until SIGTERM or SIGINT, then refuses new requests, answers those it has, and returns.
 
-    Where that takes longer than `drain_seconds`, the process ends with status 1; a second signal ends it at once.
-
-    XLA is off from then on in this process, as in the stock server.
+    If the last step takes longer than `drain_seconds`, the process ends with status 1. A second signal ends it at once.
+    XLA is disabled in this process from then on, as in the stock server.
 
     Args:
         directory: The model's folder, with a folder for each version.
-        name: The model's, in requests.
-        ready: Called with the addresses of REST and gRPC when they take requests.
+        name: The model's name in requests.
+        settings: Addresses and limits.
+        ready: Called with the REST and the gRPC address when they accept requests.
 
     Raises:
-        FileNotFoundError, ValueError: if there is no version, or it does not load.
-        OSError: if a port is taken.
+        FileNotFoundError, ValueError: if there is no version, or the newest does not load.
+        OSError: if a port is in use.
     """
     versions = Versions(name, directory, SavedModel)
     if not asyncio.run(_serve(versions, settings, ready)):
-        os._exit(1)  # Python would wait for the threads of what was left
+        os._exit(1)  # at exit, Python would wait for the threads that still run
 
 
 async def _serve(versions: Versions, settings: Settings, ready: Callable[[str, str], None]) -> bool:
-    """Whether all that was there was answered."""
+    """Serves; returns whether all requests were answered at the end."""
     metrics = Metrics()
     batcher = Batcher(
         max_batch_size=settings.max_batch_size,
@@ -83,9 +83,9 @@ async def _serve(versions: Versions, settings: Settings, ready: Callable[[str, s
         bound = stack.enter_context(_bound(settings.host, settings.port))
         server = rpc.server(service, settings.max_request_bytes)
         grpc_port = _add_port(server, settings.host, settings.grpc_port)
-        await asyncio.to_thread(_load, versions)  # takes seconds: a port that is taken is said before
+        await asyncio.to_thread(_load, versions)  # takes seconds, so the ports are bound before it
 
-        # A request whose client has gone makes room for others.
+        # A request is cancelled when its client disconnects.
         app = rest.application(service, settings.max_request_bytes)
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await runner.setup()
@@ -104,18 +104,20 @@ async def _serve(versions: Versions, settings: Settings, ready: Callable[[str, s
         is_drained = await batcher.drain(settings.drain_seconds)
         if not is_drained:
             logging.warning("%d requests took longer than %g s, and are left.", batcher.present, settings.drain_seconds)
-            await batcher.close()  # they are told so while there are connections
+            await batcher.close()  # while they are still connected, so that they get an error
     return is_drained
 
 
 def _load(versions: Versions) -> None:
     library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
-    ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()  # C++'s symbol; the server's main calls it
+    ctypes.CDLL(
+        str(library)
+    )._ZN10tensorflow21DisableXlaCompilationEv()  # a C++ symbol; the stock server's main calls it
     versions.load()
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket that does not listen yet."""
+    """Returns a bound socket that does not listen yet."""
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -145,7 +147,7 @@ def _written(host: str, port: int) -> str:
 
 
 def _stopped() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT. A second signal ends the process as it would have without us."""
+    """Returns an event that SIGTERM and SIGINT set. A second signal has its default effect."""
     loop, event = asyncio.get_running_loop(), asyncio.Event()
 
     def stop():

@@ -1,4 +1,4 @@
-"""What the two interfaces of a server have in common: its model, its queue and its counts."""
+"""What both interfaces of a server share: the model, the request queue and the metrics."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,6 +17,6 @@ class Service:
 
     @contextlib.contextmanager
     def request(self, api: str) -> Iterator[None]:
-        """Around a Predict request: counted, and let in or refused."""
+        """A context for a Predict request, which is counted, and admitted or refused."""
         with self.metrics.request(api), self.batcher.admit():
             yield

@@ -1,26 +1,31 @@
-"""What a signature says of its tensors, and which arrays it takes."""
+"""Signatures: the dtypes and shapes of their tensors, and the check of a request's arrays."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from keras_attn.serving.dev_server.errors import Refusal
+from keras_attn.serving.dev_server.errors import RequestError
 
 DEFAULT_SIGNATURE = "serving_default"
 
 
 class Tensor(NamedTuple):
-    """A string's dtype is object, whose elements are bytes. None is any size, and any number of axes."""
+    """The dtype and shape of a tensor.
+
+    Args:
+        dtype: object for strings, whose elements are bytes.
+        shape: None for an axis of any size; None instead of a tuple for any number of axes.
+    """
 
     dtype: np.dtype
     shape: tuple[int | None, ...] | None
 
-    def takes(self, shape: tuple[int, ...]) -> bool:
+    def accepts(self, shape: tuple[int, ...]) -> bool:
         if self.shape is None:
             return True
         return len(self.shape) == len(shape) and all(
-            size in (None, found) for size, found in zip(self.shape, shape, strict=True)
+            size in (None, actual) for size, actual in zip(self.shape, shape, strict=True)
         )
 
     def __str__(self) -> str:
@@ -29,7 +34,7 @@ class Tensor(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """The inputs and outputs of one of a model's functions; `defaults` are inputs that may be left out."""
+    """The inputs and outputs of one of a model's functions. `defaults` are the inputs that may be omitted."""
 
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
@@ -37,34 +42,38 @@ class Signature(NamedTuple):
 
     @property
     def is_batched(self) -> bool:
-        """Whether requests may be joined along axis 0, and their answers parted there."""
+        """Whether requests can be joined along axis 0, and their outputs split there."""
         tensors = [*self.inputs.values(), *self.outputs.values()]
         return all(tensor.shape and tensor.shape[0] is None for tensor in tensors)
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Refuses unknown and missing inputs."""
+        """Checks that no input is unknown or missing.
+
+        Raises:
+            RequestError: INVALID_ARGUMENT, with the names of the inputs.
+        """
         names, known = set(names), set(self.inputs)
         if names - known or known - names - self.defaults:
             raise invalid(f"Expected the inputs: {_listed(known)}. Received: {_listed(names) or 'none'}")
 
     def check(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """Refuses arrays that do not fit.
+        """Checks names, dtypes and shapes of arrays.
 
         Raises:
-            Refusal: INVALID_ARGUMENT, with what was expected.
+            RequestError: INVALID_ARGUMENT, with what was expected.
         """
         self.check_names(inputs)
         for name, array in inputs.items():
             tensor = self.inputs[name]
-            if array.dtype != tensor.dtype or not tensor.takes(array.shape):
+            if array.dtype != tensor.dtype or not tensor.accepts(array.shape):
                 raise invalid(f"Expected {name} to be {tensor}. Received: {Tensor(array.dtype, array.shape)}")
         if self.is_batched and len({len(array) for array in inputs.values()}) > 1:
             counts = ", ".join(f"{name} {len(array)}" for name, array in sorted(inputs.items()))
             raise invalid(f"Expected as many rows of each input. Received: {counts}")
 
 
-def invalid(sentence: str) -> Refusal:
-    return Refusal("INVALID_ARGUMENT", sentence)
+def invalid(sentence: str) -> RequestError:
+    return RequestError("INVALID_ARGUMENT", sentence)
 
 
 def type_name(dtype: np.dtype) -> str:

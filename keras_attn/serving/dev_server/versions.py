@@ -1,31 +1,32 @@
-"""The versions of one model: the newest in a folder is served, as by the stock server's default policy."""
+"""The versions of one model. The newest in a folder is served, as by the stock server's default policy."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from keras_attn.serving.dev_server.errors import Refusal
+from keras_attn.serving.dev_server.errors import RequestError
 
 AVAILABLE, END = "AVAILABLE", "END"
 
 
 class Versions:
-    """Loads a folder's newest version, and each newer one that appears, before it lets the old one go.
+    """Loads a folder's newest version, and each newer one that appears, before it releases the old one.
 
-    A version that does not load is left out, and tried again when its files change; what was served is
-    served on. Requests that run on an old version end on it.
+    A version that does not load is skipped, and tried again when its files change; the version before is still served.
+    Requests that run on an old version are completed on it.
 
     Args:
-        name: The model's, in requests.
+        name: The model's name in requests.
         directory: The folder with a folder for each version.
-        load: From a version's folder to the model; runs in a thread.
+        load: Loads the model in a version's folder; runs in a thread.
 
     Attributes:
         current: The model that is served.
+        failures: The versions that did not load, with the reasons.
 
     Raises:
-        FileNotFoundError: if there is no such folder, or no version in it.
+        FileNotFoundError: if the folder does not exist or has no version.
     """
 
     def __init__(self, name: str, directory: Path, load: Callable):
@@ -52,16 +53,16 @@ class Versions:
         self.current = self._load(max(self._folders().items())[1])
 
     async def watch(self, seconds: float) -> None:
-        """Looks at the folder every so many seconds, for ever."""
+        """Looks for a new version at this interval, until it is cancelled."""
         while True:
             await asyncio.sleep(seconds)
             try:
                 await self.look()
-            except OSError as error:  # files that went while they were looked at
+            except OSError as error:  # files were removed meanwhile
                 logging.warning("The folder of %s cannot be read: %s", self.name, error)
 
     async def look(self) -> None:
-        """Changes to the newest version that loads, if it is not the one that is served."""
+        """Loads the newest version that can be loaded, if it is not the one that is served."""
         folders = await asyncio.to_thread(self._folders)
         self.failures = {version: why for version, why in self.failures.items() if version in folders}
         for version, folder in sorted(folders.items(), reverse=True):
@@ -81,26 +82,31 @@ class Versions:
             return
 
     def get(self, name: str, version: int | None = None):
-        """Raises:
-        Refusal: NOT_FOUND, in the stock server's words, for another name or version.
+        """Returns the model of this name and version.
+
+        Raises:
+            RequestError: NOT_FOUND, with the stock server's message, for another name or version.
         """
         if name != self.name or version not in (None, self.current.version):
-            asked = f"Latest({name})" if version is None else f"Specific({name}, {version})"
-            raise Refusal(
+            requested = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+            raise RequestError(
                 "NOT_FOUND",
-                f"Servable not found for request: {asked}. Served is version {self.current.version} of {self.name}.",
+                f"Servable not found for request: {requested}. "
+                f"Served is version {self.current.version} of {self.name}.",
             )
         return self.current
 
     def states(self, name: str, version: int | None = None) -> list[tuple[int, str, str]]:
-        """(version, state, error) of what is served and of what did not load, the newest first."""
+        """Returns (version, state, error) of the served version and of those that did not load, the newest first."""
         states = [(number, END, why) for number, why in self.failures.items()]
         states = sorted([*states, (self.current.version, AVAILABLE, "")], reverse=True)
-        found = [state for state in states if version in (None, state[0])]
-        if name != self.name or not found:
-            asked = name if version is None else f"{name} with version {version}"
-            raise Refusal("NOT_FOUND", f"Could not find any versions of model {asked}. The model is {self.name}.")
-        return found
+        states = [state for state in states if version in (None, state[0])]
+        if name != self.name or not states:
+            requested = name if version is None else f"{name} with version {version}"
+            raise RequestError(
+                "NOT_FOUND", f"Could not find any versions of model {requested}. The model is {self.name}."
+            )
+        return states
 
     def _folders(self) -> dict[int, Path]:
         names = (path for path in self.directory.iterdir() if path.name.isascii() and path.name.isdigit())
@@ -108,6 +114,6 @@ class Versions:
 
 
 def _files(folder: Path) -> frozenset:
-    """Of every file: name, size and time, by which a change shows."""
+    """Name, size and time of every file, by which a change is noticed."""
     stats = [(path, path.stat()) for path in folder.rglob("*") if path.is_file()]
     return frozenset((str(path), stat.st_size, stat.st_mtime_ns) for path, stat in stats)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_attn.serving.dev_server.batching import Batcher
-from keras_attn.serving.dev_server.errors import Refusal
+from keras_attn.serving.dev_server.errors import RequestError
 from keras_attn.serving.dev_server.tensors import Signature, Tensor
 
 NUMBERS = Tensor(np.dtype("int32"), (None, None))
@@ -32,7 +32,7 @@ class Doubling:
         x = inputs["x"]
         self.rows.append(len(x))
         if 13 in x:
-            raise Refusal("INVALID_ARGUMENT", "13 is unlucky.")
+            raise RequestError("INVALID_ARGUMENT", "13 is unlucky.")
         return {
             "y": {"double": lambda: 2 * x, "add": lambda: x + inputs["n"], "sum": lambda: x.sum(0)}[signature_name]()
         }
@@ -132,7 +132,7 @@ def test_what_is_there_is_answered_before_the_end_and_nothing_more_is_taken():
         task = asyncio.create_task(ask())
         await asyncio.sleep(0.1)
         assert not await batcher.drain(0.01)
-        with pytest.raises(Refusal, match="shutting down") as refused:
+        with pytest.raises(RequestError, match="shutting down") as refused:
             await ask()
         assert refused.value.status == 503
         model.gate.set()

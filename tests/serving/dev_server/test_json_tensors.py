@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from keras_attn.serving.dev_server.errors import Refusal
+from keras_attn.serving.dev_server.errors import RequestError
 from keras_attn.serving.dev_server.json_tensors import read_request, write_answer
 from keras_attn.serving.dev_server.tensors import Signature, Tensor
 
@@ -94,7 +94,7 @@ def test_what_a_request_says(content, expected, in_rows):
     ],
 )
 def test_what_is_wrong_with_a_request(content, sentence):
-    with pytest.raises(Refusal, match=sentence) as refused:
+    with pytest.raises(RequestError, match=sentence) as refused:
         read(content)
     assert refused.value.status == 400
 
@@ -120,5 +120,5 @@ def test_numbers_are_written_as_the_stock_server_writes_them():
 def test_outputs_without_rows_are_no_predictions(outputs):
     outputs = {name: np.asarray(value) for name, value in outputs.items()}
     assert json.loads(write_answer(outputs, False))
-    with pytest.raises(Refusal, match="no rows"):
+    with pytest.raises(RequestError, match="no rows"):
         write_answer(outputs, True)

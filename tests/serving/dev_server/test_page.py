@@ -13,7 +13,7 @@ from tests import browser
 def test_the_page_is_whole_and_needs_nothing_from_elsewhere():
     text, policy = whole_page("<b>&</b>")
     assert text.count("<h1>&lt;b&gt;&amp;&lt;/b&gt;</h1>") == 1
-    assert "of alignments.html" not in text
+    assert "of word_alignment.html" not in text
     assert not re.search(r"https?:|//[a-z]|url\(|@import|\b(src|href)=(?!\"data:,\")", text)
     assert policy.startswith("default-src 'none'; connect-src 'self';")
     assert policy.count("'sha256-") == 4
