@@ -1,5 +1,10 @@
-"""TensorFlow Serving: export of a translator, a client, and a server for development."""
+"""TensorFlow Serving: export of a translator, a client, and a server for development.
 
-from keras_attn.serving.export import export_translator
+    export/        writes a translator as a SavedModel that a stock model server loads, text in, text out
+    dev_server/    serves such a model without the stock server's binary, for development
+    client.py      translates through either server, over REST or gRPC, without Keras
+    transports.py  one request over REST or gRPC
+    packages.py    which package an optional feature needs, and how to install it
 
-__all__ = ["export_translator"]
+Importing this package imports neither Keras nor TensorFlow.
+"""

@@ -1,10 +1,12 @@
-"""A client of a served translator: of a stock `tensorflow_model_server`, or of `keras-attn serve`.
+"""A client for a served translator, of a stock `tensorflow_model_server` or of `keras-attn serve`.
 
-    >>> client = Client("http://localhost:8501", "rnnsearch")  # or "grpc://localhost:8500"
-    >>> client.translate(["ein Hund läuft ."])[0].text
-    'a dog runs .'
+```python
+client = Client("http://localhost:8501", "rnnsearch")  # or "grpc://localhost:8500"
+client.translate(["ein Hund läuft ."])[0].text  # 'a dog runs .'
+```
 
-What comes back is what `Translator.generate` gives, as far as the server says it.
+It returns what `Translator.generate` returns, as far as the server sends it. It needs neither Keras nor TensorFlow:
+REST needs NumPy alone, gRPC the packages of the extra "serving" (of which tensorflow-serving-api brings TensorFlow).
 """
 
 import dataclasses
@@ -15,42 +17,43 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_attn.serving.transports import NotTaken, transport
+from keras_attn.serving.transports import ServerUnavailable, transport
 from keras_attn.translation import Translation
 
-_REQUEST_BYTES = 2**20  # a quarter of what `keras_attn.cli.serve` takes, for JSON may need more bytes than the text
+_REQUEST_BYTES = 2**20  # a quarter of the limit of `keras-attn serve`, because JSON may need more bytes than text
 
 
 class PairScore(NamedTuple):
-    """Of a source and its target: the log-probability of the target's tokens, and how many they are."""
+    """The log-probability of a target's tokens, given its source, and their number."""
 
     log_prob: float
     length: int
 
 
 class Client:
-    """Translates through a server. It may be used from several threads at once.
+    """Translates through a server. Several threads may use one client.
 
-    Long lists go in several requests, one after the other. A request is sent again if the server could not
-    take it (it does not listen yet, shuts down, or has too much to do: refused connections, HTTP's 429 and 503,
-    gRPC's UNAVAILABLE and RESOURCE_EXHAUSTED), after a random time of up to 0.1, 0.2, 0.4, ... seconds, at
-    most 5. One that it began and did not end in time is not sent again.
+    A long list is sent in several requests, one after the other. A request that the server did not accept is sent
+    again: the server does not listen yet, shuts down or is overloaded (refused connections, HTTP's 429 and 503, gRPC's
+    UNAVAILABLE and RESOURCE_EXHAUSTED). The client waits a random time of up to 0.1, 0.2, 0.4, ... seconds, at most 5,
+    between attempts. A request that the server accepted and did not finish in time is not sent again.
 
-    Arguments:
+    Args:
         address: `http://HOST:PORT` or `https://HOST:PORT` for REST, `grpc://HOST:PORT` for gRPC (which needs
-            the extra "serving"). No proxy is asked.
-        model: The model's name there.
-        version: A version's number; None: the one that the server chooses.
+            `pip install "keras_attn[serving]"`). Proxies are not used.
+        model: The model's name on the server.
+        version: The number of a version; None: the one that the server chooses.
         timeout: Seconds that one request may take.
         retries: How often a request is sent again, at most.
-        batch_size: Texts in one request, at most; also a request has at most about 1 MB of text.
+        batch_size: Texts in one request, at most; a request also has at most about 1 MB of text.
 
     Raises:
-        ValueError: for an address of another form, an option out of range, and where the server refuses what was
-            asked: a model, a version or a signature that is not there, a request that is too large.
-        ConnectionError: if the server could not take a request, as often as it was sent.
-        TimeoutError: if it took too long.
-        RuntimeError: if it failed, or what answers is no such server.
+        ValueError: if the address is malformed, an option is out of range, or the server refuses a request: because of
+            an unknown model, version or signature, or because it is too large.
+        ConnectionError: if the server accepted none of the attempts at a request.
+        TimeoutError: if a request took too long.
+        RuntimeError: if the server failed, or is no model server.
+        ImportError: if the packages for gRPC are not installed.
     """
 
     def __init__(
@@ -76,46 +79,46 @@ class Client:
         self._transport = transport(address, model, version, timeout)
 
     def translate(self, texts: Sequence[str | bytes]) -> list[Translation]:
-        """The best translation of each text, with its score; bytes need not be UTF-8."""
+        """Returns the best translation of each text, with its score. A text may be bytes that are not UTF-8."""
         translations = []
-        for batch in self._batches(_several(texts)):
-            found = self._predict("serving_default", {"text": batch}, ("translation", "score"))
-            pairs = zip(found["translation"], found["score"], strict=True)
+        for batch in self._batches(_string_list(texts)):
+            answer = self._predict("serving_default", {"text": batch}, ("translation", "score"))
+            pairs = zip(answer["translation"], answer["score"], strict=True)
             translations += [Translation(_text(text), score=float(score)) for text, score in pairs]
         return translations
 
     def translate_n_best(self, texts: Sequence[str | bytes]) -> list[Translation]:
-        """The best translation of each text with its tokens and alignment, and, in `n_best`, all that were exported.
+        """Returns the best translation of each text with its tokens and alignment, and all hypotheses in `n_best`.
 
-        `n_best` is empty where the model was exported for one hypothesis, and a blank text has its text and score
-        alone.
+        `n_best` is empty if the model was exported for one hypothesis. The translation of a blank text has neither
+        tokens nor an alignment.
         """
         outputs = ("translations", "scores", "source_tokens", "source_lengths")
         outputs += ("target_tokens", "target_lengths", "alignments")
         translations = []
-        for batch in self._batches(_several(texts)):
-            found = self._predict("translate_n_best", {"text": batch}, outputs)
-            for row in zip(*(found[name] for name in outputs), strict=True):
+        for batch in self._batches(_string_list(texts)):
+            answer = self._predict("translate_n_best", {"text": batch}, outputs)
+            for row in zip(*(answer[name] for name in outputs), strict=True):
                 best, *others = _hypotheses(*row)
                 several = (best, *others) if others and best.source_tokens else ()
                 translations.append(dataclasses.replace(best, n_best=several))
         return translations
 
     def score(self, sources: Sequence[str | bytes], targets: Sequence[str | bytes]) -> list[PairScore]:
-        """The log-probability of each target as the translation of its source."""
+        """Returns the log-probability of each target as the translation of its source."""
         if len(sources) != len(targets):
-            raise ValueError(f"Expected a target for each source. Received {len(sources)} and {len(targets)}.")
+            raise ValueError(f"Expected a target for each source. Received: {len(sources)} and {len(targets)}")
         scores = []
-        for batch in self._batches(list(zip(_several(sources), _several(targets), strict=True))):
+        for batch in self._batches(list(zip(_string_list(sources), _string_list(targets), strict=True))):
             source, target = map(list, zip(*batch, strict=True))
-            found = self._predict("score", {"source": source, "target": target}, ("log_prob", "lengths"))
-            pairs = zip(found["log_prob"], found["lengths"], strict=True)
+            answer = self._predict("score", {"source": source, "target": target}, ("log_prob", "lengths"))
+            pairs = zip(answer["log_prob"], answer["lengths"], strict=True)
             scores += [PairScore(float(log_prob), int(length)) for log_prob, length in pairs]
         return scores
 
     def signatures(self) -> list[str]:
-        """The names of the model's signatures."""
-        return self._ask(self._transport.signatures)
+        """Returns the names of the model's signatures."""
+        return self._retry(self._transport.signatures)
 
     def close(self) -> None:
         self._transport.close()
@@ -140,28 +143,28 @@ class Client:
 
     def _predict(self, signature: str, inputs: dict[str, list], outputs: tuple[str, ...]) -> dict[str, np.ndarray]:
         try:
-            found = self._ask(lambda: self._transport.predict(signature, inputs))
+            answer = self._retry(lambda: self._transport.predict(signature, inputs))
         except ValueError:
             if signature == "serving_default" or signature in (known := self.signatures()):
                 raise
             raise ValueError(
                 f"Expected {self.model!r} at {self.address} to have the signature {signature}. It has: "
-                f"{', '.join(known)}. A model that is exported anew has it."
+                f"{', '.join(known)}. Export the model again to add it."
             ) from None
-        if missing := [name for name in outputs if name not in found]:
+        if missing := [name for name in outputs if name not in answer]:
             raise RuntimeError(
                 f"Expected {self.model!r} at {self.address} to be a translator of keras_attn. Its {signature} gives "
                 f"no {', '.join(missing)}."
             )
-        return found
+        return answer
 
-    def _ask(self, call):
-        """What a call gives, which is made again where that may help."""
+    def _retry(self, call):
+        """The result of a call, which is repeated while the server is unavailable."""
         begin = time.monotonic()
         for attempt in range(self.retries + 1):
             try:
                 return call()
-            except NotTaken as failure:
+            except ServerUnavailable as failure:
                 if attempt == self.retries:
                     seconds = time.monotonic() - begin
                     raise ConnectionError(
@@ -172,7 +175,7 @@ class Client:
 
 
 def _hypotheses(texts, scores, source_tokens, source_length, target_tokens, target_lengths, alignments):
-    """Each hypothesis of a text `K, K, S, 1, (K, T), K, (K, T, S)`, without what pads it to its batch."""
+    """The hypotheses of a text, from arrays `K, K, S, 1, (K, T), K, (K, T, S)`, without the padding of the batch."""
     source = tuple(map(_text, source_tokens[:source_length]))
     for text, score, tokens, length, alignment in zip(
         texts, scores, target_tokens, target_lengths, alignments, strict=True
@@ -186,7 +189,7 @@ def _hypotheses(texts, scores, source_tokens, source_length, target_tokens, targ
         )
 
 
-def _several(texts: Sequence) -> Sequence:
+def _string_list(texts: Sequence) -> Sequence:
     if isinstance(texts, str | bytes) or not all(isinstance(text, str | bytes) for text in texts):
         raise ValueError(f"Expected a list of strings. Received: {str(texts)[:80]}")
     return texts

@@ -1,20 +1,21 @@
-"""The two ways to a served model, REST and gRPC: one attempt at one request each."""
+"""REST and gRPC transports of the client: each makes one attempt at one request."""
 
 import base64
 import contextlib
 import http.client
-import importlib.util
 import json
 import urllib.parse
 
 import numpy as np
 
+from keras_attn.serving.packages import require
+
 _BUSY = "Send fewer requests at once, or allow more retries."
 _ABSENT = "Start the server, or check the address."
 
 
-class NotTaken(Exception):
-    """A request that the server could not take: sent again, it may."""
+class ServerUnavailable(Exception):
+    """The server did not accept a request; it may accept it later."""
 
     def __init__(self, why: str, advice: str):
         super().__init__(why)
@@ -22,10 +23,11 @@ class NotTaken(Exception):
 
 
 def transport(address: str, model: str, version: int | None, timeout: float):
-    """The transport for an address, by its scheme.
+    """Returns the transport for the scheme of an address.
 
     Raises:
-        ValueError: for an address that is none, or gRPC without its packages.
+        ValueError: if the address or the name of the model is malformed.
+        ImportError: if the packages for gRPC are not installed.
     """
     try:
         parts = urllib.parse.urlsplit(address)
@@ -41,14 +43,12 @@ def transport(address: str, model: str, version: int | None, timeout: float):
         raise ValueError(f"Expected a model's name, without / and :. Received: {model!r}")
     if parts.scheme != "grpc":
         return Rest(parts, model, version, timeout)
-    missing = [name for name in ("grpc", "tensorflow_serving") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ValueError(f'gRPC needs {" and ".join(missing)}: pip install "keras-attn[serving]", or use http://.')
+    require("grpc", "tensorflow", "tensorflow_serving", extra="serving", purpose="a grpc:// address")
     return Grpc(parts.netloc, model, version, timeout)
 
 
 class Rest:
-    """Over HTTP, with a connection for each request, so that none is found closed when it is used again."""
+    """REST over HTTP. Each request has its own connection: an idle one might have been closed by the server."""
 
     def __init__(self, address: urllib.parse.SplitResult, model: str, version: int | None, timeout: float):
         self._connection = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
@@ -59,39 +59,39 @@ class Rest:
 
     def predict(self, signature: str, inputs: dict[str, list]) -> dict[str, np.ndarray]:
         columns = {name: list(map(_json_string, values)) for name, values in inputs.items()}
-        answer = self._ask("POST", ":predict", {"signature_name": signature, "inputs": columns})
+        answer = self._send("POST", ":predict", {"signature_name": signature, "inputs": columns})
         outputs = answer.get("outputs")
         return outputs if isinstance(outputs, dict) else {}
 
     def signatures(self) -> list[str]:
-        metadata = self._ask("GET", "/metadata").get("metadata", {})
+        metadata = self._send("GET", "/metadata").get("metadata", {})
         return sorted(metadata.get("signature_def", {}).get("signature_def", {}))
 
     def close(self) -> None:
         pass
 
-    def _ask(self, method: str, path: str, content: dict | None = None) -> dict:
-        body = None if content is None else json.dumps(content).encode()
+    def _send(self, method: str, path: str, body: dict | None = None) -> dict:
+        data = None if body is None else json.dumps(body).encode()
         connection = self._connection(self._address.hostname, self._address.port, timeout=self._timeout)
         try:
             with contextlib.closing(connection):
-                connection.request(method, self._path + path, body, {"Content-Type": "application/json"})
+                connection.request(method, self._path + path, data, {"Content-Type": "application/json"})
                 answer = connection.getresponse()
                 status, text = answer.status, answer.read()
         except ConnectionRefusedError:
-            raise NotTaken("the connection was refused", _ABSENT) from None
+            raise ServerUnavailable("the connection was refused", _ABSENT) from None
         except TimeoutError:
             raise _too_slow(self._timeout) from None
         except (OSError, http.client.HTTPException) as error:
             where = self._address.netloc
             raise ConnectionError(f"The connection with {where} failed: {error or type(error).__name__}.") from None
         try:
-            found = json.loads(text)
-            sentence = found.get("error", "") if isinstance(found, dict) else None
+            content = json.loads(text)
+            sentence = content.get("error", "") if isinstance(content, dict) else None
         except ValueError:
             sentence = None
         if status in (429, 503):
-            raise NotTaken(f"status {status}, {_ended(sentence or 'no reason')}", _BUSY)
+            raise ServerUnavailable(f"status {status}, {_ended(sentence or 'no reason')}", _BUSY)
         if sentence is None:
             raise RuntimeError(
                 f"Expected a model server at {self._address.netloc}. It answers with status {status} and no JSON."
@@ -100,11 +100,11 @@ class Rest:
             raise ValueError(f"The server refuses this (status {status}): {sentence}")
         if status != 200:
             raise RuntimeError(f"The server failed (status {status}): {sentence}")
-        return found
+        return content
 
 
 class Grpc:
-    """Over gRPC, with one channel."""
+    """gRPC, with one channel."""
 
     def __init__(self, address: str, model: str, version: int | None, timeout: float):
         import grpc
@@ -114,7 +114,7 @@ class Grpc:
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
             ("grpc.enable_http_proxy", 0),
-            # A retry is to try, not to be told that the last one failed.
+            # Reconnect soon, so that a retry does not fail because of the attempt before it.
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
         ]
@@ -134,7 +134,7 @@ class Grpc:
         for name, values in inputs.items():
             texts = [value if isinstance(value, bytes) else _utf8(value) for value in values]
             request.inputs[name].CopyFrom(tf.make_tensor_proto(texts, tf.string, (len(texts),)))
-        answer = self._ask(self._stub.Predict, request)
+        answer = self._send(self._stub.Predict, request)
         return {name: tf.make_ndarray(tensor) for name, tensor in answer.outputs.items()}
 
     def signatures(self) -> list[str]:
@@ -142,7 +142,7 @@ class Grpc:
 
         request = get_model_metadata_pb2.GetModelMetadataRequest(model_spec=self._spec)
         request.metadata_field.append("signature_def")
-        answer = self._ask(self._stub.GetModelMetadata, request)
+        answer = self._send(self._stub.GetModelMetadata, request)
         definitions = get_model_metadata_pb2.SignatureDefMap()
         answer.metadata["signature_def"].Unpack(definitions)
         return sorted(name for name in definitions.signature_def if not name.startswith("__"))
@@ -150,7 +150,7 @@ class Grpc:
     def close(self) -> None:
         self._channel.close()
 
-    def _ask(self, call, request):
+    def _send(self, call, request):
         import grpc
 
         try:
@@ -159,10 +159,12 @@ class Grpc:
             code, sentence = error.code().name, error.details() or "no reason"
         if code == "DEADLINE_EXCEEDED":
             raise _too_slow(self._timeout)
-        if code == "RESOURCE_EXHAUSTED" and "larger" in sentence:  # in a size, not in what the server has to do
+        if (
+            code == "RESOURCE_EXHAUSTED" and "larger" in sentence
+        ):  # the request is too large, the server is not overloaded
             raise ValueError(f"The server refuses this ({code}): {sentence}")
         if code in ("UNAVAILABLE", "RESOURCE_EXHAUSTED"):
-            raise NotTaken(f"{code}, {_ended(sentence)}", _ABSENT if "connect" in sentence.lower() else _BUSY)
+            raise ServerUnavailable(f"{code}, {_ended(sentence)}", _ABSENT if "connect" in sentence.lower() else _BUSY)
         if code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "NOT_FOUND", "OUT_OF_RANGE"):
             raise ValueError(f"The server refuses this ({code}): {sentence}")
         raise RuntimeError(f"The server failed ({code}): {sentence}")
@@ -193,4 +195,6 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"Expected valid Unicode. Received: {text[:40]!a}. Pass bytes for text of any kind.") from None
+        raise ValueError(
+            f"Expected valid Unicode. Received: {text[:40]!a}. Pass bytes if the text may be invalid."
+        ) from None

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from keras_attn.serving.client import Client
+from tests.serving.absent import run_without
 
 
 class Scripted(http.server.ThreadingHTTPServer):
@@ -118,9 +119,18 @@ def test_a_long_list_goes_in_several_requests():
     assert {path for path, _ in server.requests} == {"/prefix/v1/models/a%20model/versions/7:predict"}
 
 
+def test_neither_keras_nor_tensorflow_is_needed():
+    with Scripted(GOOD) as server:
+        code = f"""
+from keras_attn.serving.client import Client
+print(Client({server.address!r}, "m").translate(["a"])[0].text)
+"""
+        assert run_without(("keras", "tensorflow", "jax", "torch", "sentencepiece"), code) == "x"
+
+
 def test_a_missing_signature_is_named():
     metadata = {"metadata": {"signature_def": {"signature_def": {"serving_default": {}}}}}
-    sentence = r"the signature score. It has: serving_default\. A model that"
+    sentence = r"the signature score. It has: serving_default\. Export the"
     with Scripted((400, {"error": "no such"}), (200, metadata)) as server, pytest.raises(ValueError, match=sentence):
         Client(server.address, "m").score(["a"], ["b"])
 

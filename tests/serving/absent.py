@@ -1,0 +1,12 @@
+"""Code run in a process where some packages cannot be imported, as if they were not installed."""
+
+import subprocess
+import sys
+
+
+def run_without(packages: tuple[str, ...], code: str) -> str:
+    """Runs code in such a process; returns what it prints."""
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({packages!r}))\n"  # None stands for "not to be found"
+    done = subprocess.run([sys.executable, "-c", blocked + code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
