@@ -56,17 +56,22 @@ class Exported:
     translator: Translator
     root: Path
     folder: Path
-    found: list  # what `generate` makes of READ
+    expected: list  # the translations of READ by `generate`
 
 
-def build(level: str) -> Translator:
-    keras.utils.set_random_seed(11)
+def train_tokenizers(level: str) -> tuple[Tokenizer, Tokenizer]:
     if level == "bpe":
-        source = target = Tokenizer.train(SENTENCES, vocabulary_size=320)
-    else:
-        source = Tokenizer.train(SENTENCES, level=level, lowercase=True)
-        target = Tokenizer.train(["un deux trois l’été là où à été rouge vert bleu gris noir blanc"], level=level)
-    model = RNNSearch(
+        return (Tokenizer.train(SENTENCES, vocabulary_size=320),) * 2
+    source = Tokenizer.train(SENTENCES, level=level, lowercase=True)
+    target = Tokenizer.train(["un deux trois l’été là où à été rouge vert bleu gris noir blanc"], level=level)
+    return source, target
+
+
+def build(level: str, model: keras.Model | None = None) -> Translator:
+    """A translator with tokenizers of this level; the model is an RNNSearch unless another is given."""
+    keras.utils.set_random_seed(11)
+    source, target = train_tokenizers(level)
+    model = model or RNNSearch(
         source.vocabulary_size,
         target.vocabulary_size,
         units=5,

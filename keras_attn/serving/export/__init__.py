@@ -1,4 +1,30 @@
-"""Export: a translator as a SavedModel for TensorFlow Serving, text in, text out."""
+"""Export: a translator as a SavedModel for TensorFlow Serving, text in, text out.
+
+    options.py             the options that are fixed at export
+    publish.py             writes a version, checks it and publishes it; the public function is here
+    __main__.py            the same in a TensorFlow process of its own, for the JAX and torch backends
+    python_process.py      runs such processes and reports their errors
+    custom_modules.py      the user's modules that such a process must import before it loads the model
+
+    graph.py               the signatures: repair the text, tokenize, search, join the tokens
+    graph_tokenizer.py     tokenizers as TensorFlow graphs
+    length_limits.py       minimum and maximum output length, as tensors
+    chunking.py            splits a request of any size into chunks of bounded size
+    search_function.py     search as a graph function
+    quantization.py        stores matrices in int8 or float16
+    quantized_weights.py   the quantized matrices inside a graph
+    graph_optimization.py  merges equal constants of a written graph
+
+    validation.py          checks a SavedModel before publication
+    self_check.py          reference translations that an export must reproduce before publication
+    replay.py              runs a version as a server does, in a process with TensorFlow alone
+    warmup.py              the requests that a server runs before it accepts traffic
+    prediction_log.py      the protocol buffers of these requests
+    metadata.py            the record and the batching parameters beside the graph
+    guides.py              models.config and README.md of the model's folder
+
+Importing this package imports no TensorFlow. Export does, on the other backends in a process of its own.
+"""
 
 from keras_attn.serving.export.publish import export_translator
 

@@ -1,27 +1,31 @@
-"""The command that a process on another backend runs, on TensorFlow, to export its translator.
+"""Exports a preset on TensorFlow; `export_translator` runs this in a process of its own on the other backends.
 
     python -m keras_attn.serving.export PRESET DIRECTORY < request.json
 
-The request is `{"options": {...}, "version": int or null, "examples": [...], "sentences": [...], "report":
-{...}}`, the arguments of `publish.write_version`. The version folder is printed on the last line of stdout. What
-was refused is one line on stderr, with status 2 and the error's name. People use `keras_attn.cli.export` or
-`Translator.export`.
+The request is a JSON object: `options` (of `ExportOptions`), `references`, `sentences` and `report` are arguments of
+`publish.write_version`; `modules` and `path` those of `custom_modules.import_modules`. The last line of stdout is the
+version's folder. An error of the user's is one line on stderr, with the error's name, and exit status 2. The command
+for people is `keras-attn export`.
 """
 
 import json
 import sys
 
-from keras_attn.serving.export.options import Options
+from keras_attn.decoding import Engine
+from keras_attn.saving import load_preset
+from keras_attn.serving.export.custom_modules import import_modules
+from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.publish import write_version
-from keras_attn.serving.export.self_check import REFUSALS, REFUSED
-from keras_attn.translator import Translator
+from keras_attn.serving.export.python_process import REFUSALS, REFUSED
 
 
-def main(preset: str, directory: str) -> int:
+def main(folder: str, directory: str) -> int:
     request = json.load(sys.stdin)
     try:
-        request["options"] = Options(**request["options"])
-        print(write_version(Translator.from_preset(preset), directory, **request))
+        import_modules(request.pop("modules"), request.pop("path"))
+        options = ExportOptions(**request.pop("options"))
+        *parts, limits = load_preset(folder)
+        print(write_version(Engine(*parts, **limits), directory, options, **request))
     except tuple(REFUSALS.values()) as error:
         print(f"{type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
         return REFUSED

@@ -1,7 +1,7 @@
-"""A request of any size in chunks of bounded size: sentences of like length together, the longest first.
+"""Splits a request of any size into chunks of bounded size, sentences of similar lengths together, longest first.
 
-So a request takes bounded memory beside its own answer, one long line among short ones costs them little, and
-one sentence is one chunk.
+So memory is bounded, apart from that of the answer itself; one long line among short ones costs them little; and a
+single sentence is a single chunk.
 """
 
 from collections.abc import Callable
@@ -9,47 +9,47 @@ from collections.abc import Callable
 import tensorflow as tf
 
 
-def by_chunks(
+def run_in_chunks(
     lengths: tf.Tensor,
     batch_size: int,
     tokens_per_batch: int,
-    work: Callable[[tf.Tensor], dict[str, tf.Tensor]],
+    function: Callable[[tf.Tensor], dict[str, tf.Tensor]],
     specs: dict[str, tf.TensorSpec],
 ) -> dict[str, tf.Tensor]:
-    """Does `work` for some rows at a time and puts the answers into the rows' order.
+    """Calls `function` for one chunk of rows after another and returns its outputs in the order of the rows.
 
     Args:
-        lengths: `(B,)` int32, what a row costs; those of 0 are in no chunk, and their answers are 0 or "".
-        batch_size, tokens_per_batch: a chunk's rows, and the rows times the longest of them, at most.
-        work: row numbers `(R,)` -> answers `(R, ...)` by name.
-        specs: of the answers. Axes of unknown size are as long as the longest answer needs, and at least 1.
+        lengths: `(B,)` int32, the length of each row. Rows of length 0 are in no chunk; their outputs are 0 or "".
+        batch_size, tokens_per_batch: Limits of a chunk: its rows, and its rows times the longest length among them.
+        function: Maps row numbers `(R,)` to a dict of outputs `(R, ...)`.
+        specs: The specs of the outputs. An axis of unknown size is as long as the longest output, and at least 1.
     """
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # (B,), empty rows last
     count = tf.math.count_nonzero(lengths, dtype="int32")
 
-    def body(begin, found):
+    def body(begin, outputs):
         room = tf.clip_by_value(tokens_per_batch // lengths[order[begin]], 1, batch_size)
         end = tf.minimum(begin + room, count)
         rows = order[begin:end]  # (R,)
-        answers = work(rows)
-        placed = {name: _place(old, rows, answers[name]) for name, old in found.items()}
-        return end, {name: tf.ensure_shape(answer, specs[name].shape) for name, answer in placed.items()}
+        chunk = function(rows)
+        placed = {name: _place(old, rows, chunk[name]) for name, old in outputs.items()}
+        return end, {name: tf.ensure_shape(output, specs[name].shape) for name, output in placed.items()}
 
-    def nothing(spec):
+    def empty(spec):
         _, *others = spec.shape.as_list()
         return tf.zeros([tf.size(lengths), *(size or 1 for size in others)], spec.dtype)  # (B, ...)
 
-    start = tf.constant(0), {name: nothing(spec) for name, spec in specs.items()}
+    start = tf.constant(0), {name: empty(spec) for name, spec in specs.items()}
     shapes = tf.TensorShape(()), {name: spec.shape for name, spec in specs.items()}
-    # One chunk at a time: the next could start before this one ends, and would take its own memory.
-    _, found = tf.while_loop(
+    # One chunk at a time: several at once would each take memory.
+    _, outputs = tf.while_loop(
         lambda begin, _: begin < count, body, start, shape_invariants=shapes, parallel_iterations=1
     )
-    return found
+    return outputs
 
 
 def _place(old: tf.Tensor, rows: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-    """`old` (B, ...) with its `rows` (R,) replaced by `new` (R, ...), either padded to the longer axes."""
+    """`old` (B, ...) with `rows` (R,) replaced by `new` (R, ...), both padded to the longer axes."""
     if old.shape.rank > 1:
         size = tf.maximum(tf.shape(old)[1:], tf.shape(new)[1:])
         old, new = _padded(old, size), _padded(new, size)

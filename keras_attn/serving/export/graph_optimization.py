@@ -1,7 +1,7 @@
-"""Fewer nodes in a written graph: equal constants of a function become one.
+"""Merges equal constants of a written graph, so that a server loads it faster.
 
-Half of what TensorFlow traces is constants, most of them the -1s, 0s and 1s of shapes. A server reads, copies and
-checks every node several times before it answers; without the spare ones it loads a third faster.
+Half of the nodes that TensorFlow traces are constants, most of them the -1s, 0s and 1s of shapes. A server reads,
+copies and checks every node several times before it is ready; without the duplicates it loads a third faster.
 """
 
 from pathlib import Path
@@ -10,18 +10,18 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 
 def merge_constants(directory: Path) -> None:
-    """Rewrites `saved_model.pb`: of the constants of a function that are alike, all but the first are left out."""
+    """Rewrites `saved_model.pb`: of equal constants in a function, only the first is kept."""
     path = directory / "saved_model.pb"
     saved_model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for graph in saved_model.meta_graphs:
         for function in graph.graph_def.library.function:
             _merge(function)
     path.write_bytes(saved_model.SerializeToString(deterministic=True))
-    (directory / "fingerprint.pb").unlink(missing_ok=True)  # of the graph as it was
+    (directory / "fingerprint.pb").unlink(missing_ok=True)  # of the graph before
 
 
 def _merge(function) -> None:
-    first, same = {}, {}  # by content; and the name that stands for each that goes
+    first, same = {}, {}  # content -> name of the first; name of a duplicate -> name of the first
     for node in function.node_def:
         if node.op == "Const" and not node.input:
             content = node.attr["value"].SerializeToString(deterministic=True), node.device
@@ -43,7 +43,7 @@ def _merge(function) -> None:
 
 
 def _renamed(name: str, same: dict[str, str]) -> str:
-    """An input as functions write it: `node:output:number`, or `^node` for its end alone."""
+    """An input in the form that functions have: `node:output:number`, or `^node` for a control input."""
     control = "^" if name.startswith("^") else ""
     node, *rest = name.removeprefix("^").split(":")
     return control + ":".join([same.get(node, node), *rest])

@@ -1,9 +1,8 @@
-"""The tokenizers of `keras_attn.text.tokenizer` as TensorFlow graphs: the same ids and text for any bytes.
+"""Tokenizers as TensorFlow graphs, with the same ids and text as `keras_attn.Tokenizer` for any bytes.
 
-The Python API takes `str`, a server takes bytes. **Bytes that are not UTF-8 are read as
-`bytes.decode("utf-8", errors="replace")` reads them**: each beginning of a character that is left unfinished
-and each byte that begins none become one U+FFFD. Everything else stays as it is, control characters, NUL and
-byte order marks included.
+The Python API takes `str`, a server takes bytes. **Bytes that are not UTF-8 are read as by
+`bytes.decode("utf-8", errors="replace")`**: each truncated character and each byte that starts no character becomes one
+U+FFFD. Everything else is unchanged, including control characters, NUL and byte order marks.
 """
 
 import hashlib
@@ -16,10 +15,10 @@ from keras_attn.text import BLANKS, END_ID, SPECIAL_TOKENS, UNKNOWN_ID, Tokenize
 
 
 class GraphTokenizer(Protocol):
-    """Text to ids and back, inside a graph. A `tf.Module`: the saved object must reach its tables."""
+    """Text to ids and back, inside a graph. It is a `tf.Module`, so that the saved object tracks its tables."""
 
     def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Valid UTF-8 `(B,)` to int32 ids `(B, (T))`, without start and end."""
+        """Valid UTF-8 `(B,)` to int32 ids `(B, (T))`, without start and end tokens."""
 
     def decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         """int32 ids `(B, (T))`, none of them pad, start or end, to text `(B,)`."""
@@ -29,24 +28,24 @@ class GraphTokenizer(Protocol):
 
 
 def graph_tokenizer(tokenizer: Tokenizer) -> GraphTokenizer:
-    """The graph's counterpart of a `Tokenizer` of any level."""
+    """The graph version of a `Tokenizer` of any level."""
     return _Words(tokenizer) if tokenizer.sentencepiece_model is None else _Pieces(tokenizer)
 
 
 def repair(text: tf.Tensor) -> tf.Tensor:
     """Any bytes `(B,)` as valid UTF-8 `(B,)`, as `bytes.decode("utf-8", errors="replace")` reads them."""
-    # ICU and Python agree on where a replacement stands, also for surrogates and overlong forms; tested.
+    # ICU and Python place replacements alike, also for surrogates and overlong forms; tested.
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 
 def is_blank(text: tf.Tensor) -> tf.Tensor:
-    """Whether valid UTF-8 `(B,)` holds nothing but `BLANKS`. `(B,)` bool."""
+    """Whether valid UTF-8 `(B,)` consists of `BLANKS` only. `(B,)` bool."""
     blanks = "".join(f"\\x{{{ord(character):X}}}" for character in BLANKS)
     return tf.strings.regex_full_match(text, f"[{blanks}]*")
 
 
 class _Vocabulary(tf.Module):
-    """The tokens of a tokenizer, once in a graph, whoever asks for them."""
+    """The tokens of a vocabulary, stored once in a graph, however many functions use them."""
 
     def __init__(self, tokenizer: Tokenizer, name: str):
         super().__init__(name=name)
@@ -60,14 +59,14 @@ class _Vocabulary(tf.Module):
 
 
 class _Pieces(_Vocabulary):
-    """Level "bpe". tensorflow-text is linked into the stock server, and its SentencePiece is Python's."""
+    """The level "bpe": tensorflow-text's SentencePiece, which the stock server links. It gives the ids of Python's."""
 
     def __init__(self, tokenizer: Tokenizer):
-        import tensorflow_text  # here, not above: the other levels are served by TensorFlow's own ops
+        import tensorflow_text  # here, because the other levels need no op but TensorFlow's
 
         super().__init__(tokenizer, name="pieces")
         model = tokenizer.sentencepiece_model
-        # In a loaded graph the op's name is its resource's: two models of one name would be one, the first.
+        # A loaded graph finds the resource by the name of the op: with equal names, two models would both be the first.
         name = f"sentencepiece_{hashlib.sha256(model).hexdigest()[:16]}"
         self._tokenizer = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32, name=name)
 
@@ -79,10 +78,10 @@ class _Pieces(_Vocabulary):
 
 
 class _Words(_Vocabulary):
-    """The levels "word", "symbol" and "character": TensorFlow's own ops alone.
+    """The levels "word", "symbol" and "character": TensorFlow's own ops.
 
-    Code points go through the tokenizer's character table, as sorted keys, since `tf.strings.lower` and the
-    classes of RE2 are not Python's.
+    Code points are mapped by the tokenizer's character table, because `tf.strings.lower` and the classes of RE2
+    differ from Python's.
     """
 
     def __init__(self, tokenizer: Tokenizer):
@@ -110,7 +109,7 @@ class _Words(_Vocabulary):
         return tf.strings.reduce_join(words, axis=-1, separator=self._separator)
 
     def _lookup(self, tokens):
-        if self._table is None:  # made on first use: a target's tokenizer only decodes
+        if self._table is None:  # made on first use: the target tokenizer may only decode
             known = [token.encode() for token in self._vocabulary[len(SPECIAL_TOKENS) :]]
             ids = range(len(SPECIAL_TOKENS), len(self._vocabulary))
             with tf.init_scope():
@@ -126,17 +125,17 @@ class _Words(_Vocabulary):
         return tf.where(tf.gather(keys, place) == codes, tf.gather(values, place), codes)
 
 
-def read(tokenizer: GraphTokenizer, text: tf.Tensor, most: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Any bytes `(B,)` as ids `(B, (S))` with the end token, at most `most`; and which rows are blank `(B,)`."""
+def encode_bytes(tokenizer: GraphTokenizer, text: tf.Tensor, most: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Encodes any bytes `(B,)`: at most `most` ids `(B, (S))`, the end token last; and which rows are blank `(B,)`."""
     text = repair(text)
     token_ids = tokenizer.encode(text)  # (B, (S))
     blank = is_blank(text) | (token_ids.row_lengths() == 0)  # (B,)
-    return closed(token_ids, blank, most), blank
+    return with_end(token_ids, blank, most), blank
 
 
-def closed(token_ids: tf.RaggedTensor, blank: tf.Tensor, most: int) -> tf.RaggedTensor:
-    """Ids `(B, (S))`, at most `most`, the last of them the end token: the only one of rows that are blank."""
-    # By hand: the slices and joins of ragged tensors are a hundred nodes of the graph each.
+def with_end(token_ids: tf.RaggedTensor, blank: tf.Tensor, most: int) -> tf.RaggedTensor:
+    """Ids `(B, (S))` cut to `most`, with the end token as the last id of each row and the only one of blank rows."""
+    # With plain tensors: each slice or concatenation of ragged tensors adds a hundred nodes to the graph.
     lengths = tf.where(blank, tf.constant(0, tf.int64), tf.minimum(token_ids.row_lengths(), most - 1))  # (B,)
     splits = tf.concat([[0], tf.cumsum(lengths + 1)], axis=0)  # (B + 1,)
     ids, starts = token_ids.flat_values, token_ids.row_splits  # (N,), (B + 1,)
@@ -151,12 +150,12 @@ def closed(token_ids: tf.RaggedTensor, blank: tf.Tensor, most: int) -> tf.Ragged
 
 
 def without_end(token_ids: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
-    """Ids `(B, L)` that search found as rows of `lengths`, each without the end token that closes it."""
+    """The ids `(B, L)` of a search result as rows `(B, (T))`, without the end token of each."""
     real = tf.sequence_mask(lengths, tf.shape(token_ids)[1])  # (B, L)
-    return kept(token_ids, real & (token_ids != END_ID))
+    return masked_rows(token_ids, real & (token_ids != END_ID))
 
 
-def kept(token_ids: tf.Tensor, mask: tf.Tensor) -> tf.RaggedTensor:
+def masked_rows(token_ids: tf.Tensor, mask: tf.Tensor) -> tf.RaggedTensor:
     """The entries of `(B, L)` where `mask` is True, as rows `(B, (T))`."""
     lengths = tf.reduce_sum(tf.cast(mask, tf.int64), axis=1)  # (B,)
     return tf.RaggedTensor.from_row_lengths(tf.gather_nd(token_ids, tf.where(mask)), lengths, validate=False)

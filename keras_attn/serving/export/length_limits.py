@@ -1,15 +1,15 @@
-"""How long translations may be, and must be, inside a graph: `keras_attn.decoding.batching.Limits` for tensors."""
+"""Minimum and maximum output length inside a graph: `keras_attn.search.Limits` for tensors."""
 
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_attn.serving.export.options import Options
-from keras_attn.translator import Translator
+from keras_attn.decoding import Engine
+from keras_attn.serving.export.options import ExportOptions
 
 
-class Request(NamedTuple):
-    """What a request may say of its search; scalars, where 0 says nothing (as None does in `generate`)."""
+class RequestOptions(NamedTuple):
+    """The search options that a request may set; scalars, where 0 means "not given" (None in `generate`)."""
 
     length_penalty: Any  # float64
     max_length: Any  # int32
@@ -18,9 +18,9 @@ class Request(NamedTuple):
     min_length_ratio: Any  # float64
 
 
-def exported(options: Options) -> Request:
-    """What is said where a request says nothing, as Python numbers."""
-    return Request(
+def default_request(options: ExportOptions) -> RequestOptions:
+    """The options of a request that sets none, as Python numbers."""
+    return RequestOptions(
         float(options.length_penalty),
         options.max_length or 0,
         float(options.max_length_ratio or 0),
@@ -29,39 +29,39 @@ def exported(options: Options) -> Request:
     )
 
 
-def most_tokens(translator: Translator, options: Options) -> int:
-    """The longest output of all, whatever a request says."""
-    return max(translator.limits().longest(options.max_source_length), options.max_length or 1)
+def max_output_length(engine: Engine, options: ExportOptions) -> int:
+    """The longest output that any request can ask for."""
+    return max(engine.limits().longest(options.max_source_length), options.max_length or 1)
 
 
-def constants(request: Request) -> Request:
-    return Request(*(tf.constant(value, "int32" if isinstance(value, int) else "float64") for value in request))
+def as_constants(request: RequestOptions) -> RequestOptions:
+    return RequestOptions(*(tf.constant(value, "int32" if isinstance(value, int) else "float64") for value in request))
 
 
-def checked(request: Request) -> Request:
-    """A request's own numbers, int32 and float32, refused where they are out of range.
+def validated(request: RequestOptions) -> RequestOptions:
+    """The options of a request, int32 and float32, as int32 and float64; values out of range are refused.
 
-    float32 has no 1.1 but 1.10000002, and ten times that would be rounded up to 12 tokens. So what was written
-    with up to 6 digits is read as if it had come as a float64.
+    In float32, 1.1 is 1.10000002, and ten times that would be rounded up to 12 tokens. So a float32 is read as the
+    shortest decimal number that stands for it, as if it had come as a float64.
     """
     numbers = {name: value if value.dtype == tf.int32 else _decimal(value) for name, value in request._asdict().items()}
     checks = []
     for name, value in numbers.items():
-        right = (value >= 0) & (tf.cast(value, "float64") < float("inf"))
+        is_valid = (value >= 0) & (tf.cast(value, "float64") < float("inf"))
         message = f"Expected {name} to be a number of at least 0. Received:"
-        checks.append(tf.debugging.Assert(right, [message, request._asdict()[name]]))
+        checks.append(tf.debugging.Assert(is_valid, [message, request._asdict()[name]]))
     with tf.control_dependencies(checks):
-        return Request(*map(tf.identity, numbers.values()))
+        return RequestOptions(*map(tf.identity, numbers.values()))
 
 
-def row_limits(lengths: tf.Tensor, request: Request, translator: Translator, most: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Of sources of these lengths: the longest and the shortest output, `(R,)` int32 each.
+def row_limits(lengths: tf.Tensor, request: RequestOptions, engine: Engine, most: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """The longest and the shortest output for sources of these lengths, each `(R,)` int32 and at most `most`.
 
-    In float64, as Python reckons, and without a table: a request has limits of its own.
+    In float64, as Python calculates.
     """
     sizes = tf.cast(lengths, "float64")  # (R,)
     nothing = tf.constant(float("inf"), "float64")
-    own = tf.math.ceil(translator.max_length_ratio * sizes + translator.max_length_constant)  # (R,)
+    own = tf.math.ceil(engine.max_length_ratio * sizes + engine.max_length_constant)  # (R,)
     by_length = tf.where(request.max_length > 0, tf.cast(request.max_length, "float64"), nothing)
     by_ratio = tf.math.ceil(request.max_length_ratio * sizes)  # (R,)
     by_ratio = tf.where(request.max_length_ratio > 0, by_ratio, nothing)  # (R,)

@@ -1,7 +1,7 @@
-"""Publication: a translator as the next version folder, checked before it appears, whole or not there at all.
+"""Publication: a translator becomes the next version folder, checked before it appears, complete or not at all.
 
-TensorFlow Serving watches a folder and loads each new integer that it finds, at once. So a version is written
-into `.tmp-...` beside it (a name that servers ignore), checked, brought to disk and then renamed.
+TensorFlow Serving watches a folder and loads each new integer that it finds, at once. So a version is written to a
+folder beside it, `.tmp-...` (a name that servers ignore), checked, synced to disk and then renamed.
 """
 
 import dataclasses
@@ -15,26 +15,26 @@ from typing import Any
 
 import keras
 
-from keras_attn.decoding import token_ids_of
-from keras_attn.serving.export import self_check as exemplary
-from keras_attn.serving.export.options import Options
-from keras_attn.serving.export.quantization import rounded, stored_size
-from keras_attn.serving.export.self_check import Example
+from keras_attn.decoding import Engine, token_ids_of
+from keras_attn.saving import save_preset
+from keras_attn.serving.export import custom_modules
+from keras_attn.serving.export.options import ExportOptions
+from keras_attn.serving.export.python_process import run_python
+from keras_attn.serving.export.quantization import rounded_model, stored_size
+from keras_attn.serving.export.self_check import Reference, check_translations, reference_translations
+from keras_attn.serving.packages import require
 from keras_attn.text import Tokenizer
-from keras_attn.translator import Translator
 
 
 def export_translator(
-    translator: Translator,
+    translator: Engine,
     directory: str | os.PathLike,
     *,
-    banned_tokens: Sequence[str | int] = (),
-    version: int | None = None,
     sentences: Sequence[str] = (),
     report: Mapping[str, Any] | None = None,
     **options,
 ) -> Path:
-    """Writes a SavedModel for TensorFlow Serving as a new version below `directory`; overwrites nothing.
+    """Writes a SavedModel for TensorFlow Serving as a new version in `directory`; nothing is overwritten.
 
     | signature | in | out |
     |---|---|---|
@@ -46,128 +46,128 @@ def export_translator(
     | translate_token_ids | token_ids (B, S) int32, lengths (B,) | token_ids (B, T), lengths (B,), score (B,) |
     | score | source (B,), target (B,) | log_prob (B,), lengths (B,) |
 
-    Text is strings of any bytes: what is not UTF-8 is read as by `bytes.decode(errors="replace")`. All answers
-    are what `translator.generate` (`translator.score`) gives for the same arguments, padded with "" and 0; blank
-    text gives an empty translation, score 0 and lengths 0. The scalars of `translate_with_options` cannot be
-    batched: a server with `--enable_batching` refuses that one signature. Ids come from any tokenizer with this
-    vocabulary; pad, start and end ids among them are passed over, and unknown ones are read as unknown.
+    Text is strings of any bytes: bytes that are not UTF-8 are read as by `bytes.decode(errors="replace")`. All outputs
+    are those of `translator.generate` (of `translator.score`) for the same arguments, padded with "" and 0; blank text
+    gives an empty translation, score 0 and lengths 0. The scalars of `translate_with_options` cannot be batched: a
+    server with `--enable_batching` refuses this signature, and no other. Ids may come from any tokenizer with this
+    vocabulary; pad, start and end ids among them are ignored, and ids outside the vocabulary are read as unknown.
 
-    Beside the graph stand warm-up records, `assets.extra/keras_attn.json` (what it was made from, and its
-    signatures with their shapes) and `batching_params.pbtxt`; in `directory`, `models.config` and `README.md`.
+    Beside the graph are warm-up records, `assets.extra/keras_attn.json` (its origin, and its signatures with their
+    shapes) and `batching_params.pbtxt`; in `directory`, `models.config` and `README.md`.
 
-    The graph is TensorFlow's: on another backend the translator goes, as a preset, through a process of its
-    own. Either way the written version runs its warm-up records and translates a few sentences in a fresh
-    process, without XLA, before it is published.
+    The graph is TensorFlow's. On another backend the translator is saved as a preset and exported by a TensorFlow
+    process, which imports the modules that define custom layers. On every backend a fresh process without XLA runs the
+    warm-up records and translates a few sentences with the new version before it is published.
 
     Args:
         translator: A `keras_attn.Translator`, on any backend.
         directory: The model's folder, with a folder for each version: 1, 2, ...
-        banned_tokens: As in `Translator.generate`.
-        version: A whole number above 0; None: one more than the highest that is there.
-        sentences: Source text for the warm-up records; best a few dozen real sentences, short and long.
+        sentences: Source text for the warm-up records and for the README's examples; best a few dozen real sentences,
+            short and long.
         report: The run's `report.json`, for the record.
-        options: Those of `keras_attn.serving.export.options.Options` (beam_size, length_penalty, max_length,
-            max_length_ratio, min_length, min_length_ratio, n_best, max_source_length, quantize, ...), fixed in the
-            graph; and further keyword arguments of `keras_attn.search.beam_search`.
+        **options: The fields of `keras_attn.serving.export.options.ExportOptions`: `beam_size`, `length_penalty`,
+            `max_length`, `n_best`, `banned_tokens`, `max_source_length`, `quantize`, `version`, ...
 
     Returns:
         The version's folder.
 
     Raises:
-        ValueError: for an option out of range, or where the gate refuses what was written, with a sentence
-            for each reason; nothing is then left behind.
-        FileExistsError: if that version exists, or `directory` is a file.
-        RuntimeError: if the process on the other backend or the replay fails.
+        ValueError: if an option is unknown or out of range, if custom layers are defined in `__main__` (on JAX and
+            torch), or if the SavedModel does not pass the checks before publication, with a sentence for each fault.
+            Nothing is left behind.
+        FileExistsError: if the version exists, or `directory` is a file.
+        ImportError: if TensorFlow or tensorflow-text is not installed.
+        RuntimeError: if the process on the other backend or the check in a fresh process fails.
     """
-    own = {field.name: options.pop(field.name) for field in dataclasses.fields(Options) if field.name in options}
-    if banned := token_ids_of(translator.target_tokenizer, banned_tokens):
-        options["banned_token_ids"] = banned
-    options = Options(**own | {"search": {**own.get("search", {}), **options}})
+    require("tensorflow", "tensorflow_text", extra="tensorflow", purpose="export")
+    options = ExportOptions.from_keywords(options)
+    banned = tuple(token_ids_of(translator.target_tokenizer, options.banned_tokens))
+    options = dataclasses.replace(options, banned_tokens=banned)
     directory = Path(directory).absolute()
-    _check_free(directory, version)
-    examples = exemplary.examples_of(_as_stored(translator, options), options)
-    extras = {"sentences": list(sentences), "report": dict(report or {})}
-    if keras.backend.backend() == "tensorflow":
-        return write_version(translator, directory, options, version, examples, **extras)
-    with tempfile.TemporaryDirectory() as folder:
-        preset = Path(folder, "preset")
-        translator.save_to_preset(preset)
-        request = {"options": dataclasses.asdict(options), "version": version, "examples": examples, **extras}
-        command = ["-m", "keras_attn.serving.export", str(preset), str(directory)]
-        return Path(exemplary.run_python(command, request))
+    _check_free(directory, options.version)
+    is_tensorflow = keras.backend.backend() == "tensorflow"
+    modules = [] if is_tensorflow else custom_modules.custom_modules(translator.model)
+    references = reference_translations(_as_stored(translator, options), options)
+    extras = {"references": references, "sentences": list(sentences), "report": dict(report or {})}
+    if is_tensorflow:
+        return write_version(translator, directory, options, **extras)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary, "preset")
+        tokenizers = translator.source_tokenizer, translator.target_tokenizer
+        save_preset(folder, translator.model, *tokenizers, _length_limits(translator))
+        request = {"options": dataclasses.asdict(options), "modules": modules, "path": custom_modules.search_path()}
+        command = ["-m", "keras_attn.serving.export", str(folder), str(directory)]
+        return Path(run_python(command, request | extras))
 
 
 def write_version(
-    translator: Translator,
+    engine: Engine,
     directory: str | os.PathLike,
-    options: Options,
-    version: int | None,
-    examples: list[Example],
+    options: ExportOptions,
+    *,
+    references: list[Reference],
     sentences: Sequence[str] = (),
     report: Mapping[str, Any] | None = None,
 ) -> Path:
-    """`export_translator` on the TensorFlow backend; `examples` are what the version must be found to say."""
-    from keras_attn.serving.export import graph, warmup
-    from keras_attn.serving.export import metadata as about
-    from keras_attn.serving.export import validation as gate
+    """`export_translator` on the TensorFlow backend; the version must reproduce the `references`."""
+    from keras_attn.serving.export import graph, guides, metadata, validation, warmup
 
     directory = Path(directory).absolute()
-    _check_free(directory, version)
+    _check_free(directory, options.version)
     directory.mkdir(parents=True, exist_ok=True)
     beside = directory / f".tmp-{uuid.uuid4().hex}"
     try:
-        graph.ServedTranslator(translator, options).save(str(beside))
-        tokenizers = {t.fingerprint: t for t in (translator.source_tokenizer, translator.target_tokenizer)}
-        weights_size = stored_size(translator.model, options.quantize)
-        gate.check(beside, weights_size, sum(map(tokenizer_size, tokenizers.values())))
+        graph.ServedTranslator(engine, options).save(str(beside))
+        tokenizers = {t.fingerprint: t for t in (engine.source_tokenizer, engine.target_tokenizer)}
+        weights_size = stored_size(engine.model, options.quantize)
+        validation.validate(beside, weights_size, sum(map(tokenizer_size, tokenizers.values())))
         (beside / "assets.extra").mkdir(exist_ok=True)
-        about.write_record(beside, translator, options, report or {})
-        about.write_batching(beside)
-        warmup.write(beside / "assets.extra", translator, sentences or [text for text, _ in examples])
-        exemplary.check(beside, examples, translator.model.compute_dtype)
+        metadata.write_record(beside, engine, options, report or {})
+        metadata.write_batching(beside)
+        warmup.write_warmup(beside / "assets.extra", engine, sentences or [text for text, _ in references])
+        check_translations(beside, references, engine.model.compute_dtype)
         _sync(beside)
-        for path in about.write_guides(directory):
+        for path in guides.write_guides(directory, sentences, engine.source_tokenizer):
             _sync_path(path)
-        return _publish(beside, directory, version)
+        return _publish(beside, directory, options.version)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
 
 def tokenizer_size(tokenizer: Tokenizer) -> int:
-    """Bytes that a tokenizer should take in a graph: its tokens, and its model or an id for each."""
+    """Bytes that a tokenizer takes in a graph: its tokens, an id for each, and its model and character table."""
     size = sum(len(token.encode()) + 8 for token in tokenizer.vocabulary)
     return size + len(tokenizer.sentencepiece_model or b"") + 8 * len(tokenizer.character_table)
 
 
-def _as_stored(translator: Translator, options: Options) -> Translator:
-    """The translator with what storage leaves of its weights."""
-    model = rounded(translator.model, options.quantize)
-    if model is translator.model:
-        return translator
-    limits = {"max_length_ratio": translator.max_length_ratio, "max_length_constant": translator.max_length_constant}
-    return Translator(model, translator.source_tokenizer, translator.target_tokenizer, **limits)
+def _as_stored(engine: Engine, options: ExportOptions) -> Engine:
+    """The engine with the weights that the model has after quantization."""
+    model = rounded_model(engine.model, options.quantize)
+    if model is engine.model:
+        return engine
+    return Engine(model, engine.source_tokenizer, engine.target_tokenizer, **_length_limits(engine))
+
+
+def _length_limits(engine: Engine) -> dict[str, float]:
+    return {"max_length_ratio": engine.max_length_ratio, "max_length_constant": engine.max_length_constant}
 
 
 def _check_free(directory: Path, version: int | None) -> None:
     if directory.exists() and not directory.is_dir():
         raise FileExistsError(f"Expected a folder for the versions. Received a file: {str(directory)!r}")
-    if version is None:
-        return
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise ValueError(f"Expected version to be a whole number of at least 1. Received: {version!r}")
-    if (directory / str(version)).exists():
+    if version is not None and (directory / str(version)).exists():
         raise _taken(directory / str(version))
 
 
 def _taken(folder: Path) -> FileExistsError:
-    return FileExistsError(f"Expected a new version. {str(folder)!r} exists, and is kept.")
+    return FileExistsError(f"Expected a new version. Received one that exists and is kept: {str(folder)!r}")
 
 
 def _publish(beside: Path, directory: Path, version: int | None) -> Path:
     while True:
         folder = directory / str(version or _next_version(directory))
         try:
-            os.rename(beside, folder)  # fails where another export has put a version meanwhile
+            os.rename(beside, folder)  # fails if another export has published this version meanwhile
         except OSError:
             if not folder.exists():
                 raise
@@ -184,7 +184,7 @@ def _next_version(directory: Path) -> int:
 
 
 def _sync(directory: Path) -> None:
-    """Brings a folder to disk, so that a name never stands for half a version after a power cut."""
+    """Syncs a folder to disk, so that no version is incomplete after a power failure."""
     for path in [*directory.rglob("*"), directory]:
         _sync_path(path)
 

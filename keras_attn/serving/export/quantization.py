@@ -1,52 +1,52 @@
-"""A model's matrices in fewer bits, and what is then left of them, on any backend.
+"""Weight quantization: a model's matrices stored in fewer bits, on any backend.
 
     int8:     w_ij ~ s_j q_ij,  s_j = max_i |w_ij| / 127,  q_ij = round(w_ij / s_j)
     float16:  w_ij ~ half(w_ij)
 
-j runs along the axis, of all the matrix has, that leaves the smallest squared error: as a rule the tokens of an
-embedding and the outputs of a projection. Vectors (biases, gains) stay as they are.
+j runs along the axis that gives the smallest squared error, usually the tokens of an embedding and the outputs of a
+projection. Vectors (biases, gains) are not quantized.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-LEAST = 1024  # elements: there is nothing to gain from smaller matrices
+MIN_SIZE = 1024  # elements; quantizing smaller matrices gains nothing
 
 
-class Stored(NamedTuple):
-    """A matrix in fewer bits. `values * scale` in float32, with broadcasting, is what is left of it."""
+class QuantizedMatrix(NamedTuple):
+    """A quantized matrix. It stands for `values * scale` in float32, with broadcasting."""
 
-    values: np.ndarray  # int8 or float16, of the matrix's shape
-    scale: np.ndarray  # float32, of size 1 but for one axis
-
-
-def is_stored(weight) -> bool:
-    """Whether a weight is stored in fewer bits at all."""
-    return len(weight.shape) > 1 and int(np.prod(weight.shape)) >= LEAST and "float" in str(weight.dtype)
+    values: np.ndarray  # int8 or float16, in the matrix's shape
+    scale: np.ndarray  # float32, of size 1 except along one axis
 
 
-def stored(matrix: np.ndarray, quantize: str) -> Stored:
-    """The matrix in fewer bits."""
+def is_quantized(weight) -> bool:
+    """Whether quantization applies to a weight."""
+    return len(weight.shape) > 1 and int(np.prod(weight.shape)) >= MIN_SIZE and "float" in str(weight.dtype)
+
+
+def quantize_matrix(matrix: np.ndarray, quantize: str) -> QuantizedMatrix:
+    """Quantizes a matrix to "int8" or "float16"."""
     matrix = np.asarray(matrix, "float32")
     if quantize == "float16":
-        return Stored(matrix.astype("float16"), np.ones((1,) * matrix.ndim, "float32"))
+        return QuantizedMatrix(matrix.astype("float16"), np.ones((1,) * matrix.ndim, "float32"))
     candidates = [_int8(matrix, axis) for axis in range(matrix.ndim)]
-    return min(candidates, key=lambda one: float(np.square(widened(one) - matrix).sum()))
+    return min(candidates, key=lambda candidate: float(np.square(dequantized(candidate) - matrix).sum()))
 
 
-def widened(one: Stored) -> np.ndarray:
-    """Back to float32, by the operations that the graph uses."""
-    return one.values.astype("float32") * one.scale
+def dequantized(matrix: QuantizedMatrix) -> np.ndarray:
+    """The float32 matrix, computed with the same operations as in the graph."""
+    return matrix.values.astype("float32") * matrix.scale
 
 
-def rounded(model, quantize: str | None):
-    """A copy of the model with the weights that are left of them; with None the model itself."""
+def rounded_model(model, quantize: str | None):
+    """A copy of the model with the weights that it has after quantization; with None the model itself."""
     if quantize is None:
         return model
     copy = type(model).from_config(model.get_config())
     pairs = zip(model.weights, model.get_weights(), strict=True)
-    copy.set_weights([widened(stored(w, quantize)) if is_stored(weight) else w for weight, w in pairs])
+    copy.set_weights([dequantized(quantize_matrix(w, quantize)) if is_quantized(weight) else w for weight, w in pairs])
     return copy
 
 
@@ -55,15 +55,15 @@ def stored_size(model, quantize: str | None) -> int:
     size = 0
     for weight in model.weights:
         count = int(np.prod(weight.shape))
-        if quantize and is_stored(weight):  # with the longest scale that it can have
+        if quantize and is_quantized(weight):  # with the longest scale that it can have
             size += count * {"int8": 1, "float16": 2}[quantize] + 4 * max(weight.shape)
         else:
             size += count * weight.value.dtype.size
     return size
 
 
-def _int8(matrix: np.ndarray, axis: int) -> Stored:
+def _int8(matrix: np.ndarray, axis: int) -> QuantizedMatrix:
     others = tuple(i for i in range(matrix.ndim) if i != axis)
     largest = np.abs(matrix).max(axis=others, keepdims=True)
     scale = np.where(largest > 0, largest / 127, 1).astype("float32")
-    return Stored(np.clip(np.rint(matrix / scale), -127, 127).astype("int8"), scale)
+    return QuantizedMatrix(np.clip(np.rint(matrix / scale), -127, 127).astype("int8"), scale)

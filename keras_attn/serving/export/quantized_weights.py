@@ -1,7 +1,7 @@
-"""Weights in fewer bits inside a graph: stored once, and widened once, when the graph is loaded.
+"""Quantized weights inside a graph: stored once, and converted to float32 once, when the graph is loaded.
 
-Sums and products are those of the whole width. So a request costs no more time than without, and what is saved
-is disk and download; memory holds both.
+All sums and products are computed in float32, so a request takes the same time as without quantization. The disk and
+the download become smaller; memory holds both forms.
 """
 
 import contextlib
@@ -10,43 +10,43 @@ import hashlib
 import keras
 import tensorflow as tf
 
-from keras_attn.serving.export.quantization import Stored, is_stored, stored
+from keras_attn.serving.export.quantization import QuantizedMatrix, is_quantized, quantize_matrix
 
 
-class StoredWeights(tf.Module):
-    """The matrices of a model as they are stored.
+class QuantizedWeights(tf.Module):
+    """The quantized matrices of a model.
 
-    Arguments:
+    Args:
         model: A `keras.Model`.
-        quantize: "int8", "float16", or None for a module that holds nothing.
+        quantize: "int8", "float16", or None for no quantized matrices.
     """
 
     def __init__(self, model: keras.Model, quantize: str | None):
-        super().__init__(name="stored_weights")
-        chosen = [weight for weight in model.weights if quantize and is_stored(weight)]
-        self.matrices = [_Widened(stored(keras.ops.convert_to_numpy(weight), quantize)) for weight in chosen]
+        super().__init__(name="quantized_weights")
+        weights = [weight for weight in model.weights if quantize and is_quantized(weight)]
+        self.matrices = [_Dequantized(quantize_matrix(keras.ops.convert_to_numpy(w), quantize)) for w in weights]
         self.variables_of_matrices = [(matrix.values, matrix.scale) for matrix in self.matrices]  # to be saved
-        # Not the list itself: what a module holds is saved.
-        self._chosen = lambda: chosen
+        # A function, because every variable that is an attribute of a module is saved.
+        self._weights = lambda: weights
 
     def scope(self) -> contextlib.AbstractContextManager:
-        """In which the model computes with what is left of its matrices. For use inside a `tf.function`."""
+        """A scope in which the model computes with the quantized weights, for use inside a `tf.function`."""
         if not self.matrices:
             return contextlib.nullcontext()
-        return keras.StatelessScope([(w, m.read()) for w, m in zip(self._chosen(), self.matrices, strict=True)])
+        return keras.StatelessScope([(w, m.read()) for w, m in zip(self._weights(), self.matrices, strict=True)])
 
 
-class _Widened(tf.saved_model.experimental.TrackableResource):
-    """A matrix in its whole width, which no checkpoint holds: it is made of the stored one when a graph is loaded."""
+class _Dequantized(tf.saved_model.experimental.TrackableResource):
+    """A float32 matrix that no checkpoint stores: it is computed from the quantized one when a graph is loaded."""
 
-    def __init__(self, matrix: Stored):
+    def __init__(self, matrix: QuantizedMatrix):
         super().__init__()
         self.values = tf.Variable(matrix.values, trainable=False)
         self.scale = tf.Variable(matrix.scale, trainable=False)
         self._shape = matrix.values.shape
-        # A loaded graph finds a resource by its name: two matrices of one name would both be the first.
+        # A loaded graph finds a resource by its name: with equal names, two matrices would both be the first.
         self._name = hashlib.sha256(matrix.values.tobytes() + matrix.scale.tobytes()).hexdigest()
-        self._initialize()  # for use in this process; a loader does it by itself
+        self._initialize()  # for this process; a loader calls it by itself
 
     def read(self) -> tf.Tensor:
         value = tf.raw_ops.ReadVariableOp(resource=self.resource_handle, dtype=tf.float32)

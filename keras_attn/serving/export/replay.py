@@ -1,22 +1,22 @@
-"""Runs a version as a server would, in a process with TensorFlow and tensorflow-text alone and without XLA.
+"""Runs a version as a server does, in a process with TensorFlow and tensorflow-text alone and without XLA.
 
     python -P replay.py DIRECTORY < request.json
 
-The request is `[[hexadecimal bytes, ...], ...]`, one list a batch. The answer, on the last line of stdout, is
-`{"load_seconds": s, "batches": [{"seconds": s, "translation": [hexadecimal bytes, ...], "score": [s, ...]},
-...], "warm_up": [[signature, seconds], ...]}`. The warm-up records are run first, as a server runs them; a NaN in
-an answer to one is an error.
-This file imports nothing of keras_attn, for a server has nothing of it either.
+The request is `[[text, ...], ...]`, one list for each batch, each text as hexadecimal bytes. The answer, on the last
+line of stdout, is `{"load_seconds": s, "batches": [{"seconds": s, "translation": [text, ...], "score": [s, ...]}, ...],
+"warm_up": [[signature, seconds], ...]}`. The warm-up records run first, as in a server; an answer with a NaN is an
+error. This file does not import keras_attn, because a server does not have it either.
 """
 
 import ctypes
 import json
+import runpy
 import sys
 import time
 from pathlib import Path
 
 import tensorflow as tf
-import tensorflow_text  # noqa: F401 its ops
+import tensorflow_text  # noqa: F401 registers its ops
 from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
@@ -32,10 +32,10 @@ def main(directory: str) -> None:
     answer["warm_up"] = warm_up(loaded, directory)
     for batch in batches:
         begin = time.perf_counter()
-        found = loaded.signatures["serving_default"](text=tf.constant(batch, tf.string, (len(batch),)))
+        outputs = loaded.signatures["serving_default"](text=tf.constant(batch, tf.string, (len(batch),)))
         result = {
-            "translation": [text.hex() for text in found["translation"].numpy()],
-            "score": found["score"].numpy().tolist(),
+            "translation": [text.hex() for text in outputs["translation"].numpy()],
+            "score": outputs["score"].numpy().tolist(),
             "seconds": time.perf_counter() - begin,
         }
         answer["batches"].append(result)
@@ -43,53 +43,23 @@ def main(directory: str) -> None:
 
 
 def warm_up(loaded, directory: str) -> list[tuple[str, float]]:
-    """Runs every record; returns each one's signature and seconds."""
+    """Runs every record; returns its signature and its seconds."""
+    # By its path: this process does not import the package.
+    decode = runpy.run_path(str(Path(__file__).with_name("prediction_log.py")))["decode"]
     saved_model = saved_model_pb2.SavedModel.FromString(Path(directory, "saved_model.pb").read_bytes())
     signatures = saved_model.meta_graphs[0].signature_def
     path, times = Path(directory, "assets.extra", "tf_serving_warmup_requests"), []
     for record in tf.data.TFRecordDataset(str(path)) if path.exists() else ():
-        name, inputs = call(record.numpy())
-        defaults = {key: tf.make_ndarray(value) for key, value in signatures[name].defaults.items()}
+        name, inputs = decode(record.numpy())
+        tensors = dict(signatures[name].defaults)
+        tensors |= {key: tensor_pb2.TensorProto.FromString(value) for key, value in inputs.items()}
         begin = time.perf_counter()
-        found = loaded.signatures[name](**{key: tf.constant(value) for key, value in (defaults | inputs).items()})
-        for key, value in found.items():
+        outputs = loaded.signatures[name](**{key: tf.constant(tf.make_ndarray(t)) for key, t in tensors.items()})
+        for key, value in outputs.items():
             if value.dtype.is_floating and bool(tf.reduce_any(tf.math.is_nan(value))):
                 raise ValueError(f"Expected numbers in {key} of the signature {name}. A warm-up record gives NaN.")
         times.append((name, time.perf_counter() - begin))
     return times
-
-
-def call(record: bytes) -> tuple[str, dict]:
-    """The signature and the inputs of a PredictionLog."""
-    (request,) = (value for number, value in fields(dict(fields(record))[6]) if number == 1)
-    parts, name, inputs = fields(request), "serving_default", {}
-    for number, value in parts:
-        if number == 1:
-            name = dict(fields(value))[3].decode()
-        if number == 2:
-            entry = dict(fields(value))
-            inputs[entry[1].decode()] = tf.make_ndarray(tensor_pb2.TensorProto.FromString(entry[2]))
-    return name, inputs
-
-
-def fields(message: bytes) -> list[tuple[int, bytes]]:
-    """The fields of a protocol buffer that holds strings and messages alone: number and content of each."""
-    found, at = [], 0
-
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
-            if byte < 128:
-                return value
-
-    while at < len(message):
-        number, length = varint() >> 3, varint()
-        found.append((number, message[at : at + length]))
-        at += length
-    return found
 
 
 if __name__ == "__main__":

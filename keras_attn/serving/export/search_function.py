@@ -1,14 +1,13 @@
-"""Search as a function of a graph: the code that `generate` runs, with room for as many tokens as rows may have."""
+"""Search as a graph function: the code that `generate` runs, with room for the longest output of its rows."""
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from keras_attn.decoding import beam_or_greedy
-from keras_attn.search import length_norm
-from keras_attn.serving.export.options import Options
-from keras_attn.serving.export.quantized_weights import StoredWeights
-from keras_attn.translator import Translator
+from keras_attn.decoding import Engine, token_ids_of
+from keras_attn.search import beam_search, greedy_search, length_norm, run_beam_search, start_beam_search
+from keras_attn.serving.export.options import ExportOptions
+from keras_attn.serving.export.quantized_weights import QuantizedWeights
 
 INPUTS = [
     tf.TensorSpec((None, None), tf.int32),
@@ -18,40 +17,45 @@ INPUTS = [
 ]
 
 
-def finder(
-    translator: Translator, options: Options, weights: StoredWeights, *, n_best: int, return_alignments: bool
+def build_search(
+    engine: Engine, options: ExportOptions, weights: QuantizedWeights, *, n_best: int, return_alignments: bool
 ) -> Callable:
-    """One function of the graph, whoever calls it.
+    """Search as one function of the graph, which several signatures may call.
 
-    It takes source ids `(R, S)`, longest and shortest outputs `(R,)` and the length penalty, and gives the dict of
-    a `SearchResult` with N = n_best and L the longest output of all.
+    It takes source ids `(R, S)`, maximum and minimum output lengths `(R,)` and the length penalty, and returns the
+    dict of a `SearchResult` with N = n_best and L the longest output of all.
     """
-    fixed = {"beam_size": options.beam_size, "n_best": n_best, "return_alignments": return_alignments}
-    if return_alignments:
-        fixed["halvings"] = 0  # not the signature of large requests, and every loop more makes the graph larger
-    search = dict(options.search)
-    normalization = search.pop("normalization", "gnmt")
-    function, arguments = beam_or_greedy(fixed | search)
-    model = translator.model
+    banned = token_ids_of(engine.target_tokenizer, options.banned_tokens)
+    fixed = {
+        "banned_token_ids": banned,
+        "no_repeat_ngram_size": options.no_repeat_ngram_size,
+        "return_alignments": return_alignments,
+    }
+    beam = {
+        "beam_size": options.beam_size,
+        "n_best": n_best,
+        "coverage_penalty": options.coverage_penalty,
+        "early_stopping": options.early_stopping,
+    }
 
-    def find(token_ids, row_max_length, row_min_length, length_penalty):
-        # Not a room for the longest sentence there may be: what search writes into is copied at every step.
-        room = tf.maximum(tf.reduce_max(row_max_length), search.get("no_repeat_ngram_size", 0))
+    def search(step, memory, state, norms, **lengths):
+        if options.is_greedy:
+            return greedy_search(step, memory, state, normalization=norms, **fixed, **lengths)
+        if return_alignments:  # not for large requests, and each compaction of a batch makes the graph larger
+            start = start_beam_search(step, memory, state, norms=norms, **beam, **fixed, **lengths)
+            return run_beam_search(*start, compactions=0)
+        return beam_search(step, memory, state, normalization=norms, **beam, **fixed, **lengths)
+
+    def search_rows(token_ids, row_max_length, row_min_length, length_penalty):
+        # Not room for the longest output that the model may give: the buffers of search are copied at every step.
+        room = tf.maximum(tf.reduce_max(row_max_length), options.no_repeat_ngram_size)
         lengths = tf.cast(tf.range(1, room + 1), tf.float64)  # (L,)
-        norms = tf.cast(length_norm(normalization, 1.0, lengths) ** length_penalty, tf.float32)  # (L,)
+        norms = tf.cast(length_norm(options.normalization, 1.0, lengths) ** length_penalty, tf.float32)  # (L,)
+        limits = {"max_length": room, "row_max_length": row_max_length, "row_min_length": row_min_length}
         with weights.scope():
-            memory, state = model.encode(token_ids, room)
-            found = function(
-                model.step,
-                memory,
-                state,
-                normalization=norms,
-                max_length=room,
-                row_max_length=row_max_length,
-                row_min_length=row_min_length,
-                **arguments,
-            )
-        return {name: value for name, value in found._asdict().items() if value is not None}
+            memory, state = engine.model.encode(token_ids, room)
+            result = search(engine.model.step, memory, state, norms, **limits)
+        return {name: value for name, value in result._asdict().items() if value is not None}
 
-    # Concrete: of a tf.function the first caller and the others would get two.
-    return tf.function(find, input_signature=INPUTS, autograph=False).get_concrete_function()
+    # Concrete, because a tf.function would be traced for its first caller and again for the others.
+    return tf.function(search_rows, input_signature=INPUTS, autograph=False).get_concrete_function()

@@ -1,4 +1,4 @@
-"""The gate: what a stock server would refuse, or its user regret, is refused before publication."""
+"""Checks a SavedModel before publication: a stock server must be able to serve it, and it must not be too large."""
 
 from pathlib import Path
 
@@ -6,21 +6,21 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 PYTHON_OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
-# The custom ops that the stock server links and a translator needs.
+# The ops beside TensorFlow's own that a translator needs, all of them linked into the stock server.
 TEXT_OPS = ("SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp")
-OPTIONS = "translate_with_options"  # the one signature that may have numbers that hold for a whole request
-GRAPH_ALLOWANCE = 2**21  # bytes that a graph may take besides weights and tokenizers, and the checkpoint's index
+OPTIONS = "translate_with_options"  # the only signature that may take scalars, which hold for a whole request
+GRAPH_ALLOWANCE = 2**21  # bytes of the graph and the checkpoint's index, beside weights and tokenizers
 
 
-def check(directory: Path, weights_size: int, tokenizers_size: int) -> None:
-    """Reads a written SavedModel and refuses it where a stock server could not serve it well.
+def validate(directory: Path, weights_size: int, tokenizers_size: int) -> None:
+    """Checks a written SavedModel.
 
     Args:
         directory: The folder with `saved_model.pb`.
         weights_size, tokenizers_size: Bytes that the model's weights and the tokenizers should take.
 
     Raises:
-        ValueError: with a sentence for everything that is wrong.
+        ValueError: with a sentence for each fault.
     """
     saved_model = saved_model_pb2.SavedModel.FromString((directory / "saved_model.pb").read_bytes())
     faults = [*graph_faults(saved_model), *size_faults(directory, weights_size, tokenizers_size)]
@@ -29,7 +29,7 @@ def check(directory: Path, weights_size: int, tokenizers_size: int) -> None:
 
 
 def graph_faults(saved_model: saved_model_pb2.SavedModel) -> list[str]:
-    """A sentence for each kind of node or signature that has no place in a served graph."""
+    """A sentence for each kind of node or signature that a stock server cannot serve."""
     graphs = saved_model.meta_graphs
     functions = [function for graph in graphs for function in graph.graph_def.library.function]
     nodes = [node for graph in graphs for node in graph.graph_def.node]
@@ -44,26 +44,28 @@ def graph_faults(saved_model: saved_model_pb2.SavedModel) -> list[str]:
     placed = sorted({node.device for node in nodes if "GPU" in node.device or "TPU" in node.device})
     faults = [
         (compiled, "XLA-compiled code, which a stock server does not run"),
-        (python, "calls into Python, which a server does not have"),
+        (python, "calls to Python, which a server does not have"),
         (mutable, "tables that change while serving"),
         (foreign, "ops that a stock server does not link"),
         (placed, "nodes bound to an accelerator"),
     ]
-    sentences = [f"It holds {what}: {', '.join(found[:3])}." for found, what in faults if found]
+    sentences = [f"It has {what}: {', '.join(names[:3])}." for names, what in faults if names]
     return sentences + [sentence for graph in graphs for sentence in _signature_faults(graph)]
 
 
 def size_faults(directory: Path, weights_size: int, tokenizers_size: int) -> list[str]:
-    """A sentence where weights are stored more than once, or the folder is too large."""
+    """A sentence each if weights are stored more than once and if the folder is too large."""
     sizes = {path: path.stat().st_size for path in directory.rglob("*") if path.is_file()}
     weights = sum(size for path, size in sizes.items() if path.parent.name == "variables")
     faults = []
-    # A quarter of a copy is no copy; a checkpoint's index and object graph take some bytes for each weight.
+    # With room for the checkpoint's index and object graph, which take some bytes for each weight.
     if weights > 1.2 * weights_size + GRAPH_ALLOWANCE // 16:
         faults.append(f"Its variables take {weights:,} bytes for {weights_size:,} of weights: stored more than once.")
     whole, most = sum(sizes.values()), int(1.2 * (weights_size + tokenizers_size)) + GRAPH_ALLOWANCE
     if whole > most:
-        faults.append(f"It takes {whole:,} bytes, more than the {most:,} that weights and tokenizers account for.")
+        faults.append(
+            f"It takes {whole:,} bytes, more than {most:,}, the size of weights and tokenizers with some room."
+        )
     return faults
 
 
@@ -72,7 +74,7 @@ def _signature_faults(graph) -> list[str]:
         return ["It has no signature serving_default."]
     faults = []
     for name, signature in graph.signature_def.items():
-        if name.startswith("__"):  # the loader's own, for initialisation
+        if name.startswith("__"):  # the loader's own, for initialization
             continue
         for tensor, info in [*signature.inputs.items(), *signature.outputs.items()]:
             shape = info.tensor_shape

@@ -78,13 +78,13 @@ def calls(translator: Translator) -> list:
 def served(tmp_path_factory):
     """`{name: (translator, what each signature says)}`."""
     from keras_attn.serving.export.graph import ServedTranslator
-    from keras_attn.serving.export.options import Options
+    from keras_attn.serving.export.options import ExportOptions
 
     translators, requests = {}, []
     for name in MODELS:
         translators[name] = build(name)
         folder = tmp_path_factory.mktemp("served")
-        ServedTranslator(translators[name], Options(beam_size=BEAM)).save(str(folder))
+        ServedTranslator(translators[name], ExportOptions(beam_size=BEAM)).save(str(folder))
         requests.append((folder, calls(translators[name])))
     folders = [folder for folder, _ in requests]
     found = fresh.run(requests)
@@ -171,11 +171,11 @@ def assert_same(found, expected, step=1):
 def test_the_graph_asks_nothing_of_xla_and_keeps_loops_and_constants_once(served, name):
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-    from keras_attn.serving.export import validation as gate
+    from keras_attn.serving.export import validation
 
     _, folder, _ = served[name]
     saved_model = SavedModel.FromString((folder / "saved_model.pb").read_bytes())
-    assert gate.graph_faults(saved_model) == []
+    assert validation.graph_faults(saved_model) == []
     functions = saved_model.meta_graphs[0].graph_def.library.function
     assert sum("find" in function.signature.name for function in functions) == 2
     for function in functions:

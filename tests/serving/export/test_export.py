@@ -8,14 +8,14 @@ import sys
 import numpy as np
 import pytest
 
-from keras_attn.serving.export import self_check as examples
+from keras_attn.serving.export import self_check
 from tests.serving import loader
 from tests.serving.conftest import LINES, READ, REPORT, SENTENCES
 
 
 def assert_same(exported, translations, scores):
     """The strings of `generate`; others only where a hypothesis of the same score changed places with it."""
-    for line, expected, found, score in zip(READ, exported.found, translations, scores, strict=True):
+    for line, expected, found, score in zip(READ, exported.expected, translations, scores, strict=True):
         assert abs(expected.score - score) < 2e-5 * (1 + abs(score)), line
         if found.decode() != expected.text:
             assert abs(expected.score - score) < 1e-5, (line, expected.text, found)
@@ -23,16 +23,16 @@ def assert_same(exported, translations, scores):
 
 
 def test_the_model_is_worth_comparing(exported):
-    texts = [translation.text for translation in exported.found]
+    texts = [translation.text for translation in exported.expected]
     assert len(set(texts)) > len(texts) // 2
-    assert len({len(translation.tokens) for translation in exported.found}) > 5
-    assert any(len(translation.source_tokens) > 64 for translation in exported.found)
+    assert len({len(translation.tokens) for translation in exported.expected}) > 5
+    assert any(len(translation.source_tokens) > 64 for translation in exported.expected)
 
 
 def test_a_process_with_tensorflow_alone_says_the_same(exported):
     batches = [LINES, *([line] for line in LINES[:3] + LINES[16:18]), LINES[16:19], []]
     done = subprocess.run(
-        [sys.executable, "-P", examples.REPLAY, exported.folder],
+        [sys.executable, "-P", self_check.REPLAY, exported.folder],
         input=json.dumps([[line.hex() for line in batch] for batch in batches]),
         capture_output=True,
         text=True,

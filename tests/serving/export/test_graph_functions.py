@@ -12,9 +12,9 @@ if keras.backend.backend() != "tensorflow":
 
 import tensorflow as tf
 
-from keras_attn.serving.export import length_limits as limits
+from keras_attn.serving.export import length_limits
 from keras_attn.serving.export.graph import ServedTranslator
-from keras_attn.serving.export.options import Options
+from keras_attn.serving.export.options import ExportOptions
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +24,13 @@ def translator():
 
 def test_chunks_and_cuts(translator):
     """Many chunks, some of one row, say what `generate` says; after `max_source_length` nothing is read."""
-    options = Options(
+    options = ExportOptions(
         beam_size=2,
         max_source_length=7,
         batch_size=3,
         tokens_per_batch=13,
-        search={"early_stopping": True, "no_repeat_ngram_size": 2},
+        early_stopping=True,
+        no_repeat_ngram_size=2,
     )
     served = ServedTranslator(translator, options)
     lines = [*SENTENCES, "", "ein", "  ", *(" ".join(SENTENCES[2].split()[:n]) for n in range(9))]
@@ -51,7 +52,9 @@ def test_rows_that_are_done_leave_the_search(translator, monkeypatch):
             return step(tf.identity(token_ids), memory, state)
 
     monkeypatch.setattr(translator.model, "step", counted)
-    options = Options(beam_size=2, max_length_ratio=1.0, min_length_ratio=1.0, batch_size=64, tokens_per_batch=10**5)
+    options = ExportOptions(
+        beam_size=2, max_length_ratio=1.0, min_length_ratio=1.0, batch_size=64, tokens_per_batch=10**5
+    )
     served = ServedTranslator(translator, options)
     found = served.functions["serving_default"](text=tf.constant(["ein " * n for n in range(64)]))
     assert [len(text.split()) for text in found["translation"].numpy()] == list(range(64))
@@ -76,12 +79,14 @@ def test_limits_are_the_translators(translator, said):
     expected = translator.limits(**said)
     longest = [expected.longest(length) for length in lengths]
     shortest = [min(expected.shortest(length), 10**5) for length in lengths]
-    fixed = limits.exported(Options(**said))
-    sent = limits.Request(*(tf.constant(v, tf.int32 if isinstance(v, int) else tf.float32) for v in fixed))
-    for request in (limits.constants(fixed), limits.checked(sent)):
-        found = limits.row_limits(tf.constant(lengths), request, translator, 10**5)
+    fixed = length_limits.default_request(ExportOptions(**said))
+    sent = length_limits.RequestOptions(
+        *(tf.constant(v, tf.int32 if isinstance(v, int) else tf.float32) for v in fixed)
+    )
+    for request in (length_limits.as_constants(fixed), length_limits.validated(sent)):
+        found = length_limits.row_limits(tf.constant(lengths), request, translator, 10**5)
         assert [row.numpy().tolist() for row in found] == [longest, shortest]
-    most = limits.row_limits(tf.constant(lengths), request, translator, 11)
+    most = length_limits.row_limits(tf.constant(lengths), request, translator, 11)
     assert [row.numpy().max() for row in most] == [min(11, max(longest)), min(11, max(shortest))]
 
 
@@ -95,7 +100,9 @@ def test_limits_are_the_translators(translator, said):
     ],
 )
 def test_a_request_out_of_range_is_refused(name, value):
-    request = limits.exported(Options())._replace(**{name: value})
-    sent = limits.Request(*(tf.constant(v, tf.int32 if isinstance(v, int) else tf.float32) for v in request))
+    request = length_limits.default_request(ExportOptions())._replace(**{name: value})
+    sent = length_limits.RequestOptions(
+        *(tf.constant(v, tf.int32 if isinstance(v, int) else tf.float32) for v in request)
+    )
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"Expected {name} to be a number of at least 0"):
-        limits.checked(sent)
+        length_limits.validated(sent)

@@ -8,9 +8,9 @@ import threading
 import keras
 import pytest
 
-from keras_attn.serving.export import export_translator, publish
-from keras_attn.serving.export import self_check as examples
-from keras_attn.serving.export.options import Options
+from keras_attn.serving.export import export_translator, publish, self_check
+from keras_attn.serving.export.options import ExportOptions
+from keras_attn.serving.export.python_process import run_python
 from tests.serving.conftest import build
 
 
@@ -61,8 +61,8 @@ def test_a_version_is_never_overwritten(translator, tmp_path):
         ({"length_penalty": -1.0}, "length_penalty"),
         ({"max_length": 2.5}, "max_length=2.5"),
         ({"max_source_length": 0}, "max_source_length=0"),
-        ({"version": 0}, "Received: 0"),
-        ({"version": "1"}, "Received: '1'"),
+        ({"version": 0}, "version=0"),
+        ({"version": "1"}, "version='1'"),
         ({"coverage": 1}, "coverage_penalty"),
         ({"forced_prefix": [[1]]}, "Received: forced_prefix"),
     ],
@@ -84,8 +84,8 @@ def test_another_translation_is_refused(monkeypatch, tmp_path):
 
     def check(translation, score):
         batch = {"translation": [translation.encode().hex(), ""], "score": [score, 0.0]}
-        monkeypatch.setattr(examples, "run_python", lambda *_: json.dumps({"batches": [batch]}))
-        examples.check(tmp_path, expected, "float32")
+        monkeypatch.setattr(self_check, "run_python", lambda *_: json.dumps({"batches": [batch]}))
+        self_check.check_translations(tmp_path, expected, "float32")
 
     check("un", -1.250001)
     check("deux", -1.25)  # a tie: both are as good
@@ -111,18 +111,18 @@ def test_what_is_refused_leaves_nothing(translator, tmp_path, monkeypatch):
 
     monkeypatch.setattr(graph, "ServedTranslator", Compiled)
     with pytest.raises(ValueError, match="XLA-compiled code"):
-        publish.write_version(translator, tmp_path, Options(), None, [])
+        publish.write_version(translator, tmp_path, ExportOptions(), references=[])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_process_that_fails_says_why_in_a_sentence(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no translator\.json"):
-        examples.run_python(["-m", "keras_attn.serving.export", str(tmp_path), str(tmp_path / "new")], REQUEST)
+        run_python(["-m", "keras_attn.serving.export", str(tmp_path), str(tmp_path / "new")], REQUEST)
     with pytest.raises(RuntimeError, match="ended with 3: too bad"):
-        examples.run_python(["-c", "import sys; print('too bad', file=sys.stderr); sys.exit(3)"], {})
+        run_python(["-c", "import sys; print('too bad', file=sys.stderr); sys.exit(3)"], {})
 
 
-REQUEST = {"options": {}, "version": None, "examples": []}
+REQUEST = {"options": {}, "references": [], "modules": [], "path": []}
 
 
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="about the other backends")

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.serving.export import quantization as quantize
+from keras_attn.serving.export import quantization
 from keras_attn.translator import Translator
 from tests.serving.conftest import SENTENCES, build
 
@@ -15,44 +15,44 @@ def test_int8_scales_along_the_axis_that_loses_least(rng, axis):
     shape = (41, 43)
     sizes = np.append(np.logspace(0, -2, shape[axis] - 1), 0)
     matrix = (rng.normal(size=shape) * np.expand_dims(sizes, 1 - axis)).astype("float32")
-    found = quantize.stored(matrix, "int8")
+    found = quantization.quantize_matrix(matrix, "int8")
     assert found.values.dtype == np.int8
     assert found.scale.shape == tuple(size if i == axis else 1 for i, size in enumerate(shape))
     largest = np.abs(matrix).max(axis=1 - axis, keepdims=True)
-    assert (np.abs(quantize.widened(found) - matrix) <= largest / 254 * 1.001).all()
+    assert (np.abs(quantization.dequantized(found) - matrix) <= largest / 254 * 1.001).all()
 
 
 def test_float16_is_the_nearest_half(rng):
     matrix = rng.normal(size=(7, 5)).astype("float32")
-    found = quantize.widened(quantize.stored(matrix, "float16"))
+    found = quantization.dequantized(quantization.quantize_matrix(matrix, "float16"))
     np.testing.assert_array_equal(found, matrix.astype("float16"))
     assert np.abs(found - matrix).max() > 0
 
 
 def test_a_model_keeps_its_vectors_and_small_matrices(monkeypatch):
     translator = build("word")
-    monkeypatch.setattr(quantize, "LEAST", 100)
-    rounded = quantize.rounded(translator.model, "int8")
+    monkeypatch.setattr(quantization, "MIN_SIZE", 100)
+    rounded = quantization.rounded_model(translator.model, "int8")
     changed = 0
     for old, new in zip(translator.model.weights, rounded.weights, strict=True):
         same = np.array_equal(keras.ops.convert_to_numpy(old), keras.ops.convert_to_numpy(new))
         assert same or (len(old.shape) > 1 and np.prod(old.shape) >= 100)
         changed += not same
     assert changed > 5
-    assert quantize.rounded(translator.model, None) is translator.model
+    assert quantization.rounded_model(translator.model, None) is translator.model
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is TensorFlow's")
 def test_the_graph_computes_with_what_is_left_and_stores_it_once(monkeypatch, tmp_path):
     import tensorflow as tf
 
-    from keras_attn.serving.export import validation as gate
+    from keras_attn.serving.export import validation
     from keras_attn.serving.export.graph import ServedTranslator
-    from keras_attn.serving.export.options import Options
+    from keras_attn.serving.export.options import ExportOptions
     from keras_attn.serving.export.publish import tokenizer_size
     from tests.serving import fresh
 
-    monkeypatch.setattr(quantize, "LEAST", 1)
+    monkeypatch.setattr(quantization, "MIN_SIZE", 1)
     translator = build("word")
     sides = translator.source_tokenizer, translator.target_tokenizer
     calls = [
@@ -63,8 +63,8 @@ def test_the_graph_computes_with_what_is_left_and_stores_it_once(monkeypatch, tm
     requests = []
     for bits in ("int8", "float16"):
         folder = tmp_path / bits
-        ServedTranslator(translator, Options(beam_size=2, quantize=bits)).save(str(folder))
-        gate.check(folder, quantize.stored_size(translator.model, bits), sum(map(tokenizer_size, sides)))
+        ServedTranslator(translator, ExportOptions(beam_size=2, quantize=bits)).save(str(folder))
+        validation.validate(folder, quantization.stored_size(translator.model, bits), sum(map(tokenizer_size, sides)))
         checkpoint = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
         types, sizes = checkpoint.get_variable_to_dtype_map(), checkpoint.get_variable_to_shape_map()
         assert sorted(tuple(sizes[name]) for name in types if types[name].name == bits) == shapes
@@ -73,7 +73,7 @@ def test_the_graph_computes_with_what_is_left_and_stores_it_once(monkeypatch, tm
         requests.append((folder, calls))
     for bits, (best, score) in zip(("int8", "float16"), fresh.run(requests), strict=True):
         left = Translator(
-            quantize.rounded(translator.model, bits), *sides, max_length_ratio=1.3, max_length_constant=2.5
+            quantization.rounded_model(translator.model, bits), *sides, max_length_ratio=1.3, max_length_constant=2.5
         )
         expected = left.generate(SENTENCES, beam_size=2)
         assert [text.decode() for text in best["translation"]] == [t.text for t in expected]

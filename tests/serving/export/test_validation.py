@@ -8,7 +8,7 @@ if keras.backend.backend() != "tensorflow":
 
 import tensorflow as tf
 
-from keras_attn.serving.export import validation as gate
+from keras_attn.serving.export import validation
 
 TEXT = tf.TensorSpec((None,), tf.string, name="text")
 WEIGHTS = 4 * 300_000
@@ -79,7 +79,7 @@ def save(module, folder, name="serving_default"):
 
 
 def test_what_a_server_can_serve_passes(tmp_path):
-    gate.check(save(Module(), tmp_path / "m"), WEIGHTS, 0)
+    validation.validate(save(Module(), tmp_path / "m"), WEIGHTS, 0)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_a_server_can_serve_passes(tmp_path):
 def test_what_it_cannot_serve_is_refused(tmp_path, module, message):
     folder = save(module(), tmp_path / "m")
     with pytest.raises(ValueError, match=f"Expected a SavedModel.*{message}"):
-        gate.check(folder, WEIGHTS, 0)
+        validation.validate(folder, WEIGHTS, 0)
 
 
 def test_ops_of_other_libraries_are_refused(tmp_path):
@@ -111,7 +111,7 @@ def test_ops_of_other_libraries_are_refused(tmp_path):
 
     folder = save(Foreign(), tmp_path / "m")
     with pytest.raises(ValueError, match=r"does not link: .*Whitespace"):
-        gate.check(folder, WEIGHTS, 0)
+        validation.validate(folder, WEIGHTS, 0)
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_numbers_for_a_whole_request_are_for_one_signature_with_defaults(tmp_pat
     plain = tf.function(lambda text: {"score": module.score(text)}, input_signature=[TEXT], autograph=False)
     tf.saved_model.save(module, str(tmp_path), signatures={"serving_default": plain, name: module.function})
     if passes:
-        gate.check(tmp_path, WEIGHTS, 0)
+        validation.validate(tmp_path, WEIGHTS, 0)
     else:
         with pytest.raises(ValueError, match=f"number of its signature {name} has no free batch axis"):
-            gate.check(tmp_path, WEIGHTS, 0)
+            validation.validate(tmp_path, WEIGHTS, 0)
 
 
 def test_the_default_signature_must_be_there(tmp_path):
     with pytest.raises(ValueError, match="no signature serving_default"):
-        gate.check(save(Module(), tmp_path / "m", "other"), WEIGHTS, 0)
+        validation.validate(save(Module(), tmp_path / "m", "other"), WEIGHTS, 0)
