@@ -84,7 +84,7 @@ def build(level: str, model: keras.Model | None = None) -> Translator:
     return Translator(model, source, target, max_length_ratio=1.3, max_length_constant=2.5)
 
 
-@pytest.fixture(scope="session", params=["bpe", "word"])
+@pytest.fixture(scope="session", params=["bpe", pytest.param("word", marks=pytest.mark.slow)])
 def exported(request, tmp_path_factory):
     translator = build(request.param)
     root = tmp_path_factory.mktemp("saved_models") / request.param
@@ -94,6 +94,7 @@ def exported(request, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
+    """The C program, which loads a SavedModel as the stock server does."""
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not here to build the C program")
     return loader.build(tmp_path_factory.mktemp("loader"))

@@ -19,6 +19,7 @@ def test_what_is_missing_and_how_to_install_it(monkeypatch):
         require("tensorflow", "grpc", extra="serving", purpose="gRPC")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="Keras itself needs it there")
 def test_export_without_tensorflow():
     code = """

@@ -230,6 +230,7 @@ def until(condition, seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_too_many_requests_a_new_version_and_the_end(saved, tmp_path):
     """One process, for starting it takes most of the time."""
     import grpc

@@ -72,6 +72,7 @@ def test_a_module_that_does_not_import_is_named(tmp_path):
         sys.path[:] = path
 
 
+@pytest.mark.slow
 def test_a_users_attention_is_exported(module, tmp_path):
     """The export itself compares the version's translations with those of `generate`."""
     translator = build("word", model=model_with(module.NegativeDot()))
@@ -80,6 +81,7 @@ def test_a_users_attention_is_exported(module, tmp_path):
     assert record["model"] == "LuongSeq2Seq"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="no other process on TensorFlow")
 def test_main_of_a_script_is_refused(tmp_path):
     script = MODULE.replace("from my_scores import negative", "negative = ops.negative") + (

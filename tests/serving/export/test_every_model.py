@@ -3,6 +3,8 @@
 And so does the C program, which loads as the stock server does.
 """
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -13,7 +15,10 @@ from keras_attn.translator import Translator
 from tests.serving import fresh, loader
 from tests.serving.conftest import SENTENCES
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is TensorFlow's")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is TensorFlow's"),
+]
 LSTM = {"units": 7, "num_layers": 2, "embedding_size": 11}
 RNNSEARCH = {"units": 5, "embedding_size": 7, "readout_size": 11, "attention_units": 3, "decoder_units": 13}
 MODELS = {
@@ -48,14 +53,20 @@ def build(name: str) -> Translator:
     model = kind(source.vocabulary_size, target.vocabulary_size, **sizes, initializer="glorot_uniform")
     translator = Translator(model, source, target, max_length_ratio=1.0, max_length_constant=3)
     bias = model.output_projection.bias
-    for i, weight in enumerate(model.trainable_weights):
-        weight.assign(1.6 * keras.random.normal(weight.shape, seed=i))
-    random = keras.ops.convert_to_numpy(bias)
-    for end in (-2, -5, -20, -999):  # until there are more than endless sentences and empty ones
-        bias.assign(np.where(np.arange(target.vocabulary_size) == END_ID, end, random))
-        if len({t.text for t in translator.generate(LINES, beam_size=BEAM, return_alignments=False)}) > 3:
-            break
-    return translator
+    for attempt in range(9):
+        for i, weight in enumerate(model.trainable_weights):
+            weight.assign(1.6 * keras.random.normal(weight.shape, seed=1000 * attempt + i))
+        random = keras.ops.convert_to_numpy(bias)
+        for end in (-2, -5, -20, -999):  # until there are more than endless sentences and empty ones
+            bias.assign(np.where(np.arange(target.vocabulary_size) == END_ID, end, random))
+            translations = translator.generate(LINES, beam_size=BEAM, n_best=BEAM, return_alignments=False)
+            if len({t.text for t in translations}) > 3:
+                break
+        # Hypotheses of nearly the same score may change places when a sum is computed in another order.
+        gaps = [a.score - b.score for t in translations for a, b in itertools.pairwise(t.n_best)]
+        if min(gaps) > 1e-4:
+            return translator
+    raise AssertionError(f"{name} gives hypotheses of nearly the same score, whatever its weights")
 
 
 def calls(translator: Translator) -> list:
@@ -177,7 +188,7 @@ def test_the_graph_asks_nothing_of_xla_and_keeps_loops_and_constants_once(served
     saved_model = SavedModel.FromString((folder / "saved_model.pb").read_bytes())
     assert validation.graph_faults(saved_model) == []
     functions = saved_model.meta_graphs[0].graph_def.library.function
-    assert sum("find" in function.signature.name for function in functions) == 2
+    assert sum("search_rows" in function.signature.name for function in functions) == 2
     for function in functions:
         constants = [node for node in function.node_def if node.op == "Const" and not node.input]
         contents = {(node.attr["value"].SerializeToString(deterministic=True), node.device) for node in constants}

@@ -51,6 +51,7 @@ def test_a_process_with_tensorflow_alone_says_the_same(exported):
     print("load", answer["load_seconds"], "runs", [batch["seconds"] for batch in answer["batches"]])
 
 
+@pytest.mark.slow
 def test_the_servers_own_loader_says_the_same(exported, program):
     done, results = loader.run(program, exported.folder, LINES, "--repeat", "2")
     assert done.returncode == 0, done.stderr.decode()
@@ -69,6 +70,7 @@ def test_the_servers_own_loader_says_the_same(exported, program):
     print(loader.times(done))
 
 
+@pytest.mark.slow
 def test_the_loader_refuses_what_it_cannot_run(exported, program, tmp_path):
     for folder, options in (
         (tmp_path, ()),

@@ -42,6 +42,7 @@ def test_chunks_and_cuts(translator):
     assert len({t.text for t in expected}) > 5
 
 
+@pytest.mark.slow
 def test_rows_that_are_done_leave_the_search(translator, monkeypatch):
     """63 sentences of 1 to 63 words, translated by as many: all take 33 steps, half 16 more, a quarter 15 more."""
     rows, step = [], translator.model.step

@@ -115,6 +115,7 @@ def test_what_is_refused_leaves_nothing(translator, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_says_why_in_a_sentence(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no translator\.json"):
         run_python(["-m", "keras_attn.serving.export", str(tmp_path), str(tmp_path / "new")], REQUEST)

@@ -43,6 +43,7 @@ def test_a_model_keeps_its_vectors_and_small_matrices(monkeypatch):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is TensorFlow's")
+@pytest.mark.slow
 def test_the_graph_computes_with_what_is_left_and_stores_it_once(monkeypatch, tmp_path):
     import tensorflow as tf
 

@@ -1,10 +1,10 @@
-"""The gate refuses, with a sentence, each thing that a stock server would choke on."""
+"""Validation refuses, with a sentence, each thing that a stock server cannot serve."""
 
 import keras
 import pytest
 
 if keras.backend.backend() != "tensorflow":
-    pytest.skip("the gate stands in the process that writes the graph, TensorFlow's", allow_module_level=True)
+    pytest.skip("the graph is written and checked by the TensorFlow backend", allow_module_level=True)
 
 import tensorflow as tf
 
@@ -86,10 +86,10 @@ def test_what_a_server_can_serve_passes(tmp_path):
     ("module", "message"),
     [
         (Compiled, "XLA-compiled code"),
-        (Python, "calls into Python"),
+        (Python, "calls to Python"),
         (Mutable, "tables that change"),
         (Twice, "stored more than once"),
-        (Baked, "more than the"),
+        (Baked, "bytes, more than"),
         (Scalar, "score of its signature serving_default has no free batch axis"),
         (Static, "text of its signature serving_default has no free batch axis"),
     ],
