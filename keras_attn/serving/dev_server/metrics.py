@@ -3,13 +3,16 @@
 import contextlib
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import prometheus_client
 from prometheus_client import Counter, Gauge, Histogram
 
-from keras_attn.serving.dev_server.batching import Batcher
 from keras_attn.serving.dev_server.errors import RequestError
-from keras_attn.serving.dev_server.versions import Versions
+
+if TYPE_CHECKING:
+    from keras_attn.serving.dev_server.batching import Batcher
+    from keras_attn.serving.dev_server.versions import Versions
 
 CONTENT_TYPE = prometheus_client.CONTENT_TYPE_LATEST
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -32,7 +35,7 @@ class Metrics:
         self._present = made(Gauge, "requests_present", "Requests read, waiting, run or written now.")
         self._version = made(Gauge, "model_version", "The version that is served.", ("model",))
 
-    def watch(self, versions: Versions, batcher: Batcher) -> None:
+    def watch(self, versions: "Versions", batcher: "Batcher") -> None:
         self._present.set_function(lambda: batcher.present)
         self._version.labels(versions.name).set_function(lambda: versions.current.version)
 

@@ -20,8 +20,8 @@ from tensorflow_serving.apis import get_model_metadata_pb2
 
 from keras_attn.serving.dev_server import json_tensors, metrics
 from keras_attn.serving.dev_server.errors import RequestError, RequestTooLarge
+from keras_attn.serving.dev_server.messages import model_spec, status_response
 from keras_attn.serving.dev_server.page import page
-from keras_attn.serving.dev_server.rpc import model_spec, status_response
 from keras_attn.serving.dev_server.service import Service
 
 _MODEL = r"/v1/models/{name:[^/:]+}"

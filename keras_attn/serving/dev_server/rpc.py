@@ -8,14 +8,13 @@ import grpc
 import tensorflow as tf
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
-    get_model_status_pb2,
-    model_pb2,
     model_service_pb2_grpc,
     predict_pb2,
     prediction_service_pb2_grpc,
 )
 
 from keras_attn.serving.dev_server.errors import RequestError
+from keras_attn.serving.dev_server.messages import model_spec, status_response
 from keras_attn.serving.dev_server.saved_model import array_of
 from keras_attn.serving.dev_server.service import Service
 from keras_attn.serving.dev_server.tensors import DEFAULT_SIGNATURE, invalid
@@ -94,23 +93,6 @@ class _Model(model_service_pb2_grpc.ModelServiceServicer):
     async def GetModelStatus(self, request, context):
         async with _errors(context):
             return status_response(self._service.versions.states(*_name_and_version(request.model_spec)))
-
-
-def model_spec(name: str, version: int) -> model_pb2.ModelSpec:
-    spec = model_pb2.ModelSpec(name=name)
-    spec.version.value = version
-    return spec
-
-
-def status_response(states: list[tuple[int, str, str]]) -> get_model_status_pb2.GetModelStatusResponse:
-    """The answer of `GetModelStatus`, from `Versions.states`."""
-    response = get_model_status_pb2.GetModelStatusResponse()
-    for version, state, error in states:
-        status = response.model_version_status.add(version=version)
-        status.state = get_model_status_pb2.ModelVersionStatus.State.Value(state)
-        status.status.error_code = 2 if error else 0  # UNKNOWN, OK
-        status.status.error_message = error
-    return response
 
 
 def _name_and_version(spec) -> tuple[str, int | None]:

@@ -23,9 +23,23 @@
     metadata.py            the record and the batching parameters beside the graph
     guides.py              models.config and README.md of the model's folder
 
-Importing this package imports no TensorFlow. Export does, on the other backends in a process of its own.
+Importing this package imports neither Keras nor TensorFlow; the function is imported on first use. Export needs
+TensorFlow: on the other backends it runs in a process of its own.
 """
 
-from keras_attn.serving.export.publish import export_translator
+from typing import TYPE_CHECKING
 
-__all__ = ["export_translator"]
+from keras_attn.serving.export.options import ExportOptions
+
+if TYPE_CHECKING:
+    from keras_attn.serving.export.publish import export_translator
+
+__all__ = ["ExportOptions", "export_translator"]
+
+
+def __getattr__(name: str):
+    if name != "export_translator":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from keras_attn.serving.export.publish import export_translator
+
+    return export_translator

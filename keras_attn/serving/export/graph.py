@@ -6,10 +6,11 @@ it has its own.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from keras_attn.decoding import Engine, ScoreModel
+from keras_attn.decoding import ScoreModel
 from keras_attn.serving.export import length_limits
 from keras_attn.serving.export.chunking import run_in_chunks
 from keras_attn.serving.export.graph_optimization import merge_constants
@@ -26,6 +27,9 @@ from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.quantized_weights import QuantizedWeights
 from keras_attn.serving.export.search_function import build_search
 from keras_attn.text import END_ID, PAD_ID, START_ID, UNKNOWN_ID
+
+if TYPE_CHECKING:
+    from keras_attn.decoding import Engine
 
 SCORE_TOKENS = 2048  # padded tokens scored at once, each with logits for the whole vocabulary
 
@@ -49,7 +53,7 @@ class ServedTranslator:
         functions: dict of a graph function for each signature, for `tf.saved_model.save`; see `export_translator`.
     """
 
-    def __init__(self, engine: Engine, options: ExportOptions):
+    def __init__(self, engine: "Engine", options: ExportOptions):
         self._engine, self._options = engine, options
         self._most = length_limits.max_output_length(engine, options)
         # The saved object tracks the tables and the captured variables themselves. If it tracked the Keras model,

@@ -1,11 +1,13 @@
 """Minimum and maximum output length inside a graph: `keras_attn.search.Limits` for tensors."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_attn.decoding import Engine
 from keras_attn.serving.export.options import ExportOptions
+
+if TYPE_CHECKING:
+    from keras_attn.decoding import Engine
 
 
 class RequestOptions(NamedTuple):
@@ -29,7 +31,7 @@ def default_request(options: ExportOptions) -> RequestOptions:
     )
 
 
-def max_output_length(engine: Engine, options: ExportOptions) -> int:
+def max_output_length(engine: "Engine", options: ExportOptions) -> int:
     """The longest output that any request can ask for."""
     return max(engine.limits().longest(options.max_source_length), options.max_length or 1)
 
@@ -54,7 +56,7 @@ def validated(request: RequestOptions) -> RequestOptions:
         return RequestOptions(*map(tf.identity, numbers.values()))
 
 
-def row_limits(lengths: tf.Tensor, request: RequestOptions, engine: Engine, most: int) -> tuple[tf.Tensor, tf.Tensor]:
+def row_limits(lengths: tf.Tensor, request: RequestOptions, engine: "Engine", most: int) -> tuple[tf.Tensor, tf.Tensor]:
     """The longest and the shortest output for sources of these lengths, each `(R,)` int32 and at most `most`.
 
     In float64, as Python calculates.

@@ -5,14 +5,16 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_attn.decoding import Engine
 from keras_attn.serving.export.options import ExportOptions
+
+if TYPE_CHECKING:
+    from keras_attn.decoding import Engine
 
 RECORD = "keras_attn.json"  # in assets.extra/, of which servers read the warm-up records only
 # The entries of a run's report that are copied: where the weights come from, and how good they are.
@@ -21,7 +23,7 @@ MAX_BATCH_SIZE = 64  # sentences that a server joins; the graph splits them into
 SCORES = ("bleu", "greedy_bleu", "chrf", "ter")
 
 
-def write_record(directory: Path, engine: Engine, options: ExportOptions, report: Mapping[str, Any]) -> None:
+def write_record(directory: Path, engine: "Engine", options: ExportOptions, report: Mapping[str, Any]) -> None:
     """Writes `assets.extra/keras_attn.json` of a version."""
     tokenizers = {"source": engine.source_tokenizer, "target": engine.target_tokenizer}
     record = {

@@ -1,13 +1,17 @@
 """Search as a graph function: the code that `generate` runs, with room for the longest output of its rows."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from keras_attn.decoding import Engine, token_ids_of
+from keras_attn.decoding import token_ids_of
 from keras_attn.search import beam_search, greedy_search, length_norm, run_beam_search, start_beam_search
 from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.quantized_weights import QuantizedWeights
+
+if TYPE_CHECKING:
+    from keras_attn.decoding import Engine
 
 INPUTS = [
     tf.TensorSpec((None, None), tf.int32),
@@ -18,7 +22,7 @@ INPUTS = [
 
 
 def build_search(
-    engine: Engine, options: ExportOptions, weights: QuantizedWeights, *, n_best: int, return_alignments: bool
+    engine: "Engine", options: ExportOptions, weights: QuantizedWeights, *, n_best: int, return_alignments: bool
 ) -> Callable:
     """Search as one function of the graph, which several signatures may call.
 

@@ -5,18 +5,21 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from keras_attn.decoding import Engine
 from keras_attn.serving.export.prediction_log import encode
 from keras_attn.text import BLANKS, END_ID
+
+if TYPE_CHECKING:
+    from keras_attn.decoding import Engine
 
 NAME = "tf_serving_warmup_requests"
 BATCH_SIZES = (1, 8, 32)
 
 
-def write_warmup(directory: Path, engine: Engine, sentences: Sequence[str]) -> None:
+def write_warmup(directory: Path, engine: "Engine", sentences: Sequence[str]) -> None:
     """Writes the records of a version: every signature, short and long sentences, alone and in batches.
 
     Args:
