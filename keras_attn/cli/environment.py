@@ -5,9 +5,10 @@ import json
 import logging
 import os
 import platform
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from keras_attn.requirements import is_installed, require
 
 BACKENDS = ("tensorflow", "jax", "torch")
 
@@ -41,29 +42,6 @@ def prepare(backend: str | None = None) -> None:
     elif chosen in BACKENDS:
         require(chosen, chosen)
     os.environ["KERAS_BACKEND"] = chosen
-
-
-def require(extra: str, *modules: str) -> None:
-    """Refuses to go on if a module is not installed.
-
-    Args:
-        extra: The extra of this package that brings the modules.
-        modules: The modules' names.
-
-    Raises:
-        ModuleNotFoundError: If one is not installed.
-    """
-    if missing := [name for name in modules if not is_installed(name)]:
-        names = " and ".join(missing)
-        raise ModuleNotFoundError(f'Expected {names} to be installed: pip install "keras_attn[{extra}]".')
-
-
-def is_installed(module: str) -> bool:
-    """Returns whether there is a module of this name; does not import it."""
-    try:
-        return find_spec(module) is not None
-    except (ValueError, ModuleNotFoundError):  # the module, or a package that it is in, is blocked or missing
-        return False
 
 
 def surroundings() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from keras_attn.cli import command, environment
 from keras_attn.cli.run_report import export_arguments
 from keras_attn.cli.search_flags import add_ensemble, add_options, between, chosen_options, load_translator
+from keras_attn.requirements import require
 from keras_attn.search import SearchOptions
 
 
@@ -29,7 +30,7 @@ def main(argv=None) -> int:
 
 
 def _prepare() -> None:
-    environment.require("tensorflow", "tensorflow")
+    require("tensorflow", "tensorflow", purpose="export")
     environment.prepare()
 
 

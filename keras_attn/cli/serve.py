@@ -11,6 +11,7 @@ from pathlib import Path
 
 from keras_attn.cli import command, environment
 from keras_attn.cli.search_flags import between
+from keras_attn.requirements import require
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -38,7 +39,7 @@ def main(argv=None) -> int:
 
 def _prepare() -> None:
     """Chooses TensorFlow: the model is a TensorFlow graph, whichever backend trained it."""
-    environment.require("serving", "tensorflow", "tensorflow_serving", "aiohttp", "prometheus_client")
+    require("serving", "tensorflow", "tensorflow_serving", "aiohttp", "prometheus_client", purpose="the server")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     environment.prepare("tensorflow")
 

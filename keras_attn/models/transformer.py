@@ -6,6 +6,7 @@ from keras.initializers import RandomNormal
 
 from keras_attn.models import builders as parts
 from keras_attn.models.seq2seq import Seq2Seq, arguments
+from keras_attn.requirements import require
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -72,6 +73,7 @@ class TransformerSeq2Seq(Seq2Seq):
         given = arguments(locals())
         if units % num_heads:
             raise ValueError(f"Expected `units` to be a multiple of `num_heads`. Received: {units} and {num_heads}")
+        require("tensorflow", "tensorflow", "keras_nlp", purpose="TransformerSeq2Seq")
         # Here, not above: importing KerasHub takes seconds, and imports TensorFlow.
         from keras_nlp import layers as hub
 
