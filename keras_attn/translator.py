@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_attn.decoding import Engine, Translation
-from keras_attn.requirements import require
 from keras_attn.saving import load_preset, load_presets, save_preset
 
 __all__ = ["Translation", "Translator"]
@@ -75,7 +74,6 @@ class Translator(Engine):
 
         The options (beam_size, length_penalty, ...) are those of `keras_attn.serving.export.export_translator`.
         """
-        require("tensorflow", "tensorflow", purpose="export")
         from keras_attn.serving.export import export_translator
 
         return export_translator(self, directory, **options)

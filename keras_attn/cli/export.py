@@ -10,21 +10,16 @@ from pathlib import Path
 
 from keras_attn.cli import command, environment
 from keras_attn.cli.run_report import export_arguments
-from keras_attn.cli.search_flags import add_ensemble, add_options, between, chosen_options, load_translator
+from keras_attn.cli.search_flags import add_ensemble, add_options, chosen_options, load_translator
 from keras_attn.requirements import require
-from keras_attn.search import SearchOptions
+from keras_attn.serving.export import ExportOptions
 
 
 def main(argv=None) -> int:
     parser = command.Parser("keras-attn export", description=__doc__.splitlines()[0])
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run, or any preset")
     parser.add_argument("directory", metavar="DIRECTORY", type=Path, help="receives the next version: 1, 2, ...")
-    add_options(parser, SearchOptions)
-    option = parser.add_argument
-    number = between(int, 1, 100_000)
-    option("--max-source-length", dest="options.max_source_length", default=argparse.SUPPRESS, type=number, metavar="N")
-    option("--quantize", dest="options.quantize", default=argparse.SUPPRESS, choices=("int8", "float16"))
-    option("--version", metavar="N", type=between(int, 1, 2**31), help="number of the version (default: the next)")
+    add_options(parser, ExportOptions)
     add_ensemble(parser)
     return command.run(export, parser, argv, prepare=_prepare)
 
@@ -37,7 +32,7 @@ def _prepare() -> None:
 def export(arguments: argparse.Namespace) -> None:
     options = chosen_options(arguments, arguments.run) | export_arguments(arguments.run)
     translator = load_translator(arguments, arguments.run)
-    folder = translator.export(arguments.directory, version=arguments.version, **options)
+    folder = translator.export(arguments.directory, **options)
     print(f"The SavedModel is in {folder}.")
 
 

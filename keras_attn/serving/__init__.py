@@ -4,7 +4,6 @@
     dev_server/    serves such a model without the stock server's binary, for development
     client.py      translates through either server, over REST or gRPC, without Keras
     transports.py  one request over REST or gRPC
-    packages.py    which package an optional feature needs, and how to install it
 
 Importing this package imports neither Keras nor TensorFlow.
 """

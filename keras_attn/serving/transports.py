@@ -8,7 +8,7 @@ import urllib.parse
 
 import numpy as np
 
-from keras_attn.serving.packages import require
+from keras_attn.requirements import require
 
 _BUSY = "Send fewer requests at once, or allow more retries."
 _ABSENT = "Start the server, or check the address."
@@ -43,7 +43,7 @@ def transport(address: str, model: str, version: int | None, timeout: float):
         raise ValueError(f"Expected a model's name, without / and :. Received: {model!r}")
     if parts.scheme != "grpc":
         return Rest(parts, model, version, timeout)
-    require("grpc", "tensorflow", "tensorflow_serving", extra="serving", purpose="a grpc:// address")
+    require("serving", "grpc", "tensorflow", "tensorflow_serving", purpose="a grpc:// address")
     return Grpc(parts.netloc, model, version, timeout)
 
 

@@ -16,13 +16,13 @@ from typing import Any
 import keras
 
 from keras_attn.decoding import Engine, token_ids_of
+from keras_attn.requirements import require
 from keras_attn.saving import save_preset
 from keras_attn.serving.export import custom_modules
 from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.python_process import run_python
 from keras_attn.serving.export.quantization import rounded_model, stored_size
 from keras_attn.serving.export.self_check import Reference, check_translations, reference_translations
-from keras_attn.serving.packages import require
 from keras_attn.text import Tokenizer
 
 
@@ -79,7 +79,7 @@ def export_translator(
         ImportError: if TensorFlow or tensorflow-text is not installed.
         RuntimeError: if the process on the other backend or the check in a fresh process fails.
     """
-    require("tensorflow", "tensorflow_text", extra="tensorflow", purpose="export")
+    require("tensorflow", "tensorflow", "tensorflow_text", purpose="export")
     options = ExportOptions.from_keywords(options)
     banned = tuple(token_ids_of(translator.target_tokenizer, options.banned_tokens))
     options = dataclasses.replace(options, banned_tokens=banned)
