@@ -1,13 +1,13 @@
-"""Speed of an exported model in the server's own loader: no Python in the process, no XLA, as the stock server runs it.
+"""Speed of an exported model in the stock server's loader: no Python in the process, no XLA.
 
     python -m tests.benchmarks.serving_latency --data DIR --preset RUN [--beam 5] [--quantize int8]
 
 Exports RUN (a preset of `tests.benchmarks.joeynmt_sizes`, whose docstring has the command that trains one), builds the
 C program of `tests/serving` and runs `serving_default` on the first sentences of the corpus' test split: one at a
-time, and 32 at a time. Each is run once before it is timed, as a server does with its warm-up records. The last line is
-JSON: milliseconds of one sentence (median and 99th percentile), sentences a second in batches, seconds that the export
-and the load take, the most memory that was resident, the graph's and the weights' size, and BLEU of what was said in
-batches. `--peer FILE`: the last line of `tests.benchmarks.joeynmt_peer --batch-size 32`, which becomes part of it.
+time, and 32 at a time. Each request runs once before it is timed, as in a server with warm-up records. The last line is
+JSON: milliseconds for one sentence (median and 99th percentile), sentences a second in batches, seconds for the export
+and for loading, the peak of resident memory, the sizes of the graph and of the weights, and BLEU of the translations
+in batches. With `--peer FILE`, the last line of `tests.benchmarks.joeynmt_peer --batch-size 32` is added to it.
 Needs gcc.
 """
 
@@ -23,8 +23,7 @@ from pathlib import Path
 import keras
 
 from keras_attn import Translator
-from keras_attn.cli.run_report import export_arguments
-from keras_attn.cli.run_report import read_report
+from keras_attn.cli.run_report import export_arguments, read_report
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
@@ -34,13 +33,13 @@ SIGNATURE = ("--signature", "serving_default", "--repeat", "2")
 
 
 def timed(program, folder: Path, texts: list[bytes], batch: int) -> tuple[list[float], float, float, list[str]]:
-    """Seconds of each batch (its second run), seconds of the load, resident MB, and the translations."""
+    """Returns seconds of each batch (its second run), seconds for loading, resident MB, and the translations."""
     done, found = loader.run_batches(program, folder, texts, *SIGNATURE, "--batch", str(batch))
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
     times = loader.times(done)
-    said = [text.decode() for _, outputs in found for text in outputs["translation"]]
-    return times["run serving_default"][1::2], times["load"][0], times["memory"][0], said
+    translations = [text.decode() for _, outputs in found for text in outputs["translation"]]
+    return times["run serving_default"][1::2], times["load"][0], times["memory"][0], translations
 
 
 def main(argv=None) -> int:
@@ -55,7 +54,7 @@ def main(argv=None) -> int:
     parser.add_argument("--singles", type=int, default=200, help="sentences one at a time (default: %(default)s)")
     parser.add_argument("--sentences", type=int, default=960, help="in batches (default: %(default)s)")
     parser.add_argument("--quantize", choices=("int8", "float16"))
-    parser.add_argument("--peer", type=Path, metavar="FILE", help="what the peer measured")
+    parser.add_argument("--peer", type=Path, metavar="FILE", help="the peer's figures")
     arguments = parser.parse_args(argv)
     corpus = Path(arguments.data or ".", "data", arguments.corpus)
     sources, references = read_parallel(corpus, "test", arguments.source, arguments.target)
@@ -70,7 +69,7 @@ def main(argv=None) -> int:
         export_seconds = time.perf_counter() - begin
         print(f"exported in {export_seconds:.1f} s", flush=True)
         single, *loaded, _ = timed(program, folder, texts[: arguments.singles], 1)
-        batches, load_seconds, memory, said = timed(program, folder, texts, arguments.batch_size)
+        batches, load_seconds, memory, translations = timed(program, folder, texts, arguments.batch_size)
         sizes = {name: (folder / name).stat().st_size for name in ("saved_model.pb", "variables/" + DATA)}
     tokenize = read_report(arguments.preset)["config"].get("tokenize", "13a")
     result = {
@@ -87,7 +86,7 @@ def main(argv=None) -> int:
         "resident_mb": round(max(memory, loaded[1])),
         "graph_bytes": sizes["saved_model.pb"],
         "weights_mb": round(sizes["variables/" + DATA] / 1e6, 1),
-        "bleu": round(bleu(said, references[: len(texts)], tokenize=tokenize).score, 2),
+        "bleu": round(bleu(translations, references[: len(texts)], tokenize=tokenize).score, 2),
         "cores": len(os.sched_getaffinity(0)),
         "load_average": round(os.getloadavg()[0], 1),
         **peer,

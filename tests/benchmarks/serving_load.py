@@ -1,13 +1,14 @@
-"""`keras_attn.cli.serve` under load on loopback: every answer checked, errors, refusals, latency, memory.
+"""`keras-attn serve` under load on loopback: answers, errors, refusals, latency and memory.
 
     python -m tests.benchmarks.serving_load --preset RUN [--clients 20] [--seconds 60] [--data DIR]
 
-Exports the run twice at once into one folder, which must make two versions; serves the newer; translates the run's own
-test sentences for `--seconds` with `--clients` clients, half of them over REST and half over gRPC, each with 1 to 4
-sentences a request and the next as soon as it has its answer; kills the server with SIGKILL in the middle of it, and
-starts it again with room for 4 requests alone, for 5 seconds, so that it must refuse. Every answer is compared with
-what `Translator.generate` gives; other strings of nearly the same score (1e-4) are counted as ties. Nothing is sent
-again. The last line is JSON; the exit status is 1 if there was any error, any wrong answer, or a version is gone.
+Two processes export the run into one folder at the same time, which must make two versions. The newer one is served,
+and `--clients` clients translate the run's own test sentences for `--seconds`, half of them over REST and half over
+gRPC, with 1 to 4 sentences a request; each sends its next request when it has the answer. Then the server is killed
+with SIGKILL while it works, and started again for 5 seconds with room for 4 requests, so that it must refuse some.
+Every answer is compared with that of `Translator.generate`; a different string of nearly the same score (1e-4) counts
+as a tie. No request is repeated. The last line is JSON; the exit status is 1 after any error or wrong answer, or if a
+version has changed.
 """
 
 import argparse
@@ -38,7 +39,7 @@ BEAM, TIE, ROOM = 5, 1e-4, 4
 
 
 def export_twice(run: Path, folder: Path) -> float:
-    command = [sys.executable, "-m", "keras_attn.cli.export", str(run), str(folder), "--beam", str(BEAM)]
+    command = [sys.executable, "-m", "keras_attn", "export", str(run), str(folder), "--beam", str(BEAM)]
     begin = time.perf_counter()
     exports = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
     if any([export.wait() for export in exports]):
@@ -47,23 +48,24 @@ def export_twice(run: Path, folder: Path) -> float:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """A hash of each version's files."""
-    found = {}
+    """Returns a hash of the files of each version."""
+    hashes = {}
     for version in sorted(path for path in folder.iterdir() if path.name.isdigit()):
         content = hashlib.sha256()
         for path in sorted(path for path in version.rglob("*") if path.is_file()):
             content.update(str(path.relative_to(version)).encode() + path.read_bytes())
-        found[version.name] = content.hexdigest()
-    return found
+        hashes[version.name] = content.hexdigest()
+    return hashes
 
 
 @contextlib.contextmanager
 def serving(folder: Path, *flags: str):
-    """A process, its addresses, and the seconds until it took requests."""
+    """Starts a server; yields the process, its addresses, and the seconds until it accepted requests."""
     command = [
         sys.executable,
         "-m",
-        "keras_attn.cli.serve",
+        "keras_attn",
+        "serve",
         str(folder),
         "--name",
         "m",
@@ -75,10 +77,10 @@ def serving(folder: Path, *flags: str):
     begin = time.perf_counter()
     with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
-            told = re.match(r"m is served on (http://\S+) .* (grpc://\S+)\. ", process.stdout.readline())
-            if told is None:
+            ready = re.match(r"m is served on (http://\S+) .* (grpc://\S+)\. ", process.stdout.readline())
+            if ready is None:
                 raise RuntimeError(f"Expected {' '.join(command)} to serve.")
-            yield process, told.groups(), time.perf_counter() - begin
+            yield process, ready.groups(), time.perf_counter() - begin
         finally:
             process.kill()
 
@@ -90,7 +92,7 @@ def memory(process, name: str = "VmRSS") -> float:
 
 
 class Load:
-    """Clients that translate until they are told to stop, and what became of their requests."""
+    """Clients that translate until `stop` is called, and the outcomes of their requests."""
 
     def __init__(self, addresses, expected: dict[str, tuple[str, float]], clients: int):
         self.counts, self.latencies, self.faults = Counter(), [], []
@@ -111,14 +113,14 @@ class Load:
                 texts = choose.choices(self._sentences, k=choose.randint(1, 4))
                 begin = time.perf_counter()
                 try:
-                    found = client.translate(texts)
+                    translations = client.translate(texts)
                 except (ValueError, RuntimeError, OSError) as error:
                     self._count_failure(error)
                     continue
                 with self._lock:
                     self.latencies.append(time.perf_counter() - begin)
                     self.counts["sentences"] += len(texts)
-                    for text, translation in zip(texts, found, strict=True):
+                    for text, translation in zip(texts, translations, strict=True):
                         self._check(text, translation)
 
     def _count_failure(self, error: Exception) -> None:
@@ -138,7 +140,7 @@ class Load:
 
 
 def warm_up(addresses, expected) -> None:
-    """A version without warm-up records takes seconds for its first request, which may exceed a client's patience."""
+    """Sends one request, because the first one after a start may take seconds."""
     with Client(addresses[0], "m", timeout=120) as client:
         client.translate(list(expected)[:64])
 
@@ -153,7 +155,7 @@ def measure(folder: Path, expected, clients: int, seconds: float) -> dict:
         time.sleep(seconds / 2)
         load.stop()
         seconds, end, peak = time.perf_counter() - begin, memory(process), memory(process, "VmHWM")
-        # Killed while it works; what was asked then is lost, and not counted.
+        # Killed while it works; the requests of this time are lost and not counted.
         lost = Load(addresses, expected, clients)
         time.sleep(0.5)
         process.kill()
@@ -173,7 +175,7 @@ def measure(folder: Path, expected, clients: int, seconds: float) -> dict:
 
 
 def overload(folder: Path, expected, clients: int) -> dict:
-    """After the kill: the same version, and refusals where there is no room."""
+    """Serves again after the kill, with too little room for the clients."""
     with serving(folder, "--max-requests", str(ROOM)) as (_, addresses, _):
         warm_up(addresses, expected)
         load = Load(addresses, expected, clients)
@@ -192,13 +194,13 @@ def main(argv=None) -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--sentences", type=int, default=300, help="of the run's test split (default: %(default)s)")
     arguments = parser.parse_args(argv)
-    told = read_report(arguments.preset)
-    sources, _ = corpora.load(told["corpus"], told["source"], told["target"], data=arguments.data).splits["test"]
+    report = read_report(arguments.preset)
+    sources, _ = corpora.load(report["corpus"], report["source"], report["target"], data=arguments.data).splits["test"]
     sources = list(dict.fromkeys(sources))[: arguments.sentences]
     penalty = length_penalty(arguments.preset, None)
     options = {"beam_size": BEAM, "length_penalty": penalty, "return_alignments": False}
-    found = Translator.from_preset(arguments.preset).generate(sources, **options)
-    expected = {text: (t.text, t.score) for text, t in zip(sources, found, strict=True)}
+    translations = Translator.from_preset(arguments.preset).generate(sources, **options)
+    expected = {text: (t.text, t.score) for text, t in zip(sources, translations, strict=True)}
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         export_seconds = export_twice(arguments.preset, folder)

@@ -1,14 +1,14 @@
-"""Whether an exported model says what Python says: `generate`, a fresh TensorFlow process and the C loader, by line.
+"""Compares the strings of an exported model with those of `generate`, in a TensorFlow process and in the C loader.
 
     python -m tests.benchmarks.serving_strings --data DIR --preset RUN [--corpus NAME --source de] [--lines 1000]
 
 Translates the sentences of the corpus' test split and as many adversarial lines (`tests.adversarial`) with `generate`
 on this backend; with the SavedModel, reloaded in a process that imports only tensorflow and tensorflow_text and has XLA
-disabled; and with the C program of `tests/serving`. The last line is JSON: `different` strings, how many of them are
-ties (scores within 1e-5 of each other), how many have `equal_scores` (Python gives the string that was served the score
-that it was served with, by forced decoding, to 1e-5 of it: the model is the same, but a beam that kept another
-hypothesis somewhere on the way goes on otherwise), numbers that are NaN, and seconds of the slowest line alone.
-Differences are printed. The exit status is 1 if one is neither a tie nor of equal scores, or there is a NaN. Needs gcc.
+disabled; and with the C program of `tests/serving`. The last line is JSON: how many strings are `different`; how many
+of these are ties (scores within 1e-5 of each other); how many have `equal_scores` (forced decoding in Python gives the
+served string its served score, within 1e-5: the model is the same, but its beam kept another hypothesis at some step);
+how many scores are NaN; and the seconds of the slowest line alone. Differences are printed. The exit status is 1 if one
+is neither a tie nor of equal scores, or if a score is NaN. Needs gcc.
 """
 
 import argparse
@@ -33,7 +33,7 @@ TIE = 1e-5
 
 
 def served(program, folder: Path, lines: list[bytes]) -> dict[str, list[tuple[str, float]]]:
-    """Text and score of each line, by who says so."""
+    """Returns text and score of each line, from TensorFlow and from the C loader."""
     ((alone,),) = fresh.run([(folder, [("serving_default", {"text": lines})])])
     done, results = loader.run(program, folder, lines, "--signature", "serving_default")
     if done.returncode:
@@ -46,7 +46,7 @@ def served(program, folder: Path, lines: list[bytes]) -> dict[str, list[tuple[st
 
 
 def slowest(program, folder: Path, lines: list[bytes]) -> float:
-    """Seconds of the line that takes longest, of the longest few in bytes, each alone."""
+    """Returns the seconds of the slowest of the longest few lines, each alone."""
     longest = sorted(lines, key=len)[-5:]
     options = ("--signature", "serving_default", "--repeat", "2", "--batch", "1")
     done, _ = loader.run_batches(program, folder, longest, *options)
@@ -54,9 +54,9 @@ def slowest(program, folder: Path, lines: list[bytes]) -> float:
 
 
 def ids_of(translator: Translator, folder: Path, texts: list[str]) -> list[list[int]]:
-    """The ids of what is served for each text, all in the same request, for others might part at a tie elsewhere.
+    """Returns the ids that are served for each text, all in one request: another one might break a tie otherwise.
 
-    Not those of the served text: another search may have cut it otherwise.
+    The tokenizer's ids of the served text could be other ones.
     """
     encoded = [[*translator.source_tokenizer.encode(text), END_ID] if text.strip(BLANKS) else [] for text in texts]
     longest = max(map(len, encoded))
@@ -68,7 +68,7 @@ def ids_of(translator: Translator, folder: Path, texts: list[str]) -> list[list[
 
 
 def compare(translator: Translator, folder: Path, texts: list[str], expected: list, found: dict) -> dict[str, int]:
-    """How many strings differ from the `expected` ones, and why; each is printed."""
+    """Counts and prints the strings that differ from the `expected` ones, by reason."""
     unequal = [
         (name, n, *answer)
         for name, answers in found.items()
@@ -103,7 +103,9 @@ def main(argv=None) -> int:
     translator = Translator.from_preset(arguments.preset)
     with tempfile.TemporaryDirectory() as temporary:
         program = loader.build(Path(temporary))
-        folder = translator.export(Path(temporary, "served"), beam_size=arguments.beam, **export_arguments(arguments.preset))
+        folder = translator.export(
+            Path(temporary, "served"), beam_size=arguments.beam, **export_arguments(arguments.preset)
+        )
         found = served(program, folder, lines)
         seconds = slowest(program, folder, lines)
         expected = translator.generate(texts, beam_size=arguments.beam, return_alignments=False)

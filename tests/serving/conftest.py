@@ -1,4 +1,4 @@
-"""Two small translators with sharp random weights, exported once for the whole folder."""
+"""Two small translators with large random weights, exported once for the whole folder."""
 
 import shutil
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SENTENCES = [
     "Eine Frau liest ein Buch , und der Mann schläft .",
     "drei Kinder laufen durch den Wald und spielen Fußball",
 ]
-# Bytes, as a server gets them. The 66 words run in the second, longer loop of the graph.
+# Bytes, as a server receives them. The line of 66 words is longer than any bucket of short ones.
 LINES = [
     *(sentence.encode() for sentence in SENTENCES),
     *(" ".join(reversed(sentence.split()[n:])).encode() for n in (0, 1, 2) for sentence in SENTENCES),
@@ -102,7 +102,7 @@ def program(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def live(tmp_path_factory):
-    """A `serve` process in front of a hand-made model, for all tests that do not end it."""
+    """A `keras-attn serve` process for a hand-made model, shared by all tests that do not stop it."""
     if keras.backend.backend() != "tensorflow":
         pytest.skip("the server is TensorFlow's alone; it is tested on that backend")
     from tests.serving import served

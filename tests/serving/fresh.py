@@ -1,4 +1,4 @@
-"""Signatures of SavedModels, run in a fresh process by `run_signatures.py`, as NumPy arrays of bytes and numbers."""
+"""Runs signatures of SavedModels in a fresh process, by `run_signatures.py`; outputs are NumPy arrays."""
 
 import json
 import os
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).with_name("run_signatures.py")
 
 
 def run(requests: list) -> list[list[dict[str, np.ndarray]]]:
-    """`[(folder, [(signature, {input: values}), ...]), ...]` -> the outputs of each call; strings are bytes."""
+    """Maps `[(folder, [(signature, {input: values}), ...]), ...]` to the outputs of each call; strings are bytes."""
     coded = [
         [str(folder), [[name, {key: _hex(value) for key, value in inputs.items()}] for name, inputs in calls]]
         for folder, calls in requests

@@ -1,4 +1,4 @@
-"""The C program `run_saved_model.c`: how it is built, run and read."""
+"""Builds and runs the C program `run_saved_model.c` and parses its output."""
 
 import importlib.util
 import os
@@ -9,15 +9,15 @@ import numpy as np
 
 C_SOURCE = Path(__file__).with_name("run_saved_model.c")
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
-Loader = tuple[Path, list]  # the program, and the options that load tensorflow-text's ops into it
+Loader = tuple[Path, list]  # the program, and its options that load tensorflow-text's ops
 
 
 def build(folder: Path) -> Loader:
-    """Builds the program against the libraries of the TensorFlow wheel, which this does not import.
+    """Builds the program against the libraries of the TensorFlow wheel, without importing TensorFlow.
 
     Raises:
-        RuntimeError: with what gcc says.
-        FileNotFoundError: without gcc.
+        RuntimeError: with gcc's message, if it fails.
+        FileNotFoundError: if there is no gcc.
     """
     spec = importlib.util.find_spec("tensorflow")
     wheel, program = Path(spec.submodule_search_locations[0]), folder / "run_saved_model"
@@ -26,19 +26,19 @@ def build(folder: Path) -> Loader:
     command = [*gcc, C_SOURCE, "-o", program, *libraries, f"-Wl,-rpath,{wheel}"]
     built = subprocess.run(command, capture_output=True, text=True)
     if built.returncode:
-        raise RuntimeError(f"Expected gcc to build {C_SOURCE.name}. It says: {built.stderr}")
+        raise RuntimeError(f"Expected gcc to build {C_SOURCE.name}. Received: {built.stderr}")
     text_ops = sorted((wheel.parent / "tensorflow_text" / "python" / "ops").glob("*.so"))
     return program, [word for path in text_ops for word in ("--library", path)]
 
 
 def run(loader: Loader, folder: Path, texts: list[bytes], *options) -> tuple[subprocess.CompletedProcess, dict]:
-    """The finished process, and `{signature: {output: array}}`."""
+    """Returns the finished process and `{signature: {output: array}}`."""
     done, results = run_batches(loader, folder, texts, *options)
     return done, dict(results)
 
 
 def run_batches(loader: Loader, folder: Path, texts: list[bytes], *options):
-    """The finished process, and `[(signature, {output: array}), ...]`, an entry for each signature and each batch."""
+    """Returns the finished process and `[(signature, {output: array}), ...]`, one for each signature and batch."""
     program, libraries = loader
     frames = b"".join(b"%d\n%b\n" % (len(text), text) for text in texts)
     command = [program, folder, "--without-xla", *libraries, *options]
@@ -47,7 +47,7 @@ def run_batches(loader: Loader, folder: Path, texts: list[bytes], *options):
 
 
 def times(done: subprocess.CompletedProcess) -> dict[str, list[float]]:
-    """The numbers on stderr: of "load", "run SIGNATURE" and "memory"."""
+    """Returns the numbers on stderr, by name: "load", "run SIGNATURE" and "memory"."""
     found = {}
     for line in done.stderr.decode(errors="replace").splitlines():
         *words, last = line.split() or [""]

@@ -2,9 +2,9 @@
 
     python -P run_signatures.py < request.json
 
-The request is `[[folder, [[signature, {input: values}], ...]], ...]`, the answer, on the last line of stdout,
-`[[{output: values}, ...], ...]`. Strings are bytes in hexadecimal, in both. Graphs are run as they are written: the
-rewriting that makes later calls faster takes most of the time of first ones.
+The request is `[[folder, [[signature, {input: values}], ...]], ...]`; the answer, on the last line of stdout, is
+`[[{output: values}, ...], ...]`. In both, strings are hexadecimal bytes. Grappler is disabled, because it takes most of
+the time of a first call.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
-"""A hand-made model with the signatures of an exported translator, and a `serve` process in front of it.
+"""A hand-made model with the signatures of an exported translator, and a `keras-attn serve` process for it.
 
-It translates a text to its upper case. Of the words of a text, its first hypothesis is the reverse, in which
-word j stands for word S-2-j (the last token is the end) with 3/4 of the attention; its second is the text.
+It translates a text to its upper case. `translate_n_best` gives two hypotheses: the words in reverse order, where word
+j has 3/4 of its attention on word S-2-j (the last token is the end), and the text itself.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-SECOND = "150000"  # rounds of `slow` that take about a second
+SECOND = "150000"  # iterations of `slow` that take about a second
 
 
 class Served(NamedTuple):
@@ -24,7 +24,7 @@ class Served(NamedTuple):
 
 
 def save(directory: Path, prefix: str = "") -> Path:
-    """Writes a version; `prefix` goes before every translation of `serving_default`."""
+    """Writes a version; every translation of `serving_default` starts with `prefix`."""
     import tensorflow as tf
 
     text = tf.TensorSpec((None,), tf.string, name="text")
@@ -105,18 +105,18 @@ def _default(path: Path, signature: str, name: str, value: float) -> None:
 
 @contextlib.contextmanager
 def serving(directory: Path, *flags: str) -> Iterator[Served]:
-    """`keras-attn serve` on free ports, when it takes requests; killed at the end."""
-    command = [sys.executable, "-m", "keras_attn.cli.serve", str(directory), "--port", "0", "--grpc-port", "0", *flags]
+    """Starts `keras-attn serve` on free ports, yields when it accepts requests, and kills it at the end."""
+    command = [sys.executable, "-m", "keras_attn", "serve", str(directory), "--port", "0", "--grpc-port", "0", *flags]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, text=True, env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}, **pipes) as process:
         try:
-            said = []
+            lines = []
             for line in process.stdout:
-                said.append(line)
-                if found := re.match(r"(\S+) is served on (http://\S+) .* (grpc://\S+)\. ", line):
+                lines.append(line)
+                if ready := re.match(r"(\S+) is served on (http://\S+) .* (grpc://\S+)\. ", line):
                     break
             else:
-                raise AssertionError("".join(said))
-            yield Served(process, *found.groups())
+                raise AssertionError("".join(lines))
+            yield Served(process, *ready.groups())
         finally:
             process.kill()

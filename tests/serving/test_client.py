@@ -1,4 +1,4 @@
-"""The client: against a server of the standard library that says what a test tells it to, and against `serve`."""
+"""The client, with a server whose answers a test chooses, and with `keras-attn serve`."""
 
 import http.server
 import json

@@ -1,4 +1,4 @@
-"""The page of a server, in a headless Chromium: typed into, pointed at, and fed with what is no sentence."""
+"""The page of a server in a headless Chromium: typing, pointing, and input that is no sentence."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""The `serve` command in its own process, asked over REST and gRPC without our client."""
+"""`keras-attn serve` in a process of its own, over REST and gRPC, without our client."""
 
 import concurrent.futures
 import json

@@ -1,6 +1,6 @@
-"""Each kind of model can be served: every signature says what Python says, in a fresh process, without XLA.
+"""Every kind of model can be served: each signature gives what Python gives, in a fresh process and without XLA.
 
-And so does the C program, which loads as the stock server does.
+So does the C program, which loads a model as the stock server does.
 """
 
 import itertools
@@ -87,7 +87,7 @@ def calls(translator: Translator) -> list:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """`{name: (translator, what each signature says)}`."""
+    """`{name: (translator, folder, outputs of each call)}`."""
     from keras_attn.serving.export.graph import ServedTranslator
     from keras_attn.serving.export.options import ExportOptions
 

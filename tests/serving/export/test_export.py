@@ -1,4 +1,4 @@
-"""An exported translator says what `generate` says, in a process with TensorFlow alone and without Python."""
+"""An exported translator gives what `generate` gives, in a process with TensorFlow alone and in one without Python."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.serving.conftest import LINES, READ, REPORT, SENTENCES
 
 
 def assert_same(exported, translations, scores):
-    """The strings of `generate`; others only where a hypothesis of the same score changed places with it."""
+    """The strings of `generate`; another string only if both have the same score."""
     for line, expected, found, score in zip(READ, exported.expected, translations, scores, strict=True):
         assert abs(expected.score - score) < 2e-5 * (1 + abs(score)), line
         if found.decode() != expected.text:

@@ -1,4 +1,4 @@
-"""Versions: the next number, never overwritten, whole or not there, refused where they would not serve."""
+"""Versions: the next number, never overwritten, complete or absent, and refused if they could not be served."""
 
 import json
 import subprocess

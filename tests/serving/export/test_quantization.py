@@ -1,4 +1,4 @@
-"""Weights in fewer bits: how much is lost, that they are stored once, and that the graph computes with what is left."""
+"""Quantized weights: the rounding error, that they are stored once, and that the graph computes with them."""
 
 import keras
 import numpy as np
