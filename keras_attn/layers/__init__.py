@@ -15,6 +15,7 @@ from keras_attn.layers.luong import LuongAttention
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.readout import AttentionalLayer, DeepOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
+from keras_attn.layers.transformer_decoder import TransformerDecoder
 
 __all__ = [
     "Attention",
@@ -36,6 +37,7 @@ __all__ = [
     "RNNEncoder",
     "ScaledDotAttention",
     "SelfAttention",
+    "TransformerDecoder",
     "get_attention",
     "refuse_unknown_arguments",
     "register_attention",

@@ -1,11 +1,13 @@
-"""Models: every one a `Seq2Seq`."""
+"""Models. Each of them is a `Seq2Seq`."""
 
-from keras_attn.models.ensemble import Ensemble, average_weights
+from keras_attn.models.averaging import average_weights
+from keras_attn.models.ensemble import Ensemble
 from keras_attn.models.lstm_seq2seq import LSTMSeq2Seq
 from keras_attn.models.luong import LuongSeq2Seq
+from keras_attn.models.recurrent import RecurrentSeq2Seq
 from keras_attn.models.rnn_encoder_decoder import RNNEncoderDecoder
 from keras_attn.models.rnnsearch import RNNSearch
-from keras_attn.models.seq2seq import RecurrentSeq2Seq, Seq2Seq
+from keras_attn.models.seq2seq import Seq2Seq, token_inputs
 from keras_attn.models.transformer import TransformerSeq2Seq
 
 __all__ = [
@@ -18,4 +20,5 @@ __all__ = [
     "Seq2Seq",
     "TransformerSeq2Seq",
     "average_weights",
+    "token_inputs",
 ]

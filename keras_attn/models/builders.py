@@ -1,4 +1,4 @@
-"""What the models have in common beside their layers: how weights begin, embeddings, the output, stacks of cells."""
+"""Layers that several models build in the same way: embeddings, the output projection, stacks of LSTM cells."""
 
 from collections.abc import Callable
 
@@ -6,24 +6,35 @@ import keras
 from keras.initializers import Initializer, RandomNormal
 
 
-def initializers(initializer, embedding_size: int, paper: Callable[[], Initializer]) -> tuple[Initializer, Initializer]:
-    """For kernels and for embeddings, of a model's argument `initializer`; None means both as in the paper.
+def make_initializers(
+    initializer, embedding_size: int, paper: Callable[[], Initializer]
+) -> tuple[Initializer, Initializer]:
+    """Initialisers for kernels and for embeddings, from a model's argument `initializer`; None: the paper's for both.
 
-    Else embeddings are ~ N(0, 1 / m): drawn by Glorot's rule, over the vocabulary, they would be too small to learn
-    from (Multi30k, 250 updates: training perplexity 207, against 59).
+    Otherwise embeddings are ~ N(0, 1 / m). Glorot's rule, which counts the vocabulary as the fan-in, would make them
+    too small to learn from (Multi30k, 250 updates: training perplexity 207, against 59).
     """
     if initializer is None:
         return paper(), paper()
     return keras.initializers.get(initializer), RandomNormal(stddev=embedding_size**-0.5)
 
 
-def embeddings(source_size: int, target_size: int, width: int, initializer, tie: str | None, features: int):
-    """Source and target embedding, one object where they are tied; refuses ties that cannot be.
+def make_embeddings(
+    source_size: int, target_size: int, width: int, initializer, tie: str | None, features: int, dtype=None
+):
+    """The source and the target embedding, one object if they are tied.
 
     Args:
+        source_size, target_size: Vocabulary sizes.
+        width: E.
+        initializer: For both.
         tie: None; "target": the output projection is the transposed target embedding; "source": source and target share
             one embedding; "all": both.
-        features: Width of what the output projection reads.
+        features: Width of the output projection's input.
+        dtype: Dtype policy.
+
+    Raises:
+        ValueError: if `tie` is unknown, or does not fit the sizes.
     """
     if tie not in (None, "source", "target", "all"):
         raise ValueError(f'Expected `tie_embeddings` to be None, "source", "target" or "all". Received: {tie!r}')
@@ -39,23 +50,25 @@ def embeddings(source_size: int, target_size: int, width: int, initializer, tie:
         )
 
     def embedding(size, name):
-        return keras.layers.ReversibleEmbedding(size, width, embeddings_initializer=initializer.clone(), name=name)
+        return keras.layers.ReversibleEmbedding(
+            size, width, embeddings_initializer=initializer.clone(), dtype=dtype, name=name
+        )
 
     target = embedding(target_size, "target_embedding")
     return target if tie in ("source", "all") else embedding(source_size, "source_embedding"), target
 
 
-def output_layer(size: int, initializer, tie: str | None):
-    """From features to logits; None where the transposed target embedding does it."""
+def make_output_projection(size: int, initializer, tie: str | None, dtype=None):
+    """The layer from features to logits; None if the transposed target embedding takes its place."""
     if tie in ("target", "all"):
         return None
-    return keras.layers.Dense(size, kernel_initializer=initializer.clone(), name="output")
+    return keras.layers.Dense(size, kernel_initializer=initializer.clone(), dtype=dtype, name="output")
 
 
-def lstm_stack(units: int, num_layers: int, initializer, paper: Callable[[], Initializer], name: str):
-    """LSTM cells, each of which reads the one below; `initializer` and `paper` as in `initializers`.
+def make_lstm_stack(units: int, num_layers: int, initializer, paper: Callable[[], Initializer], name: str, dtype=None):
+    """A stack of LSTM cells; `initializer` and `paper` as in `make_initializers`.
 
-    Recurrent matrices are the paper's too, or else orthogonal.
+    Recurrent matrices have the paper's initialiser too, or else are orthogonal.
     """
     if not isinstance(num_layers, int) or num_layers < 1:
         raise ValueError(f"Expected `num_layers` to be at least 1. Received: num_layers={num_layers!r}")
@@ -64,8 +77,9 @@ def lstm_stack(units: int, num_layers: int, initializer, paper: Callable[[], Ini
             units,
             kernel_initializer=paper() if initializer is None else keras.initializers.get(initializer).clone(),
             recurrent_initializer=paper() if initializer is None else "orthogonal",
+            dtype=dtype,
             name=f"{name}_{i}",
         )
         for i in range(num_layers)
     ]
-    return keras.layers.StackedRNNCells(cells, name=name)
+    return keras.layers.StackedRNNCells(cells, dtype=dtype, name=name)

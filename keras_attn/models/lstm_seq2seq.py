@@ -1,4 +1,4 @@
-"""The deep LSTM that translated with nothing but its states, reading backwards."""
+"""Sutskever's sequence to sequence learning: deep LSTMs without attention."""
 
 from functools import partial
 
@@ -6,39 +6,41 @@ import keras
 from keras.initializers import RandomUniform
 
 from keras_attn.layers import AttentionDecoder, RNNEncoder
-from keras_attn.models import builders as parts
-from keras_attn.models.seq2seq import RecurrentSeq2Seq, arguments
+from keras_attn.models.builders import make_embeddings, make_initializers, make_lstm_stack, make_output_projection
+from keras_attn.models.recurrent import RecurrentSeq2Seq
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LSTMSeq2Seq(RecurrentSeq2Seq):
-    """Sutskever's sequence to sequence learning: a deep LSTM reads the source from its end, another goes on from there.
+    """A deep LSTM encoder that reads the source backwards, and a deep LSTM decoder that starts from its last states.
 
         (h^l_j, c^l_j) = LSTM^l(h^{l-1}_j, (h^l_{j+1}, c^l_{j+1})),  h^0_j = E x_j    (sections 2 and 3.3, reversed)
         (s^l_0, d^l_0) = (h^l_1, c^l_1)                                              (section 2)
         (s^l_i, d^l_i) = LSTM^l(s^{l-1}_i, (s^l_{i-1}, d^l_{i-1})),  s^0_i = E y_{i-1}
         p(y_i) = softmax(W_o s^L_i)                                                  (eq. 1)
 
-    Each layer of the decoder starts from h and c of the encoder's layer at its height. There is no attention.
+    Layer l of the decoder starts from h and c of layer l of the encoder. There is no attention.
 
     The defaults are the paper's; see `recipes/lstm_seq2seq.py` for sizes that suit some ten thousand sentence pairs.
 
-    Arguments:
-        source_vocabulary_size, target_vocabulary_size: Ids on either side, the four special ones included.
-        units, num_layers: LSTM units of a layer, and layers, on either side.
+    Args:
+        source_vocabulary_size, target_vocabulary_size: Vocabulary sizes, including the four special ids.
+        units: LSTM units of each layer.
+        num_layers: Layers of the encoder, and of the decoder.
         embedding_size: Width of E.
-        reverse_source: The source is read from its last word to its first; padding is left out of it.
+        reverse_source: Reads the source from its last word to its first, without its padding.
         tie_embeddings: As in `RNNSearch`; "target" and "all" need `units == embedding_size`.
-        initializer: None: uniform in [-0.08, 0.08] for every matrix (section 3.4); else an initialiser for those that
-            are neither recurrent (orthogonal) nor embeddings (N(0, 1 / embedding_size)).
+        initializer: None: uniform in [-0.08, 0.08] for every matrix (section 3.4). Otherwise an initialiser for
+            matrices that are neither recurrent (orthogonal) nor embeddings (N(0, 1 / embedding_size)).
         scale_embeddings: As in `RNNSearch`.
-        embedding_dropout, layer_dropout, output_dropout: Shares dropped of the embeddings, between the encoder's
-            layers, and of the decoder's output.
+        embedding_dropout, layer_dropout, output_dropout: Dropout rates of the embeddings, between the encoder's layers,
+            and of the decoder's output.
+        name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     The alignment of `step` is zero.
 
     Raises:
-        ValueError: for sizes or ties that cannot be.
+        ValueError: for an unknown argument, or sizes and ties that do not fit together.
 
     Example:
         >>> model = keras_attn.models.LSTMSeq2Seq(31, 37, units=5, num_layers=2, embedding_size=7)
@@ -46,8 +48,7 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
         >>> model(ids).shape
         (2, 4, 37)
 
-    Differences from the paper: the source's end token is read first, not last; forget gates begin with a bias of 1; no
-    dropout by default, and none in the paper.
+    Differences from the paper: the source's end token is read first, not last; forget gates start with a bias of 1.
 
     Reference: Sutskever, Vinyals, Le. Sequence to Sequence Learning with Neural Networks. NeurIPS 2014,
     arXiv:1409.3215.
@@ -70,20 +71,21 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
         output_dropout: float = 0.0,
         **kwargs,
     ):
-        given = arguments(locals())
+        dtype = self.set_arguments(locals())
         paper = partial(RandomUniform, -0.08, 0.08)
-        plain, vectors = parts.initializers(initializer, embedding_size, paper)
-        source_embedding, target_embedding = parts.embeddings(
-            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, units
+        kernel, vectors = make_initializers(initializer, embedding_size, paper)
+        source_embedding, target_embedding = make_embeddings(
+            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, units, dtype
         )
-        reader, cell = (parts.lstm_stack(units, num_layers, initializer, paper, name) for name in ("reader", "cell"))
+        reader, cell = (
+            make_lstm_stack(units, num_layers, initializer, paper, name, dtype) for name in ("reader", "cell")
+        )
         super().__init__(
-            given,
             source_embedding=source_embedding,
             target_embedding=target_embedding,
-            encoder=RNNEncoder(reader, reverse=reverse_source, dropout=layer_dropout, name="encoder"),
-            decoder=AttentionDecoder(cell, [], name="decoder"),
-            output=parts.output_layer(target_vocabulary_size, plain, tie_embeddings),
+            encoder=RNNEncoder(reader, reverse=reverse_source, dropout=layer_dropout, dtype=dtype, name="encoder"),
+            decoder=AttentionDecoder(cell, [], dtype=dtype, name="decoder"),
+            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
             embedding_dropout=embedding_dropout,
             output_dropout=output_dropout,
             scale_embeddings=scale_embeddings,

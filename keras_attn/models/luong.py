@@ -6,42 +6,45 @@ import keras
 from keras.initializers import RandomUniform
 
 from keras_attn.layers import Attention, AttentionalLayer, AttentionDecoder, RNNEncoder, get_attention
-from keras_attn.models import builders as parts
-from keras_attn.models.seq2seq import RecurrentSeq2Seq, arguments
+from keras_attn.models.builders import make_embeddings, make_initializers, make_lstm_stack, make_output_projection
+from keras_attn.models.recurrent import RecurrentSeq2Seq
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LuongSeq2Seq(RecurrentSeq2Seq):
-    """Luong's attention-based translation: stacked LSTMs, and attention that asks with the new state of the top one.
+    """Luong's attention-based model: stacked LSTMs, and attention whose query is the top layer's new state.
 
-        h_j: the top of a stack of LSTMs over the source, whose last states the decoder's stack starts from (section 2)
-        s_t = LSTMs([E y_{t-1} ; h~_{t-1}], s_{t-1})                           (section 3.3; without h~ if not fed)
+        h_j: the top layer's outputs over the source; the decoder starts from the encoder's last states (section 2)
+        s_t = LSTMs([E y_{t-1} ; h~_{t-1}], s_{t-1})        (section 3.3; without h~ unless `input_feeding`)
         alpha_t(j) = softmax_j(score(s_t, h_j)),  c_t = sum_j alpha_t(j) h_j   (section 3.1, eqs. 7 and 8)
         h~_t = tanh(W_c [c_t ; s_t]),  p(y_t) = softmax(W_o h~_t)              (section 3, eqs. 5 and 6)
 
     The defaults are the paper's; see `recipes/luong.py` for sizes that suit some ten thousand sentence pairs.
 
-    Arguments:
-        source_vocabulary_size, target_vocabulary_size: Ids on either side, the four special ones included.
-        units, num_layers: LSTM units of a layer, and layers, on either side.
-        embedding_size, readout_size: Widths of E and of h~.
-        attention: The score function's name ("general", "dot", "concat", "location", "scaled_dot", "cosine",
-            "additive"), "local_m" or "local_p" (general, window 10), or an `Attention` layer such as
-            `LocalPredictiveAttention("dot", window=5)`.
-        input_feeding: The last h~ goes into the cell beside the embedding. Without it attention needs no loop.
-        reverse_source: The source is read from its last word to its first; h_j stays beside x_j.
-        bidirectional: Not the paper's: each of the encoder's layers reads both ways (as in Bahdanau 2015, section 3.2),
-            with half of the units either way, whatever `reverse_source` says; its last states side by side are the
-            decoder's first.
+    Args:
+        source_vocabulary_size, target_vocabulary_size: Vocabulary sizes, including the four special ids.
+        units: LSTM units of each layer.
+        num_layers: Layers of the encoder, and of the decoder.
+        embedding_size: Width of E.
+        readout_size: Width of h~.
+        attention: The name of an attention layer ("general", "dot", "concat", "location", "local_m", "local_p", ...),
+            or an `Attention` layer such as `LocalPredictiveAttention("dot", window=5)`.
+        input_feeding: The cell reads the last h~ beside the embedding. Without it, attention runs outside the loop.
+        reverse_source: Reads the source from its last word to its first; h_j stays at position j.
+        bidirectional: Not the paper's: each layer of the encoder reads in both directions (as in Bahdanau 2015, section
+            3.2), with half of the units each, whatever `reverse_source` is; the decoder starts from the concatenated
+            last states.
         tie_embeddings: As in `RNNSearch`.
-        initializer: None: uniform in [-0.1, 0.1] for every matrix (section 4.1) but the attention's own; else an
-            initialiser for those that are neither recurrent (orthogonal) nor embeddings (N(0, 1 / embedding_size)).
+        initializer: None: uniform in [-0.1, 0.1] for every matrix (section 4.1) but the attention's own. Otherwise an
+            initialiser for matrices that are neither recurrent (orthogonal) nor embeddings (N(0, 1 / embedding_size)).
         scale_embeddings: As in `RNNSearch`.
-        embedding_dropout, layer_dropout, memory_dropout, output_dropout: Shares dropped of the embeddings, between the
-            encoder's layers, of h, and of h~ on the way to the logits.
+        embedding_dropout, layer_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, between the
+            encoder's layers, of h, and of the output projection's input h~.
+        name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     Raises:
-        ValueError: for sizes, ties or scores that cannot be, such as an odd number of units for two directions.
+        ValueError: for an unknown argument, sizes and ties that do not fit together, or an odd number of units for two
+            directions.
 
     Example:
         >>> model = keras_attn.models.LuongSeq2Seq(31, 37, units=5, num_layers=2, embedding_size=7, readout_size=11)
@@ -49,8 +52,8 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         >>> model(ids).shape
         (2, 4, 37)
 
-    Differences from the paper: dropout, where there is any, is none between the decoder's layers; forget gates begin
-    with a bias of 1; positions of local attention count from the source's first word even if it is read last.
+    Differences from the paper: no dropout between the decoder's layers; forget gates start with a bias of 1; positions
+    of local attention count from the source's first word even if it is read last.
 
     Reference: Luong, Pham, Manning. Effective Approaches to Attention-based Neural Machine Translation. EMNLP 2015,
     arXiv:1508.04025.
@@ -78,22 +81,20 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         output_dropout: float = 0.0,
         **kwargs,
     ):
-        given = arguments(locals())
+        dtype = self.set_arguments(locals())
         paper = partial(RandomUniform, -0.1, 0.1)
-        plain, vectors = parts.initializers(initializer, embedding_size, paper)
-        source_embedding, target_embedding = parts.embeddings(
-            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size
+        kernel, vectors = make_initializers(initializer, embedding_size, paper)
+        source_embedding, target_embedding = make_embeddings(
+            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size, dtype
         )
-        lstms = partial(parts.lstm_stack, num_layers=num_layers, initializer=initializer, paper=paper)
+        lstms = partial(make_lstm_stack, num_layers=num_layers, initializer=initializer, paper=paper, dtype=dtype)
         if bidirectional:
             if units % 2:
                 raise ValueError(f"Expected an even number of units to read both ways. Received: units={units}")
             reader, backward_reader = (lstms(units // 2, name=name) for name in ("reader", "backward_reader"))
         else:
             reader, backward_reader = lstms(units, name="reader"), None
-        cell = lstms(units, name="cell")
         super().__init__(
-            given,
             source_embedding=source_embedding,
             target_embedding=target_embedding,
             encoder=RNNEncoder(
@@ -101,17 +102,21 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
                 backward_cell=backward_reader,
                 reverse=reverse_source and not bidirectional,
                 dropout=layer_dropout,
+                dtype=dtype,
                 name="encoder",
             ),
             decoder=AttentionDecoder(
-                cell,
-                get_attention(attention, units),
+                lstms(units, name="cell"),
+                get_attention(attention, units, dtype),
                 attend="after",
-                attentional=AttentionalLayer(readout_size, kernel_initializer=plain.clone(), name="attentional"),
+                attentional=AttentionalLayer(
+                    readout_size, kernel_initializer=kernel.clone(), dtype=dtype, name="attentional"
+                ),
                 input_feeding=input_feeding,
+                dtype=dtype,
                 name="decoder",
             ),
-            output=parts.output_layer(target_vocabulary_size, plain, tie_embeddings),
+            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
             embedding_dropout=embedding_dropout,
             memory_dropout=memory_dropout,
             output_dropout=output_dropout,

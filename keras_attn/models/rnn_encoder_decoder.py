@@ -1,4 +1,4 @@
-"""RNNencdec, the model that attention was compared with: all of the source in one vector."""
+"""RNNencdec, the model without attention that RNNsearch was compared with."""
 
 from functools import partial
 
@@ -6,13 +6,13 @@ import keras
 from keras.initializers import RandomNormal
 
 from keras_attn.layers import DeepOutput, FixedContextDecoder, RNNEncoder
-from keras_attn.models import builders as parts
-from keras_attn.models.seq2seq import RecurrentSeq2Seq, arguments
+from keras_attn.models.builders import make_embeddings, make_initializers, make_output_projection
+from keras_attn.models.recurrent import RecurrentSeq2Seq
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class RNNEncoderDecoder(RecurrentSeq2Seq):
-    """Cho's RNN encoder-decoder: a GRU reads, and its last state is all that another GRU gets, at every step.
+    """Cho's RNN encoder-decoder: the last state of a GRU encoder is the context of every step of a GRU decoder.
 
         h_j = GRU(E x_j, h_{j-1})                                                     (appendix A.1.1)
         c = tanh(V h_S), or h_S with `project_context=False`                          (section 2.2, A.1.1)
@@ -22,20 +22,22 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
 
     The defaults are the paper's; see `recipes/rnnencdec.py` for sizes that suit some ten thousand sentence pairs.
 
-    Arguments:
-        source_vocabulary_size, target_vocabulary_size: Ids on either side, the four special ones included.
+    Args:
+        source_vocabulary_size, target_vocabulary_size: Vocabulary sizes, including the four special ids.
         units: GRU units of the encoder and of the decoder; also the width of c.
-        embedding_size, readout_size: Widths of E and of the read-out after maxout.
-        project_context: c = tanh(V h_S), as in the paper; else h_S itself.
-        readout_activation, tie_embeddings, initializer, scale_embeddings: As in `RNNSearch`; by default orthogonal
-            recurrent matrices, and N(0, 0.01^2) elsewhere.
-        embedding_dropout, memory_dropout, output_dropout: Shares dropped of the embeddings, of h_S as c is made of it,
-            and of the read-out.
+        embedding_size: Width of E.
+        readout_size: Width of the read-out after maxout.
+        project_context: c = tanh(V h_S), as in the paper; False: c = h_S.
+        readout_activation, tie_embeddings, initializer, scale_embeddings: As in `RNNSearch`; the paper's initialisers
+            are orthogonal recurrent matrices and N(0, 0.01^2) elsewhere.
+        embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h_S where c is computed
+            from it, and of the read-out.
+        name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
-    The alignment of `step` is 1 at the last source word, where c is from.
+    The alignment of `step` is 1 at the last source word, which h_S belongs to.
 
     Raises:
-        ValueError: for sizes or ties that cannot be.
+        ValueError: for an unknown argument, or sizes and ties that do not fit together.
 
     Example:
         >>> model = keras_attn.models.RNNEncoderDecoder(31, 37, units=5, embedding_size=7, readout_size=11)
@@ -43,8 +45,8 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
         >>> model(ids).shape
         (2, 4, 37)
 
-    Differences from the paper: s_0 is made of h_S, not of c; the update gate is Keras', one minus the paper's, and the
-    reset gate does not act on C c; biases.
+    Differences from the paper: s_0 is computed from h_S, not from c; the update gate is Keras', one minus the paper's,
+    and the reset gate does not act on C c; biases.
 
     Reference: Cho et al. Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine Translation.
     EMNLP 2014, arXiv:1406.1078. Called RNNencdec by Bahdanau, Cho, Bengio, ICLR 2015.
@@ -68,30 +70,37 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
         output_dropout: float = 0.0,
         **kwargs,
     ):
-        given = arguments(locals())
-        plain, vectors = parts.initializers(initializer, embedding_size, partial(RandomNormal, stddev=0.01))
-        source_embedding, target_embedding = parts.embeddings(
-            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size
+        dtype = self.set_arguments(locals())
+        kernel, vectors = make_initializers(initializer, embedding_size, partial(RandomNormal, stddev=0.01))
+        source_embedding, target_embedding = make_embeddings(
+            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size, dtype
         )
 
         def cell(name):
-            return keras.layers.GRUCell(units, reset_after=False, kernel_initializer=plain.clone(), name=name)
+            return keras.layers.GRUCell(
+                units, reset_after=False, kernel_initializer=kernel.clone(), dtype=dtype, name=name
+            )
 
         def tanh(name):
-            return keras.layers.Dense(units, "tanh", use_bias=False, kernel_initializer=plain.clone(), name=name)
+            return keras.layers.Dense(
+                units, "tanh", use_bias=False, kernel_initializer=kernel.clone(), dtype=dtype, name=name
+            )
 
         projection = tanh("context") if project_context else None
         super().__init__(
-            given,
             source_embedding=source_embedding,
             target_embedding=target_embedding,
-            encoder=RNNEncoder(cell("reader"), name="encoder"),
+            encoder=RNNEncoder(cell("reader"), dtype=dtype, name="encoder"),
             bridge=tanh("bridge"),
-            decoder=FixedContextDecoder(cell("cell"), projection=projection, name="decoder"),
+            decoder=FixedContextDecoder(cell("cell"), projection=projection, dtype=dtype, name="decoder"),
             readout=DeepOutput(
-                readout_size, activation=readout_activation, kernel_initializer=plain.clone(), name="readout"
+                readout_size,
+                activation=readout_activation,
+                kernel_initializer=kernel.clone(),
+                dtype=dtype,
+                name="readout",
             ),
-            output=parts.output_layer(target_vocabulary_size, plain, tie_embeddings),
+            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
             embedding_dropout=embedding_dropout,
             memory_dropout=memory_dropout,
             output_dropout=output_dropout,

@@ -1,4 +1,4 @@
-"""RNNsearch, the model that made attention."""
+"""RNNsearch, the model that introduced attention."""
 
 from functools import partial
 
@@ -6,13 +6,13 @@ import keras
 from keras.initializers import RandomNormal
 
 from keras_attn.layers import Attention, AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput, get_attention
-from keras_attn.models import builders as parts
-from keras_attn.models.seq2seq import RecurrentSeq2Seq, arguments
+from keras_attn.models.builders import make_embeddings, make_initializers, make_output_projection
+from keras_attn.models.recurrent import RecurrentSeq2Seq
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class RNNSearch(RecurrentSeq2Seq):
-    """Bahdanau's RNNsearch: a bidirectional GRU reads, additive attention looks back before every word is written.
+    """Bahdanau's RNNsearch: a bidirectional GRU encoder, and additive attention before each step of a GRU decoder.
 
         h_j = [->h_j ; <-h_j]                                            (section 3.2)
         s_0 = tanh(W_s <-h_1)                                            (appendix A.2.2)
@@ -20,30 +20,32 @@ class RNNSearch(RecurrentSeq2Seq):
         s_i = GRU([E y_{i-1} ; c_i], s_{i-1})                            (A.2.2)
         p(y_i) = softmax(W_o maxout(U_o s_{i-1} + V_o E y_{i-1} + C_o c_i))
 
-    The defaults are the paper's. They suit its millions of sentence pairs; for some ten thousand see
-    `recipes/rnnsearch.py`.
+    The defaults are the paper's, for millions of sentence pairs; see `recipes/rnnsearch.py` for sizes that suit some
+    ten thousand.
 
-    Arguments:
-        source_vocabulary_size, target_vocabulary_size: Ids on either side, the four special ones included.
+    Args:
+        source_vocabulary_size, target_vocabulary_size: Vocabulary sizes, including the four special ids.
         units: n, GRU units of each direction of the encoder, and of the decoder unless `decoder_units` is given.
-        embedding_size: m. readout_size: l. attention_units: n'.
-        attention: "additive", as in the paper; the name of another score function ("concat", "cosine", "dot",
-            "general", "location", "scaled_dot") or of local attention ("local_m", "local_p"); or an `Attention` layer.
-        readout_activation: "maxout", or an activation's name for a plain layer.
-        read_previous_state: The read-out sees s_{i-1}, as in the paper, rather than s_i.
+        embedding_size: m.
+        readout_size: l.
+        attention: "additive", as in the paper; the name of another attention layer; or an `Attention` layer.
+        attention_units: n'.
+        decoder_units: GRU units of the decoder; None: `units`.
+        readout_activation: "maxout", or the name of an activation for a layer without maxout.
+        read_previous_state: The read-out reads s_{i-1}, as in the paper, instead of s_i.
         tie_embeddings: None; "target": the output projection is the transposed target embedding (needs
-            `readout_size == embedding_size`); "source": source and target share one embedding (one joint vocabulary);
-            "all": both.
+            `readout_size == embedding_size`); "source": source and target share one embedding (needs one joint
+            vocabulary); "all": both.
         initializer: None: appendix A (orthogonal recurrent matrices, N(0, 0.001^2) for W and U of the attention, zero
-            v and biases, N(0, 0.01^2) elsewhere); else an initialiser for every matrix that is not recurrent, with
-            embeddings ~ N(0, 1 / m): drawn by Glorot's rule, over the vocabulary, they would be too small to learn from
-            (Multi30k, 250 updates: training perplexity 207, against 59).
-        scale_embeddings: Embeddings enter times sqrt(m) (Vaswani 2017, section 3.4): those ~ N(0, 1 / m), right for an
-            output that is tied to them, are too small for what reads them, above all for a stack of LSTMs.
-        embedding_dropout, memory_dropout, output_dropout: Shares dropped of the embeddings, of h, and of the read-out.
+            v and biases, N(0, 0.01^2) elsewhere). Otherwise an initialiser for every matrix that is not recurrent, with
+            embeddings ~ N(0, 1 / m).
+        scale_embeddings: Multiplies embeddings by sqrt(m) (Vaswani 2017, section 3.4): N(0, 1 / m) suits tied outputs
+            but is too small as input, above all for a stack of LSTMs.
+        embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h, and of the read-out.
+        name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     Raises:
-        ValueError: for sizes or ties that cannot be.
+        ValueError: for an unknown argument, or sizes and ties that do not fit together.
 
     Example:
         >>> model = keras_attn.models.RNNSearch(31, 37, units=5, embedding_size=7, readout_size=11)
@@ -78,37 +80,43 @@ class RNNSearch(RecurrentSeq2Seq):
         output_dropout: float = 0.0,
         **kwargs,
     ):
-        given = arguments(locals())
-        decoder_units = decoder_units or units
-        plain, vectors = parts.initializers(initializer, embedding_size, partial(RandomNormal, stddev=0.01))
-        source_embedding, target_embedding = parts.embeddings(
-            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size
+        dtype = self.set_arguments(locals())
+        width = decoder_units or units
+        kernel, vectors = make_initializers(initializer, embedding_size, partial(RandomNormal, stddev=0.01))
+        source_embedding, target_embedding = make_embeddings(
+            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size, dtype
         )
-        cell = keras.layers.GRUCell(decoder_units, reset_after=False, kernel_initializer=plain.clone(), name="cell")
-        attention = (
-            get_attention(attention, attention_units)
-            if attention != "additive"
-            else BahdanauAttention(
+        cell = keras.layers.GRUCell(
+            width, reset_after=False, kernel_initializer=kernel.clone(), dtype=dtype, name="cell"
+        )
+        bridge = keras.layers.Dense(
+            width, "tanh", use_bias=False, kernel_initializer=kernel.clone(), dtype=dtype, name="bridge"
+        )
+        if attention == "additive":
+            attention = BahdanauAttention(
                 attention_units,
-                query_initializer=RandomNormal(stddev=0.001) if initializer is None else plain.clone(),
-                key_initializer=RandomNormal(stddev=0.001) if initializer is None else plain.clone(),
+                query_initializer=RandomNormal(stddev=0.001) if initializer is None else kernel.clone(),
+                key_initializer=RandomNormal(stddev=0.001) if initializer is None else kernel.clone(),
                 score_initializer="zeros" if initializer is None else "glorot_uniform",
+                dtype=dtype,
                 name="attention",
             )
-        )
         super().__init__(
-            given,
             source_embedding=source_embedding,
             target_embedding=target_embedding,
-            encoder=BiGRUEncoder(units, kernel_initializer=plain.clone(), name="encoder"),
-            bridge=keras.layers.Dense(
-                decoder_units, "tanh", use_bias=False, kernel_initializer=plain.clone(), name="bridge"
+            encoder=BiGRUEncoder(units, kernel_initializer=kernel.clone(), dtype=dtype, name="encoder"),
+            bridge=bridge,
+            decoder=AttentionDecoder(
+                cell, get_attention(attention, attention_units, dtype), dtype=dtype, name="decoder"
             ),
-            decoder=AttentionDecoder(cell, attention, name="decoder"),
             readout=DeepOutput(
-                readout_size, activation=readout_activation, kernel_initializer=plain.clone(), name="readout"
+                readout_size,
+                activation=readout_activation,
+                kernel_initializer=kernel.clone(),
+                dtype=dtype,
+                name="readout",
             ),
-            output=parts.output_layer(target_vocabulary_size, plain, tie_embeddings),
+            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
             embedding_dropout=embedding_dropout,
             memory_dropout=memory_dropout,
             output_dropout=output_dropout,

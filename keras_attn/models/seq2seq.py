@@ -1,4 +1,4 @@
-"""The contract of a model, and the recurrent encoder-decoder that all recurrent models are made of."""
+"""The contract of a model, `Seq2Seq`: teacher-forced logits for training, and one step at a time for search."""
 
 from typing import Any
 
@@ -6,30 +6,66 @@ import keras
 from keras import ops
 
 from keras_attn.backend import scan
-from keras_attn.layers import top_state
+from keras_attn.layers import refuse_unknown_arguments
+
+INPUTS = ("encoder_token_ids", "decoder_token_ids")
+MODEL_ARGUMENTS = ("name", "trainable", "dtype")
 
 
 class Seq2Seq(keras.Model):
-    """A functional model from source and target ids to logits, which can also take the target one step at a time.
+    """A functional model from source and target ids to logits that can also decode one step at a time.
 
         model({"encoder_token_ids": (B, S), "decoder_token_ids": (B, T)}) -> logits (B, T, V)      (teacher-forced)
         model.encode(encoder_token_ids (B, S), max_length=None) -> memory, state
         model.step(token_ids (B,), memory, state) -> logits (B, V), state, alignment (B, S)
         model.align(encoder_token_ids, decoder_token_ids) -> logits (B, T, V), alignments (B, T, S)
 
-    `memory` is a dict, constant for the sentence, with "mask" `(B, S)` among its entries; `state` is what changes from
-    step to step; both are nested structures of tensors with leading axis B. T calls of `step` give the logits of the
-    teacher-forced call, and `align` gives both with the alignments of all steps. Nothing else about a model is known to
-    search, translation, serving or plots.
+    `memory` is a dict that is constant for a sentence and has an entry "mask" `(B, S)`; `state` changes with every
+    step. Both are nested structures of tensors with leading axis B. T calls of `step` give the logits of the
+    teacher-forced call, and `align` gives the same logits with the alignments of all steps. Search, translation,
+    serving and plots use nothing else of a model.
 
-    `max_length` says how many steps will be taken at most, for a model whose state grows with them; None: as many as
-    the model allows. Recurrent models need not know.
+    `max_length` is the largest number of steps that will follow. Models whose state grows with the steps need it; with
+    None they use their own limit. Recurrent models ignore it.
 
-    Ids: 0 pad, 1 unknown, 2 start, 3 end. Source rows end in the end token; target inputs begin with the start token.
+    Ids: 0 pad, 1 unknown, 2 start, 3 end. Source rows end with the end token; target inputs begin with the start token.
+
+    Args:
+        inputs, outputs: The functional graph, from a dict of the two inputs to the logits.
+        name, trainable: As in `keras.Model`.
+        dtype: Dtype policy, or its name; None is the global policy. A subclass passes it on to its layers.
+
+    A subclass begins its constructor with `set_arguments` and ends it with `super().__init__`. Its layers must be
+    attributes before the functional graph is built from them; `set_layers` sets them:
+
+    Example:
+        >>> class LastWord(keras_attn.models.Seq2Seq):
+        ...     def __init__(self, source_vocabulary_size, target_vocabulary_size, *, width=5, **kwargs):
+        ...         policy = self.set_arguments(locals())
+        ...         embedding = keras.layers.Embedding(target_vocabulary_size, width, dtype=policy)
+        ...         projection = keras.layers.Dense(target_vocabulary_size, dtype=policy)
+        ...         self.set_layers(embedding=embedding, projection=projection)
+        ...         inputs = keras_attn.models.token_inputs()
+        ...         logits = self.projection(self.embedding(inputs["decoder_token_ids"]))
+        ...         super().__init__(inputs, logits, **kwargs)
+        ...
+        ...     def encode(self, encoder_token_ids, max_length=None):
+        ...         return {"mask": keras.ops.not_equal(encoder_token_ids, 0)}, ()
+        ...
+        ...     def step(self, token_ids, memory, state):
+        ...         alignment = keras.ops.zeros_like(memory["mask"], dtype="float32")
+        ...         return self.projection(self.embedding(token_ids)), state, alignment
+        >>> model = LastWord(31, 37, width=7, dtype="mixed_bfloat16")
+        >>> model.width, model.dtype_policy.name, model.get_config()["width"]
+        (7, 'mixed_bfloat16', 7)
     """
 
     source_vocabulary_size: int
     target_vocabulary_size: int
+
+    def __init__(self, inputs, outputs, *, name: str | None = None, trainable: bool = True, dtype=None):
+        super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
+        self.dtype_policy = keras.dtype_policies.get(dtype)
 
     def encode(self, encoder_token_ids, max_length: int | None = None) -> tuple[dict[str, Any], Any]:
         raise NotImplementedError(f"{type(self).__name__} must implement `encode(encoder_token_ids)`.")
@@ -38,7 +74,7 @@ class Seq2Seq(keras.Model):
         raise NotImplementedError(f"{type(self).__name__} must implement `step(token_ids, memory, state)`.")
 
     def align(self, encoder_token_ids, decoder_token_ids) -> tuple[Any, Any]:
-        """By T calls of `step`; a model that can look back from all steps at once does it in one pass."""
+        """Teacher-forced logits and alignments, by T calls of `step`; a subclass may compute them in one pass."""
         memory, state = self.encode(encoder_token_ids)
 
         def step(state, token_ids):
@@ -48,130 +84,67 @@ class Seq2Seq(keras.Model):
         _, (logits, alignments) = scan(step, state, ops.transpose(decoder_token_ids))
         return ops.transpose(logits, (1, 0, 2)), ops.transpose(alignments, (1, 0, 2))  # (B, T, V), (B, T, S)
 
-    def _hold(self, attributes: dict[str, Any]) -> None:
-        """Attributes that a constructor needs before the functional model is there, which tracks the layers."""
-        for name, value in attributes.items():
-            object.__setattr__(self, name, value)  # torch refuses modules on an object not yet initialised
+    def fit(self, x=None, y=None, *args, class_weight=None, **kwargs):
+        """As `keras.Model.fit`, but refuses `class_weight`, whose classes would be the ids of the vocabulary."""
+        _refuse_class_weight(class_weight)
+        return super().fit(x, y, *args, **kwargs)
 
-    def get_config(self):
-        """The constructor's arguments, from which a model is made anew; its graph says nothing that they do not."""
-        return {**self._arguments, "name": self.name, "trainable": self.trainable}
+    def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False):
+        """As `keras.Model.train_on_batch`, but refuses `class_weight`."""
+        _refuse_class_weight(class_weight)
+        return super().train_on_batch(x, y, sample_weight=sample_weight, return_dict=return_dict)
+
+    def set_arguments(self, scope: dict[str, Any], base: type | None = None) -> keras.DTypePolicy:
+        """Records a constructor's arguments from its `locals()`, as attributes and for `get_config`.
+
+        It is the first line of a constructor whose variadic argument is called `kwargs`. If a subclass and its parent
+        both call it, the config is the subclass's.
+
+        Args:
+            scope: `locals()`.
+            base: The nearest parent whose constructor's arguments are not the user's to give; None: `Seq2Seq`.
+
+        Returns:
+            The dtype policy for the model's layers.
+
+        Raises:
+            ValueError: if `kwargs` has a name that is no argument.
+        """
+        kwargs = scope["kwargs"]
+        refuse_unknown_arguments(type(self), kwargs, base=base or Seq2Seq, also=MODEL_ARGUMENTS)
+        arguments = {name: value for name, value in scope.items() if name not in ("self", "kwargs", "__class__")}
+        if "_arguments" not in vars(self):
+            # Serialised now: a layer's config changes when the model builds it.
+            inherited = {name: value for name, value in kwargs.items() if name not in MODEL_ARGUMENTS}
+            serialize = keras.saving.serialize_keras_object
+            self.set_layers(_arguments={name: serialize(value) for name, value in (arguments | inherited).items()})
+        self.set_layers(**arguments)
+        return keras.dtype_policies.get(kwargs.get("dtype"))
+
+    def set_layers(self, **layers) -> None:
+        """Sets attributes before the functional graph, which tracks the layers, has been built."""
+        for name, value in layers.items():
+            object.__setattr__(self, name, value)  # torch refuses modules on an object that is not yet initialised
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments; the functional graph follows from them."""
+        dtype = keras.dtype_policies.serialize(self.dtype_policy)
+        return {**self._arguments, "name": self.name, "trainable": self.trainable, "dtype": dtype}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        return cls(**config)
+        deserialize = keras.saving.deserialize_keras_object
+        return cls(**{k: deserialize(v, custom_objects) if isinstance(v, dict) else v for k, v in config.items()})
 
 
-def arguments(scope: dict[str, Any]) -> dict[str, Any]:
-    """A constructor's arguments, serialised, from its `locals()` in the first line: no second list can fall behind."""
-    given = {name: value for name, value in scope.items() if name not in ("self", "kwargs", "__class__")}
-    return {name: keras.saving.serialize_keras_object(value) for name, value in given.items()}
+def token_inputs() -> dict[str, keras.KerasTensor]:
+    """The inputs of a model's functional graph: "encoder_token_ids" (B, S) and "decoder_token_ids" (B, T)."""
+    return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
 
 
-class RecurrentSeq2Seq(Seq2Seq):
-    """Embeddings, an encoder, an `AttentionDecoder`, a read-out and an output projection, put together.
-
-    Arguments:
-        arguments: What the subclass was made with (`arguments(locals())`), its config.
-        source_embedding, target_embedding: ids to vectors; one object for both ties them.
-        encoder: `(embeddings, mask) -> values (B, S, M), states, final (B, H)`, such as `RNNEncoder`, or
-            `BiGRUEncoder`, whose `final` is the backward state.
-        bridge: From `final` to s_0 `(B, H)`; None: the decoder's cell starts from the encoder's `states`.
-        decoder: An `AttentionDecoder`.
-        readout: `(state, embedding, context) -> features`, such as `DeepOutput`; None: the decoder's output itself.
-        output: features to logits; None: the transposed target embedding (`ReversibleEmbedding`).
-        embedding_dropout, memory_dropout, output_dropout: Shares dropped from embeddings, from the encoder's memory,
-            and from the features that the logits are made of.
-        read_previous_state: The read-out sees s_{i-1} (Bahdanau 2015, A.2.2) rather than s_i.
-        scale_embeddings: Embeddings enter times the root of their width (Vaswani 2017, section 3.4).
-
-    The maths is written once: `_source` and `_features` serve the functional graph and the single step alike.
-    """
-
-    def __init__(
-        self,
-        arguments: dict[str, Any],
-        *,
-        source_embedding,
-        target_embedding,
-        encoder,
-        decoder,
-        bridge=None,
-        readout=None,
-        output=None,
-        embedding_dropout: float = 0.0,
-        memory_dropout: float = 0.0,
-        output_dropout: float = 0.0,
-        read_previous_state: bool = False,
-        scale_embeddings: bool = False,
-        **kwargs,
-    ):
-        # Layers
-        attributes = {
-            "source_embedding": source_embedding,
-            "target_embedding": target_embedding,
-            "encoder": encoder,
-            "bridge": bridge,
-            "decoder": decoder,
-            "readout": readout,
-            "output_projection": output,
-            "embedding_dropout": keras.layers.Dropout(embedding_dropout, name="embedding_dropout"),
-            "memory_dropout": keras.layers.Dropout(memory_dropout, name="memory_dropout"),
-            "output_dropout": keras.layers.Dropout(output_dropout, name="output_dropout"),
-            "read_previous_state": read_previous_state,
-            "embedding_scale": source_embedding.output_dim**0.5 if scale_embeddings else None,
-            "source_vocabulary_size": source_embedding.input_dim,
-            "target_vocabulary_size": target_embedding.input_dim,
-        }
-        self._hold(attributes)
-
-        # Functional model
-        source = keras.Input((None,), dtype="int32", name="encoder_token_ids")  # (B, S)
-        target = keras.Input((None,), dtype="int32", name="decoder_token_ids")  # (B, T)
-        values, mask, cell_state = self._source(source)
-        embedded = self.embedding_dropout(self._embed(self.target_embedding, target))  # (B, T, E)
-        outputs, contexts, alignments = self.decoder(embedded, values, mask=mask, cell_state=cell_state)
-        object.__setattr__(self, "_alignments", alignments)  # (B, T, S), an output that only `align` asks for
-        states = outputs
-        if read_previous_state:
-            s_0 = top_state(cell_state)  # (B, H)
-            states = ops.concatenate([s_0[:, None], outputs[:, :-1]], axis=1)  # (B, T, H)
-        logits = self._logits(states, embedded, contexts)
-        inputs = {"encoder_token_ids": source, "decoder_token_ids": target}
-        super().__init__(inputs=inputs, outputs=logits, **kwargs)
-        self._arguments = arguments
-
-    def encode(self, encoder_token_ids, max_length=None):
-        values, mask, cell_state = self._source(encoder_token_ids)
-        return self.decoder.memory(values, mask), self.decoder.initial_state(values, cell_state)
-
-    def step(self, token_ids, memory, state):
-        embedded = self._embed(self.target_embedding, token_ids)  # (B, E)
-        previous = top_state(state["cell"])  # (B, H)
-        output, context, alignment, state = self.decoder.step(embedded, memory, state)
-        logits = self._logits(previous if self.read_previous_state else output, embedded, context)
-        return logits, state, alignment
-
-    def align(self, encoder_token_ids, decoder_token_ids):
-        # Not kept: Keras would save a model that hangs on this one, and lay out its file by it.
-        aligned = keras.Model(self.input, (self.output, self._alignments))
-        return aligned({"encoder_token_ids": encoder_token_ids, "decoder_token_ids": decoder_token_ids})
-
-    def _source(self, token_ids):
-        """ids (B, S) -> memory (B, S, M), mask (B, S), the cell's first state, s_0 at its top."""
-        mask = ops.not_equal(token_ids, 0)
-        embedded = self.embedding_dropout(self._embed(self.source_embedding, token_ids))  # (B, S, E)
-        values, states, final = self.encoder(embedded, mask=mask)
-        return self.memory_dropout(values), mask, states if self.bridge is None else [self.bridge(final)]
-
-    def _embed(self, embedding, token_ids):
-        embedded = embedding(token_ids)  # (B, E), (B, S, E) or (B, T, E)
-        return embedded if self.embedding_scale is None else embedded * self.embedding_scale
-
-    def _logits(self, states, embedded, contexts):
-        """The read-out and the vocabulary projection, for one step or for all T at once."""
-        features = states if self.readout is None else self.readout(states, embedded, contexts)
-        features = self.output_dropout(features)
-        if self.output_projection is not None:
-            return self.output_projection(features)  # (B, V) or (B, T, V)
-        return self.target_embedding(features, reverse=True)
+def _refuse_class_weight(class_weight) -> None:
+    if class_weight is not None:
+        raise ValueError(
+            "Expected no `class_weight`: the labels are token ids, of which each sentence has many. Weight tokens with "
+            f"`sample_weight`, an array of the labels' shape (B, T). Received: class_weight={class_weight!r}"
+        )

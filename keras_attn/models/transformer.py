@@ -1,43 +1,50 @@
-"""The Transformer, from KerasHub's layers, on the contract that the recurrent models are on."""
+"""The Transformer, on the same contract as the recurrent models."""
 
 import keras
 from keras import ops
 from keras.initializers import RandomNormal
 
-from keras_attn.models import builders as parts
-from keras_attn.models.seq2seq import Seq2Seq, arguments
-from keras_attn.requirements import require
+from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
+from keras_attn.models.builders import make_embeddings, make_output_projection
+from keras_attn.models.seq2seq import Seq2Seq, token_inputs
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TransformerSeq2Seq(Seq2Seq):
-    """Vaswani's Transformer: attention alone, between all words of a sentence and between the two sentences.
+    """Vaswani's Transformer: an encoder and a decoder of attention and feed-forward layers.
 
         x = sqrt(H) E w + PE,  PE(pos, 2i) = sin(pos / 10000^(2i / H)), PE(pos, 2i+1) = cos(...)   (3.4, 3.5)
-        Attention(Q, K, V) = softmax(Q K^T / sqrt(H / N)) V, in N heads side by side               (3.2.1, 3.2.2)
+        Attention(Q, K, V) = softmax(Q K^T / sqrt(H / N)) V, in N heads                            (3.2.1, 3.2.2)
         encoder layer: x <- LN(x + Attention(x, x, x)),  x <- LN(x + FFN(x))                       (3.1)
-        decoder layer: the same with only earlier words to look at, and Attention(y, h, h) between them
+        decoder layer: the same over x_1 .. x_t, and Attention(x, h, h) in between
         FFN(x) = max(0, x W_1 + b_1) W_2 + b_2                                                     (3.3, eq. 2)
 
-    The layers are KerasHub's `SinePositionEncoding`, `TransformerEncoder` and `TransformerDecoder`. The defaults are
-    the paper's base model; see `recipes/transformer.py` for sizes that suit some ten thousand sentence pairs.
+    The layers are KerasHub's `SinePositionEncoding` and `TransformerEncoder`, and our `TransformerDecoder`, made of
+    KerasHub's `CachedMultiHeadAttention`. The defaults are the paper's base model; see `recipes/transformer.py` for
+    sizes that suit some ten thousand sentence pairs.
 
-    Arguments:
-        source_vocabulary_size, target_vocabulary_size: Ids on either side, the four special ones included.
-        units: H, the width of every layer. num_layers: Layers on either side. num_heads: N.
+    Args:
+        source_vocabulary_size, target_vocabulary_size: Vocabulary sizes, including the four special ids.
+        units: H, the width of every layer.
+        num_layers: Layers of the encoder, and of the decoder.
+        num_heads: N.
         feed_forward_units: Width of the hidden layer of FFN.
-        normalize_first: Layer normalisation before each part instead of after its sum, and once more at the end: deep
-            stacks learn so without a warm-up (Xiong 2020, arXiv:2002.04745).
+        normalize_first: Layer normalisation before each part instead of after its sum, and once more at the end. Deep
+            stacks then learn without a warm-up (Xiong 2020, arXiv:2002.04745).
         tie_embeddings: None; "target", "source" or "all", as in `RNNSearch`. The paper's is "all", with one vocabulary.
         initializer: For the matrices; embeddings are ~ N(0, 1 / H).
-        dropout: Share dropped of the embeddings' sum with the positions, of each part's output, and of alignments.
-        max_length: Steps that `encode` leaves room for when it is not told how many there will be.
+        dropout: Dropout rate of embeddings plus positions, of each part's output, and of the alignments.
+        max_length: Steps that the cache of `encode` has room for if `encode` has no `max_length`.
+        name, trainable: As in `keras.layers.Layer`.
+        dtype: As in `keras.layers.Layer`, for every layer but the position encoding: half precision has no integers
+            above 256 (bfloat16) or 2048 (float16), so it stays float32.
 
-    The alignment of `step` is the mean over the layers and heads of the decoder's attention to the source;
-    `attentions` has every one. A step beyond the room that `encode` left sees the words before it and not itself.
+    The alignment of `step` is the mean over the layers and heads of the decoder's attention to the source; `attentions`
+    returns each of them. A step beyond the room in the cache attends to the words before it and not to itself.
 
     Raises:
-        ValueError: for sizes or ties that cannot be.
+        ImportError: if KerasHub (keras-nlp) is not installed.
+        ValueError: for an unknown argument, or sizes and ties that do not fit together.
 
     Example:
         >>> sizes = dict(units=6, num_layers=1, num_heads=2, feed_forward_units=11)
@@ -46,10 +53,7 @@ class TransformerSeq2Seq(Seq2Seq):
         >>> model(ids).shape
         (2, 4, 37)
 
-    KerasHub imports TensorFlow wherever that is installed, on JAX and torch too; it is imported when the first of these
-    models is made.
-
-    Differences from the paper: an untied output has a bias; alignments are dropped out too, as in its authors' code.
+    Differences from the paper: an untied output has a bias; dropout acts on alignments too, as in its authors' code.
 
     Reference: Vaswani et al. Attention Is All You Need. NeurIPS 2017, arXiv:1706.03762.
     """
@@ -70,91 +74,87 @@ class TransformerSeq2Seq(Seq2Seq):
         max_length: int = 256,
         **kwargs,
     ):
-        given = arguments(locals())
+        dtype = self.set_arguments(locals())
         if units % num_heads:
             raise ValueError(f"Expected `units` to be a multiple of `num_heads`. Received: {units} and {num_heads}")
-        require("tensorflow", "tensorflow", "keras_nlp", purpose="TransformerSeq2Seq")
-        # Here, not above: importing KerasHub takes seconds, and imports TensorFlow.
-        from keras_nlp import layers as hub
+        hub, kernel = kerashub_layers(), keras.initializers.get(initializer)
 
         # Layers
-        options = {"intermediate_dim": feed_forward_units, "num_heads": num_heads, "dropout": dropout}
-        options |= {"normalize_first": normalize_first, "kernel_initializer": initializer}
-        source_embedding, target_embedding = parts.embeddings(
-            source_vocabulary_size,
-            target_vocabulary_size,
-            units,
-            RandomNormal(stddev=units**-0.5),
-            tie_embeddings,
-            units,
+        vectors = RandomNormal(stddev=units**-0.5)
+        source_embedding, target_embedding = make_embeddings(
+            source_vocabulary_size, target_vocabulary_size, units, vectors, tie_embeddings, units, dtype
         )
-        plain = keras.initializers.get(initializer)
-        attributes = {
-            "source_embedding": source_embedding,
-            "target_embedding": target_embedding,
-            # Not in half precision, which has no whole numbers above 256 (bfloat16) or 2048.
-            "position_encoding": hub.SinePositionEncoding(dtype="float32", name="position_encoding"),
-            "encoders": [hub.TransformerEncoder(**options, name=f"encoder_{i}") for i in range(num_layers)],
-            "decoders": [hub.TransformerDecoder(**options, name=f"decoder_{i}") for i in range(num_layers)],
-            "encoder_norm": keras.layers.LayerNormalization(name="encoder_norm") if normalize_first else None,
-            "decoder_norm": keras.layers.LayerNormalization(name="decoder_norm") if normalize_first else None,
-            "output_projection": parts.output_layer(target_vocabulary_size, plain, tie_embeddings),
-            "embedding_dropout": keras.layers.Dropout(dropout, name="embedding_dropout"),
-            "source_vocabulary_size": source_vocabulary_size,
-            "target_vocabulary_size": target_vocabulary_size,
-            "units": units,
-            "num_heads": num_heads,
-            "max_length": max_length,
-        }
-        self._hold(attributes)
+        options = {"num_heads": num_heads, "dropout": dropout, "normalize_first": normalize_first}
+        options |= {"kernel_initializer": kernel, "dtype": dtype}
+
+        def normalization(name):
+            return keras.layers.LayerNormalization(dtype=dtype, name=name) if normalize_first else None
+
+        self.set_layers(
+            source_embedding=source_embedding,
+            target_embedding=target_embedding,
+            position_encoding=hub.SinePositionEncoding(dtype="float32", name="position_encoding"),
+            embedding_dropout_layer=keras.layers.Dropout(dropout, dtype=dtype, name="embedding_dropout"),
+            encoders=[
+                hub.TransformerEncoder(intermediate_dim=feed_forward_units, **options, name=f"encoder_{i}")
+                for i in range(num_layers)
+            ],
+            decoders=[
+                TransformerDecoder(feed_forward_units=feed_forward_units, **options, name=f"decoder_{i}")
+                for i in range(num_layers)
+            ],
+            encoder_norm=normalization("encoder_norm"),
+            decoder_norm=normalization("decoder_norm"),
+            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
+        )
 
         # Functional model
-        source = keras.Input((None,), dtype="int32", name="encoder_token_ids")  # (B, S)
-        target = keras.Input((None,), dtype="int32", name="decoder_token_ids")  # (B, T)
-        values, mask, _ = self._source(source)
-        x = self._embed(self.target_embedding, target)  # (B, T, H)
+        inputs = token_inputs()
+        values, mask, _ = self._encode_source(inputs["encoder_token_ids"])
+        x = self._embed(target_embedding, inputs["decoder_token_ids"])  # (B, T, H)
         for decoder in self.decoders:
-            x = decoder(x, values, encoder_padding_mask=mask)  # (B, T, H)
-        inputs = {"encoder_token_ids": source, "decoder_token_ids": target}
-        super().__init__(inputs=inputs, outputs=self._logits(x), **kwargs)
-        self._arguments = given
+            x = decoder(x, values, mask=mask)  # (B, T, H)
+        super().__init__(inputs, self._logits(x), **kwargs)
 
     def encode(self, encoder_token_ids, max_length=None):
-        values, mask, _ = self._source(encoder_token_ids)
-        cross = [_keys_and_values(decoder._cross_attention_layer, values) for decoder in self.decoders]
-        batch, room = ops.shape(values)[0], self.max_length if max_length is None else max_length
-        shape = (batch, 2, room, self.num_heads, self.units // self.num_heads)
-        caches = [ops.zeros(shape, dtype=values.dtype) for _ in self.decoders]  # (B, 2, L, N, H / N)
+        values, mask, _ = self._encode_source(encoder_token_ids)
+        source = [decoder.source_cache(values) for decoder in self.decoders]
+        room = self.max_length if max_length is None else max_length
+        shape = (ops.shape(values)[0], 2, room, self.num_heads, self.units // self.num_heads)
+        target = [ops.zeros(shape, dtype=values.dtype) for _ in self.decoders]  # (B, 2, L, N, H / N)
         position = ops.zeros_like(encoder_token_ids[:, 0], dtype="int32")  # (B,)
-        return {"mask": mask, "cross": cross}, {"cache": caches, "position": position}
+        return {"mask": mask, "cross": source}, {"cache": target, "position": position}
 
     def step(self, token_ids, memory, state):
-        position = state["position"][:, None]  # (B, 1)
-        x = self._embed(self.target_embedding, token_ids[:, None], position)  # (B, 1, H)
-        x, caches, _, cross = self._decode(x, memory, state["cache"], position)
-        alignment = ops.mean(cross, axis=(0, 2))[:, 0]  # (B, S)
-        return self._logits(x)[:, 0], {"cache": caches, "position": state["position"] + 1}, alignment
+        position = state["position"]  # (B,)
+        x = self._embed(self.target_embedding, token_ids[:, None], position[:, None])  # (B, 1, H)
+        caches, alignments = [], []
+        for decoder, source, target in zip(self.decoders, memory["cross"], state["cache"], strict=True):
+            cache = {"source": source, "target": target, "position": position}
+            x, (_, alignment), cache = decoder(x, mask=memory["mask"], cache=cache)  # (B, 1, H)
+            caches.append(cache["target"])
+            alignments.append(alignment)
+        alignment = ops.mean(ops.stack(alignments), axis=(0, 2))[:, 0]  # (B, S)
+        return self._logits(x)[:, 0], {"cache": caches, "position": position + 1}, alignment
 
     def align(self, encoder_token_ids, decoder_token_ids):
-        memory, _ = self.encode(encoder_token_ids, max_length=1)
-        x, _, _, cross = self._decode(self._embed(self.target_embedding, decoder_token_ids), memory)
+        values, mask, _ = self._encode_source(encoder_token_ids)
+        x, _, cross = self._decode(self._embed(self.target_embedding, decoder_token_ids), values, mask)
         return self._logits(x), ops.mean(cross, axis=(0, 2))  # (B, T, V), (B, T, S)
 
     def attentions(self, inputs):
-        """Which word attends to which, in every layer and head, teacher-forced.
+        """Teacher-forced alignments of every layer and head.
 
         Args:
             inputs: As for the model, `{"encoder_token_ids": (B, S), "decoder_token_ids": (B, T)}`.
 
         Returns:
             dict of float32: "encoder" `(layers, B, N, S, S)`, "decoder" `(layers, B, N, T, T)` and "cross" `(layers, B,
-            N, T, S)`. Rows are the words that attend and sum to 1.
+            N, T, S)`. Rows belong to the attending words and sum to 1.
         """
         source, target = (ops.convert_to_tensor(inputs[f"{side}coder_token_ids"]) for side in ("en", "de"))
-        memory, _ = self.encode(source, max_length=1)
-        *_, encoder = self._source(source, readable=True)
-        x = self._embed(self.target_embedding, target)  # (B, T, H)
-        _, _, decoder, cross = self._decode(x, memory)
+        values, mask, encoder = self._encode_source(source, return_alignments=True)
+        _, decoder, cross = self._decode(self._embed(self.target_embedding, target), values, mask)
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
 
     def _embed(self, embedding, token_ids, positions=None):
@@ -162,95 +162,31 @@ class TransformerSeq2Seq(Seq2Seq):
         if positions is not None:
             positions = ops.cast(positions, "float32")  # (B, T)
         encodings = self.position_encoding(x, positions=positions)  # (B, T, H)
-        return self.embedding_dropout(x + ops.cast(encodings, x.dtype))
+        return self.embedding_dropout_layer(x + ops.cast(encodings, x.dtype))
 
-    def _source(self, token_ids, readable=False):
-        """ids (B, S) -> memory (B, S, H), mask (B, S), and, if readable, all alignments (layers, B, N, S, S)."""
+    def _encode_source(self, token_ids, return_alignments=False):
+        """Ids (B, S) -> memory (B, S, H), mask (B, S), and None or the alignments (layers, B, N, S, S)."""
         mask = ops.not_equal(token_ids, 0)
         x, alignments = self._embed(self.source_embedding, token_ids), []
         for encoder in self.encoders:
-            x = encoder(x, padding_mask=mask, return_attention_scores=readable)  # (B, S, H)
-            if readable:
+            x = encoder(x, padding_mask=mask, return_attention_scores=return_alignments)  # (B, S, H)
+            if return_alignments:
                 x, alignment = x
                 alignments.append(ops.cast(alignment, "float32"))
         values = x if self.encoder_norm is None else self.encoder_norm(x)
-        return values, mask, ops.stack(alignments) if readable else None
+        return values, mask, ops.stack(alignments) if return_alignments else None
 
-    def _decode(self, x, memory, caches=None, position=None):
-        """The decoder's layers over all T words, or over one with what they kept of those before it.
-
-        Returns:
-            `x`, the caches, and the alignments to the target `(layers, B, N, T, L)` and the source `(..., T, S)`.
-        """
-        if caches is None:
-            words = ops.arange(ops.shape(x)[1])
-            visible = (words[:, None] >= words)[None]  # (1, T, T)
-            here, caches = None, [None] * len(self.decoders)
-        else:
-            words = ops.arange(ops.shape(caches[0])[2], dtype="int32")  # (L,)
-            visible = (words <= position)[:, None]  # (B, 1, L)
-            here = (words == position)[:, None, :, None, None]  # (B, 1, L, 1, 1)
-        found = []
-        for decoder, cross, cache in zip(self.decoders, memory["cross"], caches, strict=True):
-            x, *rest = _decoder_layer(decoder, x, visible, cross, memory["mask"][:, None], cache, here)
-            found.append(rest)
-        caches, own, cross = zip(*found, strict=True)
-        return x, list(caches), ops.stack(own), ops.stack(cross)
+    def _decode(self, x, values, mask):
+        """All T steps: x (B, T, H), and the alignments (layers, B, N, T, T) and (layers, B, N, T, S)."""
+        alignments = []
+        for decoder in self.decoders:
+            x, of_layer = decoder(x, values, mask=mask, return_alignments=True)  # (B, T, H)
+            alignments.append(of_layer)
+        target, source = zip(*alignments, strict=True)
+        return x, ops.stack(target), ops.stack(source)
 
     def _logits(self, x):
         x = x if self.decoder_norm is None else self.decoder_norm(x)  # (B, T, H)
         if self.output_projection is not None:
             return self.output_projection(x)  # (B, T, V)
         return self.target_embedding(x, reverse=True)
-
-
-def _keys_and_values(attention, x):
-    """What KerasHub's `CachedMultiHeadAttention` keeps of `x (B, T, H)`: (B, 2, T, N, H / N)."""
-    return ops.stack([attention.key_dense(x), attention.value_dense(x)], axis=1)
-
-
-def _decoder_layer(layer, x, visible, cross, cross_mask, cache, here):
-    """KerasHub's `TransformerDecoder`, part by part: its own `call` neither hands out alignments nor can be served.
-
-    It writes into its cache by `ops.slice_update`, which on TensorFlow is an XLA operation, and TensorFlow Serving
-    comes with XLA switched off. So the cache is written here, and handed over as one that is complete.
-
-    Args:
-        visible: (B or 1, T, L), which words of the target each may look at.
-        cross, cross_mask: Keys and values of the source (B, 2, S, N, H / N), and which are real (B, 1, S).
-        cache, here: Keys and values (B, 2, L, N, H / N), and where the new ones belong (B, 1, L, 1, 1); or None.
-
-    Returns:
-        `x`, the cache, and the alignments (B, N, T, L) and (B, N, T, S), float32.
-    """
-
-    def around(part, norm, x):
-        """Sum and normalisation around a part, in the order that the layer was made with."""
-        if layer.normalize_first:
-            return x + part(norm(x))
-        return norm(x + part(x))
-
-    kept, alignments = None, []
-
-    def attend(attention, x, cache, mask):
-        x, alignment, _ = attention(x, x, attention_mask=mask, cache=cache, return_attention_scores=True)
-        alignments.append(ops.cast(alignment, "float32"))
-        return x
-
-    def attend_to_target(x):
-        nonlocal kept
-        kept = _keys_and_values(layer._self_attention_layer, x)
-        if cache is not None:
-            kept = ops.where(here, kept, cache)  # (B, 2, L, N, H / N)
-        return attend(layer._self_attention_layer, x, kept, visible)
-
-    def attend_to_source(x):
-        return attend(layer._cross_attention_layer, x, cross, cross_mask)
-
-    def feed_forward(x):
-        return layer._feedforward_output_dense(layer._feedforward_intermediate_dense(x))
-
-    x = around(attend_to_target, layer._self_attention_layer_norm, x)
-    x = around(attend_to_source, layer._cross_attention_layer_norm, x)
-    x = around(feed_forward, layer._feedforward_layer_norm, x)
-    return x, kept, *alignments

@@ -12,7 +12,7 @@ import keras
 from keras import layers
 
 from keras_attn import AttentionalLayer, AttentionDecoder, BahdanauAttention, BiGRUEncoder
-from keras_attn.models.seq2seq import RecurrentSeq2Seq, arguments
+from keras_attn.models import RecurrentSeq2Seq
 from recipes.config import TrainingConfig
 
 EMBEDDING, UNITS, SENTENCES = 256, 512, 128
@@ -39,13 +39,12 @@ class JoeyNMTSizes(RecurrentSeq2Seq):
     """The configuration, from the public layers."""
 
     def __init__(self, source_vocabulary_size: int, target_vocabulary_size: int, **kwargs):
-        given = arguments(locals())
+        self.set_arguments(locals())
 
         def embedding(size, name):  # of variance 1 / E: by Glorot's rule, over the vocabulary, they are too small
             return layers.Embedding(size, EMBEDDING, keras.initializers.RandomNormal(stddev=EMBEDDING**-0.5), name=name)
 
         super().__init__(
-            given,
             source_embedding=embedding(source_vocabulary_size, "source_embedding"),
             target_embedding=embedding(target_vocabulary_size, "target_embedding"),
             encoder=BiGRUEncoder(UNITS, reset_after=True, name="encoder"),
@@ -59,7 +58,7 @@ class JoeyNMTSizes(RecurrentSeq2Seq):
                 dropout=0.3,
                 name="decoder",
             ),
-            output=layers.Dense(target_vocabulary_size, use_bias=False, name="output"),
+            output_projection=layers.Dense(target_vocabulary_size, use_bias=False, name="output"),
             embedding_dropout=0.5,
             **kwargs,
         )

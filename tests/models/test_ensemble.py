@@ -118,7 +118,7 @@ def test_members_are_copies():
     for old, now in zip(before, ensemble.get_weights(), strict=True):
         np.testing.assert_array_equal(old, now)
     assert [model.name for model in models] == names
-    assert not ensemble.members[0].compiled
+    assert not ensemble.models[0].compiled
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -153,13 +153,13 @@ def test_what_cannot_be_combined_is_refused(models):
     other = RNNSearch(VS + 1, VT, **SIZES)
     with pytest.raises(ValueError, match=r"same source and the same target vocabulary.*\(31, 37\), \(32, 37\)"):
         Ensemble([models[0], other])
-    with pytest.raises(ValueError, match="Received 0 models"):
+    with pytest.raises(ValueError, match="Received: 0 models"):
         Ensemble([])
     with pytest.raises(ValueError, match=r"probability, log_probability\. Received: average='mean'"):
         Ensemble(models, average="mean")
     with pytest.raises(ValueError, match="one class and one size"):
         average_weights([models[0], models[2]])
-    with pytest.raises(ValueError, match="Received none"):
+    with pytest.raises(ValueError, match="Received: none"):
         average_weights([])
 
 

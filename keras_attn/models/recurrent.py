@@ -1,0 +1,122 @@
+"""The recurrent encoder-decoder: the parts that RNNsearch, Luong's model and their siblings put together."""
+
+import keras
+from keras import ops
+
+from keras_attn.layers import top_state
+from keras_attn.models.seq2seq import Seq2Seq, token_inputs
+
+
+class RecurrentSeq2Seq(Seq2Seq):
+    """Embeddings, an encoder, an `AttentionDecoder`, a read-out and an output projection.
+
+    A subclass makes the layers; see `RNNSearch`.
+
+    Args:
+        source_embedding, target_embedding: From ids to vectors; one object for both ties them.
+        encoder: `(embeddings, mask) -> values (B, S, M), states, final (B, H)`, such as `RNNEncoder`, or
+            `BiGRUEncoder`, whose `final` is the backward state.
+        decoder: An `AttentionDecoder`.
+        bridge: Layer from `final` to s_0 `(B, H)`; None: the decoder's cell starts from the encoder's `states`.
+        readout: `(state, embedding, context) -> features`, such as `DeepOutput`; None: the decoder's output itself.
+        output_projection: Layer from features to logits; None: the transposed target embedding
+            (`ReversibleEmbedding`).
+        embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of the encoder's memory, and
+            of the features.
+        read_previous_state: The read-out reads s_{i-1} (Bahdanau 2015, A.2.2) instead of s_i.
+        scale_embeddings: Multiplies embeddings by the square root of their width (Vaswani 2017, section 3.4).
+        name, trainable, dtype: As in `Seq2Seq`.
+
+    The teacher-forced graph and the single step share `_encode_source` and `_logits`.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_embedding,
+        target_embedding,
+        encoder,
+        decoder,
+        bridge=None,
+        readout=None,
+        output_projection=None,
+        embedding_dropout: float = 0.0,
+        memory_dropout: float = 0.0,
+        output_dropout: float = 0.0,
+        read_previous_state: bool = False,
+        scale_embeddings: bool = False,
+        dtype=None,
+        **kwargs,
+    ):
+        # Layers
+        def dropout(name, rate):
+            return keras.layers.Dropout(rate, dtype=dtype, name=name)
+
+        self.set_layers(
+            source_embedding=source_embedding,
+            target_embedding=target_embedding,
+            encoder=encoder,
+            decoder=decoder,
+            bridge=bridge,
+            readout=readout,
+            output_projection=output_projection,
+            embedding_dropout=embedding_dropout,
+            memory_dropout=memory_dropout,
+            output_dropout=output_dropout,
+            embedding_dropout_layer=dropout("embedding_dropout", embedding_dropout),
+            memory_dropout_layer=dropout("memory_dropout", memory_dropout),
+            output_dropout_layer=dropout("output_dropout", output_dropout),
+            read_previous_state=read_previous_state,
+            scale_embeddings=scale_embeddings,
+        )
+
+        # Functional model
+        inputs = token_inputs()
+        values, mask, cell_state = self._encode_source(inputs["encoder_token_ids"])
+        embedded = self._embed(target_embedding, inputs["decoder_token_ids"])  # (B, T, E)
+        embedded = self.embedding_dropout_layer(embedded)
+        outputs, contexts, alignments = decoder(embedded, values, mask=mask, cell_state=cell_state)
+        self.set_layers(_alignments=alignments)  # (B, T, S), an output that `align` alone uses
+        states = outputs
+        if read_previous_state:
+            s_0 = top_state(cell_state)  # (B, H)
+            states = ops.concatenate([s_0[:, None], outputs[:, :-1]], axis=1)  # (B, T, H)
+        super().__init__(inputs, self._logits(states, embedded, contexts), dtype=dtype, **kwargs)
+
+    def encode(self, encoder_token_ids, max_length=None):
+        values, mask, cell_state = self._encode_source(encoder_token_ids)
+        return self.decoder.memory(values, mask), self.decoder.initial_state(values, cell_state)
+
+    def step(self, token_ids, memory, state):
+        embedded = self._embed(self.target_embedding, token_ids)  # (B, E)
+        previous = top_state(state["cell"])  # (B, H)
+        output, context, alignment, state = self.decoder.step(embedded, memory, state)
+        logits = self._logits(previous if self.read_previous_state else output, embedded, context)
+        return logits, state, alignment
+
+    def align(self, encoder_token_ids, decoder_token_ids):
+        # Not an attribute: Keras would save it as a part of this model.
+        aligned = keras.Model(self.input, (self.output, self._alignments))
+        return aligned({"encoder_token_ids": encoder_token_ids, "decoder_token_ids": decoder_token_ids})
+
+    def set_arguments(self, scope, base=None):
+        return super().set_arguments(scope, base=base or RecurrentSeq2Seq)
+
+    def _encode_source(self, token_ids):
+        """Ids (B, S) -> memory (B, S, M), mask (B, S), and the decoder cell's first state."""
+        mask = ops.not_equal(token_ids, 0)
+        embedded = self.embedding_dropout_layer(self._embed(self.source_embedding, token_ids))  # (B, S, E)
+        values, states, final = self.encoder(embedded, mask=mask)
+        return self.memory_dropout_layer(values), mask, states if self.bridge is None else [self.bridge(final)]
+
+    def _embed(self, embedding, token_ids):
+        embedded = embedding(token_ids)  # (B, E), (B, S, E) or (B, T, E)
+        return embedded * embedding.output_dim**0.5 if self.scale_embeddings else embedded
+
+    def _logits(self, states, embedded, contexts):
+        """The read-out and the vocabulary projection, for one step or for all T."""
+        features = states if self.readout is None else self.readout(states, embedded, contexts)
+        features = self.output_dropout_layer(features)
+        if self.output_projection is not None:
+            return self.output_projection(features)  # (B, V) or (B, T, V)
+        return self.target_embedding(features, reverse=True)
