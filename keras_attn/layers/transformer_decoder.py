@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.layer import Layer
+from keras_attn.layers.layer import Layer, check_size
 
 
 def kerashub_layers():
@@ -61,6 +61,7 @@ class TransformerDecoder(Layer):
 
     Raises:
         ImportError: if KerasHub is not installed.
+        ValueError: for an unknown argument, or a size that is not a positive whole number.
 
     Example:
         >>> decoder = keras_attn.layers.TransformerDecoder(2, 11)
@@ -85,6 +86,8 @@ class TransformerDecoder(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        check_size("num_heads", num_heads)
+        check_size("feed_forward_units", feed_forward_units)
         self.num_heads = num_heads
         self.feed_forward_units = feed_forward_units
         self.dropout = dropout
@@ -183,16 +186,6 @@ class TransformerDecoder(Layer):
     def source_cache(self, values):
         """Keys and values of the source, the same for every step: `(B, S, H)` -> `(B, 2, S, N, H / N)`."""
         return _keys_and_values(self._cross_attention_layer, values)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "feed_forward_units": self.feed_forward_units,
-            "dropout": self.dropout,
-            "normalize_first": self.normalize_first,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
 
 
 def _keys_and_values(attention, x):
