@@ -4,21 +4,18 @@ import keras
 from keras import ops
 
 from keras_attn.layers.layer import Layer, check_size
+from keras_attn.requirements import require
 
 
 def kerashub_layers():
     """KerasHub's layers, imported on first use: the import takes seconds, and imports TensorFlow where it is installed.
 
     Raises:
-        ImportError: if KerasHub is not installed.
+        ModuleNotFoundError: if KerasHub (keras-nlp) is not installed. The message says how to install it.
     """
-    try:
-        from keras_nlp import layers
-    except ImportError as error:
-        raise ImportError(
-            "Expected KerasHub (keras-nlp), whose layers the Transformer uses. Install it with `pip install "
-            f'"keras_attn[tensorflow]"`. Received: {error}'
-        ) from error
+    require("tensorflow", "tensorflow", "keras_nlp", purpose="the Transformer")
+    from keras_nlp import layers
+
     return layers
 
 
@@ -60,7 +57,7 @@ class TransformerDecoder(Layer):
     Mask behaviour: a masked source word gets alignment 0. Target padding needs no mask: it stands at the right.
 
     Raises:
-        ImportError: if KerasHub is not installed.
+        ModuleNotFoundError: if KerasHub (keras-nlp) is not installed.
         ValueError: for an unknown argument, or a size that is not a positive whole number.
 
     Example:

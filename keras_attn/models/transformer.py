@@ -43,7 +43,7 @@ class TransformerSeq2Seq(Seq2Seq):
     returns each of them. A step beyond the room in the cache attends to the words before it and not to itself.
 
     Raises:
-        ImportError: if KerasHub (keras-nlp) is not installed.
+        ModuleNotFoundError: if KerasHub (keras-nlp) is not installed.
         ValueError: for an unknown argument, or sizes and ties that do not fit together.
 
     Example:
