@@ -1,53 +1,82 @@
 """What every recipe's configuration has in common, and `--set name=value`."""
 
 import dataclasses
+import math
 import types
 import typing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """Text, optimisation and scoring. A recipe's `Config` adds the sizes of its model."""
+    """Text, optimisation and scoring. A recipe's `Config` adds the sizes of its model.
+
+    Raises:
+        ValueError: for a value outside its range.
+    """
 
     # Text
     level: str = "bpe"  # "bpe", "word" or "symbol" (see keras_attn.Tokenizer)
     source_vocabulary_size: int | None = 8000  # at most, the four special ids included
     target_vocabulary_size: int | None = 8000
-    minimum_count: int = 1  # rarer words are unknown ("word" only)
+    min_frequency: int = 1  # rarer words are unknown ("word" only)
     lowercase: bool = False
-    joint: bool = False  # one vocabulary from both sides, of source_vocabulary_size
-    longest: int = 100  # tokens; longer training pairs are dropped, counted and reported
-    most_words: int | None = None  # the same in words (split on blanks); the tokenizers still learn from all pairs
+    shared_vocabulary: bool = False  # one vocabulary for both sides, of source_vocabulary_size
+    max_tokens: int = 100  # longer training pairs are dropped, counted and reported
+    max_words: int | None = None  # the same in words (split on blanks); the tokenizers still learn from all pairs
 
     # Optimisation
     epochs: int = 10
-    updates: int | None = None  # so many steps of the optimizer, no more and no fewer, whatever epochs and patience say
+    max_steps: int | None = None  # exactly so many updates, whatever epochs and patience are
     batch_size: int = 96  # sentences
-    curriculum_epochs: int = 0  # of the first epochs, that go from short sentences to long
+    curriculum_epochs: int = 0  # the first epochs go from short sentences to long ones
     learning_rate: float = 1e-3
     warmup_steps: int = 0  # linear from zero
     schedule: str = "linear"  # after the warm-up; or "inverse_sqrt" (Vaswani 2017, section 5.3)
-    constant_share: float = 0.5  # of all steps at the full rate; then linearly to zero ("linear" only)
-    gradient_norm: float = 1.0
+    hold_fraction: float = 0.5  # of all steps at the full rate; then linearly to zero ("linear" only)
+    global_clipnorm: float = 1.0
     label_smoothing: float = 0.1
-    average_decay: float = 0.0  # of the moving average of the weights that is validated and kept; 0: none
+    ema_decay: float = 0.0  # of the moving average of the weights, which is validated and saved; 0: no average
     patience: int = 5  # epochs without a better validation score before training stops
     precision: str = "float32"  # Keras' dtype policy, such as "mixed_bfloat16"
 
     # Scoring
-    metric: str = "bleu"  # or "wer": words right or wrong, with several right answers (`recipes.training.scoring`)
+    metric: str = "bleu"  # or "wer", for pronunciations (see keras_attn/evaluation/by_metric.py)
     validation_sentences: int = 500  # at most, translated greedily after each epoch
-    tokenize: str = "13a"  # sacreBLEU's; "none" for text that comes tokenised
+    tokenize: str = "13a"  # sacreBLEU's; "none" for text that is already tokenised
     length_penalty: float = 1.0
 
     def __post_init__(self):
-        if self.metric not in ("bleu", "wer"):
-            raise ValueError(f'Expected `metric` to be "bleu" or "wer". Received: {self.metric!r}')
-        if self.schedule not in ("linear", "inverse_sqrt"):
-            raise ValueError(f'Expected `schedule` to be "linear" or "inverse_sqrt". Received: {self.schedule!r}')
+        _check_choice(self, "metric", ("bleu", "wer"))
+        _check_choice(self, "schedule", ("linear", "inverse_sqrt"))
+        for name in ("epochs", "max_steps", "batch_size", "patience", "min_frequency", "max_tokens", "max_words"):
+            check_range(self, name, low=1)
+        check_range(self, "validation_sentences", low=1)
+        for name in ("curriculum_epochs", "warmup_steps", "length_penalty"):
+            check_range(self, name, low=0)
+        for name in ("learning_rate", "global_clipnorm"):
+            check_range(self, name, low=0, low_included=False)
+        for name in ("hold_fraction", "label_smoothing", "ema_decay"):
+            check_range(self, name, low=0, high=1)
 
 
-# What the recipes' presets have in common, so that they are compared under one budget.
+def _check_choice(config: TrainingConfig, name: str, choices: tuple[str, ...]) -> None:
+    if (value := getattr(config, name)) not in choices:
+        expected = " or ".join(f'"{choice}"' for choice in choices)
+        raise ValueError(f"Expected `{name}` to be {expected}. Received: {value!r}")
+
+
+def check_range(
+    config: TrainingConfig, name: str, low: float, high: float = math.inf, low_included: bool = True
+) -> None:
+    """Raises ValueError for a number outside its range; NaN and infinity are outside every range, None in all."""
+    value = getattr(config, name)
+    if value is None or (low <= value <= high and (low_included or value > low) and math.isfinite(value)):
+        return
+    expected = f"from {low} to {high}" if high < math.inf else f"of at least {low}" if low_included else f"above {low}"
+    raise ValueError(f"Expected `{name}` {expected}. Received: {value}")
+
+
+# What the recipes' configurations for a corpus have in common, so that they are compared under one budget.
 PHRASES = {
     "source_vocabulary_size": 1200,
     "target_vocabulary_size": 1800,
@@ -65,7 +94,7 @@ MULTI30K = {
     "epochs": 12,
     "curriculum_epochs": 1,
     "warmup_steps": 200,
-    "average_decay": 0.998,
+    "ema_decay": 0.998,
 }
 BIBLE = {
     "source_vocabulary_size": 4000,
@@ -80,7 +109,7 @@ BIBLE = {
 
 
 def model_arguments(config: TrainingConfig) -> dict[str, typing.Any]:
-    """What a recipe's `Config` adds to the common part: arguments of its model, of the same names."""
+    """The fields that a recipe's `Config` adds to `TrainingConfig`: its model's arguments of the same names."""
     shared = {field.name for field in dataclasses.fields(TrainingConfig)}
     names = [field.name for field in dataclasses.fields(config) if field.name not in shared]
     return {name: getattr(config, name) for name in names}
@@ -112,7 +141,10 @@ def _parse(name: str, text: str, kind) -> typing.Any:
     try:
         if plain is bool:
             return {"true": True, "false": False}[text.lower()]
-        return plain(text)
+        value = plain(text)
     except (ValueError, KeyError):
         names = " or ".join("none" if one is types.NoneType else one.__name__ for one in allowed)
         raise ValueError(f"Expected --set {name} to be a value of type {names}. Received: {text!r}") from None
+    if plain is float and not math.isfinite(value):
+        raise ValueError(f"Expected --set {name} to be a finite number. Received: {text!r}")
+    return value

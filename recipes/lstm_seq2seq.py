@@ -6,13 +6,14 @@ NeurIPS 2014, arXiv:1409.3215.
     python -m recipes.train lstm_seq2seq --corpus multi30k-tok --source de --target en
     python -m recipes.train lstm_seq2seq --set reverse_source=false                # table 1 of the paper
 
-Measured, on one core or two, shared with other work (`recipes/README.md`):
+Results, on one or two cores shared with other work (`recipes/README.md`):
 
     phrases       1.3 M parameters, BLEU 11.51, 8 minutes
     multi30k      5.9 M parameters, BLEU 16.77, 50 minutes (15.11 with reverse_source=false)
 
-The model is the paper's: no attention, the source read backwards, every layer's states handed over. Its sizes are the
-paper's in `keras_attn.models.LSTMSeq2Seq` (4 layers of 1000); here it has about as many parameters as `rnnsearch`.
+The model is the paper's: no attention, the source reversed, the final states of each encoder layer passed to the
+decoder layer. The defaults of `keras_attn.models.LSTMSeq2Seq` are the paper's sizes (4 layers of 1000); here it has
+about as many parameters as `rnnsearch`.
 """
 
 import dataclasses
@@ -40,7 +41,7 @@ class Config(TrainingConfig):
 
 
 _MULTI30K = Config(**MULTI30K)
-PRESETS = {
+CONFIGS = {
     "phrases": Config(
         **PHRASES,
         scale_embeddings=True,

@@ -5,13 +5,13 @@ EMNLP 2014, arXiv:1406.1078; called RNNencdec and compared with RNNsearch by Bah
     python -m recipes.train rnnencdec                                              # the embedded corpus
     python -m recipes.train rnnencdec --corpus multi30k-tok --source de --target en
 
-Measured, on one core or two, shared with other work (`recipes/README.md`):
+Results, on one or two cores shared with other work (`recipes/README.md`):
 
     phrases       1.2 M parameters, BLEU 19.16, 3 minutes
     multi30k      5.7 M parameters, BLEU 27.31, 61 minutes
 
-The model is the paper's: all of the source in one vector. Its sizes are the paper's in
-`keras_attn.models.RNNEncoderDecoder`; here it has about as many parameters as `rnnsearch`, and the same regularisation.
+The model is the paper's: one vector represents the whole source. The defaults of `keras_attn.models.RNNEncoderDecoder`
+are the paper's sizes; here it has about as many parameters as `rnnsearch`, and the same regularisation.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ class Config(TrainingConfig):
 
 
 _MULTI30K = Config(**MULTI30K)
-PRESETS = {
+CONFIGS = {
     "phrases": Config(
         **PHRASES,
         scale_embeddings=True,

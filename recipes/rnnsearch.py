@@ -4,18 +4,18 @@ ICLR 2015, arXiv:1409.0473.
 
     python -m recipes.train rnnsearch                                              # the embedded corpus
     python -m recipes.train rnnsearch --corpus multi30k-tok --source de --target en
-    python -m recipes.train rnnsearch --corpus cmudict                             # letters to phones
+    python -m recipes.train rnnsearch --corpus cmudict --minutes 57                # letters to phones
 
-Measured, on one core or two, shared with other work (`recipes/README.md`):
+Results, on one or two cores shared with other work (`recipes/README.md`):
 
     phrases       1.3 M parameters, BLEU 96.83, 4 minutes
     multi30k      5.9 M parameters, BLEU 39.77, 33 minutes
     multi30k-tok  5.9 M parameters, BLEU 40.11, 40 minutes
     cmudict       3.1 M parameters, WER 23.87, 57 minutes
 
-The model is the paper's. Its sizes are the paper's in `keras_attn.models.RNNSearch` (units 1000, embeddings
-620, maxout 500, trained for 252 hours on 12 M pairs); here they suit some ten thousand pairs and a processor,
-and what such little data needs is added: dropout, label smoothing, an output tied to the target embeddings.
+The model is the paper's. The defaults of `keras_attn.models.RNNSearch` are the paper's sizes (units 1000, embeddings
+620, maxout 500, trained for 252 hours on 12 M pairs). The sizes here suit some ten thousand pairs and a CPU, with the
+regularisation that so little data needs: dropout, label smoothing, an output tied to the target embeddings.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ class Config(TrainingConfig):
 
 
 _MULTI30K = Config(**MULTI30K, memory_dropout=0.3)
-PRESETS = {
+CONFIGS = {
     "phrases": Config(
         **PHRASES,
         units=128,
@@ -77,8 +77,8 @@ PRESETS = {
         batch_size=256,
         learning_rate=2e-3,
         warmup_steps=400,
-        constant_share=0.4,
-        average_decay=0.998,
+        hold_fraction=0.4,
+        ema_decay=0.998,
         patience=30,
         units=256,
         embedding_size=128,

@@ -1,8 +1,8 @@
-"""Scores a run with several beams and length penalties: `python -m recipes.sweep RUN [--beams 1,2,5,10]`.
+"""Scores a run with several beam sizes and length penalties: `python -m recipes.sweep RUN [--beams 1,2,5,10]`.
 
-Prints a table and, with `--output FILE`, keeps it as JSON, which `python -m recipes.pages.results` puts on the results page
-if it stands in `recipes/reports/` as `sweep-<name of the run's report>.json`. A beam of one has no penalty: it is
-greedy search.
+Prints a table and, with `--output FILE`, writes it as JSON. `python -m recipes.pages.results` puts it on the results
+page if the file is `recipes/reports/sweep-<name of the run's report>.json`. A beam of one is greedy search, without
+a length penalty.
 """
 
 import argparse
@@ -11,8 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-from keras_attn.cli import command
-from keras_attn.cli import line_streaming as streams
+from keras_attn.cli import command, line_streaming
 from keras_attn.cli.environment import surroundings
 from keras_attn.cli.run_report import read_report
 
@@ -32,39 +31,39 @@ def main(argv=None) -> int:
 def sweep(arguments: argparse.Namespace) -> None:
     beams = _numbers("--beams", arguments.beams, int)
     penalties = _numbers("--penalties", arguments.penalties, float)
-    told = read_report(arguments.run)
-    if told["corpus"] is None:
+    trained = read_report(arguments.run)
+    if trained["corpus"] is None:
         raise ValueError(f"Expected a run with a report.json. There is none in {str(arguments.run)!r}.")
-    if (metric := told["config"].get("metric", "bleu")) != "bleu":
-        raise ValueError(f"Expected a run that is scored by BLEU. That in {str(arguments.run)!r} is by {metric}.")
+    if (metric := trained["config"].get("metric", "bleu")) != "bleu":
+        raise ValueError(f"Expected a run scored by BLEU. The one in {str(arguments.run)!r} is scored by {metric}.")
 
-    from keras_attn.translator import Translator
+    from keras_attn import Translator
     from recipes import corpora
 
-    corpus = corpora.load(told["corpus"], told["source"], told["target"], data=arguments.data)
+    corpus = corpora.load(trained["corpus"], trained["source"], trained["target"], data=arguments.data)
     with command.quietly():
         translator = Translator.from_preset(arguments.run)
-    with streams.new_file(arguments.output) if arguments.output else contextlib.nullcontext() as file:
+    with line_streaming.new_file(arguments.output) if arguments.output else contextlib.nullcontext() as file:
         searches = [(beam, penalty) for beam in beams for penalty in (penalties if beam > 1 else [1.0])]
         shared = {"batch_size": arguments.batch_size, "return_alignments": False}
         rows = [
-            _row(translator, *corpus.splits[arguments.split], told["config"]["tokenize"], shared, *chosen)
+            _row(translator, *corpus.splits[arguments.split], trained["config"]["tokenize"], shared, *chosen)
             for chosen in searches
         ]
         print(f"BLEU: {rows[0]['bleu']['signature']}")
         if file:
-            kept = {name: told[name] for name in ("recipe", "corpus", "source", "target")}
-            kept |= {"split": arguments.split, "rows": rows} | surroundings()
-            file.write((json.dumps(kept, indent=2) + "\n").encode())
+            result = {name: trained[name] for name in ("recipe", "corpus", "source", "target")}
+            result |= {"split": arguments.split, "rows": rows} | surroundings()
+            file.write((json.dumps(result, indent=2) + "\n").encode())
 
 
 def _row(translator, sources, references, tokenize: str, shared: dict, beam: int, penalty: float) -> dict:
     from keras_attn.evaluation import by_metric
     from recipes.training import report
 
-    found, seconds = report.translate(translator, sources, beam_size=beam, length_penalty=penalty, **shared)
-    scores = by_metric.all_scores("bleu", sources, references, [t.text for t in found], tokenize)
-    words = sum(len(t.text.split()) for t in found) / sum(len(line.split()) for line in references)
+    translations, seconds = report.translate(translator, sources, beam_size=beam, length_penalty=penalty, **shared)
+    scores = by_metric.all_scores("bleu", sources, references, [t.text for t in translations], tokenize)
+    words = sum(len(t.text.split()) for t in translations) / sum(len(line.split()) for line in references)
     print(
         f"beam {beam}, penalty {penalty:g}: BLEU {scores['bleu']['score']:.2f}, chrF {scores['chrf']['score']:.2f}, "
         f"{words:.3f} times the references' words, {seconds:.1f} s",
@@ -75,17 +74,17 @@ def _row(translator, sources, references, tokenize: str, shared: dict, beam: int
 
 
 def _numbers(flag: str, text: str, kind: type) -> list:
-    """Numbers with commas between, each once.
+    """The numbers of a comma-separated list, sorted, each once.
 
     Raises:
-        ValueError: for what is no such list, or out of range.
+        ValueError: for anything else, or a number out of range.
     """
     try:
         numbers = sorted({kind(part) for part in text.split(",")})
     except ValueError:
         numbers = [-1]
     if numbers[0] < (1 if kind is int else 0) or numbers[-1] > 1000:
-        raise ValueError(f"Expected {flag} to be numbers up to 1,000 with commas between. Received: {text!r}")
+        raise ValueError(f"Expected {flag} to be numbers up to 1,000, separated by commas. Received: {text!r}")
     return numbers
 
 

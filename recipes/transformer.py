@@ -3,14 +3,14 @@
     python -m recipes.train transformer                                            # the embedded corpus
     python -m recipes.train transformer --corpus multi30k-tok --source de --target en
 
-Measured, on one core or two, shared with other work (`recipes/README.md`):
+Results, on one or two cores shared with other work (`recipes/README.md`):
 
     phrases       1.2 M parameters, BLEU 88.12, 6 minutes
     multi30k      5.7 M parameters, BLEU 38.10, 97 minutes
 
-The layers are the paper's, through KerasHub; the base model's sizes are those of
-`keras_attn.models.TransformerSeq2Seq`. Here it has about as many parameters as `rnnsearch`, normalises first, and drops
-out more; label smoothing and the warm-up are the paper's, with fewer steps of it.
+The defaults of `keras_attn.models.TransformerSeq2Seq` are the sizes of the paper's base model. Here it has about as
+many parameters as `rnnsearch`, normalises before each sub-layer, and has more dropout; label smoothing and the schedule
+are the paper's, with fewer warm-up steps.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ class Config(TrainingConfig):
 
 
 _MULTI30K = Config(**MULTI30K | {"warmup_steps": 1000})
-PRESETS = {
+CONFIGS = {
     "phrases": Config(
         **PHRASES | {"warmup_steps": 400},
         units=128,

@@ -1,8 +1,8 @@
-"""The Hansards gold alignments (Och & Ney 2000), and other English and French text cut into words as theirs is.
+"""The Hansards gold alignments (Och & Ney 2000), and their tokenization for other English and French text.
 
-The gold is that of the NAACL 2003 shared task (Mihalcea & Pedersen 2003): 447 sentences in which every word, every mark
-and every part of an elision stands between blanks, "l'État" as "le État" and "du" as "de le". Links hold between such
-words, so a system that is to be scored by them reads text cut in the same way; all of it in lower case.
+The gold is that of the NAACL 2003 shared task (Mihalcea & Pedersen 2003): 447 sentences in which words and punctuation
+marks are separated by blanks, and elisions and contractions are written out, "l'État" as "le État" and "du" as "de le".
+The links are between these words, so a system is scored on text that is tokenized in the same way, in lower case.
 """
 
 import re
@@ -33,21 +33,21 @@ _ELISIONS = [
     (r"\bau\b", "à le"),
     (r"\baux\b", "à les"),
 ]
-# A number, an abbreviation with its point, the possessive, the first half of "aujourd'hui", a word, or a mark.
+# A number, an abbreviation with its full stop, the possessive, the first half of "aujourd'hui", a word, a mark.
 _WORDS = re.compile(r"\d+(?:[.,]\d+)*|\b(?:mr|mrs|dr|st|hon|m)\.|'s\b|aujourd'|\w+|\.\.\.|--|[^\w\s]")
 
 
 def english(line: str) -> str:
-    """English as the gold writes it: lower case, contractions written out, a blank between words and marks."""
-    return _cut(line, _CONTRACTIONS)
+    """English tokenized as the gold: lower case, contractions written out, a blank between words and marks."""
+    return _tokenize(line, _CONTRACTIONS)
 
 
 def french(line: str) -> str:
-    """French as the gold writes it: lower case, elisions and contractions written out, a blank between all."""
-    return _cut(line, _ELISIONS)
+    """French tokenized as the gold: lower case, elisions and contractions written out, blanks between words."""
+    return _tokenize(line, _ELISIONS)
 
 
-def _cut(line: str, rules: list[tuple[str, str]]) -> str:
+def _tokenize(line: str, rules: list[tuple[str, str]]) -> str:
     line = line.lower().replace("’", "'")
     for pattern, replacement in rules:
         line = re.sub(pattern, replacement, line)
@@ -55,7 +55,7 @@ def _cut(line: str, rules: list[tuple[str, str]]) -> str:
 
 
 class GoldText(NamedTuple):
-    """Sentences of words with blanks between, and the links of each; words count from 0."""
+    """Tokenized sentences and the links of each pair; words are numbered from 0."""
 
     sources: list[str]
     targets: list[str]
@@ -63,26 +63,26 @@ class GoldText(NamedTuple):
 
 
 def read_gold(folder: str | Path, name: str = "enfr") -> GoldText:
-    """Reads `<name>.src-tgt.gz`, lines "source ||| target", and `<name>.gold.gz`, their links from 1.
+    """Reads `<name>.src-tgt.gz`, lines "source ||| target", and `<name>.gold.gz`, their links, numbered from 1.
 
     Raises:
-        FileNotFoundError: where one is missing.
-        ValueError: for files of unequal length, a line without its two sides, a malformed link, or one of a word that
-            the sentence does not have; the sentence names the line.
+        FileNotFoundError: if one is missing.
+        ValueError: for files of unequal length, a line without its two sides, or a link that is malformed or to a word
+            that the sentence does not have; the message names the line.
     """
     text_path, gold_path = (Path(folder) / f"{name}.{kind}.gz" for kind in ("src-tgt", "gold"))
     text, gold = read_lines(text_path), read_lines(gold_path)
     if len(text) != len(gold):
         raise unequal_lengths_error(text_path, gold_path, len(text), len(gold))
-    found = GoldText([], [], [])
+    gold_text = GoldText([], [], [])
     for number, (line, links) in enumerate(zip(text, gold, strict=True), start=1):
         sides = [side.split() for side in line.split("|||")]
         if len(sides) != 2 or not all(sides):
-            raise ValueError(f"Expected 'source ||| target' in line {number} of {text_path}, received {line!r}.")
+            raise ValueError(f"Expected 'source ||| target' in line {number} of {text_path}. Received: {line!r}")
         try:
             read = parse_links(links, base=1, lengths=(len(sides[0]), len(sides[1])))
         except ValueError as error:
             raise ValueError(f"{error} in line {number} of {gold_path}") from None
-        for kept, one in zip(found, (*(" ".join(side).lower() for side in sides), read), strict=True):
-            kept.append(one)
-    return found
+        for column, value in zip(gold_text, (*(" ".join(side).lower() for side in sides), read), strict=True):
+            column.append(value)
+    return gold_text

@@ -1,14 +1,15 @@
 """Corpora by name or by folder: `load("multi30k")`, `load("my/folder", "de", "en")`.
 
-A corpus is a folder of `<split>.<language>` files, plain or `.gz`, aligned line by line. `phrases` is
+A corpus is a folder of `<split>.<language>` files, plain or `.gz`, aligned line by line. The corpus `phrases` is
 generated. The other named corpora are looked for in `data` (`data/NAME` or `NAME` below it), else in Keras'
-cache, where they are downloaded and split once (`recipes.corpora.sources`); in every case their lines must have the
-SHA-256 written there. To train on a changed copy of a named corpus, give its folder instead of its name.
-Several corpora are one with a plus sign between: `load("tatoeba-en-fr+news-en-fr")`.
+cache, where they are downloaded and split once (`recipes.corpora.sources`); in every case the SHA-256 of their files
+must be the one in that module. To train on a changed copy of a named corpus, give its folder instead of its name.
+A plus sign joins several corpora: `load("tatoeba-en-fr+news-en-fr")`.
 """
 
 import gzip
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
@@ -18,7 +19,7 @@ from pathlib import Path
 import keras
 
 from keras_attn.text import read_parallel
-from recipes.corpora.phrases import generator as phrases
+from recipes.corpora.phrases import generator
 from recipes.corpora.sources import SHA256, SOURCES, SPLITS
 
 NAMES = ("phrases", *SOURCES)
@@ -44,33 +45,35 @@ def load(
     """The splits of a named corpus, or of a folder of `<split>.<language>[.gz]` files.
 
     Args:
-        name_or_dir: one of `NAMES`, or a folder; or several, with "+" between, whose splits are put one after another.
-            A part may lack a split.
+        name_or_dir: one of `NAMES`, or a folder; or several, joined by "+", whose splits are concatenated. A part may
+            lack a split.
         source, target: languages, as in the file names; a named corpus has a default direction.
         data: folder in which named corpora are looked for; default `$KERAS_ATTN_DATA`.
 
     Raises:
-        ValueError: unknown corpus or language, unequal or empty files, invalid UTF-8, text that is not the
-        named corpus'. FileNotFoundError: no such folder, or no download.
+        ValueError: for an unknown corpus or language, files of unequal length or empty, invalid UTF-8, or text that is
+            not the named corpus'.
+        FileNotFoundError: if there is no such folder, or the download fails.
     """
     name = os.fspath(name_or_dir)
     if name == "phrases":
         _check_languages(name, source or "en", target or "fr", ["en", "fr"])
         if (source or "en", target or "fr") != ("en", "fr"):
-            raise ValueError(f"Expected phrases from en to fr, received {source or 'en'} to {target or 'fr'}.")
-        return Corpus(name, "en", "fr", dict(phrases.splits()))
+            raise ValueError(f"Expected phrases from en to fr. Received: {source or 'en'} to {target or 'fr'}")
+        _require_packages("babel", "num2words")
+        return Corpus(name, "en", "fr", dict(generator.splits()))
     if name in SOURCES:
         return _named(name, source, target, data)
     folder = Path(name)
     if "+" in name and not folder.is_dir():
         return _joined([load(part, source, target, data) for part in name.split("+")])
     if not name or not folder.is_dir():
-        raise ValueError(f"Expected a corpus ({', '.join(NAMES)}) or a folder, received {name!r}.")
+        raise ValueError(f"Expected a corpus ({', '.join(NAMES)}) or a folder. Received: {name!r}")
     return _folder(folder, source, target)
 
 
 def public_name(name_or_dir: str | os.PathLike) -> str:
-    """What a report calls the corpus: folders by their own name, without this machine's path to it."""
+    """The corpus' name in reports: a folder by its own name, without its path on this machine."""
     name = os.fspath(name_or_dir)
     parts = [name] if Path(name).is_dir() else name.split("+")
     return "+".join(Path(part).resolve().name if Path(part).is_dir() else part for part in parts)
@@ -79,8 +82,8 @@ def public_name(name_or_dir: str | os.PathLike) -> str:
 def _joined(parts: list[Corpus]) -> Corpus:
     directions = {(part.source, part.target) for part in parts}
     if len(directions) > 1:
-        told = ", ".join(f"{part.name} from {part.source} to {part.target}" for part in parts)
-        raise ValueError(f"Expected corpora of one direction to join, received {told}; give --source and --target.")
+        received = ", ".join(f"{part.name} from {part.source} to {part.target}" for part in parts)
+        raise ValueError(f"Expected corpora of one direction, or --source and --target. Received: {received}")
     splits = {}
     for split in SPLITS:
         sides = [part.splits[split] for part in parts if split in part.splits]
@@ -89,8 +92,8 @@ def _joined(parts: list[Corpus]) -> Corpus:
     return Corpus("+".join(part.name for part in parts), parts[0].source, parts[0].target, splits)
 
 
-def of_at_most(words: int | None, lines: Lines) -> Lines:
-    """The pairs neither side of which has more words, split on blanks; all of them for None.
+def pairs_up_to(words: int | None, lines: Lines) -> Lines:
+    """The pairs with at most `words` words (split on blanks) on each side; for None all pairs.
 
     Raises:
         ValueError: if there is no such pair.
@@ -107,25 +110,25 @@ def _named(name: str, source: str | None, target: str | None, data: str | os.Pat
     languages, direction, _ = SOURCES[name]
     source, target = source or direction[0], target or direction[1]
     if source == target and (source, target) != direction:  # only one was given, and it is the other's default
-        raise ValueError(f"Expected two languages for {name}, received {source} twice; give both.")
+        raise ValueError(f"Expected both a source and a target language for {name}. Received: {source} twice")
     _check_languages(name, source, target, list(languages))
     folder = find(name, data)
-    own = folder is None
-    folder = download(name) if own else folder
+    is_cached = folder is None
+    folder = download(name) if is_cached else folder
     splits = {split: read_parallel(folder, split, source, target) for split in SPLITS}
     for split, sides in splits.items():
         for language, lines in zip((source, target), sides, strict=True):
-            _verify(name, f"{split}.{language}", lines, folder, own)
+            _verify(name, f"{split}.{language}", lines, folder, is_cached)
     return Corpus(name, source, target, splits)
 
 
 def find(name: str, data: str | os.PathLike | None) -> Path | None:
-    """The folder of a named corpus below `data` or `$KERAS_ATTN_DATA`; None where neither has it."""
+    """The folder of a named corpus below `data`, else `$KERAS_ATTN_DATA`; None if it is not there."""
     data = data or os.environ.get("KERAS_ATTN_DATA")
     if not data:
         return None
     if not Path(data).is_dir():
-        raise FileNotFoundError(f"Expected the data folder to exist, received {os.fspath(data)!r}.")
+        raise FileNotFoundError(f"Expected the data folder to exist. Received: {os.fspath(data)!r}")
     return next((folder for folder in (Path(data, "data", name), Path(data, name)) if folder.is_dir()), None)
 
 
@@ -138,23 +141,31 @@ def _folder(folder: Path, source: str | None, target: str | None) -> Corpus:
     known = [split for split in SPLITS if split in files]
     if not known:
         raise ValueError(
-            f"Expected train.<language>, val.<language>, test.<language> (or .gz) in {folder}, received "
-            f"{', '.join(path.name for path in sorted(folder.iterdir())[:9]) or 'an empty folder'}."
+            f"Expected train.<language>, val.<language>, test.<language> (or .gz) in {folder}. Received: "
+            f"{', '.join(path.name for path in sorted(folder.iterdir())[:9]) or 'an empty folder'}"
         )
     languages = sorted(files[known[0]])
     if not source or not target:
-        raise ValueError(f"Expected a source and a target language for {folder}; it has {', '.join(languages)}.")
+        raise ValueError(f"Expected a source and a target language for {folder}. It has: {', '.join(languages)}")
     _check_languages(os.fspath(folder), source, target, languages)
     splits = {split: read_parallel(folder, split, source, target) for split in known}
     return Corpus(folder.resolve().name, source, target, splits)
 
 
+def _require_packages(*names: str) -> None:
+    if missing := [name for name in names if importlib.util.find_spec(name) is None]:
+        raise ImportError(
+            f"Expected the packages {' and '.join(names)} for the corpus phrases; missing: {', '.join(missing)}. To "
+            "install them: pip install -e '.[recipes]'. Other corpora do not need them."
+        )
+
+
 def _check_languages(name: str, source: str, target: str, languages: list[str]) -> None:
     for language in (source, target):
         if language not in languages:
-            raise ValueError(f"Expected a language of {name} ({', '.join(languages)}), received {language!r}.")
+            raise ValueError(f"Expected a language of {name} ({', '.join(languages)}). Received: {language!r}")
     if source == target:
-        raise ValueError(f"Expected two languages of {name} ({', '.join(languages)}), received {source!r} twice.")
+        raise ValueError(f"Expected two languages of {name} ({', '.join(languages)}). Received: {source!r} twice")
 
 
 # --- the cache
@@ -165,11 +176,11 @@ def _home() -> Path:
 
 
 def download(name: str) -> Path:
-    """Fetch and split a named corpus into Keras' cache, once; gives its folder.
+    """Downloads and splits a named corpus into Keras' cache, once. Returns its folder.
 
     Raises:
-        FileNotFoundError: a file could not be downloaded.
-        ValueError: what came is not the corpus that `recipes.corpora.sources` describes; nothing of it is kept.
+        FileNotFoundError: if a file cannot be downloaded.
+        ValueError: if the result is not the corpus that `recipes.corpora.sources` describes; it is deleted.
     """
     folder = _home() / "keras_attn" / name
     if folder.is_dir():
@@ -181,13 +192,15 @@ def download(name: str) -> Path:
         if isinstance(error, FileNotFoundError):
             raise
         shutil.rmtree(downloads, ignore_errors=True)
-        raise ValueError(_advice(name, f"received what cannot be read as it and was deleted ({error})")) from error
+        raise ValueError(
+            _advice(name, f"The files received are not this corpus, and were deleted ({error}).")
+        ) from error
     for file, sha256 in SHA256[name].items():
         received = _digest(files.get(file, []))
         if received != sha256:
             shutil.rmtree(downloads, ignore_errors=True)
             raise ValueError(
-                _advice(name, f"received {file} with SHA-256 {received} instead of {sha256}, and deleted it")
+                _advice(name, f"Its {file} has the SHA-256 {received} instead of {sha256}, and was deleted.")
             )
     beside = folder.with_name(f".{name}-{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)
@@ -195,7 +208,7 @@ def download(name: str) -> Path:
     for file, lines in files.items():
         with gzip.GzipFile(beside / f"{file}.gz", "wb", mtime=0) as out:
             out.write(_bytes(lines))
-    if not folder.is_dir():  # else another process was faster
+    if not folder.is_dir():  # unless another process was faster
         os.replace(beside, folder)
     shutil.rmtree(beside, ignore_errors=True)
     shutil.rmtree(downloads, ignore_errors=True)
@@ -203,8 +216,7 @@ def download(name: str) -> Path:
 
 
 def _fetch(name: str, origin: str, sha256: str | None) -> Path:
-    """One file into `.NAME-downloads`; the whole path makes its name, since two folders may hold
-    `train.en`."""
+    """Downloads one file into `.NAME-downloads`, named by its whole path, since two folders may have a `train.en`."""
     where = f"keras_attn/.{name}-downloads"
     file = re.sub(r"[^\w.]+", "-", origin.split("://")[-1])[-120:].lstrip("-.")
     target = _home() / where / file
@@ -223,15 +235,15 @@ def _fetch(name: str, origin: str, sha256: str | None) -> Path:
         raise ValueError(f"{origin} does not have the SHA-256 {sha256}") from None
     except Exception as error:  # get_file raises a bare Exception for every failed download
         target.unlink(missing_ok=True)
-        raise FileNotFoundError(_advice(name, f"could not download {origin} ({error})")) from None
+        raise FileNotFoundError(_advice(name, f"Could not download {origin} ({error}).")) from None
     return Path(path)
 
 
 def _advice(name: str, what: str) -> str:
     files = ", ".join(f"{file}.gz" for file in SHA256[name])
     return (
-        f"Expected to download the corpus {name}, {what}. To use a copy of your own, "
-        f"put {files} (or the same without .gz) into a folder DATA/{name} and give --data DATA."
+        f"Expected to download the corpus {name}. {what} To use a copy of your own, put {files} (or the same without "
+        f".gz) into a folder DATA/{name} and give --data DATA."
     )
 
 
@@ -243,15 +255,15 @@ def _digest(lines: list[str]) -> str:
     return hashlib.sha256(_bytes(lines)).hexdigest()
 
 
-def _verify(name: str, file: str, lines: list[str], folder: Path, own: bool) -> None:
+def _verify(name: str, file: str, lines: list[str], folder: Path, is_cached: bool) -> None:
     received, expected = _digest(lines), SHA256[name][file]
     if received == expected:
         return
-    if own:
+    if is_cached:
         shutil.rmtree(folder, ignore_errors=True)
         remedy = "The folder was deleted; run again to download it anew."
     else:
         remedy = "Give the folder instead of the name to train on it as it is."
     raise ValueError(
-        f"Expected {file} of {name} in {folder} to have the SHA-256 {expected}, received {received}. {remedy}"
+        f"Expected {file} of {name} in {folder} to have the SHA-256 {expected}. Received: {received}. {remedy}"
     )

@@ -1,9 +1,9 @@
 """Where the named corpora come from, how their splits are built, and the SHA-256 of every resulting file.
 
-Each recipe of a corpus is a function `(fetch) -> {"<split>.<language>": lines}`; `fetch(origin, sha256=None)`
-downloads one file and gives its path. Every source is a file of a GitHub repository at a pinned commit. No
-text is kept in the project: training always sees the same bytes because `recipes.corpora` refuses a result
-whose SHA-256 is not the one written here.
+Each corpus is built by a function `(fetch) -> {"<split>.<language>": lines}`, where `fetch(origin, sha256=None)`
+downloads one file and returns its path. Every source is a file of a GitHub repository at a pinned commit. The project
+contains no text: training always reads the same bytes, because `recipes.corpora` refuses a file whose SHA-256 is not
+the one given here.
 """
 
 import json
@@ -59,7 +59,7 @@ def _news(fetch: Fetch) -> Files:
 
 
 def _bible(fetch: Fetch) -> Files:
-    """Verses joined one to one; whole chapters: index mod 15 = 7 is test, mod 30 = 3 is val."""
+    """Verses aligned one to one, split by chapter: index mod 15 = 7 is test, mod 30 = 3 is val."""
     english = f"{BASE}/aruljohn/Bible-kjv/a9aa4e55afbb3e095f57e4b14cd1f22c5ee8d7c9"
     spanish = f"{BASE}/thiagobodruk/bible/13225a15fa5e3e3043495b0c82df56c3fdfeb7f4/json/es_rvr.json"
     books = json.loads(fetch(f"{english}/Books.json").read_text("utf-8-sig"))
@@ -83,8 +83,8 @@ def _bible(fetch: Fetch) -> Files:
 
 
 def _tatoeba(fetch: Fetch) -> Files:
-    """English sentences, sorted, then shuffled with seed 17: 2,000 for test, 2,000 for val, each with its
-    first translation; the others are train, in the order of the file."""
+    """English sentences, sorted, then shuffled with seed 17: 2,000 for test and 2,000 for val, each with its
+    first translation. All translations of the others are train, in the order of the file."""
     path = fetch(f"{BASE}/genimind/seq2seq/4f3f8eb0adde54fcc8b89394336b002e7961244c/fra-eng.zip")
     with zipfile.ZipFile(path) as archive:
         text = archive.read("fra.txt").decode("utf-8")
@@ -93,19 +93,19 @@ def _tatoeba(fetch: Fetch) -> Files:
     random.Random(17).shuffle(sentences)
     held_out = dict.fromkeys(sentences[:2000], "test") | dict.fromkeys(sentences[2000:4000], "val")
     files: Files = {f"{split}.{language}": [] for split in SPLITS for language in ("en", "fr")}
-    done = set()
+    seen = set()
     for english, french in pairs:
         split = held_out.get(english, "train")
-        if split == "train" or english not in done:
-            done.add(english)
+        if split == "train" or english not in seen:
+            seen.add(english)
             files[f"{split}.en"].append(english)
             files[f"{split}.fr"].append(french)
     return files
 
 
 def _cmudict(fetch: Fetch) -> Files:
-    """Words, sorted, then shuffled with seed 23: a tenth for test, 2,000 for val; stress marks dropped, and
-    with them the pronunciations that differed in nothing else."""
+    """Words, sorted, then shuffled with seed 23: a tenth for test, 2,000 for val. Stress marks are dropped, and
+    so are the pronunciations that differed only in them."""
     path = fetch(f"{BASE}/cmusphinx/cmudict/0f8072f814306c5ee4fbf992ed853601b12c01f9/cmudict.dict")
     entries: dict[tuple[str, str], None] = {}
     for line in read_lines(path):

@@ -1,1 +1,1 @@
-"""Pages: what writes `recipes/README.md` from committed reports."""
+"""Pages: writing `recipes/README.md` from committed reports."""

@@ -3,10 +3,10 @@
     python -m recipes.pages.results [RUN ...]
 
 Each RUN's report.json becomes `reports/<recipe>-<corpus>-<source>-<target>.json`, with its first twenty translations;
-what its command changed by `--set` is part of the name, so that a variant stands beside the recipe. A study's becomes
-`reports/<study>-<corpus>-<source>-<target>.json`, with its page if it has one. The page is then written anew, and the
-studies' figures drawn, from all committed reports, those of `recipes.sweep` (`reports/sweep-<name>.json`) and the last
-lines of the benchmarks (`reports/speed.jsonl`, all of one sitting) among them: nothing in it is typed by hand.
+the settings that its command changed by `--set` are part of the name. A study's becomes
+`reports/<study>-<corpus>-<source>-<target>.json`, with its page if it has one. Then the page is written and the
+studies' figures are drawn, from all committed reports, including those of `recipes.sweep` (`reports/sweep-<name>.json`)
+and the last lines of the benchmarks (`reports/speed.jsonl`, measured in one session): nothing is typed by hand.
 """
 
 import argparse
@@ -18,10 +18,9 @@ from pathlib import Path
 
 from keras_attn.cli import command
 from keras_attn.cli.run_report import read_report
-from recipes.pages import speed as speed_page
-from recipes.pages import studies as study_pages
+from recipes.pages import speed, studies
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]  # recipes/
 SAMPLES = 20
 
 
@@ -37,26 +36,31 @@ def publish(arguments: argparse.Namespace) -> None:
     chosen = [(run, _read(run)) for run in arguments.runs]
     for run, report in chosen:
         _publish_one(run, report, reports)
-    found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(reports.glob("*.json"))}
-    for name, report in found.items():
+    published = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(reports.glob("*.json"))}
+    for name, report in published.items():
         if "study" in report:
-            study_pages.draw(report, reports / name)
+            studies.draw(report, reports / name)
         elif "wer" in report:
             from keras_attn import plots  # matplotlib is slow to import
 
             plots.training_curves(report["history"], reports / f"{name}.svg")
-    speed = reports / "speed.jsonl"
-    lines = speed.read_text(encoding="utf-8").splitlines() if speed.exists() else []
-    (FOLDER / "README.md").write_text(_page(found, [json.loads(line) for line in lines]), encoding="utf-8")
-    print(f"{len(found)} reports in {reports.name}/, and {FOLDER.name}/README.md.")
+    path = reports / "speed.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    (FOLDER / "README.md").write_text(_page(published, [json.loads(line) for line in lines]), encoding="utf-8")
+    print(f"{len(published)} reports in {reports.name}/, and {FOLDER.name}/README.md.")
 
 
 def _read(run: Path) -> dict:
-    """The report of a finished run or study, refused before anything is written."""
+    """The report of a finished run or study.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        ValueError: for a study without a section on the page.
+    """
     if not (run / "report.json").is_file():
         raise FileNotFoundError(f"Expected a finished run with a report.json. There is none in {str(run)!r}.")
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
-    if "study" in report and not study_pages.is_known(report):
+    if "study" in report and not studies.is_known(report):
         raise ValueError(f"Expected a study with a section on the results page. Received: {report['study']!r}")
     return report
 
@@ -76,39 +80,40 @@ def _publish_one(run: Path, report: dict, reports: Path) -> None:
 
 
 def name_of(report: dict) -> str:
-    """Of its file: recipe or study, corpus, languages, and what `--set` changed of a recipe."""
+    """The name of a report's file: recipe or study, corpus, languages, and the recipe's settings that were changed."""
     parts = [report.get("study") or report["recipe"], *(report[key] for key in ("corpus", "source", "target"))]
     changed = "" if "study" in report else report["command"].partition(" --set ")[2]
     return "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())])
 
 
 def name_of_run(run: Path) -> str:
-    """The same of a run's folder; the folder's own name if it holds a preset without a report."""
+    """The same for a run's folder; the folder's own name if it has a preset without a report."""
     report = read_report(run)
     return name_of(report) if "recipe" in report else run.name
 
 
-def _page(reports: dict[str, dict], speed: list[dict]) -> str:
+def _page(reports: dict[str, dict], benchmarks: list[dict]) -> str:
     """The results page in Markdown."""
-    from recipes.training import scoring
-
     sweeps = {name.removeprefix("sweep-"): reports[name] for name in reports if name.startswith("sweep-")}
-    studies = {name: report for name, report in reports.items() if "study" in report}
-    runs = {name: report for name, report in reports.items() if name not in studies and not name.startswith("sweep-")}
+    study_reports = {name: report for name, report in reports.items() if "study" in report}
+    runs = {
+        name: report for name, report in reports.items() if name not in study_reports and not name.startswith("sweep-")
+    }
     runs = dict(sorted(runs.items(), key=lambda item: (item[1]["corpus"], item[0])))
     head = ["run", "parameters", "BLEU", "chrF", "minutes", "target tokens/s", "backend", "BLEU signature", "command"]
     parts = [
         "# Results",
-        "Written by `python -m recipes.pages.results` from the reports in `reports/`, which say everything: configuration, "
-        "seed, versions, machine, history. Beam search unless said otherwise; minutes are of training, validation "
-        "included; rates are real target tokens a second of training. Some runs had one core, or shared both with "
-        "other work: minutes are then an upper bound and rates a lower one.",
-        study_pages.table(head, [_row(name, report) for name, report in runs.items() if "bleu" in report]),
-        *(study_pages.section(name, report) for name, report in studies.items()),
+        "Written by `python -m recipes.pages.results` from the reports in `reports/`, which have all details: "
+        "configuration, seed, versions, machine, history. Scores are of beam search, minutes of training including "
+        "validation, rates of real target tokens (without padding) per second of training. Some runs had one core, or "
+        "shared two with other work: their minutes are an upper bound and their rates a lower one. Commands and "
+        "configurations have the settings' present names, with which the commands give the same configurations.",
+        studies.table(head, [_row(name, report) for name, report in runs.items() if "bleu" in report]),
+        *(studies.section(name, report) for name, report in study_reports.items()),
     ]
-    parts += speed_page.sections(speed)
+    parts += speed.sections(benchmarks)
     for name, report in runs.items():
-        details = _details(report) if "bleu" in report else scoring.details(name, report)
+        details = _details(report) if "bleu" in report else error_rate_details(name, report)
         parts += [f"## {name}", f"```\n{report['command']}\n```", details]
         parts += [_sweep_table(name, sweeps[name])] if name in sweeps else []
         parts += [_sample_table(report)]
@@ -139,6 +144,21 @@ def _details(report: dict) -> str:
     )
 
 
+def error_rate_details(name: str, report: dict) -> str:
+    """Describes a run whose metric is an error rate."""
+    curve = ", ".join(f"{rate:.1f}" for rate in report["history"]["val_wer"])
+    wer, per, greedy = (report[key]["score"] for key in ("wer", "per", "greedy_wer"))
+    return (
+        f"Word error rate **{wer:.2f} %**, phoneme error rate {per:.2f} % (beam {report['beam_size']}; "
+        f"`{report['wer']['signature']}`: any of a word's pronunciations is correct, and each word counts once); "
+        f"greedy word error rate {greedy:.2f} %. {report['test_sources_in_training']} words of the test are in the "
+        f"training split too. [{name}](reports/{name}.json): {report['parameters'] / 1e6:.1f} M parameters, "
+        f"{report['epochs']} epochs, {report['train_seconds'] / 60:.1f} minutes on {report['hardware']['cores']} cores "
+        f"({report['backend']}), {report['target_tokens_per_second']:,} target tokens/s, seed {report['seed']}. "
+        f"Validation word error rate (greedy) after each epoch: {curve}.\n\n![Training curves](reports/{name}.svg)"
+    )
+
+
 def _sweep_table(name: str, sweep: dict) -> str:
     """BLEU by beam size and length penalty."""
     scores = {(row["beam_size"], row["length_penalty"]): row["bleu"]["score"] for row in sweep["rows"]}
@@ -157,7 +177,7 @@ def _sweep_table(name: str, sweep: dict) -> str:
 
 
 def _sample_table(report: dict) -> str:
-    return study_pages.table(["source", "reference", "translation"], [[*one.values()] for one in report["samples"]])
+    return studies.table(["source", "reference", "translation"], [[*one.values()] for one in report["samples"]])
 
 
 if __name__ == "__main__":

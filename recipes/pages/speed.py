@@ -1,4 +1,4 @@
-"""What the benchmarks measured, as sections of the results page, from nothing but their last lines."""
+"""The benchmarks' sections of the results page, written from the last lines of their output."""
 
 from recipes.pages.studies import table
 
@@ -10,17 +10,24 @@ _TIE = (
 
 
 def sections(rows: list[dict]) -> list[str]:
-    """Paragraphs and tables in Markdown; none of a benchmark that was not run."""
-    of = {}
+    """Paragraphs and tables in Markdown, for the benchmarks that have rows."""
+    results = {}
     for row in rows:
-        of.setdefault(row["benchmark"], []).append(row)
-    speed = [*_rates(of.get("train", []), of.get("decode", [])), *_invariance(of.get("batch_invariance", []))]
-    serving = [*_serving(of.get("serve", [])), *_strings(of.get("strings", [])), *_load(of.get("serving_load", []))]
+        results.setdefault(row["benchmark"], []).append(row)
+    speed = [
+        *_rates(results.get("train", []), results.get("decode", [])),
+        *_invariance(results.get("batch_invariance", [])),
+    ]
+    serving = [
+        *_serving(results.get("serve", [])),
+        *_strings(results.get("strings", [])),
+        *_load(results.get("serving_load", [])),
+    ]
     return [*(["## Speed", *speed] if speed else []), *(["## Serving", *serving] if serving else [])]
 
 
 def _figure(row: dict, name: str) -> str:
-    """A figure, with its ratio to the peer's where the peer has it."""
+    """A figure, with its ratio to the peer's if there is one."""
     value, peer = row[name], row.get("peer", {}).get(name)
     return f"{value:,}" + (f" ({value / peer:.2f})" if peer else "")
 
@@ -30,9 +37,9 @@ def _rates(train: list[dict], decode: list[dict]) -> list[str]:
         return []
     parts = [
         "13.0 M parameters on multi30k-tok de-en, 2 cores, 128 sentences a batch (`tests.benchmarks.train_throughput` "
-        f"and `decode_throughput`); {_PEER}, measured next before or after on the same, shared machine, with the same "
-        "sizes and, for decoding (`joeynmt_peer`), the same weights. Padding counts as loss in the share of the "
-        "matrix-product rate."
+        f"and `decode_throughput`); {_PEER}, measured immediately before or after on the same, shared machine, with "
+        "the same sizes and, for decoding (`joeynmt_peer`), the same weights. The share of the machine's matrix-"
+        "product rate does not count padding as work."
     ]
     columns = (
         (train, {"target_tokens_per_second": "target tokens/s", "peak_memory_mb": "peak MB"}),
@@ -57,7 +64,8 @@ def _invariance(rows: list[dict]) -> list[str]:
     head = ["run", "backend", "sentences", "adversarial lines", "strings that differ", "of these, ties"]
     names = ["run", "backend", "sentences", "adversarial", "different", "ties"]
     said = (
-        f"The same lines one by one, in sevens and 128 at once (`tests.benchmarks.batch_invariance`, beam 5); {_TIE}."
+        "The same lines translated one by one, in batches of 7 and of 128 (`tests.benchmarks.batch_invariance`, beam "
+        f"5); {_TIE}."
     )
     return [said, table(head, [[str(row[name]) for name in names] for row in rows])] if rows else []
 
@@ -78,8 +86,8 @@ def _serving(rows: list[dict]) -> list[str]:
     }
     lines = [[row["quantize"] or "float32", *(_figure(row, name) for name in names)] for row in rows]
     return [
-        "The SavedModel of the 13.0 M parameters in the stock server's loader, a C program with XLA disabled, on "
-        f"{rows[0]['cores']} cores, beam {rows[0]['beam']}, sentences of multi30k-tok de-en "
+        "The SavedModel of the model of 13.0 M parameters in the stock server's loader, a C program with XLA disabled, "
+        f"on {rows[0]['cores']} cores, beam {rows[0]['beam']}, sentences of multi30k-tok de-en "
         f"(`tests.benchmarks.serving_latency`); {_PEER}, in Python on the same sentences, with the same weights "
         "(`joeynmt_peer`).",
         table(["weights", *names.values()], lines),
@@ -87,7 +95,7 @@ def _serving(rows: list[dict]) -> list[str]:
 
 
 def _strings(rows: list[dict]) -> list[str]:
-    """Whether an exported model says what Python says."""
+    """Whether an exported model returns the strings that Python returns."""
     columns = {
         "run": "run",
         "backend": "backend",
@@ -99,22 +107,22 @@ def _strings(rows: list[dict]) -> list[str]:
         "slowest_line_seconds": "slowest, s",
     }
     said = (
-        "`generate` on the backend named, against the SavedModel in a process with TensorFlow alone and in the C "
-        f"program, both without XLA (`tests.benchmarks.serving_strings`, beam 5); {_TIE}. Equal scores: Python gives "
-        "the string that was served the score that it was served with, but its own beam kept another hypothesis on the "
-        "way, where two were a tie. Seconds of the slowest line, alone."
+        "`generate` on the backend named, compared with the SavedModel in a process with TensorFlow alone and in the C "
+        f"program, both without XLA (`tests.benchmarks.serving_strings`, beam 5); {_TIE}. Equal scores: Python scores "
+        "the served string as the server did, but its own beam kept another hypothesis at an earlier step, where two "
+        "were a tie. The slowest line was translated alone."
     )
     return [said, table([*columns.values()], [[str(row[name]) for name in columns] for row in rows])] if rows else []
 
 
 def _load(rows: list[dict]) -> list[str]:
-    """What became of the requests of many clients at once."""
+    """The results of the requests of many clients at once."""
     parts = []
     for row in rows:
         latency, memory, overload = row["latency_ms"], row["resident_mb"], row["overload"]
         parts.append(
-            f"`keras_attn.cli.serve` under {row['clients']} clients at once for {row['seconds']:g} seconds, on the cores that "
-            f"the clients use too (`tests.benchmarks.serving_load`, {row['run']}): {row['requests']:,} requests with "
+            f"`keras-attn serve` with {row['clients']} concurrent clients for {row['seconds']:g} seconds, on the same "
+            f"cores as the clients (`tests.benchmarks.serving_load`, {row['run']}): {row['requests']:,} requests with "
             f"{row['sentences']:,} sentences answered ({row['sentences_per_second']:g} sentences/s), {row['errors']} "
             f"errors, {row['wrong']} wrong answers, {row['ties']} ties, {row['refused']} refused; "
             f"{latency['p50']:g} ms median, {latency['p99']:g} ms the 99th percentile; {memory['start']:,} MB resident "

@@ -1,9 +1,7 @@
-"""The studies' sections of the results page, each from nothing but the study's report."""
+"""The studies' sections of the results page, each written from the study's report alone."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-from recipes.studies import alignment as alignment_study
 
 
 def section(name: str, report: dict) -> str:
@@ -60,9 +58,9 @@ def _length(name: str, report: dict) -> list[str]:
     ]
     left_out = f" {report['overlong']:,} longer sentences are left out." if report["overlong"] else ""
     return [
-        "BLEU by the length of the source, as in figure 2 of Bahdanau 2015; the number in a system's name is the most "
-        f"words of a training sentence. Beam {report['beam_size']}; in brackets {_resampled(report)}.{left_out} "
-        f"Signature: `{report['signature']}`. {_cost(report)}",
+        "BLEU by the length of the source, as in figure 2 of Bahdanau 2015. The number in a system's name is the "
+        f"maximum number of words of a training sentence. Beam {report['beam_size']}; in brackets {_resampled(report)}."
+        f"{left_out} Signature: `{report['signature']}`. {_cost(report)}",
         f"![BLEU against source length](reports/{name}.svg)",
         table(head, rows),
         table(["system", "parameters", "pairs", "updates", "minutes", "target tokens/s", "command"], runs),
@@ -87,15 +85,44 @@ def _attention(name: str, report: dict) -> list[str]:
     head = ["score", "parameters", "BLEU", "chrF", "perplexity", "entropy", "largest weight", "seconds", "decoding"]
     first = report["scores"][0]
     return [
-        f"Every score function in `LuongSeq2Seq`, {report['updates']:,} updates each. BLEU, chrF and perplexity on the "
-        f"test split; beam {report['beam_size']}; in brackets {_resampled(report)}. Entropy (nats) and largest weight "
-        "of an alignment's rows, mean over the target tokens of the references, teacher-forced; uniform rows would "
-        f"have {first['sharpness']['uniform_entropy']:.2f} nats. Seconds of training, validation included, and of "
-        f"translating the test split. Additive and concat compute the same function from weights that begin "
-        f"differently. Signatures: `{first['bleu']['signature']}`, `{first['chrf']['signature']}`. {_cost(report)}",
+        f"Every score function in `LuongSeq2Seq`, {report['max_steps']:,} updates each. BLEU, chrF and perplexity on "
+        f"the test split; beam {report['beam_size']}; in brackets {_resampled(report)}. Entropy (nats) and largest "
+        "weight of the alignments' rows, averaged over the target tokens of the references, teacher-forced; uniform "
+        f"rows would have {first['sharpness']['uniform_entropy']:.2f} nats. Seconds of training, validation "
+        "included, and of translating the test split. Additive and concat compute the same function from weights "
+        f"that are initialised differently. Signatures: `{first['bleu']['signature']}`, "
+        f"`{first['chrf']['signature']}`. {_cost(report)}",
         f"![Scores](reports/{name}.svg)",
         table(head, rows),
         table(["score", "command"], [[row["name"], f"`{row['command']}`"] for row in report["scores"]]),
+    ]
+
+
+def _alignment(name: str, report: dict) -> list[str]:
+    gold, hardware = report["gold"], report["hardware"]
+    rows = []
+    for row in sorted([*report["baselines"], *report["systems"]], key=lambda row: row["test"]["aer"]):
+        is_system = "attention" in row
+        test = [f"{row['test'][key]:.2f}" for key in ("aer", "precision", "recall")]
+        where = f"{row['attention']}, {row['row']} row" if is_system else ""
+        bleu = f"{row['bleu']['score']:.2f}" if is_system else ""
+        rows.append([row["name"], where, *test, f"{row['all']['aer']:.2f}", bleu])
+    others = [
+        f"{system['name']}: "
+        + ", ".join(f"{one['attention']}, {one['row']} row {one['test']['aer']:.1f}" for one in system["candidates"])
+        for system in report["systems"]
+    ]
+    return [
+        f"Links of the Hansards (NAACL 2003): {gold['sure']:,} sure and {gold['possible']:,} possible ones, the sure "
+        f"included, in {gold['sentences']} sentences. The first {gold['development']} selected each system's attention "
+        "and row: a word's own row, which predicts it, or the next row, which has read it. AER (Och & Ney 2003, "
+        "section 5), precision and recall are of the other sentences. Trained on "
+        f"{report['training_pairs']:,} pairs, {report['systems'][0]['updates']:,} updates each, "
+        f"{report['minutes']:.0f} minutes in all, {report['jobs']} runs in parallel on {hardware['cores']} cores; IBM "
+        "Model 1 on the same pairs, and with the gold's sentences, not its links, added.",
+        f"![Alignment error rates](reports/{name}.svg)",
+        table(["aligner", "links from", "AER", "precision", "recall", "AER of all", "BLEU"], rows),
+        f"AER of every choice: {'; '.join(others)}.",
     ]
 
 
@@ -110,11 +137,11 @@ def _showcase(name: str, report: dict) -> list[str]:
         for one in report["examples"][:3]
     ]
     return [
-        f"Of {report['sentences']:,} {report['split']} sentences of at least {report['minimum_words']} words "
+        f"Of {report['sentences']:,} {report['split']} sentences of at least {report['min_words']} words "
         f"{fixed['name']} translates the second half worse than the first in {report['lost']:,} where "
-        f"{attention['name']} is better. [The page](reports/{name}.html) shows those where the difference is largest, "
-        "with alignments to point at; here are the first. chrF of halves, cut in the middle of the words, mean over "
-        "all of these sentences:",
+        f"{attention['name']} is better. [The page](reports/{name}.html) shows those with the largest difference, "
+        "with interactive alignments; here are the first. chrF of halves, each sentence split in the middle of its "
+        "words, averaged over all of these sentences:",
         table(["system", "first half", "second half"], rows),
         table(["sentence", "source", "reference", fixed["name"], attention["name"]], examples),
     ]
@@ -129,13 +156,13 @@ def _resampled(report: dict) -> str:
 
 
 def _cost(report: dict) -> str:
-    side = f", {report['jobs']} runs side by side" if report["jobs"] > 1 else ""
-    return f"All of it took {report['minutes']:.0f} minutes on {report['hardware']['cores']} cores{side}."
+    parallel = f", {report['jobs']} runs in parallel" if report["jobs"] > 1 else ""
+    return f"The study took {report['minutes']:.0f} minutes on {report['hardware']['cores']} cores{parallel}."
 
 
 _SECTIONS: dict[str, tuple[str, Callable[[str, dict], list[str]]]] = {
     "length_study": ("Sentence length", _length),
     "attention_study": ("Score functions", _attention),
-    "alignment_study": ("Alignment error rate", alignment_study.section),
+    "alignment_study": ("Alignment error rate", _alignment),
     "showcase": ("The second half of long sentences", _showcase),
 }

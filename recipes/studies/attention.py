@@ -1,20 +1,20 @@
 """Every score function under one budget, as in section 4.6 of Luong, Pham, Manning (EMNLP 2015).
 
     python -m recipes.studies.attention                         # Multi30k, German to English
-    python -m recipes.studies.attention --scores dot,general    # some of them; the others later, in the same folder
+    python -m recipes.studies.attention --scores dot,general    # two of them; others can be added later
 
-The decoder is `LuongSeq2Seq`'s for all: there the decoder's state and the memory have one width, so that dot, scaled
-dot and local attention, too, need no projection that the others lack. Sizes agree within 5 %, and the tokenizers, the
-order of the batches, and the number of updates are the same. Additive and concat compute one function from weights that
-begin differently: how far those two lie apart says how much of the other differences is chance.
+All runs are `LuongSeq2Seq`, whose decoder state and memory have the same width, so that dot, scaled dot and local
+attention do not need a projection that the other scores lack. Sizes agree within 5 %; the tokenizers, the order of the
+batches, and the number of updates are the same. Additive and concat compute the same function from weights that are
+initialised differently: the difference between these two shows how much of the other differences is chance.
 
-Beside BLEU, chrF and perplexity on the test split, the report has the sharpness of the alignments, those of the
-references, teacher-forced, so that every system is asked about the same words. A row, divided by its sum (which is 1
-but for local-p's Gaussian), has an entropy in nats and a largest weight; of both the mean over all target tokens, the
-end token included. A uniform row over S source tokens has ln S nats, whose mean stands beside them.
+The report has BLEU, chrF and perplexity on the test split, and the sharpness of the alignments. The alignments are
+those of the references, teacher-forced, so that all systems align the same words. A row is divided by its sum (which is
+1 except for local-p's Gaussian); sharpness is its entropy in nats and its largest weight, averaged over all target
+tokens, the end token included. The mean entropy of uniform rows, ln S for S source tokens, is given for comparison.
 
 The committed study (`recipes/README.md`) shared two cores with other work, and its first two runs, additive and dot,
-were halted for some minutes, which their seconds contain; BLEU, perplexity and sharpness do not depend on it.
+were suspended for some minutes, which their seconds include; BLEU, perplexity and sharpness do not depend on this.
 """
 
 import argparse
@@ -25,11 +25,10 @@ import sys
 import numpy as np
 
 from keras_attn.cli import command
-from recipes.studies import study as studies
-from recipes.studies.study import Run, Study
+from recipes.studies.study import Run, Study, add_options, changes_by_recipe
 
-UPDATES = {"multi30k": 1800, "phrases": 1200}
-DEFAULT_UPDATES = 3000
+MAX_STEPS = {"multi30k": 1800, "phrases": 1200}
+DEFAULT_MAX_STEPS = 3000
 SCORES = {
     "additive": ("attention=additive",),
     "dot": ("attention=dot",),
@@ -38,10 +37,10 @@ SCORES = {
     "concat": ("attention=concat",),
     "cosine": ("attention=cosine",),
     "location": ("attention=location",),
-    "local-m": ("attention=general", "local=m"),
-    "local-p": ("attention=general", "local=p"),
+    "local-m": ("attention=local_m",),
+    "local-p": ("attention=local_p",),
 }
-SIZES = {  # smaller than the recipe's, for there are nine of them
+SIZES = {  # smaller than the recipe's, because there are nine runs
     "multi30k": (
         "source_vocabulary_size=4000",
         "target_vocabulary_size=4000",
@@ -55,60 +54,59 @@ SAMPLES = 1000
 
 def main(argv=None) -> int:
     parser = command.Parser("recipes.studies.attention", description=__doc__.splitlines()[0])
-    studies.add_options(parser, "multi30k")
+    add_options(parser, "multi30k")
     parser.add_argument("--scores", default=",".join(SCORES), help="default: %(default)s")
-    return command.run(study, parser, argv)
+    return command.run(run_study, parser, argv)
 
 
-def study(arguments: argparse.Namespace) -> None:
+def run_study(arguments: argparse.Namespace) -> None:
     names = arguments.scores.split(",")
     if unknown := [name for name in names if name not in SCORES]:
         raise ValueError(f"Expected --scores among: {','.join(SCORES)}. Received: {', '.join(unknown)!r}")
-    changes = studies.changes(arguments, "luong")["luong"]
-    updates = arguments.updates or UPDATES.get(arguments.corpus, DEFAULT_UPDATES)
-    shared = (f"updates={updates}", *SIZES.get(arguments.corpus, ()), *changes)
+    changes = changes_by_recipe(arguments, "luong")["luong"]
+    max_steps = arguments.max_steps or MAX_STEPS.get(arguments.corpus, DEFAULT_MAX_STEPS)
+    shared = (f"max_steps={max_steps}", *SIZES.get(arguments.corpus, ()), *changes)
     runs = {name: Run(name, "luong", (*own, *shared)) for name, own in SCORES.items()}
 
     from recipes import corpora
 
-    with Study(arguments, "attention_study", list(runs.values()), updates=updates).opened() as held:
+    with Study(arguments, "attention_study", list(runs.values()), max_steps=max_steps).opened() as study:
         corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
-        finished = set(held.reports())
+        finished = set(study.reports())
         if not set(names) <= finished:
-            held.check_sizes(corpus, [run for run in runs.values() if run.name in finished.union(names)])
-        held.work({name: [held.train_step(runs[name])] for name in names})
+            study.check_sizes(corpus, [run for run in runs.values() if run.name in finished.union(names)])
+        study.work({name: [study.train_step(runs[name])] for name in names})
         for run in runs.values():
-            if run.name in held.reports():
-                measure(held, run, corpus)
-        write(held)
+            if run.name in study.reports():
+                measure(study, run, corpus)
+        write(study)
 
 
-def measure(held: Study, run: Run, corpus) -> None:
-    """Writes `<score>.json`, the run's figures and those that its own report lacks, unless it is there."""
-    path = held.out / f"{run.name}.json"
+def measure(study: Study, run: Run, corpus) -> None:
+    """Writes `<score>.json`, the run's figures and those that its own report lacks, unless the file exists."""
+    path = study.out / f"{run.name}.json"
     if path.exists():
         return
-    from keras_attn import evaluation
-    from keras_attn.translator import Translator
+    from keras_attn import Translator, evaluation
     from recipes.training import report
 
-    trained = held.reports()[run.name]
+    trained = study.reports()[run.name]
     with command.quietly():
-        translator = Translator.from_preset(held.folder(run))
+        translator = Translator.from_preset(study.folder(run))
     sources, references = corpus.splits["test"]
-    hypotheses = [block[2] for block in report.read_translations(held.folder(run) / "translations.txt")]
+    hypotheses = [block[2] for block in report.read_translations(study.folder(run) / "translations.txt")]
     interval = evaluation.bleu_interval(hypotheses, references, samples=SAMPLES, tokenize=trained["config"]["tokenize"])
-    found = {
+    row = {
         "name": run.name,
         "bleu": trained["bleu"] | {"low": round(interval.low, 2), "high": round(interval.high, 2)},
     }
     names = "chrf parameters updates epochs train_seconds target_tokens_per_second decode_seconds command"
-    found |= {name: trained[name] for name in names.split()}
+    row |= {name: trained[name] for name in names.split()}
     forced = [one for one in translator.score(sources, references) if one.source_token_ids]
     log_probs = np.concatenate([one.token_log_probs for one in forced])
-    found["perplexity"] = round(math.exp(-log_probs.mean()), 3)
-    found["sharpness"] = {name: round(value, 4) for name, value in sharpness([one.alignment for one in forced]).items()}
-    report.write(path, found)
+    row["perplexity"] = round(math.exp(-log_probs.mean()), 3)
+    row["sharpness"] = {name: round(value, 4) for name, value in sharpness([one.alignment for one in forced]).items()}
+    report.write(path, row)
 
 
 def sharpness(alignments: list[np.ndarray]) -> dict[str, float]:
@@ -124,22 +122,22 @@ def sharpness(alignments: list[np.ndarray]) -> dict[str, float]:
     return {name: float(np.concatenate(values).mean()) for name, values in names.items()}
 
 
-def write(held: Study) -> None:
-    """The report and the figure of all scores that are measured."""
+def write(study: Study) -> None:
+    """Writes the report and the figure of all scores that are measured."""
     from recipes.studies import figures
 
-    paths = [held.out / f"{run.name}.json" for run in held.runs]
+    paths = [study.out / f"{run.name}.json" for run in study.runs]
     rows = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
     measured = [row["name"] for row in rows]  # in this call or an earlier one
-    held.arguments.scores = None if measured == list(SCORES) else ",".join(measured)
-    found = held.write_report(scores=rows, samples=SAMPLES, confidence=0.95)
-    figures.attention(found, held.out / "attention.svg")
+    study.arguments.scores = None if measured == list(SCORES) else ",".join(measured)
+    report = study.write_report(scores=rows, samples=SAMPLES, confidence=0.95)
+    figures.attention(report, study.out / "attention.svg")
     for row in sorted(rows, key=lambda row: -row["bleu"]["score"]):
         print(
             f"{row['name']:>10}  BLEU {row['bleu']['score']:5.2f}, chrF {row['chrf']['score']:5.2f}, perplexity "
             f"{row['perplexity']:6.3f}, entropy {row['sharpness']['entropy']:.3f} nats, {row['train_seconds']:.0f} s"
         )
-    print(f"The study is in {held.out}: report.json and attention.svg.")
+    print(f"The study is in {study.out}: report.json and attention.svg.")
 
 
 if __name__ == "__main__":

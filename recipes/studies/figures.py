@@ -1,4 +1,4 @@
-"""The figures of the studies, each drawn from nothing but the study's report."""
+"""The figures of the studies, each drawn from the study's report alone."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,19 +19,19 @@ def length(report: dict, path: Path | None = None) -> Figure:
     """BLEU against source length as in figure 2 of Bahdanau 2015, each system in its bootstrap interval.
 
     Args:
-        report: Of `recipes.studies.length`.
-        path: Where to write it; its ending says what kind.
+        report: of `recipes.studies.length`.
+        path: file to write, in the format of its ending.
     """
     check_ending(path)
     x = [one["mean_words"] for one in report["bins"]]
     with matplotlib.rc_context(STYLE):
         figure = new_figure(figsize=(6.4, 4.0), layout="constrained")
         axes = figure.add_subplot()
-        for limit in sorted({system["most_words"] for system in report["systems"]}):
+        for limit in sorted({system["max_words"] for system in report["systems"]}):
             axes.axvline(limit, color=GREY, linewidth=0.8, linestyle=":")
         for system in report["systems"]:
             colour = _RECIPE_COLOURS[system["recipe"]]
-            is_short = system["most_words"] == min(one["most_words"] for one in report["systems"])
+            is_short = system["max_words"] == min(one["max_words"] for one in report["systems"])
             bleu, low, high = ([one[name] for one in system["bins"]] for name in ("bleu", "low", "high"))
             axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
             style = {"linestyle": "--" if is_short else "-", "marker": "o", "markersize": 3.5, "linewidth": 1.8}
@@ -46,7 +46,7 @@ def length(report: dict, path: Path | None = None) -> Figure:
 
 
 def _legend(axes) -> None:
-    """The systems in the order in which their lines end, the highest first."""
+    """Lists the systems in the order of the ends of their lines, the highest first."""
     handles, labels = axes.get_legend_handles_labels()
     order = sorted(range(len(handles)), key=lambda n: -handles[n].get_ydata()[-1])
     chosen = [[one[n] for n in order] for one in (handles, labels)]
@@ -54,11 +54,11 @@ def _legend(axes) -> None:
 
 
 def attention(report: dict, path: Path | None = None) -> Figure:
-    """The score functions in the order of their BLEU: that with its interval, perplexity, entropy of the alignment.
+    """The score functions in the order of their BLEU: BLEU with its interval, perplexity, entropy of the alignment.
 
     Args:
-        report: Of `recipes.studies.attention`.
-        path: Where to write it; its ending says what kind.
+        report: of `recipes.studies.attention`.
+        path: file to write, in the format of its ending.
     """
     check_ending(path)
     rows = sorted(report["scores"], key=lambda row: row["bleu"]["score"])
@@ -83,11 +83,11 @@ def attention(report: dict, path: Path | None = None) -> Figure:
 
 
 def alignment(report: dict, path: Path | None = None) -> Figure:
-    """Alignment error rates as bars, the best on top; baselines are grey.
+    """Alignment error rates as bars, the best at the top; baselines are grey.
 
     Args:
-        report: Of `recipes.studies.alignment`.
-        path: Where to write it; its ending says what kind.
+        report: of `recipes.studies.alignment`.
+        path: file to write, in the format of its ending.
     """
     check_ending(path)
     rows = [(row["name"], row["test"]["aer"], BLUE) for row in report["systems"]]
@@ -108,12 +108,12 @@ def alignment(report: dict, path: Path | None = None) -> Figure:
 def gold_alignments(
     systems: Sequence[tuple[str, Sequence[WordAlignment]]], gold: Sequence[Gold], path: Path | None = None
 ) -> Figure:
-    """Alignments of sentences, a row a system, with the gold links in frames: sure ones thick, possible ones thin.
+    """Alignments of sentences, one row for each system, with the gold links in frames: thick if sure, thin if possible.
 
     Args:
-        systems: Names, each with a panel for every sentence.
-        gold: Of these sentences.
-        path: Where to write it; its ending says what kind.
+        systems: names, each with a panel for every sentence.
+        gold: links of these sentences.
+        path: file to write, in the format of its ending.
     """
     check_ending(path)
     panels = [panel for _, own in systems for panel in own]

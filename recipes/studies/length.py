@@ -3,12 +3,12 @@
     python -m recipes.studies.length                                    # the embedded corpus
     python -m recipes.studies.length --corpus bible-en-es               # real text
 
-Trains RNNencdec-30, RNNencdec-50, RNNsearch-30 and RNNsearch-50, the paper's four: the number is the most words that a
-training sentence has on either side. They have one pair of tokenizers, sizes within 5 % of each other, and equally many
-updates with equally many sentences each. Of each length up to 60 words a test set is translated with beam search; the
-folder gets report.json and length.svg. What was done when a study is killed is not done again: run it again.
+Trains RNNencdec-30, RNNencdec-50, RNNsearch-30 and RNNsearch-50, the paper's four: the number is the maximum number of
+words of a training sentence on either side. They have the same tokenizers, sizes within 5 % of each other, and as many
+updates with as many sentences each. For each length up to 60 words a test set is translated with beam search; the
+folder gets report.json and length.svg. A study that was killed continues when it is started again.
 
-Measured on the Bible (`recipes/README.md`; 69 minutes, two runs side by side on 2 cores): RNNsearch-50 keeps 31 to 35
+Measured on the Bible (`recipes/README.md`; 69 minutes, two runs in parallel on 2 cores): RNNsearch-50 keeps 31 to 35
 BLEU from 11 to 60 words; RNNsearch-30 keeps 30 up to 50 words and falls to 22 beyond; either RNNencdec falls from 26 or
 25 BLEU for up to 10 words to 14 or 13 for up to 20, and to 9 in the end.
 """
@@ -19,105 +19,104 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_attn.cli import command
-from recipes.studies import study as studies
-from recipes.studies.study import Run, Step, Study
+from recipes.studies.study import Run, Step, Study, add_options, changes_by_recipe
 
-UPDATES = {"phrases": 1600, "bible-en-es": 4000}
-DEFAULT_UPDATES = 5000
-RECIPES = {"rnnsearch": "RNNsearch", "rnnencdec": "RNNencdec"}  # the longest runs first: side by side they end sooner
-MOST_WORDS = (50, 30)
+MAX_STEPS = {"phrases": 1600, "bible-en-es": 4000}
+DEFAULT_MAX_STEPS = 5000
+RECIPES = {"rnnsearch": "RNNsearch", "rnnencdec": "RNNencdec"}  # the longest runs first: in parallel they end sooner
+MAX_WORDS = (50, 30)
 BINS = [(low, low + 9) for low in range(1, 60, 10)]  # source words, both ends included
-PER_BIN = 200  # test sentences of a length, where they are generated
+PER_BIN = 200  # generated test sentences of a length
 SAMPLES = 1000
 
 
 def main(argv=None) -> int:
     parser = command.Parser("recipes.studies.length", description=__doc__.splitlines()[0])
-    studies.add_options(parser, "phrases")
-    return command.run(study, parser, argv)
+    add_options(parser, "phrases")
+    return command.run(run_study, parser, argv)
 
 
-def study(arguments: argparse.Namespace) -> None:
-    changes = studies.changes(arguments, *RECIPES)
-    updates = arguments.updates or UPDATES.get(arguments.corpus, DEFAULT_UPDATES)
+def run_study(arguments: argparse.Namespace) -> None:
+    changes = changes_by_recipe(arguments, *RECIPES)
+    max_steps = arguments.max_steps or MAX_STEPS.get(arguments.corpus, DEFAULT_MAX_STEPS)
     runs = [
-        Run(f"{recipe}-{words}", recipe, (f"most_words={words}", f"updates={updates}", *changes[recipe]))
+        Run(f"{recipe}-{words}", recipe, (f"max_words={words}", f"max_steps={max_steps}", *changes[recipe]))
         for recipe in RECIPES
-        for words in MOST_WORDS
+        for words in MAX_WORDS
     ]
 
     from recipes import corpora
 
-    with Study(arguments, "length_study", runs, updates=updates).opened() as held:
+    with Study(arguments, "length_study", runs, max_steps=max_steps).opened() as study:
         corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
         sources, references = sentences(corpus)
         lengths = [len(line.split()) for line in sources]
         if not any(low <= length <= high for low, high in BINS for length in lengths):
             raise ValueError(f"Expected test sentences of at most {BINS[-1][1]} words. {corpus.name} has none.")
-        if len(held.reports()) < len(runs):
-            held.check_sizes(corpus, runs)
-        text = held.out / "test.txt"
+        if len(study.reports()) < len(runs):
+            study.check_sizes(corpus, runs)
+        text = study.out / "test.txt"
         text.write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
-        held.work({run.name: [held.train_step(run), _translation(held, run, text)] for run in runs})
-        write(held, corpus, lengths, references)
+        study.work({run.name: [study.train_step(run), _translation(study, run, text)] for run in runs})
+        write(study, corpus, lengths, references)
 
 
 def sentences(corpus, per_bin: int = PER_BIN) -> tuple[list[str], list[str]]:
-    """Sources and references: the test split, or of `phrases` equally many of each length, none of them trained on."""
+    """Sources and references: the test split or, of `phrases`, equally many of each length, none of them trained on."""
     if corpus.name != "phrases":
         return corpus.splits["test"]
-    from recipes.corpora.phrases import generator as phrases
+    from recipes.corpora.phrases import generator
 
     seen = {line for split in ("train", "val") for line in corpus.splits[split][0]}
     pairs = []
     for low, high in BINS:
-        # Of the shortest sentences some tenth were trained on.
-        drawn = phrases.generate(2 * per_bin, seed=1000 + low, minimum_words=max(3, low), maximum_words=high)
-        pairs += [pair for pair in drawn if pair[0] not in seen][:per_bin]
+        # About a tenth of the shortest sentences were trained on.
+        generated = generator.generate(2 * per_bin, seed=1000 + low, min_words=max(3, low), max_words=high)
+        pairs += [pair for pair in generated if pair[0] not in seen][:per_bin]
     return [source for source, _ in pairs], [target for _, target in pairs]
 
 
-def _translation(held: Study, run: Run, text: Path) -> Step:
-    made = held.out / f"{run.name}.txt"
-    made.with_name(f"{made.name}.part").unlink(missing_ok=True)  # of a study that was killed
-    options = ["--input", str(text), "--output", str(made), "--beam", str(held.arguments.beam)]
-    return Step("keras_attn.cli.translate", [str(held.folder(run)), *options], made)
+def _translation(study: Study, run: Run, text: Path) -> Step:
+    output = study.out / f"{run.name}.txt"
+    output.with_name(f"{output.name}.part").unlink(missing_ok=True)  # of a study that was killed
+    options = ["--input", str(text), "--output", str(output), "--beam", str(study.arguments.beam)]
+    return Step("keras_attn.cli.translate", [str(study.folder(run)), *options], output)
 
 
-def write(held: Study, corpus, lengths: Sequence[int], references: Sequence[str]) -> None:
-    """The report and the figure of the finished runs."""
+def write(study: Study, corpus, lengths: Sequence[int], references: Sequence[str]) -> None:
+    """Writes the report and the figure of the finished runs."""
     from recipes.studies import figures
 
-    reports = held.reports()
+    reports = study.reports()
     bins = [[n for n, length in enumerate(lengths) if low <= length <= high] for low, high in BINS]
-    told = [
+    described = [
         {"words": list(ends), "sentences": len(rows), "mean_words": round(sum(lengths[n] for n in rows) / len(rows), 2)}
         for ends, rows in zip(BINS, bins, strict=True)
         if rows
     ]
     systems = []
-    for run in held.runs:
-        hypotheses = (held.out / f"{run.name}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    for run in study.runs:
+        hypotheses = (study.out / f"{run.name}.txt").read_text(encoding="utf-8").split("\n")[:-1]
         systems.append(_system(run, reports[run.name], hypotheses, references, [rows for rows in bins if rows]))
-    found = held.write_report(
-        bins=told,
+    report = study.write_report(
+        bins=described,
         systems=systems,
         samples=SAMPLES,
         confidence=0.95,
-        signature=reports[held.runs[0].name]["bleu"]["signature"],
+        signature=reports[study.runs[0].name]["bleu"]["signature"],
         overlong=sum(length > BINS[-1][1] for length in lengths),
     )
-    figures.length(found, held.out / "length.svg")
+    figures.length(report, study.out / "length.svg")
     for system in systems:
         print(f"{system['name']:>13}", *(f"{one['bleu']:6.2f}" for one in system["bins"]))
-    print(f"The study is in {held.out}: report.json and length.svg.")
+    print(f"The study is in {study.out}: report.json and length.svg.")
 
 
 def _system(run: Run, trained: dict, hypotheses: list[str], references: Sequence[str], bins: list[list[int]]) -> dict:
     from keras_attn import evaluation
 
     recipe, words = run.name.split("-")
-    found = {"name": f"{RECIPES[recipe]}-{words}", "recipe": recipe, "most_words": int(words), "bins": []}
+    system = {"name": f"{RECIPES[recipe]}-{words}", "recipe": recipe, "max_words": int(words), "bins": []}
     names = (
         "parameters",
         "updates",
@@ -127,13 +126,13 @@ def _system(run: Run, trained: dict, hypotheses: list[str], references: Sequence
         "target_tokens_per_second",
         "command",
     )
-    found |= {name: trained[name] for name in names}
+    system |= {name: trained[name] for name in names}
     for rows in bins:
         pair = [[lines[n] for n in rows] for lines in (hypotheses, references)]
         interval = evaluation.bleu_interval(*pair, samples=SAMPLES, tokenize=trained["config"]["tokenize"])
-        figures = {"bleu": interval.score.score, "low": interval.low, "high": interval.high}
-        found["bins"].append({name: round(value, 2) for name, value in figures.items()})
-    return found
+        bounds = {"bleu": interval.score.score, "low": interval.low, "high": interval.high}
+        system["bins"].append({name: round(value, 2) for name, value in bounds.items()})
+    return system
 
 
 if __name__ == "__main__":

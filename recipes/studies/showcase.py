@@ -1,13 +1,13 @@
 """Long sentences whose second half a fixed context loses, and attention does not, side by side.
 
-    python -m recipes.studies.showcase RUN_FIXED RUN_ATTENTION [--minimum-words 30] [--most 10] [--out runs/showcase]
+    python -m recipes.studies.showcase RUN_FIXED RUN_ATTENTION [--min-words 30] [--max-examples 10] [--out FOLDER]
 
-A translation and its reference are each cut in the middle, counted in words, and chrF compares the second halves (and
-the first). Shown are those sentences of the test split whose second half the model with the fixed context, such as
-RNNencdec, translates worse than their first, in the order of how far the second half of the model with attention is
-above its. From English to French there is also the sentence of section 5.2.2 of Bahdanau, Cho, Bengio (ICLR 2015).
+A translation and its reference are each split in the middle of their words, and chrF compares the second halves (and
+the first). The examples are the sentences of the test split whose second half is translated worse than the first by the
+model with the fixed context, such as RNNencdec, in the order of how much better the model with attention translates
+that half. From English to French the sentence of section 5.2.2 of Bahdanau, Cho, Bengio (ICLR 2015) is added.
 
-The folder gets showcase.html, to point at words in, and report.json.
+The folder gets showcase.html, which highlights the aligned words under the pointer, and report.json.
 """
 
 import argparse
@@ -15,8 +15,7 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from keras_attn.cli import command
-from keras_attn.cli import line_streaming as streams
+from keras_attn.cli import command, line_streaming
 from keras_attn.cli.environment import surroundings
 from keras_attn.cli.run_report import length_penalty, read_report
 from keras_attn.cli.search_flags import between
@@ -35,38 +34,38 @@ def main(argv=None) -> int:
     option("--corpus", help="a name or a folder (default: that of RUN_ATTENTION)")
     option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
     option("--split", default="test", help="default: %(default)s")
-    option("--minimum-words", metavar="N", type=between(int, 2, 10**6), default=30, help="default: %(default)s")
-    option(
-        "--most", metavar="N", type=between(int, 1, 10**4), default=10, help="sentences shown (default: %(default)s)"
-    )
+    option("--min-words", metavar="N", type=between(int, 2, 10**6), default=30, help="default: %(default)s")
+    option("--max-examples", metavar="N", type=between(int, 1, 10**4), default=10, help="default: %(default)s")
     option("--beam", metavar="N", type=between(int, 1, 1000), default=5, help="default: %(default)s")
     option("--out", type=Path, default=Path("runs", "showcase"), help="a new folder (default: %(default)s)")
-    return command.run(showcase, parser, argv)
+    return command.run(run_study, parser, argv)
 
 
-def showcase(arguments: argparse.Namespace) -> None:
-    told = {run: read_report(run) for run in (arguments.fixed, arguments.attention)}
-    directions = {(one["source"], one["target"]) for one in told.values()}
-    if len(told) < 2 or len(directions) > 1 or (None, None) in directions:
+def run_study(arguments: argparse.Namespace) -> None:
+    reports = {run: read_report(run) for run in (arguments.fixed, arguments.attention)}
+    directions = {(one["source"], one["target"]) for one in reports.values()}
+    if len(reports) < 2 or len(directions) > 1 or (None, None) in directions:
         raise ValueError(
             "Expected the folders of two runs with a report.json, from one language into one other. Received: "
-            + ", ".join(f"{str(run)!r} ({one['source']} to {one['target']})" for run, one in told.items())
+            + ", ".join(f"{str(run)!r} ({one['source']} to {one['target']})" for run, one in reports.items())
         )
     ((source, target),) = directions
 
     from recipes import corpora
 
-    corpus = corpora.load(arguments.corpus or told[arguments.attention]["corpus"], source, target, data=arguments.data)
-    rows = sentences(corpus, arguments.split, arguments.minimum_words)
-    with streams.new_folder(arguments.out):
-        for run, one in told.items():
+    corpus = corpora.load(
+        arguments.corpus or reports[arguments.attention]["corpus"], source, target, data=arguments.data
+    )
+    rows = sentences(corpus, arguments.split, arguments.min_words)
+    with line_streaming.new_folder(arguments.out):
+        for run, one in reports.items():
             _translate(run, one.get("recipe", run.resolve().name), rows, arguments.beam)
-        _write(arguments, corpus, list(told.values()), rows)
+        _write(arguments, corpus, list(reports.values()), rows)
 
 
 @dataclasses.dataclass
 class Sentence:
-    """A sentence, where it stands, and for each system its translation with the chrF of its two halves."""
+    """A sentence with its heading, and for each system its translation with the chrF of its two halves."""
 
     heading: str
     source: str
@@ -75,50 +74,52 @@ class Sentence:
     panels: list = dataclasses.field(default_factory=list)  # (name, keras_attn.plots.WordAlignment)
 
 
-def sentences(corpus, split: str, minimum_words: int) -> list[Sentence]:
-    """The long sentences of a split, and from English to French the paper's.
+def sentences(corpus, split: str, min_words: int) -> list[Sentence]:
+    """The long sentences of a split; from English to French also the paper's.
 
     Raises:
-        ValueError: if there is no such split or no such sentence.
+        ValueError: if there is no such split or sentence.
     """
     if split not in corpus.splits:
         raise ValueError(f"Expected --split among: {', '.join(corpus.splits)}. Received: {split!r}")
     pairs = enumerate(zip(*corpus.splits[split], strict=True), start=1)
-    rows = [Sentence(f"{split} {n:,}", *pair) for n, pair in pairs if len(pair[0].split()) >= minimum_words]
+    rows = [Sentence(f"{split} {n:,}", *pair) for n, pair in pairs if len(pair[0].split()) >= min_words]
     if not rows:
-        raise ValueError(f"Expected sentences of at least {minimum_words} words. {corpus.name} {split} has none.")
+        raise ValueError(f"Expected sentences of at least {min_words} words. {corpus.name} {split} has none.")
     is_paper = (corpus.source, corpus.target) == ("en", "fr")
     return [Sentence("Bahdanau 2015, section 5.2.2", PAPER, None)] * is_paper + rows
 
 
 def _translate(run: Path, name: str, rows: list[Sentence], beam_size: int) -> None:
-    from keras_attn import plots
-    from keras_attn.translator import Translator
+    from keras_attn import Translator, plots
 
     with command.quietly():
         translator = Translator.from_preset(run)
     options = {"beam_size": beam_size, "length_penalty": length_penalty(run, None)}
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    for row, found in zip(rows, translator.generate([row.source for row in rows], **options), strict=True):
-        halves = chrf_of_halves(found.text, row.reference) if row.reference else (None, None)
-        row.translations.append({"name": name, "translation": found.text, "first": halves[0], "second": halves[1]})
+    translations = translator.generate([row.source for row in rows], **options)
+    for row, translation in zip(rows, translations, strict=True):
+        halves = chrf_of_halves(translation.text, row.reference) if row.reference else (None, None)
+        row.translations.append(
+            {"name": name, "translation": translation.text, "first": halves[0], "second": halves[1]}
+        )
         scores = f": chrF {halves[0]:.1f} of the first half, {halves[1]:.1f} of the second" if row.reference else ""
-        row.panels.append((name + scores, plots.align_words(found, *tokenizers, row.source)))
+        row.panels.append((name + scores, plots.align_words(translation, *tokenizers, row.source)))
 
 
-def _write(arguments, corpus, told: list[dict], rows: list[Sentence]) -> None:
+def _write(arguments, corpus, reports: list[dict], rows: list[Sentence]) -> None:
     from recipes.training import report
 
     scored = [row for row in rows if row.reference]
     chosen = ranked(scored)
-    shown = [row for row in rows if not row.reference] + chosen[: arguments.most]
+    shown = [row for row in rows if not row.reference] + chosen[: arguments.max_examples]
     systems = [
         {"name": scored[0].translations[n]["name"], "command": one.get("command"), "parameters": one.get("parameters")}
         | {
             half: round(sum(row.translations[n][half] for row in scored) / len(scored), 2)
             for half in ("first", "second")
         }
-        for n, one in enumerate(told)
+        for n, one in enumerate(reports)
     ]
     runs = " ".join(run.resolve().name for run in (arguments.fixed, arguments.attention))
     figures = {
@@ -128,8 +129,8 @@ def _write(arguments, corpus, told: list[dict], rows: list[Sentence]) -> None:
         "target": corpus.target,
         "split": arguments.split,
         "beam_size": arguments.beam,
-        "minimum_words": arguments.minimum_words,
-        "command": f"python -m recipes.studies.showcase {runs} --minimum-words {arguments.minimum_words}",
+        "min_words": arguments.min_words,
+        "command": f"python -m recipes.studies.showcase {runs} --min-words {arguments.min_words}",
         "sentences": len(scored),
         "lost": len(chosen),
         "systems": systems,
@@ -145,17 +146,17 @@ def _write(arguments, corpus, told: list[dict], rows: list[Sentence]) -> None:
 
 
 def chrf_of_halves(translation: str, reference: str) -> tuple[float, float]:
-    """chrF of the first halves and of the second halves, each text cut in the middle of its words."""
+    """chrF of the first halves and of the second halves, each text split in the middle of its words."""
     from keras_attn import evaluation
 
     words = translation.split(), reference.split()
     first = [" ".join(line[: len(line) // 2]) for line in words]
     second = [" ".join(line[len(line) // 2 :]) for line in words]
-    return tuple(round(evaluation.chrf([found], [expected]).score, 2) for found, expected in (first, second))
+    return tuple(round(evaluation.chrf([translated], [expected]).score, 2) for translated, expected in (first, second))
 
 
 def ranked(rows: list[Sentence]) -> list[Sentence]:
-    """Those whose second half the first system loses, by the second system's advantage there, which is above 0."""
+    """The sentences whose second half the first system loses, by the second system's advantage there (above 0)."""
 
     def advantage(row: Sentence) -> float:
         return row.translations[1]["second"] - row.translations[0]["second"]
@@ -170,9 +171,9 @@ def _page(figures: dict, rows: list[Sentence]) -> str:
     fixed, attention = figures["systems"]
     note = (
         f"{fixed['name']} and {attention['name']} on {figures['corpus']}. Of {figures['sentences']} {figures['split']} "
-        f"sentences of at least {figures['minimum_words']} words {fixed['name']} translates the second half worse than "
+        f"sentences of at least {figures['min_words']} words {fixed['name']} translates the second half worse than "
         f"the first in {figures['lost']} where {attention['name']} is better; here are those where the difference is "
-        "largest. Without attention all of the source comes by its last word. Over all of these sentences chrF is "
+        "largest. Without attention one vector represents the whole source. Over all of these sentences chrF is "
         f"{fixed['first']:.1f} for the first halves of {fixed['name']} and {fixed['second']:.1f} for the second, "
         f"{attention['first']:.1f} and {attention['second']:.1f} for those of {attention['name']}."
     )

@@ -1,7 +1,7 @@
-"""What the studies have in common: a folder of runs that a kill does not lose, two of them trained side by side.
+"""What the studies have in common: a folder of runs, trained in parallel, that survives a kill.
 
-A run is trained by `recipes.train` itself, in a process of its own, with the command line that its report gives. What
-is finished is never done again: running a study a second time goes on with it.
+A run is trained by `recipes.train` in a process of its own, with the command line that its report has. Finished runs
+are never repeated: a study that is started again continues.
 """
 
 import contextlib
@@ -20,22 +20,29 @@ from keras_attn.cli import command
 from keras_attn.cli.environment import surroundings
 from recipes import train
 
-_TOLD = "study.json"
-_TEXT = ("level", "source_vocabulary_size", "target_vocabulary_size", "minimum_count", "lowercase", "joint")
+_SETTINGS_FILE = "study.json"
+_TEXT_SETTINGS = (
+    "level",
+    "source_vocabulary_size",
+    "target_vocabulary_size",
+    "min_frequency",
+    "lowercase",
+    "shared_vocabulary",
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One command of a run, such as `recipes.train`, and the file that is there once it has succeeded."""
+    """One command of a run, such as `recipes.train`, and the file that exists once it has succeeded."""
 
     module: str
     options: Sequence[str]
-    made: Path
+    output: Path
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One training run: the recipe, what is changed of it, and its name, which is that of its folder."""
+    """One training run: its name, which is also its folder's, the recipe, and the settings changed."""
 
     name: str
     recipe: str
@@ -43,52 +50,52 @@ class Run:
 
 
 def add_options(parser: command.Parser, corpus: str) -> None:
-    """The options that every study has."""
+    """Adds the options that every study has."""
     option = parser.add_argument
     option("--corpus", default=corpus, help="a name or a folder (default: %(default)s)")
     option("--source", help="language of the source side (default: the corpus decides)")
     option("--target", help="language of the target side")
     option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
-    option("--out", type=Path, help="folder of the study (default: runs/STUDY-CORPUS); run again, it goes on")
-    option("--updates", type=int, help="steps of the optimizer, the same for every run (default: the study's)")
+    option("--out", type=Path, help="folder of the study (default: runs/STUDY-CORPUS); started again, it continues")
+    option("--max-steps", type=int, help="updates of the weights, the same for every run (default: the study's)")
     option("--set", nargs="+", action="extend", default=[], metavar="[RECIPE.]NAME=VALUE", dest="changes")
     option("--seed", type=int, default=0)
     option("--beam", type=int, default=5, help="beam size of the scores (default: %(default)s)")
-    option("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="runs side by side (default: %(default)s)")
+    option("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="runs in parallel (default: %(default)s)")
 
 
-def changes(arguments, *recipes: str) -> dict[str, list[str]]:
-    """What `--set` says for each recipe: a setting with a recipe's name before it, and a dot, is that recipe's alone.
+def changes_by_recipe(arguments, *recipes: str) -> dict[str, list[str]]:
+    """The changes of `--set` for each recipe; `RECIPE.NAME=VALUE` is for one recipe only.
 
     Raises:
-        ValueError: for another name, or a number that makes no sense.
+        ValueError: for another recipe's name, or a number below 1 for --max-steps, --beam or --jobs.
     """
-    for name in ("updates", "beam", "jobs"):
+    for name in ("max_steps", "beam", "jobs"):
         if (value := getattr(arguments, name)) is not None and value < 1:
-            raise ValueError(f"Expected --{name} of at least 1. Received: {value}")
-    found = {recipe: [] for recipe in recipes}
+            raise ValueError(f"Expected --{name.replace('_', '-')} of at least 1. Received: {value}")
+    changes = {recipe: [] for recipe in recipes}
     for change in arguments.changes:
         name, equals, value = change.partition("=")
         recipe, _, name = name.rpartition(".")
-        if recipe and recipe not in found:
+        if recipe and recipe not in changes:
             raise ValueError(f"Expected --set with a recipe among: {', '.join(recipes)}. Received: {change!r}")
         for one in [recipe] if recipe else recipes:
-            found[one].append(f"{name}{equals}{value}")
-    return found
+            changes[one].append(f"{name}{equals}{value}")
+    return changes
 
 
 class Study:
-    """A study's folder: `study.json` says which study, so that no other goes on in it, and how long it took.
+    """A study's folder. Its `study.json` has the settings, so that no other study continues in it, and the seconds.
 
     Args:
-        arguments: Of the command, with the options of `add_options`.
-        name: The study's, such as "length_study".
-        runs: Its runs.
-        settings: Whatever else decides the outcome.
+        arguments: of the command, with the options of `add_options`.
+        name: name of the study, such as "length_study".
+        runs: its runs.
+        settings: whatever else determines the outcome.
     """
 
     def __init__(self, arguments, name: str, runs: Sequence[Run], **settings: Any):
-        import keras  # late, when `command.run` has imported it quietly
+        import keras  # late, because `command.run` imports it quietly
 
         corpus = Path(arguments.corpus).resolve().name if Path(arguments.corpus).is_dir() else arguments.corpus
         self.arguments, self.runs = arguments, runs
@@ -103,50 +110,53 @@ class Study:
 
     def training(self, run: Run) -> list[str]:
         """The options of `recipes.train` for this run, without its folder."""
-        told, options = self.arguments, [run.recipe, "--corpus", self.arguments.corpus]
+        arguments, options = self.arguments, [run.recipe, "--corpus", self.arguments.corpus]
         for name in ("source", "target"):
-            options += [f"--{name}", getattr(told, name)] if getattr(told, name) else []
-        return [*options, "--seed", str(told.seed), "--beam", str(told.beam), "--no-export", "--set", *run.changes]
+            options += [f"--{name}", value] if (value := getattr(arguments, name)) else []
+        options += ["--seed", str(arguments.seed), "--beam", str(arguments.beam)]
+        return [*options, "--no-export", "--set", *run.changes]
 
     def train_step(self, run: Run) -> Step:
-        where = self.folder(run)
-        options = [*self.training(run), "--out", str(where)]
+        folder = self.folder(run)
+        options = [*self.training(run), "--out", str(folder)]
         options += ["--data", self.arguments.data] if self.arguments.data else []
-        return Step("recipes.train", options + ["--resume"] * (where / "run.json").exists(), where / "report.json")
+        return Step("recipes.train", options + ["--resume"] * (folder / "run.json").exists(), folder / "report.json")
 
     def reports(self) -> dict[str, dict]:
-        """Those of the finished runs, by name."""
+        """The reports of the finished runs, by name."""
         paths = {run.name: self.folder(run) / "report.json" for run in self.runs}
         return {name: json.loads(path.read_text("utf-8")) for name, path in paths.items() if path.exists()}
 
     def check_sizes(self, corpus, runs: Sequence[Run], tolerance: float = 0.05) -> None:
-        """Before hours of training: these runs are about equal in size, and read their text alike.
+        """Checks, before hours of training, that these runs are about equal in size and have the same text settings.
 
         Raises:
-            ValueError: if they are not.
+            ValueError: if they are or have not.
         """
+        from recipes.training import fitting
+
         parse = train.parser().parse_args
         recipes = {run.name: train.load_recipe(run.recipe) for run in runs}
         configs = {run.name: train.configure(recipes[run.name], parse(self.training(run))) for run in runs}
-        texts = {tuple(getattr(config, name) for name in _TEXT) for config in configs.values()}
+        texts = {tuple(getattr(config, name) for name in _TEXT_SETTINGS) for config in configs.values()}
         if len(texts) > 1:
-            raise ValueError(f"Expected the same {', '.join(_TEXT)} in all runs. Received: {sorted(texts)}")
-        tokenizers = train.train_tokenizers(next(iter(configs.values())), *corpus.splits["train"])
+            raise ValueError(f"Expected the same {', '.join(_TEXT_SETTINGS)} in all runs. Received: {sorted(texts)}")
+        tokenizers = fitting.train_tokenizers(next(iter(configs.values())), *corpus.splits["train"])
         sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
         counts = {name: recipes[name].build(config, *sizes).count_params() for name, config in configs.items()}
         if max(counts.values()) > (1 + tolerance) * min(counts.values()):
-            told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-            raise ValueError(f"Expected runs of equal size, within {tolerance:.0%}. Received parameters: {told}")
+            received = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+            raise ValueError(f"Expected runs of equal size, within {tolerance:.0%}. Received parameters: {received}")
 
     @contextlib.contextmanager
     def opened(self) -> Iterator["Study"]:
-        """Takes the folder, for this process and those it starts, and counts its seconds.
+        """Locks the folder for this process and those that it starts, and counts the seconds.
 
         Raises:
-            FileExistsError: if it holds something else, or another process works in it.
-            ValueError: if it holds another study.
+            FileExistsError: if the folder has other files, or another process works in it.
+            ValueError: if it is another study's.
         """
-        path = self.out / _TOLD
+        path = self.out / _SETTINGS_FILE
         if self.out.exists() and (not self.out.is_dir() or (any(self.out.iterdir()) and not path.exists())):
             raise FileExistsError(f"Expected --out to be a new or empty folder, or a study's: {str(self.out)!r}")
         self.out.mkdir(parents=True, exist_ok=True)
@@ -155,8 +165,8 @@ class Study:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise FileExistsError(
-                    f"Expected no other process in {str(self.out)!r}. One works there; a run of a study that was "
-                    "killed goes on to its own end."
+                    f"Expected no other process in {str(self.out)!r}. One works there; if a study is killed, its "
+                    "runs continue to their end."
                 ) from None
             if path.exists():
                 begun = json.loads(path.read_text(encoding="utf-8"))
@@ -172,12 +182,13 @@ class Study:
             self._tick()
 
     def work(self, chains: dict[str, list[Step]]) -> None:
-        """Runs the steps of each chain one after the other, and `jobs` chains side by side.
+        """Runs the steps of each chain in order, and `jobs` chains in parallel.
 
         Raises:
-            RuntimeError: when a command fails, with its last words; the others are ended, and can go on later.
+            RuntimeError: if a command fails, with the last line of its output. The others are terminated, and can be
+                continued later.
         """
-        todo = {name: [step for step in steps if not step.made.exists()] for name, steps in chains.items()}
+        todo = {name: [step for step in steps if not step.output.exists()] for name, steps in chains.items()}
         waiting = [(name, steps) for name, steps in todo.items() if steps]
         running: list[tuple[str, list[Step], subprocess.Popen, float]] = []
         try:
@@ -205,16 +216,16 @@ class Study:
         return name, steps, process, time.monotonic()
 
     def _ended(self, name: str, steps: list[Step], process: subprocess.Popen, started: float) -> list[Step]:
-        """The steps that are left."""
-        if process.returncode or not steps[0].made.exists():
+        """The remaining steps."""
+        if process.returncode or not steps[0].output.exists():
             log = self.out / f"{name}.log"
-            words = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
-            raise RuntimeError(f"{steps[0].module} failed for {name}: {words or process.returncode} (see {log})")
+            last_line = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+            raise RuntimeError(f"{steps[0].module} failed for {name}: {last_line or process.returncode} (see {log})")
         print(f"{name}: {steps[0].module} took {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
         return steps[1:]
 
     def _environment(self) -> dict[str, str]:
-        """Side by side, each run gets its share of the cores: sharing all of them, each waits for the others."""
+        """In parallel, each run gets a part of the cores: if all share all cores, each waits for the others."""
         if self.arguments.jobs == 1:
             return dict(os.environ)
         threads = str(max(1, (os.cpu_count() or 1) // self.arguments.jobs))
@@ -228,24 +239,25 @@ class Study:
         now = time.monotonic()
         self.seconds += now - self._ticked
         self._ticked = now
-        report.write(self.out / _TOLD, self.settings | {"seconds": round(self.seconds, 1)})
+        report.write(self.out / _SETTINGS_FILE, self.settings | {"seconds": round(self.seconds, 1)})
 
     def write_report(self, **figures: Any) -> dict:
-        """Writes `report.json`: the study's figures, and what they depend on."""
+        """Writes `report.json`: the study's figures, and what they depend on. Returns it."""
         from recipes.training import report
 
         finished = self.reports()
         first = next(iter(finished.values()))
-        told = self.settings | {name: first[name] for name in ("corpus", "source", "target")}
-        told |= {"command": self._command(), "minutes": round(self.seconds / 60, 1), "jobs": self.arguments.jobs}
-        told |= figures | surroundings()
-        report.write(self.out / "report.json", told)
-        return told
+        contents = self.settings | {name: first[name] for name in ("corpus", "source", "target")}
+        contents |= {"command": self._command(), "minutes": round(self.seconds / 60, 1), "jobs": self.arguments.jobs}
+        contents |= figures | surroundings()
+        report.write(self.out / "report.json", contents)
+        return contents
 
     def _command(self) -> str:
         """The command line, without the folders of this machine."""
-        told, parts = self.arguments, [f"python -m recipes.{self.settings['study']} --corpus {self.settings['corpus']}"]
-        for name in ("source", "target", "updates", "seed", "scores"):
-            value = getattr(told, name, None)
-            parts += [f"--{name} {value}"] if value is not None else []
-        return " ".join([*parts, *(["--set", *told.changes] if told.changes else [])])
+        module = self.settings["study"].removesuffix("_study")
+        parts = [f"python -m recipes.studies.{module} --corpus {self.settings['corpus']}"]
+        for name in ("source", "target", "max_steps", "seed", "scores"):
+            value = getattr(self.arguments, name, None)
+            parts += [f"--{name.replace('_', '-')} {value}"] if value is not None else []
+        return " ".join([*parts, *(["--set", *self.arguments.changes] if self.arguments.changes else [])])

@@ -1,1 +1,1 @@
-"""Training: callbacks, schedules, scores and reports of a run."""
+"""Training: fitting with its callbacks and schedules, scores and reports of a run."""

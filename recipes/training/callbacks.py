@@ -1,4 +1,4 @@
-"""What training needs beyond `fit`, as Keras callbacks: time, a validation score, best weights, a checkpoint."""
+"""What training needs beyond `fit`, as Keras callbacks: a time budget, a validation score, a checkpoint."""
 
 import csv
 import json
@@ -9,49 +9,23 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from keras_attn import Translator
 from keras_attn.evaluation import by_metric
-from keras_attn.translator import Translator
 
 
-@keras.saving.register_keras_serializable(package="keras_attn_recipes")
-class ConstantThenLinear(keras.optimizers.schedules.LearningRateSchedule):
-    """A rate that warms up linearly, stays constant for a share of all steps, then falls linearly to zero."""
+class TimeBudget(keras.callbacks.Callback):
+    """Measures the seconds of training and, given a budget, ends training within it.
 
-    def __init__(self, learning_rate: float, total_steps: int, constant_share: float = 0.5, warmup_steps: int = 0):
-        self.learning_rate = learning_rate
-        self.total_steps = total_steps
-        self.constant_share = constant_share
-        self.warmup_steps = warmup_steps
-
-    def __call__(self, step):
-        step = keras.ops.cast(step, "float32")
-        warm = (step + 1) / max(1, self.warmup_steps)
-        left = (1 - step / self.total_steps) / max(1e-9, 1 - self.constant_share)
-        return self.learning_rate * keras.ops.clip(keras.ops.minimum(warm, left), 0.0, 1.0)
-
-    def get_config(self):
-        return {
-            "learning_rate": self.learning_rate,
-            "total_steps": self.total_steps,
-            "constant_share": self.constant_share,
-            "warmup_steps": self.warmup_steps,
-        }
-
-
-class Clock(keras.callbacks.Callback):
-    """Counts the seconds of training and, given a budget, ends it in time.
-
-    Within a budget the rate follows the clock, not the steps, whose number nobody knows beforehand: constant
-    for `constant_share` of the time, then linearly down, set anew for each epoch. Such a run does not repeat
-    bit by bit.
+    Within a budget the learning rate follows the time, as the number of steps is unknown beforehand: constant for
+    `hold_fraction` of the time, then linearly down, set anew for each epoch. Such a run does not repeat bit by bit.
     """
 
-    def __init__(self, budget_seconds: float | None, learning_rate: float, constant_share: float):
+    def __init__(self, budget_seconds: float | None, learning_rate: float, hold_fraction: float):
         super().__init__()
         self.budget_seconds = budget_seconds
         self.learning_rate = learning_rate
-        self.constant_share = constant_share
-        self.seconds = 0.0  # all of `fit`, of earlier runs too
+        self.hold_fraction = hold_fraction
+        self.seconds = 0.0  # in `fit`, before a resumption too
         self.training_seconds = 0.0  # without validation and checkpoints
         self._epoch_seconds = 0.0
 
@@ -60,8 +34,8 @@ class Clock(keras.callbacks.Callback):
         if self.budget_seconds:
             time_done = (self.seconds + self._epoch_seconds / 2) / self.budget_seconds
             done = max(time_done, (epoch + 0.5) / self.params["epochs"])
-            share = (1 - done) / max(1e-9, 1 - self.constant_share)
-            self.model.optimizer.learning_rate = self.learning_rate * min(1.0, max(0.02, share))
+            fraction = (1 - done) / max(1e-9, 1 - self.hold_fraction)
+            self.model.optimizer.learning_rate = self.learning_rate * min(1.0, max(0.02, fraction))
 
     def on_train_batch_end(self, batch, logs=None):
         self._last_batch = time.monotonic()
@@ -73,112 +47,114 @@ class Clock(keras.callbacks.Callback):
         self.training_seconds += self._last_batch - self._started
 
     def add_epoch(self):
-        """Called when the epoch's validation is over too."""
+        """Counts an epoch whose validation is finished; `Checkpoint` calls it."""
         self._epoch_seconds = time.monotonic() - self._started
         self.seconds += self._epoch_seconds
 
     def state(self) -> list[float]:
+        """What `restore` takes."""
         return [self.seconds, self.training_seconds, self._epoch_seconds]
 
     def restore(self, state: list[float]) -> None:
+        """Continues from the `state()` of an interrupted run."""
         self.seconds, self.training_seconds, self._epoch_seconds = state
 
 
-class LastUpdate(keras.callbacks.Callback):
-    """Ends training after so many updates, within an epoch if need be."""
+class StopAfterSteps(keras.callbacks.Callback):
+    """Ends training after `max_steps` updates, in the middle of an epoch if necessary."""
 
-    def __init__(self, updates: int, updates_per_epoch: int):
+    def __init__(self, max_steps: int, steps_per_epoch: int):
         super().__init__()
-        self.updates = updates
-        self.updates_per_epoch = updates_per_epoch
+        self.max_steps = max_steps
+        self.steps_per_epoch = steps_per_epoch
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._before = epoch * self.updates_per_epoch
+        self._before = epoch * self.steps_per_epoch
 
     def on_train_batch_end(self, batch, logs=None):
-        # Counted here: on JAX the optimizer's own count stands still within an epoch.
-        if self._before + batch + 1 >= self.updates:
+        # Counted here, because on JAX the optimizer's own count is updated only after the epoch.
+        if self._before + batch + 1 >= self.max_steps:
             self.model.stop_training = True
 
 
-class Validation(keras.callbacks.Callback):
-    """Scores greedy translations after each epoch, keeps the best weights, stops when they get no better.
+class Validation(keras.callbacks.EarlyStopping):
+    """Scores greedy translations after each epoch: early stopping on that score, with the best weights restored.
 
-    The score is that of `keras_attn.evaluation.by_metric.main_score`; the logs call it `val_bleu` or `val_wer`. With
-    `average_decay` in the optimizer the averaged weights are the ones translated and kept. When training ends the
-    model has the best weights.
+    The score is that of `keras_attn.evaluation.by_metric.main_score`; the logs have it as `val_bleu` or `val_wer`. If
+    the optimizer keeps an average of the weights, the averaged weights are validated and kept. This does not use
+    `SwapEMAWeights`, which on TensorFlow swaps by adding and subtracting, so that training would continue with rounded
+    weights.
     """
 
     def __init__(self, translator: Translator, sources, references, *, metric: str, tokenize: str, patience: float):
-        super().__init__()
+        mode = "max" if by_metric.is_better(metric, 1, 0) else "min"
+        super().__init__(f"val_{metric}", patience=patience, mode=mode, restore_best_weights=True)
         self.translator = translator
         self.sources = sources
         self.references = references
         self.metric = metric
         self.tokenize = tokenize
-        self.patience = patience
-        self.best_score: float | None = None
-        self.best_epoch = -1
-        self.best_weights: list[np.ndarray] = []
+        super().on_train_begin()
+
+    def on_train_begin(self, logs=None):
+        """Keeps what `Checkpoint` restored, which Keras would reset here."""
 
     def on_epoch_end(self, epoch, logs=None):
         weights = self.model.trainable_variables
-        averaged = getattr(self.model.optimizer, "use_ema", False)
-        own = [keras.ops.convert_to_numpy(v) for v in weights] if averaged else []
-        if averaged:
+        is_averaged = getattr(self.model.optimizer, "use_ema", False)
+        own = [keras.ops.convert_to_numpy(v) for v in weights] if is_averaged else []
+        if is_averaged:
             self.model.optimizer.finalize_variable_values(weights)
-            # Copies: on JAX the assignment shares the average's buffer, which translating then gives away.
+            # Copies, because on JAX the assignment shares the average's buffer, which translating donates.
             for variable in weights:
                 variable.assign(np.array(keras.ops.convert_to_numpy(variable)))
-        found = self.translator.generate(self.sources, beam_size=1, batch_size=128, return_alignments=False)
-        texts = [t.text for t in found]
-        score = by_metric.main_score(self.metric, self.sources, self.references, texts, self.tokenize)
-        logs[f"val_{self.metric}"] = round(score, 2)
-        if by_metric.is_better(self.metric, score, self.best_score):
-            self.best_score, self.best_epoch = score, epoch
-            self.best_weights = self.model.get_weights()
+        score = self._score()
+        super().on_epoch_end(epoch, {self.monitor: score})
+        logs[self.monitor] = round(score, 2)
         for variable, value in zip(weights, own, strict=bool(own)):
             variable.assign(value)
-        if epoch - self.best_epoch >= self.patience:
-            self.model.stop_training = True
 
-    def on_train_end(self, logs=None):
-        if self.best_weights:
-            self.model.set_weights(self.best_weights)
+    def _score(self) -> float:
+        translations = self.translator.generate(self.sources, beam_size=1, batch_size=128, return_alignments=False)
+        texts = [translation.text for translation in translations]
+        return by_metric.main_score(self.metric, self.sources, self.references, texts, self.tokenize)
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """One file after each epoch with all that decides the rest of training, replaced in one move.
+    """Writes one file after each epoch with all that determines the rest of training.
 
-    Weights, the random states of dropout, the optimizer, the best weights so far, the clock and the history:
-    after `kill -9` a run goes on from the last whole epoch, and on a CPU with TensorFlow ends with the very
-    same weights. The history goes into a table of its own as well; `CSVLogger` would keep the line of an
-    epoch that is run again.
+    It has the weights, the random states of dropout, the optimizer, the best weights so far, the time and the history,
+    and replaces its predecessor in one move: after `kill -9` a run continues from the last whole epoch, and on a CPU
+    with TensorFlow ends with the very same weights. `keras.callbacks.BackupAndRestore` saves the weights and the
+    optimizer only, so that the best weights, the time and the history of the earlier epochs would be lost. The history
+    is also written as a table; `CSVLogger` would keep the line of an epoch that is run again.
     """
 
-    def __init__(self, path: Path, history_path: Path, validation: Validation, clock: Clock):
+    def __init__(self, path: Path, history_path: Path, validation: Validation, time_budget: TimeBudget):
         super().__init__()
         self.path = Path(path)
         self.history_path = Path(history_path)
         self.validation = validation
-        self.clock = clock
+        self.time_budget = time_budget
         self.history: list[dict] = []
 
     def on_epoch_end(self, epoch, logs=None):
-        self.clock.add_epoch()
+        self.time_budget.add_epoch()
         self.history.append({"epoch": epoch, **{name: float(value) for name, value in logs.items()}})
         state = {
             "history": self.history,
-            "clock": self.clock.state(),
-            "best_score": self.validation.best_score,
+            "time": self.time_budget.state(),
+            "best_score": self.validation.best,
             "best_epoch": self.validation.best_epoch,
+            "wait": self.validation.wait,
             "stopped": bool(self.model.stop_training),
         }
-        arrays = {f"model_{i}": keras.ops.convert_to_numpy(v) for i, v in enumerate(_variables(self.model))}
-        arrays |= {
-            f"optimizer_{i}": keras.ops.convert_to_numpy(v) for i, v in enumerate(self.model.optimizer.variables)
+        groups = {
+            "model": [keras.ops.convert_to_numpy(v) for v in _variables(self.model)],
+            "optimizer": [keras.ops.convert_to_numpy(v) for v in self.model.optimizer.variables],
+            "best": self.validation.best_weights,
         }
-        arrays |= {f"best_{i}": value for i, value in enumerate(self.validation.best_weights)}
+        arrays = {f"{name}_{i}": value for name, values in groups.items() for i, value in enumerate(values)}
         partial = self.path.with_name(f".tmp-{self.path.name}")
         with partial.open("wb") as file:
             np.savez(file, state=np.frombuffer(json.dumps(state).encode(), "uint8"), **arrays)
@@ -189,40 +165,36 @@ class Checkpoint(keras.callbacks.Callback):
             table.writerows(self.history)
 
     def restore(self, model: keras.Model) -> bool:
-        """Puts everything back, before `fit`. Returns whether training had ended.
+        """Restores everything, before `fit`. Returns whether training had ended.
 
         Raises:
             ValueError: if the checkpoint is not one of this model.
         """
         model.optimizer.build(model.trainable_variables)
+        groups = {"model": _variables(model), "optimizer": model.optimizer.variables, "best": model.weights}
         try:
             with np.load(self.path, allow_pickle=False) as file:
                 arrays = dict(file)
             state = json.loads(arrays.pop("state").tobytes())
-            groups = {
-                "model": _variables(model),
-                "optimizer": model.optimizer.variables,
-                "best": model.weights,
-            }
             if len(arrays) != sum(map(len, groups.values())):
-                raise KeyError("another number of variables")
+                raise ValueError("It has another number of variables.")
             for name, variables in groups.items():
                 for i, variable in enumerate(variables):
                     if arrays[f"{name}_{i}"].shape != tuple(variable.shape):
-                        raise KeyError(f"another shape of {variable.path}")
+                        raise ValueError(f"It has another shape of {variable.path}.")
+            self.time_budget.restore(state["time"])
+            self.validation.best, self.validation.best_epoch = state["best_score"], state["best_epoch"]
+            self.validation.wait, self.history = state["wait"], state["history"]
         except (OSError, KeyError, ValueError, EOFError) as error:
             raise ValueError(f"Expected {str(self.path)!r} to be a checkpoint of this run. {error}") from None
         for name in ("model", "optimizer"):
             for i, variable in enumerate(groups[name]):
                 variable.assign(arrays[f"{name}_{i}"])
         self.validation.best_weights = [arrays[f"best_{i}"] for i in range(len(model.weights))]
-        self.validation.best_score, self.validation.best_epoch = state["best_score"], state["best_epoch"]
-        self.history = state["history"]
-        self.clock.restore(state["clock"])
         return state["stopped"]
 
 
 def _variables(model):
-    """Weights and random states; metrics start anew at each epoch."""
-    passing = {id(v) for v in model.metrics_variables}
-    return [v for v in model.variables if id(v) not in passing]
+    """Weights and random states, without the metrics, which start anew with each epoch."""
+    metrics = {id(v) for v in model.metrics_variables}
+    return [v for v in model.variables if id(v) not in metrics]

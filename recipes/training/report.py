@@ -1,4 +1,4 @@
-"""What a finished run leaves behind: scores, translations, a picture and `report.json`."""
+"""What a finished run leaves in its folder: scores, translations, a picture and `report.json`."""
 
 import json
 import os
@@ -10,32 +10,32 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attn import plots
-from keras_attn.translator import Translation, Translator
+from keras_attn import Translator, plots
+from keras_attn.translator import Translation
 
 
 def translate(translator: Translator, sources: Sequence[str], **options) -> tuple[list[Translation], float]:
-    """Translations, and the seconds that they took (the first call of a shape compiles)."""
+    """Translations, and the seconds that they took, compilation included."""
     started = time.monotonic()
     translations = translator.generate(sources, **options)
     return translations, time.monotonic() - started
 
 
 def write_translations(path: Path, sources, references, translations: Sequence[Translation]) -> None:
-    """One block of three lines for each sentence."""
+    """Writes a block of three lines for each sentence: source, reference and translation."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for source, reference, translation in zip(sources, references, translations, strict=True):
             file.write(f"source:      {source}\nreference:   {reference}\ntranslation: {translation.text}\n\n")
 
 
 def read_translations(path: Path) -> list[tuple[str, str, str]]:
-    """What `write_translations` wrote: source, reference and translation of each sentence."""
+    """Reads what `write_translations` wrote: source, reference and translation of each sentence."""
     texts = [line[len("translation: ") :] for line in path.read_text(encoding="utf-8").split("\n")]
     return list(zip(texts[0::4], texts[1::4], texts[2::4], strict=False))
 
 
 def draw_reordering(path: Path, translator: Translator, translations, references) -> None:
-    """Draws the sentence in which the most words change places, a correct one if there is one."""
+    """Draws the sentence with the most reordering, a correctly translated one if possible."""
     best, best_rank = None, ()
     for translation, reference in zip(translations, references, strict=True):
         if not translation.token_ids:
@@ -51,7 +51,7 @@ def draw_reordering(path: Path, translator: Translator, translations, references
 
 
 def _inversions(alignment: np.ndarray) -> float:
-    """Share of pairs of target words whose source words stand the other way round; 0 is monotone."""
+    """Share of pairs of target words whose source words are in the opposite order; 0 is monotone."""
     if len(alignment) < 2:
         return 0.0
     positions = alignment.argmax(axis=1)
@@ -60,13 +60,13 @@ def _inversions(alignment: np.ndarray) -> float:
 
 
 def peak_memory_mb() -> int:
-    """The most memory that this process has held at once."""
+    """The peak resident memory of this process."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
 
 
 def write(path: Path, report: dict) -> None:
-    """Writes `report.json` in one move."""
+    """Writes a report atomically."""
     partial = path.with_name(f".tmp-{path.name}")
     partial.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     os.replace(partial, path)

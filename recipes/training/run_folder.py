@@ -1,4 +1,4 @@
-"""The folder of a run: what it may hold before training begins, and the file that says which run it is."""
+"""The folder of a run: whether training may begin in it, and run.json, which identifies an unfinished run."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def refuse_taken(out: Path, resume: bool) -> None:
-    """Before any work: a folder that holds something else, or a finished run, is left alone."""
+    """Raises FileExistsError if the folder has other files or a finished run, before any work."""
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"Expected --out to be a folder. Received a file: {str(out)!r}")
     if (out / "report.json").exists() and resume:
@@ -15,17 +15,23 @@ def refuse_taken(out: Path, resume: bool) -> None:
     if taken and not resume:
         raise FileExistsError(
             f"Expected --out to be a new or empty folder. {str(out)!r} already holds a run or other files; "
-            f"choose another, or go on with an unfinished run by --resume."
+            f"choose another, or continue an unfinished run with --resume."
         )
     if taken and not (out / "run.json").exists():
-        raise FileExistsError(f"Expected a run to resume in {str(out)!r}. It holds other files and no run.json.")
+        raise FileExistsError(f"Expected a run to resume in {str(out)!r}. It has other files and no run.json.")
 
 
 def open_run(out: Path, settings: dict, resume: bool) -> None:
-    """Writes down what the run is, or sees that it is the one to resume."""
+    """Writes the settings into run.json or, to resume, checks that they are those of the unfinished run."""
     path = out / "run.json"
     if resume and path.exists():
         begun = json.loads(path.read_text(encoding="utf-8"))
+        same_recipe = begun.get("recipe") == settings["recipe"]
+        if same_recipe and begun.get("config", {}).keys() != settings["config"].keys():
+            raise ValueError(
+                f"Expected a run of this version in {str(out)!r}. It was begun by another, whose settings have other "
+                "names: train it again in a new folder."
+            )
         different = [name for name in settings if begun.get(name) != settings[name]]
         if different:
             raise ValueError(

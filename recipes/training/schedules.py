@@ -1,9 +1,33 @@
-"""How the learning rate goes after its warm-up, chosen by a recipe's `schedule`."""
+"""Learning rate schedules, chosen by a recipe's `schedule`."""
 
 import keras
 
 from recipes.config import TrainingConfig
-from recipes.training.callbacks import ConstantThenLinear
+
+
+@keras.saving.register_keras_serializable(package="keras_attn_recipes")
+class ConstantThenLinear(keras.optimizers.schedules.LearningRateSchedule):
+    """A rate that warms up linearly, stays constant for a fraction of all steps, then falls linearly to zero."""
+
+    def __init__(self, learning_rate: float, total_steps: int, hold_fraction: float = 0.5, warmup_steps: int = 0):
+        self.learning_rate = learning_rate
+        self.total_steps = total_steps
+        self.hold_fraction = hold_fraction
+        self.warmup_steps = warmup_steps
+
+    def __call__(self, step):
+        step = keras.ops.cast(step, "float32")
+        warm = (step + 1) / max(1, self.warmup_steps)
+        left = (1 - step / self.total_steps) / max(1e-9, 1 - self.hold_fraction)
+        return self.learning_rate * keras.ops.clip(keras.ops.minimum(warm, left), 0.0, 1.0)
+
+    def get_config(self):
+        return {
+            "learning_rate": self.learning_rate,
+            "total_steps": self.total_steps,
+            "hold_fraction": self.hold_fraction,
+            "warmup_steps": self.warmup_steps,
+        }
 
 
 @keras.saving.register_keras_serializable(package="keras_attn_recipes")
@@ -32,4 +56,4 @@ def schedule(config: TrainingConfig, total_steps: int):
     """The schedule of a run of `total_steps`."""
     if config.schedule == "inverse_sqrt":
         return InverseSquareRoot(config.learning_rate, config.warmup_steps)
-    return ConstantThenLinear(config.learning_rate, total_steps, config.constant_share, config.warmup_steps)
+    return ConstantThenLinear(config.learning_rate, total_steps, config.hold_fraction, config.warmup_steps)

@@ -23,15 +23,15 @@ class Config(TrainingConfig):
     level: str = "word"
     source_vocabulary_size: int | None = None
     target_vocabulary_size: int | None = None
-    minimum_count: int = 2
+    min_frequency: int = 2
     batch_size: int = SENTENCES
     epochs: int = 8
     warmup_steps: int = 100
-    average_decay: float = 0.998
+    ema_decay: float = 0.998
     tokenize: str = "none"
 
 
-PRESETS: dict[str, Config] = {}
+CONFIGS: dict[str, Config] = {}
 
 
 @keras.saving.register_keras_serializable(package="keras_attn_benchmarks")

@@ -12,7 +12,7 @@ from keras_attn import evaluation
 from keras_attn.evaluation import by_metric
 from keras_attn.evaluation.error_rates import edit_distance
 from recipes import evaluate, sweep, train
-from recipes.training import scoring
+from recipes.pages import results
 
 DATA = os.environ.get("KERAS_ATTN_DATA")
 
@@ -130,7 +130,7 @@ def test_a_run_is_scored_and_chosen_by_word_error_rate(corpus, tmp_path, capfd):
     assert report["test_sources_in_training"] == 0
     assert "bleu" not in report
     assert "val_wer" in (out / "history.csv").read_text().splitlines()[0]
-    assert "Word error rate **" in scoring.details("spelling", report)
+    assert "Word error rate **" in results.error_rate_details("spelling", report)
 
     lines = (out / "translations.txt").read_text().split("\n\n")
     hypotheses = [block.partition("translation: ")[2] for block in lines if block]

@@ -7,15 +7,14 @@ import random
 import numpy as np
 import pytest
 
-from keras_attn.evaluation import parse_links
-from keras_attn.text import Tokenizer
+from keras_attn import evaluation, plots
+from keras_attn.text.tokenizer import Tokenizer
 from keras_attn.translator import Translator
 from recipes import train
 from recipes.corpora import hansards
-from recipes.pages import studies as study_pages
-from recipes.studies import alignment as alignment_study
-from recipes.studies import attention_links as linking
-from recipes.studies import study as studies
+from recipes.pages import studies as study_sections
+from recipes.studies import alignment, attention_links
+from recipes.studies.study import Study
 
 
 @pytest.mark.parametrize(
@@ -54,14 +53,14 @@ def write_gold(folder, text, gold):
 def test_gold_is_read(tmp_path):
     found = hansards.read_gold(write_gold(tmp_path, ["The dog  ||| le  Chien  ", "no ||| non"], ["1-1 2p2", "1-1"]))
     assert (found.sources, found.targets) == (["the dog", "no"], ["le chien", "non"])
-    assert found.links == [parse_links("0-0 1p1"), parse_links("0-0")]
+    assert found.links == [evaluation.parse_links("0-0 1p1"), evaluation.parse_links("0-0")]
 
 
 @pytest.mark.parametrize(
     ("text", "gold", "sentence"),
     [
-        (["a ||| b", "c ||| d"], ["1-1"], r"as many lines in .*src-tgt\.gz as in .*gold\.gz\. Received: 2 and 1"),
-        (["a ||| b", "a b"], ["1-1", "1-1"], r"'source \|\|\| target' in line 2 .* received 'a b'"),
+        (["a ||| b", "c ||| d"], ["1-1"], r"as many lines in .*src-tgt\.gz as in .*gold\.gz.* [Rr]eceived:? 2 and 1"),
+        (["a ||| b", "a b"], ["1-1", "1-1"], r"'source \|\|\| target' in line 2 .* Received: 'a b'"),
         (["a ||| b", " ||| b"], ["1-1", "1-1"], "in line 2"),
         (["a ||| b", "a ||| b"], ["1-1", "1~1"], r"Received: '1~1' in line 2 of .*gold\.gz"),
         (["a ||| b", "a ||| b"], ["1-2", "1-1"], "target words from 1 to 1. Received: the link '1-2' in line 1"),
@@ -74,8 +73,8 @@ def test_bad_gold_is_refused(text, gold, sentence, tmp_path):
 
 
 def test_the_diagonal_by_hand():
-    assert linking.diagonal("a b c", "v w x y z w") == {(0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)}
-    assert linking.diagonal("a b c d", "v w") == {(1, 0), (3, 1)}
+    assert attention_links.diagonal("a b c", "v w x y z w") == {(0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)}
+    assert attention_links.diagonal("a b c d", "v w") == {(1, 0), (3, 1)}
 
 
 @pytest.mark.parametrize("kind", ["rnnsearch", "transformer"])
@@ -86,7 +85,7 @@ def test_every_row_of_a_model(kind):
     recipe = train.load_recipe(kind)
     sizes = {"units": 6, "num_layers": 3, "num_heads": 2} if kind == "transformer" else {"units": 5}
     model = recipe.build(recipe.Config(**sizes), *(tokenizer.vocabulary_size for tokenizer in tokenizers))
-    found = linking.candidates(Translator(model, *tokenizers), sources, targets)
+    found = attention_links.candidates(Translator(model, *tokenizers), sources, targets)
     layers = [f"layer {number}" for number in (1, 2, 3)] if kind == "transformer" else []
     assert set(found) == {(attention, row) for attention in ("all", *layers) for row in ("own", "next")}
     for sentence in range(3):
@@ -102,8 +101,9 @@ def test_every_row_of_a_model(kind):
 
 
 def test_a_word_is_linked_to_what_it_attends_to_most():
-    panel = linking.WordAlignment([[0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0, 0, 1]], ["a", "b", "</s>"], ["v", "w", "</s>"])
-    assert linking.links(panel) == {(1, 0)}
+    weights = [[0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0, 0, 1]]
+    panel = plots.WordAlignment(weights, ["a", "b", "</s>"], ["v", "w", "</s>"])
+    assert attention_links.links(panel) == {(1, 0)}
 
 
 # English words, and the same in French, where the adjective stands behind.
@@ -146,24 +146,24 @@ def toy(tmp_path):
 def in_process(monkeypatch):
     """One system, trained here and not in a process of its own; yields what was trained."""
     sizes = "units=13 embedding_size=17 readout_size=17 attention_units=11 decoder_units=23"
-    monkeypatch.setattr(alignment_study, "SYSTEMS", {"tiny": ("rnnsearch", tuple(sizes.split()))})
-    monkeypatch.setattr(alignment_study, "_SHARED", TINY)
+    monkeypatch.setattr(alignment, "SYSTEMS", {"tiny": ("rnnsearch", tuple(sizes.split()))})
+    monkeypatch.setattr(alignment, "_SHARED", TINY)
     done = []
 
     def work(self, chains):
         for name, (step,) in chains.items():
-            if not step.made.exists():
+            if not step.output.exists():
                 assert train.main(step.options) == 0
                 done.append(name)
 
-    monkeypatch.setattr(studies.Study, "work", work)
+    monkeypatch.setattr(Study, "work", work)
     return done
 
 
 def test_a_whole_study(toy, in_process, capfd):
     options = ["--corpus", str(toy / "toy"), "--gold", str(toy / "gold"), "--out", str(toy / "study")]
-    options += ["--updates", "27", "--development", "3", "--beam", "1"]
-    assert alignment_study.main(options) == 0
+    options += ["--max-steps", "27", "--development", "3", "--beam", "1"]
+    assert alignment.main(options) == 0
     report = json.loads((toy / "study" / "report.json").read_text())
     assert in_process == ["tiny"]
     assert report["gold"] == {"sentences": 13, "development": 3, "sure": 52, "possible": 65}
@@ -179,19 +179,19 @@ def test_a_whole_study(toy, in_process, capfd):
     best = min(system["candidates"], key=lambda one: one["development"])
     assert {name: system[name] for name in best} == best
     gold = hansards.read_gold(toy / "gold")
-    panels = linking.candidates(Translator.from_preset(toy / "study" / "tiny"), gold.sources, gold.targets)
-    found = [linking.links(panel) for panel in panels[best["attention"], best["row"]][3:]]
+    panels = attention_links.candidates(Translator.from_preset(toy / "study" / "tiny"), gold.sources, gold.targets)
+    found = [attention_links.links(panel) for panel in panels[best["attention"], best["row"]][3:]]
     right = [link for one in found for link in one if link in {(0, 0), (1, 2), (2, 1), (3, 3)}]
     possible = right + [link for one in found for link in one if link == (2, 2)]
     aer = 100 * (1 - (len(right) + len(possible)) / (sum(map(len, found)) + 40))
     assert best["test"]["aer"] == pytest.approx(aer, abs=0.005)
-    page = study_pages.section("alignment", report)
-    assert "```\npython -m recipes.studies.alignment --corpus toy --source en --target fr --updates 27" in page
+    page = study_sections.section("alignment", report)
+    assert "```\npython -m recipes.studies.alignment --corpus toy --source en --target fr --max-steps 27" in page
     assert f"| tiny | {best['attention']}, {best['row']} row | {best['test']['aer']:.2f} |" in page
 
     before = (toy / "study" / "report.json").stat().st_mtime_ns
     capfd.readouterr()
-    assert alignment_study.main(options) == 0
+    assert alignment.main(options) == 0
     assert len(in_process) == 1, "nothing is trained twice"
     assert (toy / "study" / "report.json").stat().st_mtime_ns > before
     again = json.loads((toy / "study" / "report.json").read_text())
@@ -206,7 +206,7 @@ def test_a_whole_study(toy, in_process, capfd):
         (["--gold", "{tmp}/gold", "--development", "13"], "from 1 to 12. Received: 13"),
         (["--gold", "{tmp}/gold", "--development", "0"], "from 1 to 12. Received: 0"),
         (["--gold", "{tmp}/gold", "--source", "fr", "--target", "en"], "English to French"),
-        (["--gold", "{tmp}/gold", "--updates", "0"], "--updates of at least 1"),
+        (["--gold", "{tmp}/gold", "--max-steps", "0"], "--max-steps of at least 1"),
         (["--gold", "{tmp}/gold", "--set", "cho.units=3"], "a recipe among"),
     ],
 )
@@ -214,7 +214,7 @@ def test_bad_options_are_refused_before_anything_is_begun(options, sentence, toy
     monkeypatch.delenv("KERAS_ATTN_DATA", raising=False)
     options = [option.format(tmp=toy) for option in options]
     where = ["--corpus", str(toy / "toy"), "--out", str(toy / "study")]
-    assert alignment_study.main([*where, *options]) == 2
+    assert alignment.main([*where, *options]) == 2
     err = capfd.readouterr().err
     assert sentence in err
     assert err.count("\n") == 1

@@ -63,10 +63,10 @@ def test_a_folder_without_a_test_split(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changed", "source", "target", "sentence"),
     [
-        ({}, "de", "fr", r"Expected a language of .* \(de, en\), received 'fr'\."),
-        ({}, "de", None, r"Expected a source and a target language for .*; it has de, en\."),
-        ({}, "de", "de", r"Expected two languages of .* \(de, en\), received 'de' twice\."),
-        ({"val.en": "four\nfive\n"}, "de", "en", r"Received: 1 and 2"),
+        ({}, "de", "fr", r"Expected a language of .* \(de, en\)\. Received: 'fr'"),
+        ({}, "de", None, r"Expected a source and a target language for .*\. It has: de, en"),
+        ({}, "de", "de", r"Expected two languages of .* \(de, en\)\. Received: 'de' twice"),
+        ({"val.en": "four\nfive\n"}, "de", "en", r"(?i)received:? 1 and 2"),
         ({"train.en": ""}, "de", "en", r"empty"),
     ],
 )
@@ -84,13 +84,13 @@ def test_a_folder_with_invalid_utf8_names_file_and_line(tmp_path) -> None:
 
 
 def test_unknown_names_list_the_valid_ones(tmp_path) -> None:
-    sentence = r"Expected a corpus \(phrases, multi30k, .*cmudict\) or a folder, received 'multi'"
+    sentence = r"Expected a corpus \(phrases, multi30k, .*cmudict\) or a folder\. Received: 'multi'"
     with pytest.raises(ValueError, match=sentence):
         corpora.load("multi")
     (tmp_path / "nothing").mkdir()
-    with pytest.raises(ValueError, match=r"Expected train\.<language>.* received an empty folder"):
+    with pytest.raises(ValueError, match=r"Expected train\.<language>.* Received: an empty folder"):
         corpora.load(tmp_path / "nothing", "de", "en")
-    with pytest.raises(FileNotFoundError, match=r"Expected the data folder to exist, received '.*absent'"):
+    with pytest.raises(FileNotFoundError, match=r"Expected the data folder to exist\. Received: '.*absent'"):
         corpora.load("multi30k", data=tmp_path / "absent")
 
 
@@ -104,7 +104,7 @@ def test_corpora_are_joined_split_by_split(tmp_path, monkeypatch) -> None:
     assert joined.splits["test"] == (["fünf", "sechs"] * 2, ["five", "six"] * 2)
     assert corpora.public_name(f"{first}+phrases") == "first+phrases"
 
-    monkeypatch.setattr(corpora.phrases, "splits", lambda: {"train": (["A."], ["B."])})
+    monkeypatch.setattr(corpora.loading.generator, "splits", lambda: {"train": (["A."], ["B."])})
     english = write(tmp_path / "english", {"train.en": "a\n", "train.fr": "b\n"})
     assert corpora.load(f"phrases+{english}", "en", "fr").splits == {"train": (["A.", "a"], ["B.", "b"])}
     plus = write(tmp_path / "a+b", FILES)
@@ -112,25 +112,27 @@ def test_corpora_are_joined_split_by_split(tmp_path, monkeypatch) -> None:
 
 
 def test_corpora_that_do_not_fit_together_are_refused(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(corpora.phrases, "splits", lambda: {"train": (["A."], ["B."])})
+    monkeypatch.setattr(corpora.loading.generator, "splits", lambda: {"train": (["A."], ["B."])})
     monkeypatch.setitem(SHA256, "multi30k-tok", hashes(FILES))
     write(tmp_path / "multi30k-tok", FILES)
-    with pytest.raises(ValueError, match=r"phrases from en to fr, multi30k-tok from de to en; give --source"):
+    with pytest.raises(
+        ValueError, match=r"or --source and --target\. Received: phrases from en to fr, multi30k-tok from de to en"
+    ):
         corpora.load("phrases+multi30k-tok", data=tmp_path)
     for name, part in (("phrases+", "''"), ("phrases+nosuch", "'nosuch'")):
-        with pytest.raises(ValueError, match=rf"Expected a corpus .* or a folder, received {part}"):
+        with pytest.raises(ValueError, match=rf"Expected a corpus .* or a folder\. Received: {part}"):
             corpora.load(name)
 
 
 def test_phrases_needs_nothing() -> None:
-    with pytest.raises(ValueError, match=r"Expected a language of phrases \(en, fr\), received 'de'"):
+    with pytest.raises(ValueError, match=r"Expected a language of phrases \(en, fr\)\. Received: 'de'"):
         corpora.load("phrases", "de", "en")
-    with pytest.raises(ValueError, match=r"Expected phrases from en to fr, received fr to en"):
+    with pytest.raises(ValueError, match=r"Expected phrases from en to fr\. Received: fr to en"):
         corpora.load("phrases", "fr", "en")
 
 
 def test_phrases(monkeypatch) -> None:
-    monkeypatch.setattr(corpora.phrases, "splits", lambda: {"train": (["A."], ["B."])})
+    monkeypatch.setattr(corpora.loading.generator, "splits", lambda: {"train": (["A."], ["B."])})
     corpus = corpora.load("phrases")
     assert (corpus.source, corpus.target, corpus.splits) == ("en", "fr", {"train": (["A."], ["B."])})
 
@@ -142,7 +144,7 @@ def test_a_named_corpus_in_the_data_folder(tmp_path, monkeypatch, below) -> None
     assert corpora.load("multi30k-tok", data=tmp_path).splits["test"] == (["fünf", "sechs"], ["five", "six"])
     monkeypatch.setenv("KERAS_ATTN_DATA", str(tmp_path))
     assert corpora.load("multi30k-tok", "en", "de").source == "en"
-    sentence = r"Expected a language of multi30k-tok \(de, en, fr\), received 'es'"
+    sentence = r"Expected a language of multi30k-tok \(de, en, fr\)\. Received: 'es'"
     with pytest.raises(ValueError, match=sentence):
         corpora.load("multi30k-tok", "es", "en")
 
@@ -200,7 +202,7 @@ def test_multi30k_is_downloaded_once_and_checked(tmp_path, monkeypatch, own_cach
 
 def test_a_wrong_download_is_refused_and_deleted(tmp_path, monkeypatch, own_cache) -> None:
     serve(tmp_path, monkeypatch, upstream_multi30k("raw/{}.{}.gz", gzip.compress))
-    with pytest.raises(ValueError, match=r"Expected to download the corpus multi30k, .*SHA-256.*--data DATA"):
+    with pytest.raises(ValueError, match=r"Expected to download the corpus multi30k\. .*SHA-256.*--data DATA"):
         corpora.load("multi30k")
     assert not list(own_cache.rglob("*.gz"))
 
@@ -208,7 +210,7 @@ def test_a_wrong_download_is_refused_and_deleted(tmp_path, monkeypatch, own_cach
 def test_a_wrong_split_is_refused_and_deleted(tmp_path, monkeypatch, own_cache) -> None:
     commit = "cmusphinx/cmudict/0f8072f814306c5ee4fbf992ed853601b12c01f9"
     serve(tmp_path, monkeypatch, {f"{commit}/cmudict.dict": b"a AH0\na(2) EY1\nb B IY1\n"})
-    with pytest.raises(ValueError, match=r"corpus cmudict, received train\.letters with SHA-256"):
+    with pytest.raises(ValueError, match=r"corpus cmudict\. Its train\.letters has the SHA-256"):
         corpora.load("cmudict")
     assert not list(own_cache.rglob("*.dict"))
 
@@ -216,7 +218,7 @@ def test_a_wrong_split_is_refused_and_deleted(tmp_path, monkeypatch, own_cache) 
 def test_no_network_is_a_sentence(monkeypatch, own_cache) -> None:
     monkeypatch.setattr(sources, "BASE", "file:///nowhere")
     for name in SOURCES:
-        sentence = rf"the corpus {name}, could not download .*folder DATA/{name}"
+        sentence = rf"the corpus {name}\. Could not download .*folder DATA/{name}"
         with pytest.raises(FileNotFoundError, match=sentence):
             corpora.load(name)
     assert not [path for path in own_cache.rglob("*") if path.is_file()]
@@ -282,7 +284,7 @@ def test_tatoeba_holds_out_sentences_with_their_first_translation(tmp_path, monk
     assert len(files["train.en"]) == 200
 
 
-def test_cmudict_drops_stress_comments_and_what_becomes_equal(tmp_path, monkeypatch) -> None:
+def test_cmudict_drops_stress_comments_and_duplicates(tmp_path, monkeypatch) -> None:
     commit = "cmusphinx/cmudict/0f8072f814306c5ee4fbf992ed853601b12c01f9"
     words = ["w" + "".join(chr(97 + n // base % 17) for base in (289, 17, 1)) for n in range(2900)]
     text = "a AH0\na(2) EY1\na(3) EY2\nb B IY1 # letter\n" + "".join(f"{word} W AH0\n" for word in words)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from recipes.corpora.phrases import clauses, lexicon
-from recipes.corpora.phrases import generator as phrases
-from recipes.corpora.phrases.constituents import Draw, Phrase, Scene, amount, date, french_group, number
-from recipes.corpora.phrases.lexicon import conjugate, participle, sandhi
+from recipes.corpora.phrases import clauses, generator, lexicon
+from recipes.corpora.phrases.constituents import french_group
+from recipes.corpora.phrases.french import conjugate, participle, sandhi
+from recipes.corpora.phrases.numbers_and_dates import amount, date, number
+from recipes.corpora.phrases.scene import Draw, Phrase, Scene
 
 LETTERS = Phrase("the letters", "les lettres", "f", True)
 VERBS = {
@@ -190,7 +191,7 @@ CLAUSES = [
 def test_every_construction_read_by_hand(name, seed, tense, before, english, french) -> None:
     scene = Scene()
     scene.object = before
-    found = clauses.BUILDERS[name](Draw(seed), scene, tense, seed % 2)
+    found = clauses.CONSTRUCTIONS[name](Draw(seed), scene, tense, seed % 2)
     assert (found.english, sandhi(found.french)) == (english, french)
 
 
@@ -282,17 +283,17 @@ UNITS = [
 
 @pytest.mark.parametrize(("name", "seed", "address", "english", "french"), UNITS)
 def test_every_unit_read_by_hand(name, seed, address, english, french) -> None:
-    found = phrases._UNITS[name](Draw(seed), Scene(address), 0, 0.3)
+    found = generator._UNITS[name](Draw(seed), Scene(address), 0, 0.3)
     assert (found[0], sandhi(found[1])) == (english, french)
 
 
 def test_every_unit_is_read() -> None:
-    assert {case[0] for case in UNITS} == set(phrases._UNITS)
+    assert {case[0] for case in UNITS} == set(generator._UNITS)
 
 
 def test_how_many_agrees_with_what_was_counted() -> None:
     pattern = re.compile(r"Combien d(?:e |').* (?:a-t-|ont-)\S+ (\S+) \?")
-    found = [f for e, f in phrases.generate(1500, 3, maximum_words=9) if e.startswith("How many")]
+    found = [f for e, f in generator.generate(1500, 3, max_words=9) if e.startswith("How many")]
     participles = {match[1] for match in map(pattern.match, found) if match}
     assert len(participles) > 3
     assert all(word.endswith(("s", "es")) for word in participles)  # the counted thing is plural and comes first
@@ -300,7 +301,7 @@ def test_how_many_agrees_with_what_was_counted() -> None:
 
 def test_sentences_are_written_as_sentences() -> None:
     vowel = re.compile(r"\b(?:[ljmtsnd]e|la|que) (?!onz|oui|huit)[aeiouéêâôœ]")
-    for english, french in phrases.generate(1500, 4):
+    for english, french in generator.generate(1500, 4):
         assert english[0].isupper()
         assert french[0].isupper()
         assert english.endswith((".", "?"))
@@ -318,7 +319,7 @@ def test_the_same_english_has_the_same_french() -> None:
     for seed in range(3):
         draw = Draw(seed)
         for trial in range(3000):
-            pair = phrases.sentence(draw, 3 + trial % 4)
+            pair = generator.sentence(draw, 3 + trial % 4)
             if pair is not None:
                 repeated += pair[0] in known
                 assert known.setdefault(*pair) == pair[1]
@@ -326,53 +327,51 @@ def test_the_same_english_has_the_same_french() -> None:
 
 
 def test_short_and_long_sentences_are_well_represented() -> None:
-    lengths = Counter(len(english.split()) for english, _ in phrases.generate(2000, 1))
+    lengths = Counter(len(english.split()) for english, _ in generator.generate(2000, 1))
     assert min(lengths) == 3
     assert max(lengths) == 60
     thirds = [sum(lengths[n] for n in range(low, high)) for low, high in ((3, 10), (10, 24), (24, 61))]
     assert min(thirds) > 0.75 * max(thirds)
     assert sum(lengths[n] for n in range(51, 61)) > 100
-    assert all(
-        5 <= len(english.split()) <= 7 for english, _ in phrases.generate(50, 1, minimum_words=5, maximum_words=7)
-    )
+    assert all(5 <= len(english.split()) <= 7 for english, _ in generator.generate(50, 1, min_words=5, max_words=7))
 
 
 def test_splits_are_disjoint_and_reproducible() -> None:
-    found = phrases.splits(5, 300, 31, 37)
+    found = generator.splits(5, 300, 31, 37)
     assert {name: len(sides[0]) for name, sides in found.items()} == {"train": 300, "val": 31, "test": 37}
     assert all(len(source) == len(target) for source, target in found.values())
     assert sum(len(set(source)) for source, _ in found.values()) == 368
     assert len({line for source, _ in found.values() for line in source}) == 368
-    assert phrases.splits(5, 500, 31, 37)["test"] == found["test"]
-    assert phrases.splits(6, 300, 31, 37)["test"] != found["test"]
+    assert generator.splits(5, 500, 31, 37)["test"] == found["test"]
+    assert generator.splits(6, 300, 31, 37)["test"] != found["test"]
 
 
 def test_every_process_generates_the_same() -> None:
-    code = "from recipes import phrases; print(phrases.generate(30, 11))"
+    code = "from recipes.corpora.phrases import generator; print(generator.generate(30, 11))"
     environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONIOENCODING": "utf-8"}
     out = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         check=True,
         env=environment,
-        cwd=Path(phrases.__file__).parents[3],
+        cwd=Path(generator.__file__).parents[3],
     )
-    assert out.stdout.decode("utf-8").strip() == repr(phrases.generate(30, 11))
+    assert out.stdout.decode("utf-8").strip() == repr(generator.generate(30, 11))
 
 
 def test_held_out_words_are_trained_on() -> None:
     words = lambda lines: {word for line in lines for word in re.findall(r"\w+", line)}  # noqa: E731
-    found = phrases.splits(0, 2000, 100, 100)
+    found = generator.splits(0, 2000, 100, 100)
     for side in (0, 1):
         unseen = words(found["test"][side]) - words(found["train"][side])
         assert len(unseen) < 0.01 * len(words(found["train"][side]))
 
 
 def test_impossible_requests_are_sentences() -> None:
-    with pytest.raises(ValueError, match=r"Expected 3 <= minimum_words <= maximum_words, received minimum_words=9"):
-        phrases.generate(1, 0, minimum_words=9, maximum_words=8)
-    with pytest.raises(ValueError, match=r"Expected 3 <= minimum_words"):
-        phrases.generate(1, 0, minimum_words=2)
-    with pytest.raises(ValueError, match=r"count of 0 or more, received -1"):
-        phrases.generate(-1, 0)
-    assert phrases.generate(0, 0) == []
+    with pytest.raises(ValueError, match=r"Expected 3 <= min_words <= max_words\. Received: min_words=9"):
+        generator.generate(1, 0, min_words=9, max_words=8)
+    with pytest.raises(ValueError, match=r"Expected 3 <= min_words"):
+        generator.generate(1, 0, min_words=2)
+    with pytest.raises(ValueError, match=r"count of at least 0\. Received: -1"):
+        generator.generate(-1, 0)
+    assert generator.generate(0, 0) == []

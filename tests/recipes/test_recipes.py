@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from keras_attn.cli import translate
-from recipes import config as recipe_config
-from recipes import evaluate, rnnsearch, train
+from recipes import config, evaluate, rnnsearch, train
 
 ROOT = Path(__file__).parents[2]
 TINY = [
@@ -58,7 +57,7 @@ def command_line(corpus, out, *more):
 @pytest.fixture(scope="module")
 def run(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "digits"
-    assert train.main(command_line(corpus, out, "--epochs", "2", "--set", "average_decay=0.5")) == 0
+    assert train.main(command_line(corpus, out, "--epochs", "2", "--set", "ema_decay=0.5")) == 0
     return out
 
 
@@ -243,18 +242,18 @@ def test_folders_without_a_run_are_refused(command, tmp_path, capfd):
 
 
 def test_override_reads_the_type_of_the_field():
-    changed = recipe_config.override(
+    changed = config.override(
         rnnsearch.Config(),
         [
             "units=3",
             "learning_rate=1",
-            "joint=true",
+            "shared_vocabulary=true",
             "tie_embeddings=None",
             "source_vocabulary_size=none",
             "level=word",
         ],
     )
-    assert (changed.units, changed.learning_rate, changed.joint, changed.tie_embeddings) == (
+    assert (changed.units, changed.learning_rate, changed.shared_vocabulary, changed.tie_embeddings) == (
         3,
         1.0,
         True,
@@ -263,9 +262,9 @@ def test_override_reads_the_type_of_the_field():
     assert changed.source_vocabulary_size is None
     assert changed.level == "word"
     with pytest.raises(ValueError, match="type int or none"):
-        recipe_config.override(rnnsearch.Config(), ["source_vocabulary_size=8k"])
+        config.override(rnnsearch.Config(), ["source_vocabulary_size=8k"])
     with pytest.raises(ValueError, match="name=value"):
-        recipe_config.override(rnnsearch.Config(), ["units"])
+        config.override(rnnsearch.Config(), ["units"])
 
 
 RECIPES = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "transformer"]
@@ -275,9 +274,9 @@ RECIPES = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "transformer"]
 def test_recipes_are_of_one_size(corpus_name):
     """Where they are compared, to 5 %."""
     modules = [train.load_recipe(name) for name in RECIPES]
-    configs = [recipe.PRESETS[corpus_name] for recipe in modules]
+    configs = [recipe.CONFIGS[corpus_name] for recipe in modules]
     sizes = configs[0].source_vocabulary_size, configs[0].target_vocabulary_size
-    counts = [recipe.build(config, *sizes).count_params() for recipe, config in zip(modules, configs, strict=True)]
+    counts = [recipe.build(one, *sizes).count_params() for recipe, one in zip(modules, configs, strict=True)]
     assert max(abs(count / counts[0] - 1) for count in counts) < 0.05, dict(zip(RECIPES, counts, strict=True))
     assert len({(c.epochs, c.batch_size, c.source_vocabulary_size, c.target_vocabulary_size) for c in configs}) == 1
 
@@ -300,15 +299,24 @@ def test_docstrings_tell_what_the_reports_tell(recipe):
 def test_luong_attends_where_it_is_told():
     recipe = train.load_recipe("luong")
     small = ["units=8", "embedding_size=8", "readout_size=8"]
-    config = recipe_config.override(recipe.Config(), [*small, "attention=dot", "local=p", "window=3"])
-    attention = recipe.build(config, 11, 13).decoder.attentions[0]
+    chosen = config.override(recipe.Config(), [*small, "attention=local_p", "score=dot", "window=3"])
+    attention = recipe.build(chosen, 11, 13).decoder.attentions[0]
     assert (type(attention).__name__, type(attention.score).__name__, attention.window) == (
         "LocalPredictiveAttention",
         "DotAttention",
         3,
     )
-    with pytest.raises(ValueError, match="Expected `local`"):
-        recipe_config.override(recipe.Config(), ["local=x"])
+    chosen = config.override(recipe.Config(), [*small, "attention=local_m"])
+    attention = recipe.build(chosen, 11, 13).decoder.attentions[0]
+    assert (type(attention).__name__, type(attention.score).__name__, attention.window) == (
+        "LocalMonotonicAttention",
+        "GeneralAttention",
+        10,
+    )
+    with pytest.raises(ValueError, match=r"local_m, local_p\. Received: 'dot'"):
+        config.override(recipe.Config(), ["attention=dot", "window=3"])
+    with pytest.raises(ValueError, match="`window` of at least 1"):
+        config.override(recipe.Config(), ["attention=local_p", "window=0"])
 
 
 def test_inverse_square_root_is_the_papers():
@@ -321,16 +329,16 @@ def test_inverse_square_root_is_the_papers():
     np.testing.assert_allclose([float(found(step - 1)) for step in steps], expected, rtol=1e-5)
     again = InverseSquareRoot.from_config(found.get_config())
     assert float(again(7)) == float(found(7))
-    config = rnnsearch.Config(warmup_steps=5, schedule="inverse_sqrt")
-    assert isinstance(schedule(config, 100), InverseSquareRoot)
+    chosen = rnnsearch.Config(warmup_steps=5, schedule="inverse_sqrt")
+    assert isinstance(schedule(chosen, 100), InverseSquareRoot)
     with pytest.raises(ValueError, match="Expected `schedule`"):
-        recipe_config.override(config, ["schedule=cosine"])
+        config.override(chosen, ["schedule=cosine"])
 
 
 def test_schedule_warms_up_stays_and_falls():
-    from recipes.training.callbacks import ConstantThenLinear
+    from recipes.training.schedules import ConstantThenLinear
 
-    schedule = ConstantThenLinear(0.5, total_steps=100, constant_share=0.6, warmup_steps=10)
+    schedule = ConstantThenLinear(0.5, total_steps=100, hold_fraction=0.6, warmup_steps=10)
     rates = [float(schedule(step)) for step in (0, 4, 9, 10, 60, 80, 99, 100, 120)]
     np.testing.assert_allclose(rates, [0.05, 0.25, 0.5, 0.5, 0.5, 0.25, 0.0125, 0, 0], atol=1e-6)
     again = ConstantThenLinear.from_config(schedule.get_config())
@@ -397,7 +405,7 @@ def test_a_budget_of_time_ends_training_and_lowers_the_rate(monkeypatch):
     monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(monotonic=lambda: now))
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
-    clock, rates = callbacks.Clock(500, 0.1, constant_share=0.5), []
+    clock, rates = callbacks.TimeBudget(500, 0.1, hold_fraction=0.5), []
 
     def end(epoch, logs):
         rates.append(float(model.optimizer.learning_rate))
@@ -429,7 +437,7 @@ def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
         assert process.returncode == 0, error.decode()
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    average = ("--set", "average_decay=0.9")
+    average = ("--set", "ema_decay=0.9")
     uninterrupted, victim = start(whole, *average), start(killed, *average)
     while not (killed / "checkpoint.npz").exists():
         assert victim.poll() is None, victim.communicate()[1].decode()

@@ -12,12 +12,9 @@ import pytest
 import sacrebleu
 
 from recipes import corpora, train
-from recipes.corpora.phrases import generator as phrases
+from recipes.corpora.phrases import generator
 from recipes.pages import results
-from recipes.studies import attention as attention_study
-from recipes.studies import length as length_study
-from recipes.studies import showcase
-from recipes.studies import study as studies
+from recipes.studies import attention, length, showcase
 from recipes.studies.study import Run, Step, Study
 from recipes.training import callbacks
 
@@ -47,7 +44,7 @@ def corpus(tmp_path_factory):
 
 def command_line(corpus, out, *more):
     where = ["--corpus", str(corpus), "--source", "en", "--target", "fr", "--out", str(out)]
-    return [*where, "--updates", "5", "--beam", "1", "--set", *TINY, *more]
+    return [*where, "--max-steps", "5", "--beam", "1", "--set", *TINY, *more]
 
 
 class InProcess:
@@ -59,13 +56,14 @@ class InProcess:
     def __call__(self, chains):
         for steps in chains.values():
             for step in steps:
-                if step.made.exists():
+                if step.output.exists():
                     continue
                 if len(self.done) == self.most:
                     raise KeyboardInterrupt
-                self.done.append((step.module, step.made.stem if step.made.suffix == ".txt" else step.made.parent.name))
+                name = step.output.stem if step.output.suffix == ".txt" else step.output.parent.name
+                self.done.append((step.module, name))
                 assert importlib.import_module(step.module).main([*map(str, step.options)]) == 0
-                assert step.made.exists()
+                assert step.output.exists()
 
 
 @pytest.fixture
@@ -83,7 +81,7 @@ def length_folder(corpus, tmp_path_factory):
     """A study of two systems that is killed twice: in the first run's second epoch, and before the second run."""
     out = tmp_path_factory.mktemp("studies") / "length"
     line = command_line(corpus, out, *SIZES)
-    on_epoch_begin = callbacks.Clock.on_epoch_begin
+    on_epoch_begin = callbacks.TimeBudget.on_epoch_begin
 
     def interrupted(self, epoch, logs=None):
         if epoch == 1:
@@ -91,20 +89,21 @@ def length_folder(corpus, tmp_path_factory):
         on_epoch_begin(self, epoch, logs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(length_study, "MOST_WORDS", (8,))
-        patch.setattr(length_study, "BINS", BINS)
+        patch.setattr(length, "MAX_WORDS", (8,))
+        patch.setattr(length, "BINS", BINS)
         work = InProcess(most=2)
         patch.setattr(Study, "work", lambda self, chains: work(chains))
         with patch.context() as inner:
-            inner.setattr(callbacks.Clock, "on_epoch_begin", interrupted)
+            inner.setattr(callbacks.TimeBudget, "on_epoch_begin", interrupted)
             with pytest.raises(AssertionError):
-                length_study.main(line)
+                length.main(line)
         assert (out / "rnnsearch-8" / "checkpoint.npz").exists()
         assert work.done.pop() == ("recipes.train", "rnnsearch-8")
-        assert length_study.main(line) == 130
+        assert length.main(line) == 130
         first, work = work.done, InProcess()
-        assert length_study.main(line) == 0
-    assert first + work.done == [(f"recipes.{what}", name) for name in SYSTEMS for what in ("train", "translate")]
+        assert length.main(line) == 0
+    commands = "recipes.train", "keras_attn.cli.translate"
+    assert first + work.done == [(command, name) for name in SYSTEMS for command in commands]
     return out
 
 
@@ -114,7 +113,7 @@ def test_length_study_trains_what_it_says(length_folder, corpus):
     for system in report["systems"]:
         assert system["updates"] == 5
         assert system["training_pairs"] == 24, "those of 9 words are left out"
-        assert "most_words=8 updates=5 level=word" in system["command"]
+        assert "max_words=8 max_steps=5 level=word" in system["command"]
         of_its_own = [name for name in ("decoder_units", "units=10") if name in system["command"]]
         assert of_its_own == (["decoder_units"] if system["recipe"] == "rnnsearch" else ["units=10"])
     sizes = [system["parameters"] for system in report["systems"]]
@@ -142,11 +141,11 @@ def test_length_study_scores_each_length(length_folder, corpus):
 
 
 def test_a_finished_study_does_nothing_again(length_folder, corpus, in_process, monkeypatch):
-    monkeypatch.setattr(length_study, "MOST_WORDS", (8,))
-    monkeypatch.setattr(length_study, "BINS", BINS)
+    monkeypatch.setattr(length, "MAX_WORDS", (8,))
+    monkeypatch.setattr(length, "BINS", BINS)
     before = {path: path.read_bytes() for path in length_folder.iterdir() if path.suffix in (".txt", ".svg")}
     work = in_process(most=0)
-    assert length_study.main(command_line(corpus, length_folder, *SIZES)) == 0
+    assert length.main(command_line(corpus, length_folder, *SIZES)) == 0
     assert work.done == []
     assert {path: path.read_bytes() for path in before} == before
 
@@ -154,12 +153,12 @@ def test_a_finished_study_does_nothing_again(length_folder, corpus, in_process, 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--updates", "0"], "--updates of at least 1"),
+        (["--max-steps", "0"], "--max-steps of at least 1"),
         (["--jobs", "0"], "--jobs of at least 1"),
         (["--set", "luong.units=3"], "recipe among: rnnsearch, rnnencdec"),
         (["--set", "unit=3"], "--set with a name among"),
         (["--set", "rnnsearch.units=30"], "equal size, within 5%"),
-        (["--set", "rnnsearch.minimum_count=2"], "Expected the same level"),
+        (["--set", "rnnsearch.min_frequency=2"], "Expected the same level"),
         (["--out", "{corpus}"], "or a study's"),
         (["--out", "{study}", "--seed", "3"], "begun with another seed"),
         (["--corpus", "nosuch"], "phrases"),
@@ -169,7 +168,7 @@ def test_length_study_refuses_with_a_sentence(more, message, corpus, length_fold
     in_process()
     line = command_line(corpus, tmp_path / "out", *SIZES)
     try:
-        code = length_study.main([*line, *(one.format(corpus=corpus, study=length_folder) for one in more)])
+        code = length.main([*line, *(one.format(corpus=corpus, study=length_folder) for one in more)])
     except SystemExit as ended:  # recipes.train's own parser
         code = ended.code
     err = capfd.readouterr().err
@@ -181,33 +180,31 @@ def test_length_study_refuses_with_a_sentence(more, message, corpus, length_fold
 
 def test_pairs_are_kept_by_their_longer_side():
     lines = ["a b", "a b c", "a", ""], ["x", "x", "x y z", "x y"]
-    assert corpora.of_at_most(2, lines) == (["a b", ""], ["x", "x y"])
-    assert corpora.of_at_most(None, lines) is lines
+    assert corpora.pairs_up_to(2, lines) == (["a b", ""], ["x", "x y"])
+    assert corpora.pairs_up_to(None, lines) is lines
     with pytest.raises(ValueError, match="at most 0 words a side"):
-        corpora.of_at_most(0, lines)
+        corpora.pairs_up_to(0, lines)
 
 
 def test_phrases_are_tested_on_every_length_and_never_on_what_was_trained_on():
-    drawn = phrases.generate(22, seed=1001, minimum_words=3, maximum_words=10)
+    drawn = generator.generate(22, seed=1001, min_words=3, max_words=10)
     seen = {english for english, _ in drawn[:11]}
-    held = corpora.Corpus("phrases", "en", "fr", {"train": (sorted(seen), []), "val": ([], [])})
-    sources, references = length_study.sentences(held, per_bin=11)
+    seen_corpus = corpora.Corpus("phrases", "en", "fr", {"train": (sorted(seen), []), "val": ([], [])})
+    sources, references = length.sentences(seen_corpus, per_bin=11)
     assert not seen & set(sources)
     lengths = [len(line.split()) for line in sources]
-    assert [sum(low <= n <= high for n in lengths) for low, high in length_study.BINS] == [11] * 6
+    assert [sum(low <= n <= high for n in lengths) for low, high in length.BINS] == [11] * 6
     assert len(references) == 66
-    assert length_study.sentences(held, per_bin=11)[0] == sources
+    assert length.sentences(seen_corpus, per_bin=11)[0] == sources
 
 
 # --- the runner, on commands that take no time
 
 
-def held(tmp_path, **options):
-    told = {"corpus": "x", "source": None, "target": None, "data": None, "out": tmp_path / "out"}
-    told |= {"seed": 0, "beam": 1, "jobs": 2}
-    return Study(
-        SimpleNamespace(**told | {"changes": []} | options), "length_study", [Run("a", "rnnsearch", ("updates=5",))]
-    )
+def small_study(tmp_path, **options):
+    arguments = {"corpus": "x", "source": None, "target": None, "data": None, "out": tmp_path / "out"}
+    arguments |= {"seed": 0, "beam": 1, "jobs": 2, "changes": []} | options
+    return Study(SimpleNamespace(**arguments), "length_study", [Run("a", "rnnsearch", ("max_steps=5",))])
 
 
 def copy_step(tmp_path, name, text="{}"):
@@ -222,9 +219,9 @@ def test_steps_of_a_chain_run_in_order_and_once(tmp_path, capfd):
         "json.tool", [str(tmp_path / "a0"), str(tmp_path / "a1")], tmp_path / "a1"
     )  # reads what the first made
     steps["a"][1] = second
-    with held(tmp_path).opened() as study:
+    with small_study(tmp_path).opened() as study:
         study.work(steps)
-        assert all(step.made.exists() for chain in steps.values() for step in chain)
+        assert all(step.output.exists() for chain in steps.values() for step in chain)
         assert capfd.readouterr().out.count("took") == 6
         study.work(steps)
         assert capfd.readouterr().out == ""
@@ -232,31 +229,35 @@ def test_steps_of_a_chain_run_in_order_and_once(tmp_path, capfd):
 
 def test_a_failed_command_says_its_last_words_and_the_rest_can_go_on(tmp_path):
     good, bad = copy_step(tmp_path, "good"), copy_step(tmp_path, "bad", "{")
-    with held(tmp_path, jobs=1).opened() as study:
+    with small_study(tmp_path, jobs=1).opened() as study:
         with pytest.raises(RuntimeError, match=r"json.tool failed for b: Expecting property name.*b\.log"):
             study.work({"a": [good], "b": [bad]})
-        assert good.made.exists()
+        assert good.output.exists()
         (tmp_path / "bad.in").write_text("{}")
         study.work({"a": [good], "b": [bad]})
-        assert bad.made.exists()
+        assert bad.output.exists()
 
 
 def test_commands_side_by_side_share_the_cores(tmp_path, monkeypatch):
-    monkeypatch.setattr(studies.os, "cpu_count", lambda: 7)
-    assert held(tmp_path, jobs=2)._environment()["TF_NUM_INTRAOP_THREADS"] == "3"
+    monkeypatch.setattr("os.cpu_count", lambda: 7)
+    assert small_study(tmp_path, jobs=2)._environment()["TF_NUM_INTRAOP_THREADS"] == "3"
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
-    assert "TF_NUM_INTRAOP_THREADS" not in held(tmp_path, jobs=1)._environment()
+    assert "TF_NUM_INTRAOP_THREADS" not in small_study(tmp_path, jobs=1)._environment()
 
 
 def test_two_studies_do_not_work_in_one_folder(tmp_path):
-    with held(tmp_path).opened(), pytest.raises(FileExistsError, match="One works there"), held(tmp_path).opened():
+    with (
+        small_study(tmp_path).opened(),
+        pytest.raises(FileExistsError, match="One works there"),
+        small_study(tmp_path).opened(),
+    ):
         pass
-    with held(tmp_path).opened() as study:  # free again
+    with small_study(tmp_path).opened() as study:  # free again
         assert study.seconds >= 0
 
 
 def test_an_unfinished_run_is_resumed(tmp_path):
-    study = held(tmp_path)
+    study = small_study(tmp_path)
     assert "--resume" not in study.train_step(study.runs[0]).options
     (tmp_path / "out" / "a").mkdir(parents=True)
     (tmp_path / "out" / "a" / "run.json").write_text("{}")
@@ -274,7 +275,7 @@ def attention_folder(corpus, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         work = InProcess()
         patch.setattr(Study, "work", lambda self, chains: work(chains))
-        assert attention_study.main([*command_line(corpus, out, *LUONG), "--scores", "local-m"]) == 0
+        assert attention.main([*command_line(corpus, out, *LUONG), "--scores", "local-m"]) == 0
     assert work.done == [("recipes.train", "local-m")]
     return out
 
@@ -282,8 +283,8 @@ def attention_folder(corpus, tmp_path_factory):
 def test_a_score_can_be_added_later(attention_folder, corpus, in_process):
     work = in_process(most=0)
     line = command_line(corpus, attention_folder, *LUONG)
-    assert attention_study.main([*line, "--scores", "local-m"]) == 0
-    assert attention_study.main([*line, "--scores", "dot,local-m"]) == 130, "dot is begun, local-m is there"
+    assert attention.main([*line, "--scores", "local-m"]) == 0
+    assert attention.main([*line, "--scores", "dot,local-m"]) == 130, "dot is begun, local-m is there"
     assert work.done == []
 
 
@@ -298,7 +299,7 @@ def test_attention_study_measures_what_was_trained(attention_folder, corpus):
     assert row["updates"] == 5
     assert {name: row["bleu"][name] for name in trained["bleu"]} == trained["bleu"]
     assert row["bleu"]["low"] <= row["bleu"]["high"]
-    assert (trained["config"]["attention"], trained["config"]["local"]) == ("general", "m")
+    assert (trained["config"]["attention"], trained["config"]["score"]) == ("local_m", None)
     assert row["sharpness"]["entropy"] < row["sharpness"]["uniform_entropy"]
     # Sentence by sentence, as one would by hand.
     sources, references = ((corpus / f"test.{language}").read_text().splitlines() for language in ("en", "fr"))
@@ -310,7 +311,7 @@ def test_attention_study_measures_what_was_trained(attention_folder, corpus):
 
 def test_sharpness_by_hand():
     half = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.1, 0.1, 0.1, 0.1]])  # the last sums to 0.4
-    found = attention_study.sharpness([half, np.array([[1.0, 0.0]])])
+    found = attention.sharpness([half, np.array([[1.0, 0.0]])])
     assert found["entropy"] == pytest.approx((math.log(2) + 0 + math.log(4) + 0) / 4)
     assert found["largest_weight"] == pytest.approx((0.5 + 1 + 0.25 + 1) / 4)
     assert found["uniform_entropy"] == pytest.approx((3 * math.log(4) + math.log(2)) / 4)
@@ -318,7 +319,7 @@ def test_sharpness_by_hand():
 
 def test_attention_study_refuses_an_unknown_score(corpus, tmp_path, capfd):
     line = command_line(corpus, tmp_path / "out", *LUONG)
-    assert attention_study.main([*line, "--scores", "dot,tanh"]) == 2
+    assert attention.main([*line, "--scores", "dot,tanh"]) == 2
     assert "Received: 'tanh'" in capfd.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -353,9 +354,7 @@ def test_sentences_are_ranked_by_what_attention_saves():
 def showcase_folder(length_folder, corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("studies") / "showcase"
     runs = [str(length_folder / name) for name in ("rnnencdec-8", "rnnsearch-8")]
-    assert (
-        showcase.main([*runs, "--corpus", str(corpus), "--minimum-words", "5", "--beam", "2", "--out", str(out)]) == 0
-    )
+    assert showcase.main([*runs, "--corpus", str(corpus), "--min-words", "5", "--beam", "2", "--out", str(out)]) == 0
     return out
 
 
@@ -381,9 +380,9 @@ def test_showcase_has_the_papers_sentence_and_the_long_ones(showcase_folder):
     [
         (["{length}/rnnsearch-8", "{length}/rnnsearch-8"], "two runs"),
         (["{length}/rnnsearch-8", "{tmp}"], "two runs"),
-        (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--minimum-words", "99"], "at least 99 words"),
+        (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--min-words", "99"], "at least 99 words"),
         (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--split", "dev"], "among: train, val, test"),
-        (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--minimum-words", "5", "--out", "{length}"], "new or empty"),
+        (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--min-words", "5", "--out", "{length}"], "new or empty"),
     ],
 )
 def test_showcase_refuses_with_a_sentence(arguments, message, length_folder, corpus, tmp_path, capfd):
@@ -414,8 +413,8 @@ def test_results_page_tells_all_of_it_from_reports(
     assert {"length_study-digits-en-fr", "attention_study-digits-en-fr", "showcase-digits-en-fr"} < stems
     variants = stems - {f"{name}-digits-en-fr" for name in ("length_study", "attention_study", "showcase")}
     assert {name.split("-level")[0] for name in variants} == {
-        "rnnencdec-digits-en-fr-most_words-8-updates-5",
-        "luong-digits-en-fr-attention-general-local-m-updates-5",
+        "rnnencdec-digits-en-fr-max_words-8-max_steps-5",
+        "luong-digits-en-fr-attention-local_m-max_steps-5",
     }
     for folder, name in ((length_folder, "length"), (attention_folder, "attention")):
         drawn = tmp_path / "reports" / f"{name}_study-digits-en-fr.svg"

@@ -1,10 +1,10 @@
 """`phrases`, the embedded English -> French corpus: generated, unlimited, with exact references and no
 download.
 
-Sentences are clauses (`recipes.corpora.phrases.clauses`) joined until a wanted length is reached. Of lengths from 3 to 60
-words, about a third are below 10, a third below 24 and a third above (n + 4 is log-uniform): spread evenly,
+Sentences are clauses (`recipes.corpora.phrases.clauses`) joined until the chosen length is reached. Of lengths from 3
+to 60 words, about a third are below 10, a third below 24 and a third above (n + 4 is log-uniform). Were they uniform,
 most of an epoch would be long sentences, from which a model learns to align several times more slowly. For a
-study of lengths draw each class by itself: `generate(500, 1, minimum_words=51)`. What moves:
+study of lengths generate each class separately: `generate(500, 1, min_words=51)`. The reorderings:
 
     adjectives and owners     Anna's old red car -> la vieille voiture rouge d'Anna
     pronouns                  he never sold it to them -> il ne la leur a jamais vendue
@@ -15,19 +15,21 @@ study of lengths draw each class by itself: `generate(500, 1, minimum_words=51)`
     whole clauses             When the king arrived, Anna left -> Anna est partie quand le roi est arrivé
     questions                 Why did Anna sell them -> Pourquoi Anna les a-t-elle vendus
 
-**English decides everything**: the same English always has the same French. `you` is tu after a first name
-and vous after Sir or Madam; `it`, `them` and `they` have their antecedent in the sentence
-(`recipes.corpora.phrases.constituents.Scene`); a bare `they` is masculine. The style is fixed where French leaves a choice (a
-past state is an imperfect, any other past a perfect).
+**English determines French**: the same English always has the same French. "You" is tu after a first name and vous
+after Sir or Madam; "it", "them" and "they" have their antecedent in the sentence
+(`recipes.corpora.phrases.scene.Scene`), and "they" without one is masculine. Where French leaves a choice, the style is
+fixed (a past state is an imperfect, any other past a perfect).
 """
 
 import copy
 from functools import cache
 
 from recipes.corpora.phrases import lexicon
-from recipes.corpora.phrases.clauses import clause, subject, with_times
-from recipes.corpora.phrases.constituents import Draw, Phrase, Scene, english_group, french_group, noun_phrase
-from recipes.corpora.phrases.lexicon import sandhi
+from recipes.corpora.phrases.clauses import clause, with_times
+from recipes.corpora.phrases.constituents import english_group, french_group, noun_phrase
+from recipes.corpora.phrases.french import sandhi
+from recipes.corpora.phrases.scene import Draw, Phrase, Scene
+from recipes.corpora.phrases.verbal_clauses import subject
 
 _JOINS = {"and": "et", "but": "mais", "so": "donc"}
 _ADDRESSES = [
@@ -48,8 +50,8 @@ def _tense(draw: Draw) -> str:
 
 def _plain(draw: Draw, scene: Scene, depth: int, share: float) -> Pair:
     core = clause(draw, scene, _tense(draw), depth, brief=not share)
-    found = with_times(draw, scene, core, share, days=True, dates=True)
-    return found.english, found.french
+    whole = with_times(draw, scene, core, share, days=True, dates=True)
+    return whole.english, whole.french
 
 
 def _because(draw: Draw, scene: Scene, depth: int, share: float) -> Pair:
@@ -136,8 +138,7 @@ _UNITS = {
 
 
 def _unit(draw: Draw, scene: Scene, room: int) -> Pair:
-    """A clause or a pair of clauses of about `room` words, so simple when there is little room that most
-    draws fit."""
+    """A clause or a pair of clauses of about `room` words, so simple if `room` is small that most of them fit."""
     style = draw.weighted(
         plain=4,
         because=1.5 * (room > 11),
@@ -159,7 +160,7 @@ def _finish(english: str, french: str) -> Pair:
 
 
 def _articles(english: str) -> str:
-    """`a` before a vowel is `an` (the lexicon's u of `useful` is no vowel)."""
+    """Writes "an" for "a" before a vowel; the u of "useful", the lexicon's only such word, is none."""
     words = english.split(" ")
     for index in range(len(words) - 1):
         if words[index] == "a" and words[index + 1][0] in "aeiou" and not words[index + 1].startswith("use"):
@@ -168,7 +169,7 @@ def _articles(english: str) -> str:
 
 
 def sentence(draw: Draw, words: int) -> Pair | None:
-    """A pair whose English has `words` words, or one or two fewer; None when the draw did not work out."""
+    """A pair whose English has `words` words, or one or two fewer; None if the clauses chosen do not fit."""
     english = french = ""
     address = draw.pick(_ADDRESSES) if words > 3 and draw.chance(0.12) else None
     scene = Scene(address[2] if address else None)
@@ -191,49 +192,47 @@ def sentence(draw: Draw, words: int) -> Pair | None:
         english, french, room = f"{english}, {join} ", f"{french}, {_JOINS[join]} ", room - 1
 
 
-def generate(count: int, seed: int, *, minimum_words: int = 3, maximum_words: int = 60) -> list[Pair]:
-    """`count` pairs `(English, French)`, no English twice, their lengths spread evenly on a logarithmic
-    scale.
+def generate(count: int, seed: int, *, min_words: int = 3, max_words: int = 60) -> list[Pair]:
+    """`count` pairs `(English, French)`, no English twice, their lengths uniform on a logarithmic scale.
 
-    A pure function of its arguments, the same on every Python (only `random.Random.random` is drawn from).
+    A pure function of its arguments, the same on every Python version.
 
     Args:
         count: number of pairs.
         seed: any integer.
-        minimum_words, maximum_words: bounds of the English length in words (split on blanks), both included.
+        min_words, max_words: bounds of the English length in words (split on blanks), both included.
 
     Raises:
-        ValueError: impossible bounds, or more sentences asked for than such short ones exist.
+        ValueError: for impossible bounds, or more sentences than there are of such lengths.
     """
-    if not 3 <= minimum_words <= maximum_words:
+    if not 3 <= min_words <= max_words:
         raise ValueError(
-            "Expected 3 <= minimum_words <= maximum_words, "
-            f"received minimum_words={minimum_words}, maximum_words={maximum_words}."
+            f"Expected 3 <= min_words <= max_words. Received: min_words={min_words}, max_words={max_words}"
         )
     if count < 0:
-        raise ValueError(f"Expected a count of 0 or more, received {count}.")
-    draw, found = Draw(seed), {}
+        raise ValueError(f"Expected a count of at least 0. Received: {count}")
+    draw, pairs = Draw(seed), {}
     misses = 0
-    while len(found) < count:
+    while len(pairs) < count:
         # n + 4 is log-uniform; a sentence may fall short by two words
-        scale = (maximum_words + 7) / (minimum_words + 4)
-        wanted = int((minimum_words + 4) * scale ** draw.uniform()) - 4
+        scale = (max_words + 7) / (min_words + 4)
+        wanted = int((min_words + 4) * scale ** draw.uniform()) - 4
         pair = None
         for _ in range(100):
             pair = sentence(draw, wanted)
-            if pair and pair[0] not in found and minimum_words <= len(pair[0].split()) <= maximum_words:
+            if pair and pair[0] not in pairs and min_words <= len(pair[0].split()) <= max_words:
                 break
             pair = None
         if pair is None:
             misses += 1
             if misses > 200 + count // 10:
                 raise ValueError(
-                    f"Expected {count} different sentences of {minimum_words} to {maximum_words} words, "
-                    f"received only {len(found)} from the generator: ask for fewer or longer ones."
+                    f"Expected {count} different sentences of {min_words} to {max_words} words. "
+                    f"The generator has only {len(pairs)}: choose fewer or longer ones."
                 )
         else:
-            found[pair[0]] = pair[1]
-    return list(found.items())
+            pairs[pair[0]] = pair[1]
+    return list(pairs.items())
 
 
 @cache
@@ -243,16 +242,14 @@ def splits(
     val: int = 1000,
     test: int = 1000,
     *,
-    minimum_words: int = 3,
-    maximum_words: int = 60,
+    min_words: int = 3,
+    max_words: int = 60,
 ) -> dict[str, tuple[list[str], list[str]]]:
-    """The splits `train`, `val` and `test` as `(English lines, French lines)`; no English sentence is in two
-    of them.
+    """The splits `train`, `val` and `test` as `(English lines, French lines)`; no English sentence is in two of them.
 
-    The held-out splits come first from the stream, so that they do not change with the number of training
-    pairs.
+    Val and test are generated first, so that they do not change with the number of training pairs.
     """
-    pairs = generate(train + val + test, seed, minimum_words=minimum_words, maximum_words=maximum_words)
+    pairs = generate(train + val + test, seed, min_words=min_words, max_words=max_words)
     bounds = {"val": (0, val), "test": (val, val + test), "train": (val + test, len(pairs))}
     return {
         name: (
