@@ -9,7 +9,6 @@ A plus sign joins several corpora: `load("tatoeba-en-fr+news-en-fr")`.
 
 import gzip
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import keras
 
+from keras_attn.requirements import require
 from keras_attn.text import read_parallel
 from recipes.corpora.phrases import generator
 from recipes.corpora.sources import SHA256, SOURCES, SPLITS
@@ -60,7 +60,7 @@ def load(
         _check_languages(name, source or "en", target or "fr", ["en", "fr"])
         if (source or "en", target or "fr") != ("en", "fr"):
             raise ValueError(f"Expected phrases from en to fr. Received: {source or 'en'} to {target or 'fr'}")
-        _require_packages("babel", "num2words")
+        require("recipes", "babel", "num2words", purpose="the corpus phrases")
         return Corpus(name, "en", "fr", dict(generator.splits()))
     if name in SOURCES:
         return _named(name, source, target, data)
@@ -150,14 +150,6 @@ def _folder(folder: Path, source: str | None, target: str | None) -> Corpus:
     _check_languages(os.fspath(folder), source, target, languages)
     splits = {split: read_parallel(folder, split, source, target) for split in known}
     return Corpus(folder.resolve().name, source, target, splits)
-
-
-def _require_packages(*names: str) -> None:
-    if missing := [name for name in names if importlib.util.find_spec(name) is None]:
-        raise ImportError(
-            f"Expected the packages {' and '.join(names)} for the corpus phrases; missing: {', '.join(missing)}. To "
-            "install them: pip install -e '.[recipes]'. Other corpora do not need them."
-        )
 
 
 def _check_languages(name: str, source: str, target: str, languages: list[str]) -> None:
