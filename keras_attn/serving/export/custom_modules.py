@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 _OURS = ("keras", "keras_attn")  # imported by the process anyway
+_TRAINING = (keras.optimizers.Optimizer, keras.losses.Loss, keras.metrics.Metric)  # of `compile`, and not saved
 
 
 def custom_modules(model: keras.Model) -> list[str]:
@@ -68,6 +69,6 @@ def _parts(model: keras.Model) -> Iterator[Any]:
             waiting.extend(part.values())
         elif isinstance(part, (list, tuple, set, frozenset)):
             waiting.extend(part)
-        elif hasattr(part, "get_config") and not isinstance(part, type):
+        elif hasattr(part, "get_config") and not isinstance(part, (type, *_TRAINING)):
             yield part
             waiting.extend(vars(part).values())

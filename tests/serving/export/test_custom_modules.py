@@ -55,6 +55,18 @@ def test_modules_of_the_users_layers_are_named(module):
     assert custom_modules(model_with(module.NegativeDot())) == ["my_attention"]
 
 
+def test_what_only_training_needs_is_not_needed(module):
+    class Mine(keras.losses.Loss):
+        __module__ = "__main__"
+
+        def call(self, y_true, y_pred):
+            return y_pred
+
+    model = model_with(module.NegativeDot())
+    model.compile(loss=Mine())
+    assert custom_modules(model) == ["my_attention"]
+
+
 def test_a_class_of_main_is_refused_in_a_sentence(module):
     module.NegativeDot.__module__ = "__main__"
     model = model_with(module.NegativeDot())

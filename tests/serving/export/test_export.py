@@ -88,6 +88,8 @@ def test_the_folder_holds_the_weights_once_and_a_record(exported):
     names = sorted(path.name for path in exported.root.iterdir())
     assert names == ["1", "README.md", "models.config"], "nothing may be left beside it"
     assert f'base_path: "/models/{exported.root.name}"' in (exported.root / "models.config").read_text()
+    readme = (exported.root / "README.md").read_text(encoding="utf-8")
+    assert sum(f'"{sentence}"' in readme for sentence in SENTENCES) == 2, "examples in the model's own source language"
     assert "max_batch_size { value: 64 }" in (exported.folder / "batching_params.pbtxt").read_text()
 
 
