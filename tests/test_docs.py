@@ -1,0 +1,117 @@
+"""What README, CONTRIBUTING and docs/ say exists: files, names of the package, commands and their flags."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "saved_models/README.md"]
+PAGES += [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = ("keras_attn", "recipes", "tests", "docs", "saved_models", ".ci", ".github")
+MADE = re.compile(r"saved_models/(?!README)|[A-Z*<]")  # by a command, or with a placeholder
+
+
+def text_of(page):
+    return (ROOT / page).read_text("utf-8")
+
+
+def code_spans(page):
+    """Inline code, outside fenced blocks."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text_of(page), flags=re.M | re.S))
+
+
+def commands(page):
+    """The lines of fenced blocks without a language, comments cut off, split where one command follows another."""
+    for block in re.findall(r"^```\n(.*?)^```", text_of(page), flags=re.M | re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            yield from (part.split() for part in re.split(r"&&|\|", line.split(" #")[0]) if part.strip())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_exist(page):
+    spans = [span.split()[0] for span in code_spans(page)]
+    paths = [span for span in spans if span.split("/")[0] in FOLDERS and "/" in span and not MADE.search(span)]
+    paths = [(ROOT, path) for path in paths]
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text_of(page))
+    paths += [((ROOT / page).parent, link) for link in links]
+    assert not [path for base, path in paths if not (base / path).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_of_the_package_exist(page):
+    names = {n for n in re.findall(r"\b(?:keras_attn|recipes|tests)(?:\.\w+)+", text_of(page)) if not n.endswith(".md")}
+    absent = []
+    for name in sorted(names):
+        if name == "recipes.train.RECIPE" or re.search(r"\.(py|json|html)$", name):
+            continue
+        parts = name.split(".")
+        try:
+            found = importlib.import_module(parts[0])
+            for n, part in enumerate(parts[1:], 2):
+                if not hasattr(found, part):
+                    importlib.import_module(".".join(parts[:n]))
+                found = getattr(found, part)
+        except (AttributeError, ModuleNotFoundError) as error:
+            if isinstance(error, ModuleNotFoundError) and error.name.split(".")[0] not in (
+                "keras_attn",
+                "recipes",
+                "tests",
+            ):
+                continue  # an extra that is not installed here
+            absent.append(name)
+    assert not absent
+
+
+def modules_and_flags():
+    """What `python -m MODULE` and `keras-attn COMMAND` are run with, over all pages."""
+    used = {}
+    for page in PAGES:
+        for words in commands(page):
+            while words and "=" in words[0]:  # KERAS_BACKEND=jax
+                words.pop(0)
+            if words[:2] == ["python", "-m"] and words[2].split(".")[0] in ("recipes", "tests"):
+                key = (words[2],)
+            elif words[:1] == ["keras-attn"] and len(words) > 1:
+                key = ("keras_attn", words[1])
+            else:
+                continue
+            used.setdefault(key, set()).update(word for word in words if re.match(r"--[a-z]", word))
+    return sorted(used.items())
+
+
+@pytest.mark.parametrize(("module", "flags"), [pytest.param(m, f, id=" ".join(m)) for m, f in modules_and_flags()])
+def test_commands_know_their_flags(module, flags):
+    environment = {**os.environ, "COLUMNS": "120"}
+    command = [sys.executable, "-m", *module, "--help"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert not {flag for flag in flags if not re.search(rf"(?<![\w-]){flag}\b", done.stdout)}
+
+
+def python_blocks():
+    return re.findall(r"^```python\n(.*?)^```", text_of("README.md"), flags=re.M | re.S)
+
+
+@pytest.mark.slow
+def test_the_readmes_example_runs(tmp_path):
+    """With twenty updates instead of five epochs: what it says is then not yet French, but everything is called."""
+    code = python_blocks()[0]
+    assert "model.fit(data, epochs=5)" in code
+    code = code.replace("epochs=5", "epochs=1, steps_per_epoch=20, verbose=0")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "alignment.png").stat().st_size > 1000
+
+
+def test_the_readmes_client_is_the_clients(monkeypatch):
+    from keras_attn.serving.client import Client
+    from keras_attn.translation import Translation
+
+    monkeypatch.setattr(Client, "translate", lambda self, texts: [Translation(text) for text in texts])
+    exec(python_blocks()[1], {})
