@@ -7,7 +7,7 @@ from pathlib import Path
 
 import keras
 
-from keras_attn.models import Ensemble, Seq2Seq, average_weights
+from keras_attn.models import Seq2Seq
 from keras_attn.saving import manifest
 from keras_attn.text import Tokenizer
 
@@ -89,6 +89,8 @@ def load_presets(
         FileNotFoundError: see `load_preset`.
         ValueError: see `load_preset`; and if tokenizers differ, or models do not fit together.
     """
+    from keras_attn.models import Ensemble, average_weights  # here, because a single preset needs neither
+
     if isinstance(directories, (str, os.PathLike)) or not directories:
         raise ValueError(f"Expected a list of presets. Received: {directories!r}")
     presets = [load_preset(directory) for directory in directories]
