@@ -110,9 +110,8 @@ async def _serve(versions: Versions, settings: Settings, ready: Callable[[str, s
 
 def _load(versions: Versions) -> None:
     library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
-    ctypes.CDLL(
-        str(library)
-    )._ZN10tensorflow21DisableXlaCompilationEv()  # a C++ symbol; the stock server's main calls it
+    # A C++ symbol, which the stock server's main calls too.
+    ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()
     versions.load()
 
 

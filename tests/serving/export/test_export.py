@@ -55,7 +55,7 @@ def test_a_process_with_tensorflow_alone_says_the_same(exported):
 def test_the_servers_own_loader_says_the_same(exported, program):
     done, results = loader.run(program, exported.folder, LINES, "--repeat", "2")
     assert done.returncode == 0, done.stderr.decode()
-    # Those with string inputs; what has a default need not be fed.
+    # Those with string inputs; an input with a default may be omitted.
     assert sorted(results) == ["score", "serving_default", "translate", "translate_n_best", "translate_with_options"]
     for name in ("serving_default", "translate", "translate_with_options"):
         assert_same(exported, results[name]["translation"], results[name]["score"])
