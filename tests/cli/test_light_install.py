@@ -1,0 +1,59 @@
+"""What works where only one backend, JAX or torch, is installed, and what the rest says."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import keras
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def light_backend() -> str:
+    """The backend of this process if it is a light one, else one that is installed."""
+    candidates = (keras.backend.backend(), "torch", "jax")
+    return next((name for name in candidates if name != "tensorflow" and find_spec(name)), "")
+
+
+@pytest.mark.skipif(not light_backend(), reason="neither JAX nor torch is installed")
+def test_all_but_the_transformer_export_and_serving_works_without_tensorflow(tmp_path):
+    """The backend is not named: with TensorFlow absent, Keras' default, the commands' choice is what is installed."""
+    environment = os.environ | {"KERAS_BACKEND": light_backend()}
+    line = [sys.executable, "-m", "tests.cli.light_install", str(tmp_path)]
+    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "all but the Transformer, export and serving works" in done.stdout
+
+
+CHOICE = """
+import os, sys
+from tests.cli import light_install
+light_install.block({absent!r}.split())
+from keras_attn.cli import environment
+try:
+    environment.prepare()
+    print(os.environ.get("KERAS_BACKEND"))
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("absent", "chosen", "expected"),
+    [
+        ("tensorflow jax", None, "torch"),
+        ("jax torch", None, "None"),  # Keras' own default
+        ("tensorflow", "tensorflow", 'Expected tensorflow to be installed: pip install "keras_attn[tensorflow]".'),
+        ("tensorflow jax torch", None, 'Expected a backend of Keras: pip install "keras_attn[tensorflow]", '),
+    ],
+)
+def test_a_command_chooses_a_backend_that_is_installed(absent, chosen, expected, tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    environment |= {"KERAS_HOME": str(tmp_path)} | ({"KERAS_BACKEND": chosen} if chosen else {})
+    line = [sys.executable, "-c", CHOICE.format(absent=absent)]
+    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith(expected), done.stdout + done.stderr
+    assert not os.listdir(tmp_path)
