@@ -1,0 +1,162 @@
+"""Commands and figures that docstrings and pages quote are those of the committed reports."""
+
+import dataclasses
+import importlib.util
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from recipes import lstm_seq2seq, luong, rnnencdec, rnnsearch, train, transformer
+from recipes.pages import results
+from recipes.studies import alignment, length
+
+ROOT = Path(__file__).parents[2]
+REPORTS = {path.stem: json.loads(path.read_text("utf-8")) for path in (ROOT / "recipes" / "reports").glob("*.json")}
+RUNS = {name: report for name, report in REPORTS.items() if "recipe" in report and "command" in report}
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("saved_models/*.md"), *ROOT.glob("recipes/*.md")]
+FOLDERS = ROOT / "recipes", ROOT / "keras_attn", ROOT / "tests" / "benchmarks"
+FILES = sorted([*PAGES, *(path for folder in FOLDERS for path in folder.rglob("*.py"))])
+# Settings that are younger than some reports, with the value that a run had before there was a choice.
+BEFORE = {"schedule": "linear", "metric": "bleu", "curriculum_epochs": 0, "max_words": None, "max_steps": None}
+BEFORE |= {"scale_embeddings": False, "bidirectional": False}
+RECIPES = [lstm_seq2seq, luong, rnnencdec, rnnsearch, transformer]
+
+
+def quoted(pattern: str) -> list[tuple[str, str]]:
+    """The file and the text of each command that is quoted; [OPTIONS] and NAMES to fill in are no command."""
+    found = [(str(path.relative_to(ROOT)), match) for path in FILES for match in re.findall(pattern, path.read_text())]
+    return [
+        (path, text.strip()) for path, text in dict.fromkeys(found) if not re.search(r"[\[{*\\]|\b[A-Z]{3,}\b", text)
+    ]
+
+
+def configuration(command: str) -> tuple[dict, float | None]:
+    """Of a command after `python -m recipes.train`: the settings and the minutes."""
+    arguments = train.parser().parse_args(shlex.split(command))
+    return dataclasses.asdict(train.configure(train.load_recipe(arguments.recipe), arguments)), arguments.minutes
+
+
+def run_of(command: str) -> dict | None:
+    """The report of the same recipe, corpus and changes, if there is one."""
+    arguments = train.parser().parse_args(shlex.split(command))
+    wanted = arguments.recipe, arguments.corpus, sorted(arguments.changes)
+    for report in RUNS.values():
+        trained = train.parser().parse_args(shlex.split(report["command"])[3:])
+        if (trained.recipe, trained.corpus, sorted(trained.changes)) == wanted:
+            return report
+    return None
+
+
+TRAININGS = quoted(r"python -m recipes\.train ([^#\n`|'\"]*)")
+
+
+def test_there_are_commands():
+    assert len({path for path, _ in TRAININGS}) >= 7
+    assert len({text for _, text in TRAININGS if run_of(text)}) >= 14
+
+
+@pytest.mark.parametrize(("path", "command"), TRAININGS)
+def test_a_quoted_training_gives_the_configuration_of_its_report(path, command):
+    settings, minutes = configuration(command)
+    if report := run_of(command):
+        assert minutes == report["minutes"]
+        assert settings == {name: BEFORE[name] for name in settings if name not in report["config"]} | report["config"]
+
+
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_a_report_has_the_name_that_the_results_page_writes(name):
+    assert results.name_of(RUNS[name]) == name
+
+
+def commands_in(report) -> list[tuple[str, dict]]:
+    """The commands of a study's runs, with the figures beside them."""
+    rows = [*report.get("systems", []), *report.get("scores", [])]
+    return [(row["command"], row) for row in rows if "updates" in row]
+
+
+@pytest.mark.parametrize("name", sorted(name for name, report in REPORTS.items() if "study" in report))
+def test_the_commands_of_a_study_are_those_of_its_runs(name):
+    for command, row in commands_in(REPORTS[name]):
+        settings, _ = configuration(command.removeprefix("python -m recipes.train "))
+        assert settings["max_steps"] == row["updates"]
+        assert settings["max_words"] == row.get("max_words")
+
+
+def test_the_studies_would_train_with_these_commands():
+    systems = {
+        row["name"]: row["command"] for row in REPORTS["alignment_study-tatoeba-en-fr+news-en-fr-en-fr"]["systems"]
+    }
+    assert systems.keys() == alignment.SYSTEMS.keys()
+    for name, (recipe, changes) in alignment.SYSTEMS.items():
+        settings = [f"max_steps={alignment.MAX_STEPS}", *alignment._SHARED, *changes]
+        assert systems[name].split()[3] == recipe
+        assert systems[name].partition(" --set ")[2].split() == settings
+
+
+MODULES = quoted(r"python -m ((?:recipes|keras_attn|tests)(?:\.\w+)*)(?![\w.{])")
+
+
+@pytest.mark.parametrize("module", sorted({module for _, module in MODULES}))
+def test_a_quoted_module_is_there(module):
+    assert importlib.util.find_spec(module)
+
+
+# --- figures
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.__name__)
+def test_the_results_in_a_docstring_are_those_of_the_reports(recipe):
+    """Each plain report has its line, each line has its report, and so has each variant in brackets."""
+    name = recipe.__name__.removeprefix("recipes.")
+    expected, variants = set(), set()
+    for report in RUNS.values():
+        metric = "bleu" if "bleu" in report else "wer"
+        score, minutes = f"{report[metric]['score']:.2f}", f"{report['train_seconds'] / 60:.0f}"
+        changes = report["command"].partition(" --set ")[2]
+        if report["recipe"] == name and changes:
+            variants |= {f"({score} with {changes})", f"({score} in {minutes} with {changes})"}
+        elif report["recipe"] == name:
+            size = f"{report['parameters'] / 1e6:.1f} M parameters"
+            expected.add(f"{report['corpus']} {size}, {metric.upper()} {score}, {minutes} minutes")
+    lines = [words(line) for line in recipe.__doc__.splitlines() if " parameters, " in line]
+    assert {line.partition(" (")[0] for line in lines} == expected
+    for line in lines:
+        _, bracket, variant = line.partition(" (")
+        assert not bracket or f"({variant}" in variants
+
+
+def test_the_figures_in_luongs_docstring():
+    bleu = {name: report["bleu"]["score"] for name, report in RUNS.items() if "bleu" in report}
+    here, other = bleu["luong-multi30k-de-en"], bleu["rnnsearch-multi30k-de-en"]
+    both_ways = bleu["luong-multi30k-de-en-bidirectional-true-units-290"]
+    (forwards,) = [score for name, score in bleu.items() if name.endswith("readout_size-192-reverse_source-false")]
+    rows = {row["name"]: row["bleu"]["score"] for row in REPORTS["attention_study-multi30k-de-en"]["scores"]}
+    text = words(luong.__doc__)
+    assert f"it is {other - here:.1f} BLEU below `rnnsearch`" in text
+    assert f"as many parameters it is {both_ways - other:.1f} above" in text
+    assert f"has {rows['general']:.2f} BLEU with the source reversed, and {forwards:.2f} with" in text
+
+
+def test_the_figures_in_the_studies_docstrings():
+    report = REPORTS["length_study-bible-en-es-en-es"]
+    bleu = {system["name"]: [one["bleu"] for one in system["bins"]] for system in report["systems"]}
+    search, short = bleu["RNNsearch-50"], bleu["RNNsearch-30"]
+    text = words(length.__doc__)
+    assert f"{report['minutes']:.0f} minutes, two runs in parallel on 2 cores" in text
+    assert f"RNNsearch-50 keeps {min(search[1:]):.0f} to {max(search[1:]):.0f} BLEU from 11 to 60 words" in text
+    assert f"RNNsearch-30 keeps {min(short[1:5]):.0f} up to 50 words and falls to {short[5]:.0f} beyond" in text
+    ends = [[f"{bleu[name][n]:.0f}" for name in ("RNNencdec-50", "RNNencdec-30")] for n in (0, 1, 5)]
+    assert f"falls from {' or '.join(ends[0])} BLEU for up to 10 words to {' or '.join(ends[1])} for up to 20" in text
+    assert ends[2] == ["9", "9"]
+    assert "and to 9 in the end" in text
+    systems = REPORTS["alignment_study-tatoeba-en-fr+news-en-fr-en-fr"]["systems"]
+    aer = {row["name"]: row["test"]["aer"] for row in systems}
+    expected = f"({aer['luong-both-ways']:.1f}, against {aer['luong-general']:.1f} with a unidirectional one)"
+    assert expected in words(alignment.__doc__)
