@@ -115,6 +115,7 @@ def corpus(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_is_scored_and_chosen_by_word_error_rate(corpus, tmp_path, capfd):
     out, where = tmp_path / "run", ["--corpus", str(corpus), "--source", "letters", "--target", "phones"]
     sizes = "units=17 embedding_size=11 readout_size=11 attention_units=5 decoder_units=31 batch_size=16"

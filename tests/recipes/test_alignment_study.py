@@ -160,6 +160,7 @@ def in_process(monkeypatch):
     return done
 
 
+@pytest.mark.slow
 def test_a_whole_study(toy, in_process, capfd):
     options = ["--corpus", str(toy / "toy"), "--gold", str(toy / "gold"), "--out", str(toy / "study")]
     options += ["--max-steps", "27", "--development", "3", "--beam", "1"]

@@ -107,6 +107,7 @@ def length_folder(corpus, tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_length_study_trains_what_it_says(length_folder, corpus):
     report = json.loads((length_folder / "report.json").read_text())
     assert [system["name"] for system in report["systems"]] == ["RNNsearch-8", "RNNencdec-8"]
@@ -123,6 +124,7 @@ def test_length_study_trains_what_it_says(length_folder, corpus):
     assert str(length_folder) not in (length_folder / "report.json").read_text()
 
 
+@pytest.mark.slow
 def test_length_study_scores_each_length(length_folder, corpus):
     report = json.loads((length_folder / "report.json").read_text())
     found = [(one["words"], one["sentences"], one["mean_words"]) for one in report["bins"]]
@@ -140,6 +142,7 @@ def test_length_study_scores_each_length(length_folder, corpus):
     assert svg.startswith("<?xml")
 
 
+@pytest.mark.slow
 def test_a_finished_study_does_nothing_again(length_folder, corpus, in_process, monkeypatch):
     monkeypatch.setattr(length, "MAX_WORDS", (8,))
     monkeypatch.setattr(length, "BINS", BINS)
@@ -150,6 +153,7 @@ def test_a_finished_study_does_nothing_again(length_folder, corpus, in_process, 
     assert {path: path.read_bytes() for path in before} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -280,6 +284,7 @@ def attention_folder(corpus, tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_a_score_can_be_added_later(attention_folder, corpus, in_process):
     work = in_process(most=0)
     line = command_line(corpus, attention_folder, *LUONG)
@@ -288,6 +293,7 @@ def test_a_score_can_be_added_later(attention_folder, corpus, in_process):
     assert work.done == []
 
 
+@pytest.mark.slow
 def test_attention_study_measures_what_was_trained(attention_folder, corpus):
     from keras_attn import Translator
 
@@ -358,6 +364,7 @@ def showcase_folder(length_folder, corpus, tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_showcase_has_the_papers_sentence_and_the_long_ones(showcase_folder):
     report = json.loads((showcase_folder / "report.json").read_text())
     assert report["examples"][0]["source"].startswith("An admitting privilege is the right of a doctor")
@@ -375,6 +382,7 @@ def test_showcase_has_the_papers_sentence_and_the_long_ones(showcase_folder):
     assert page.count('class="line"') == report["lost"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -396,6 +404,7 @@ def test_showcase_refuses_with_a_sentence(arguments, message, length_folder, cor
 # --- the results page
 
 
+@pytest.mark.slow
 def test_results_page_tells_all_of_it_from_reports(
     length_folder, attention_folder, showcase_folder, tmp_path, monkeypatch, capfd
 ):
