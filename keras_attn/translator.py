@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from keras_attn.decoding import Engine, Translation
+from keras_attn.decoding import Engine
 from keras_attn.saving import load_preset, load_presets, save_preset
+from keras_attn.translation import Translation
 
 __all__ = ["Translation", "Translator"]
 

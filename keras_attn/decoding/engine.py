@@ -83,7 +83,7 @@ class Engine:
             ValueError: if a text is not valid Unicode, an option is unknown, or a value is out of range.
         """
         options = SearchOptions.from_keywords(options)
-        search = search_function(options)
+        search = greedy_search if options.is_greedy else beam_search
         return self._search(texts, search, options, prefixes, replace_unknown, return_alignments)
 
     def sample(
@@ -269,11 +269,6 @@ class Engine:
         text = target if isinstance(target, str) else self.target_tokenizer.decode(ids)
         log_probs = np.full(len(ids), -np.inf, "float32")
         return Translation(text, tuple(self.target_tokenizer.tokens(ids)), tuple(ids), -np.inf, log_probs)
-
-
-def search_function(options: SearchOptions) -> Callable:
-    """`beam_search`, or `greedy_search` where it gives the same result in less time."""
-    return greedy_search if options.is_greedy else beam_search
 
 
 def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:

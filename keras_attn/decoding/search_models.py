@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attn.backend import preferred_jit_compile
 from keras_attn.models import Seq2Seq
-from keras_attn.search import beam_search, greedy_search, run_beam_search, score_tokens, start_beam_search
+from keras_attn.search import score_tokens
 from keras_attn.text import PAD_ID, START_ID
 
 
@@ -65,18 +65,3 @@ class ScoreModel(keras.Model):
         logits, alignments = self.seq2seq.align(source, previous)  # (B, T, V), (B, T, S)
         result = score_tokens(logits, target, alignments, ops.not_equal(source, PAD_ID), **self.options)
         return {name: value for name, value in result._asdict().items() if value is not None}
-
-
-def beam_or_greedy(options: dict) -> tuple[Callable, dict]:
-    """The search for `beam_search`'s options, and those that it takes: greedy search does what a beam of one does."""
-    options = dict(options)
-    compactions = options.pop("halvings", None)
-    if options["beam_size"] > 1 or options.get("coverage_penalty"):
-        return beam_search if compactions is None else _one_loop, options
-    beam_only = ("beam_size", "n_best", "coverage_penalty", "early_stopping")
-    return greedy_search, {name: value for name, value in options.items() if name not in beam_only}
-
-
-def _one_loop(step, memory, state, *, normalization, **options):
-    defaults = {"coverage_penalty": 0.0, "early_stopping": False}
-    return run_beam_search(*start_beam_search(step, memory, state, norms=normalization, **defaults | options), 0)
