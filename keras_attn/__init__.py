@@ -5,9 +5,10 @@ Glossary of shapes:
     V vocabulary, K beams, N heads, L longest output.
 Ids: 0 pad, 1 unknown, 2 start, 3 end. Masks are boolean, True = real token.
 
-The public names are listed in `keras_attn.api`, which is imported on first use. So the client of a server and the
-`--help` of a command do not wait for Keras, and the client works where Keras is not installed. The classes are
-registered with Keras as soon as both are imported, in either order.
+The public names are imported on first use. So the client of a server and the `--help` of a command do not wait for
+Keras, and the client works where Keras is not installed. The classes are registered with Keras as soon as both are
+imported, in either order. `keras_attn.evaluation` and `keras_attn.plots` are public, too, but no star imports them:
+sacreBLEU and matplotlib are slow to import.
 """
 
 from importlib import import_module
@@ -17,24 +18,86 @@ from typing import TYPE_CHECKING
 from keras_attn.registration import after_keras
 
 if TYPE_CHECKING:
-    from keras_attn.api import *  # noqa: F403
+    from keras_attn import losses, metrics, models, search
+    from keras_attn.data import ParallelDataset
+    from keras_attn.layers import (
+        AttentionalLayer,
+        AttentionDecoder,
+        BahdanauAttention,
+        BiGRUEncoder,
+        ConcatAttention,
+        CosineAttention,
+        DeepOutput,
+        DotAttention,
+        FixedContextDecoder,
+        GeneralAttention,
+        LocalMonotonicAttention,
+        LocalPredictiveAttention,
+        LocationAttention,
+        LuongAttention,
+        MultiHeadAttention,
+        RNNEncoder,
+        ScaledDotAttention,
+        SelfAttention,
+        register_attention,
+    )
+    from keras_attn.text import Tokenizer
+    from keras_attn.translator import Translation, Translator
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AttentionDecoder",
+    "AttentionalLayer",
+    "BahdanauAttention",
+    "BiGRUEncoder",
+    "ConcatAttention",
+    "CosineAttention",
+    "DeepOutput",
+    "DotAttention",
+    "FixedContextDecoder",
+    "GeneralAttention",
+    "LocalMonotonicAttention",
+    "LocalPredictiveAttention",
+    "LocationAttention",
+    "LuongAttention",
+    "MultiHeadAttention",
+    "ParallelDataset",
+    "RNNEncoder",
+    "ScaledDotAttention",
+    "SelfAttention",
+    "Tokenizer",
+    "Translation",
+    "Translator",
+    "losses",
+    "metrics",
+    "models",
+    "register_attention",
+    "search",
+]
+
+_ORIGINS = {"ParallelDataset": "data", "Tokenizer": "text", "Translation": "translation", "Translator": "translator"}
+_PACKAGES = ("losses", "metrics", "models", "search")
 
 
 def __getattr__(name: str):
     """Returns a public name, or a submodule, imported on first use."""
+    if name in __all__ and name not in _PACKAGES:
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_ORIGINS.get(name, 'layers')}"), name)
+        return value
     if not name.startswith("_") and find_spec(f"{__name__}.{name}"):
         return import_module(f"{__name__}.{name}")
-    if not name.startswith("__") or name == "__all__":
-        api = import_module(f"{__name__}.api")
-        if name in (*api.__all__, "__all__"):
-            return getattr(api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *import_module(f"{__name__}.api").__all__})
+    return sorted({*globals(), *__all__})
 
 
-after_keras(lambda: import_module(f"{__name__}.api"))
+def _register() -> None:
+    """Imports the modules that define serialisable classes."""
+    for name in ("layers", *_PACKAGES):
+        import_module(f"{__name__}.{name}")
+
+
+after_keras(_register)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import recipes
 from keras_attn.cli import command
-from keras_attn.cli.search_flags import between
+from keras_attn.cli.command import between
 from recipes.config import TrainingConfig, override
 from recipes.training.run_folder import open_run, refuse_taken
 

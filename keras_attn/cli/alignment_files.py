@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_attn.cli.line_streaming import Output
+from keras_attn.decoding import Engine
 from keras_attn.plots import WordAlignment, align_words, html_page, to_pharaoh
-from keras_attn.translator import Translation, Translator
+from keras_attn.translation import Translation
 
 
 class AlignmentFiles:
@@ -27,7 +28,7 @@ class AlignmentFiles:
 
     def __init__(
         self,
-        translator: Translator,
+        translator: Engine,
         *,
         pharaoh: Output | None,
         threshold: float | None,

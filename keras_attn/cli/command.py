@@ -54,6 +54,22 @@ def run(
     return 0
 
 
+def between(kind: type, low: float, high: float) -> Callable[[str], float]:
+    """For argparse: returns a function that reads a number of this kind from `low` to `high`."""
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = float("nan")
+        if not low <= value <= high:  # NaN is outside, too
+            name = "whole number" if kind is int else "number"
+            raise argparse.ArgumentTypeError(f"expected a {name} from {low:,} to {high:,}. Received: {text!r}")
+        return value
+
+    return read
+
+
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
     """Drops what is written to stderr: TensorFlow's greeting, which TF_CPP_MIN_LOG_LEVEL does not turn off.

@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 from keras_attn.cli import command
@@ -38,7 +38,7 @@ def add_options(group, options: type, names: Collection[str] = (), *, without: C
         elif "choices" in metadata:
             flag["choices"] = [choice for choice in metadata["choices"] if choice is not None]
         else:
-            flag |= {"metavar": "N", "type": between(_number(kinds[field.name]), *metadata["range"])}
+            flag |= {"metavar": "N", "type": command.between(_number(kinds[field.name]), *metadata["range"])}
         name = metadata.get("flag") or "--" + field.name.replace("_", "-")
         group.add_argument(name, dest=_PREFIX + field.name, help=metadata["help"] + _default(field), **flag)
 
@@ -101,22 +101,6 @@ def dictionary(path: str) -> dict[str, str]:
     if wrong := [row for row in rows if len(row) != 2]:
         raise argparse.ArgumentTypeError(f"expected lines of a word, a tab and a word. Received: {wrong[0]}")
     return dict(rows)
-
-
-def between(kind: type, low: float, high: float) -> Callable[[str], float]:
-    """For argparse: returns a function that reads a number of this kind from `low` to `high`."""
-
-    def read(text: str) -> float:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = float("nan")
-        if not low <= value <= high:  # NaN is outside, too
-            name = "whole number" if kind is int else "number"
-            raise argparse.ArgumentTypeError(f"expected a {name} from {low:,} to {high:,}. Received: {text!r}")
-        return value
-
-    return read
 
 
 def _number(kind) -> type:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from keras_attn.cli import command, environment
-from keras_attn.cli.search_flags import between
+from keras_attn.cli.command import between
 from keras_attn.requirements import require
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
+from keras_attn.cli.command import between
 from keras_attn.cli.line_streaming import Progress, windows
-from keras_attn.cli.search_flags import between
 
 MEMORY = 1 << 26  # bytes that the results of a window take, about
 

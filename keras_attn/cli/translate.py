@@ -21,7 +21,7 @@ from pathlib import Path
 from keras_attn.cli import command, output_formats
 from keras_attn.cli import line_streaming as streams
 from keras_attn.cli.run_report import read_report
-from keras_attn.cli.search_flags import add_options, add_search, between, load_translator, search_arguments
+from keras_attn.cli.search_flags import add_options, add_search, load_translator, search_arguments
 from keras_attn.cli.text_windows import add_windows, translated_windows
 from keras_attn.search import SampleOptions, SearchOptions
 
@@ -42,13 +42,18 @@ def main(argv=None) -> int:
     add_search(parser)
     group = parser.add_argument_group("sampling, instead of beam search")
     add_options(group, SampleOptions, _OWN_SAMPLE_FIELDS)
-    group.add_argument("--seed", metavar="N", type=between(int, 0, 2**31 - 1), default=0, help="random seed")
+    group.add_argument("--seed", metavar="N", type=command.between(int, 0, 2**31 - 1), default=0, help="random seed")
     option = parser.add_argument_group("alignments between words, of the best translation").add_argument
     option("--pharaoh", metavar="FILE", type=Path, help="lines of links i-j: source word i, target word j, from 0")
-    option("--threshold", metavar="P", type=between(float, 0, 1), help="weight of a link (default: the heaviest links)")
+    option(
+        "--threshold",
+        metavar="P",
+        type=command.between(float, 0, 1),
+        help="weight of a link (default: the heaviest links)",
+    )
     option("--html", metavar="FILE", type=Path, help="a page in which to point at words")
     option("--png", metavar="FOLDER", type=Path, help="a picture of each sentence")
-    option("--max-plots", metavar="N", type=between(int, 1, 10**5), default=100, help="sentences in --html, --png")
+    option("--max-plots", metavar="N", type=number, default=100, help="sentences in --html, --png")
     return command.run(translate, parser, argv)
 
 

@@ -15,7 +15,7 @@ from keras_attn.layers.luong import LuongAttention
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.readout import AttentionalLayer, DeepOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
-from keras_attn.layers.transformer_decoder import TransformerDecoder
+from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
 
 __all__ = [
     "Attention",
@@ -39,6 +39,7 @@ __all__ = [
     "SelfAttention",
     "TransformerDecoder",
     "get_attention",
+    "kerashub_layers",
     "refuse_unknown_arguments",
     "register_attention",
     "top_state",

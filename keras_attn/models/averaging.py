@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from keras_attn.models.seq2seq import Seq2Seq
+import keras
 
 
-def copy_model(model: Seq2Seq, name: str, dtype=None) -> Seq2Seq:
+def copy_model(model: keras.Model, name: str, dtype=None) -> keras.Model:
     """Returns the same model and weights under another name, not compiled; `dtype` None keeps its dtype policy."""
     config = {**model.get_config(), "name": name}
     copy = type(model).from_config(config if dtype is None else {**config, "dtype": dtype})
@@ -13,7 +13,7 @@ def copy_model(model: Seq2Seq, name: str, dtype=None) -> Seq2Seq:
     return copy
 
 
-def average_weights(models: Sequence[Seq2Seq]) -> Seq2Seq:
+def average_weights(models: Sequence[keras.Model]) -> keras.Model:
     """Returns a new model whose every weight is the mean of the models'.
 
     It costs as much as one model and is often nearly as good as an ensemble. It suits checkpoints of one run, or of

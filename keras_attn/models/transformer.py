@@ -4,7 +4,7 @@ import keras
 from keras import ops
 from keras.initializers import RandomNormal
 
-from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
+from keras_attn.layers import TransformerDecoder, kerashub_layers
 from keras_attn.models.builders import make_embeddings, make_output_projection
 from keras_attn.models.seq2seq import Seq2Seq, token_inputs
 

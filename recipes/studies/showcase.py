@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 
 from keras_attn.cli import command, line_streaming
+from keras_attn.cli.command import between
 from keras_attn.cli.environment import surroundings
 from keras_attn.cli.run_report import length_penalty, read_report
-from keras_attn.cli.search_flags import between
 
 PAPER = (
     "An admitting privilege is the right of a doctor to admit a patient to a hospital or a medical centre to carry out "

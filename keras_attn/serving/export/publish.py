@@ -11,11 +11,11 @@ import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_attn.decoding import Engine, token_ids_of
+from keras_attn.decoding import token_ids_of
 from keras_attn.requirements import require
 from keras_attn.saving import save_preset
 from keras_attn.serving.export import custom_modules
@@ -25,9 +25,12 @@ from keras_attn.serving.export.quantization import rounded_model, stored_size
 from keras_attn.serving.export.self_check import Reference, check_translations, reference_translations
 from keras_attn.text import Tokenizer
 
+if TYPE_CHECKING:
+    from keras_attn.decoding import Engine
+
 
 def export_translator(
-    translator: Engine,
+    translator: "Engine",
     directory: str | os.PathLike,
     *,
     sentences: Sequence[str] = (),
@@ -101,7 +104,7 @@ def export_translator(
 
 
 def write_version(
-    engine: Engine,
+    engine: "Engine",
     directory: str | os.PathLike,
     options: ExportOptions,
     *,
@@ -140,15 +143,15 @@ def tokenizer_size(tokenizer: Tokenizer) -> int:
     return size + len(tokenizer.sentencepiece_model or b"") + 8 * len(tokenizer.character_table)
 
 
-def _as_stored(engine: Engine, options: ExportOptions) -> Engine:
+def _as_stored(engine: "Engine", options: ExportOptions) -> "Engine":
     """The engine with the weights that the model has after quantization."""
     model = rounded_model(engine.model, options.quantize)
     if model is engine.model:
         return engine
-    return Engine(model, engine.source_tokenizer, engine.target_tokenizer, **_length_limits(engine))
+    return type(engine)(model, engine.source_tokenizer, engine.target_tokenizer, **_length_limits(engine))
 
 
-def _length_limits(engine: Engine) -> dict[str, float]:
+def _length_limits(engine: "Engine") -> dict[str, float]:
     return {"max_length_ratio": engine.max_length_ratio, "max_length_constant": engine.max_length_constant}
 
 

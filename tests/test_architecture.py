@@ -1,0 +1,191 @@
+"""The layout rules of docs/architecture.md, read from the source: nothing here imports `keras_attn`."""
+
+import ast
+import functools
+import graphlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# An import goes to a package further up in this table, never to the same row and never down.
+LEVELS = (
+    ("backend", "text", "registration", "requirements", "translation"),
+    ("layers", "search", "data", "losses", "evaluation", "plots"),
+    ("models", "metrics"),
+    ("decoding", "saving"),
+    ("serving",),
+    ("translator",),
+    ("",),  # keras_attn itself
+    ("cli",),
+    ("__main__",),
+)
+LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
+LONGEST_CHAIN = 6
+MOST_LINES = 300
+WORD_LISTS = {f"recipes/corpora/phrases/{name}.py" for name in ("clauses", "constituents", "lexicon")}
+BACKENDS = ("tensorflow", "torch", "jax")
+KNOW_THE_BACKEND = ("backend", "serving")
+REPORTS_THE_BACKEND = "keras_attn.cli.environment"  # its name, beside the versions of the packages
+NO_HUB = ("cli", "serving")  # commands and servers: importing one must not import the others
+FILES_OF_THEIR_OWN = ("keras_attn.plots.plot_style",)  # shared with the figures of the studies; imports matplotlib
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@functools.cache
+def modules(package: str) -> dict[str, Path]:
+    return {module_name(path): path for path in sorted((ROOT / package).rglob("*.py"))}
+
+
+@functools.cache
+def syntax(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def imported(path: Path, lazy: bool):
+    """(module, name) of every import: at the top of the file, or with `lazy` also inside functions."""
+    for node in ast.walk(syntax(path)) if lazy else syntax(path).body:
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: expected absolute imports. Received: a relative one in line {node.lineno}"
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def defining_module(module: str, name: str | None, files: dict[str, Path]) -> str | None:
+    """The file that an import reaches: a name re-exported by a package's `__init__` counts where it is defined."""
+    if name and f"{module}.{name}" in files:
+        return f"{module}.{name}"
+    if name and module in files and files[module].name == "__init__.py":
+        for origin, exported in imported(files[module], lazy=True):  # hubs may import on first use
+            if exported == name and origin in files:
+                return defining_module(origin, name, files)
+    return module if module in files else None
+
+
+@functools.cache
+def graph(package: str, lazy: bool) -> dict[str, set[str]]:
+    files = modules(package)
+    return {
+        module: {defining_module(*target, files) for target in imported(path, lazy)} - {None, module}
+        for module, path in files.items()
+    }
+
+
+def room(module: str) -> str:
+    """The package or top-level module that a module belongs to: keras_attn.layers.dot → layers."""
+    return module.split(".")[1] if "." in module else ""
+
+
+@pytest.mark.parametrize("package", ["keras_attn", "recipes"])
+def test_no_imports_go_in_a_circle_not_even_inside_functions(package):
+    graphlib.TopologicalSorter(graph(package, lazy=True)).prepare()  # a circle raises CycleError, and names it
+
+
+def test_the_longest_chain_of_imports_is_short():
+    arrows = graph("keras_attn", lazy=False)
+
+    @functools.cache
+    def chain(module: str) -> tuple[str, ...]:
+        return (module, *max((chain(target) for target in sorted(arrows[module])), key=len, default=()))
+
+    longest = max(map(chain, arrows), key=len)
+    assert len(longest) <= LONGEST_CHAIN, "\n".join(longest)
+
+
+def test_every_package_has_a_level():
+    assert {room(module) for module in modules("keras_attn")} == set(LEVEL)
+
+
+def test_imports_between_packages_go_down():
+    arrows = graph("keras_attn", lazy=True)
+    upwards = [
+        f"{module} imports {target}"
+        for module, targets in arrows.items()
+        for target in sorted(targets)
+        if room(target) != room(module) and LEVEL.get(room(target), 99) >= LEVEL[room(module)]
+    ]
+    assert not upwards, "\n".join(upwards)
+
+
+def test_a_package_is_imported_through_its_hub():
+    """`from keras_attn.search import beam_search` outside keras_attn/search, the defining file inside it."""
+    files = modules("keras_attn")
+    packages = {module for module, path in files.items() if path.name == "__init__.py"}
+    wrong = []
+    for module, path in (files | modules("recipes")).items():
+        for target, name in imported(path, lazy=True):
+            if not target.startswith("keras_attn."):
+                continue
+            home = ".".join(target.split(".")[:2])
+            inside = module == home or module.startswith(home + ".")
+            has_hub = home in packages and room(home) not in NO_HUB and target not in FILES_OF_THEIR_OWN
+            if not inside and target not in packages and has_hub:
+                wrong.append(f"{module}: from {target} import {name}; expected a name of the package's __init__")
+            if inside and module != home and target == home and f"{target}.{name}" not in files:
+                wrong.append(f"{module}: from {target} import {name}; expected the file that defines it")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("package", ["keras_attn", "recipes"])
+def test_files_are_short(package):
+    lines = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text("utf-8").splitlines())
+        for path in modules(package).values()
+    }
+    assert not {name: count for name, count in lines.items() if count > MOST_LINES and name not in WORD_LISTS}
+
+
+def test_the_library_does_not_know_the_recipes_or_the_tests():
+    known = {target for path in modules("keras_attn").values() for target, _ in imported(path, lazy=True)}
+    assert not {target for target in known if target.split(".")[0] in ("recipes", "tests")}
+
+
+@pytest.mark.parametrize("package", ["keras_attn", "recipes"])
+def test_nothing_uses_private_keras(package):
+    users = [
+        str(path)
+        for path in modules(package).values()
+        for target, _ in imported(path, lazy=True)
+        if target.startswith("keras.src")
+    ]
+    assert not users
+
+
+def test_only_the_backend_package_and_serving_know_the_backend():
+    offenders = []
+    for module, path in modules("keras_attn").items():
+        if room(module) in KNOW_THE_BACKEND:
+            continue
+        offenders += [
+            f"{module} imports {target}" for target, _ in imported(path, lazy=True) if target.split(".")[0] in BACKENDS
+        ]
+        if module != REPORTS_THE_BACKEND and "backend.backend()" in path.read_text("utf-8"):
+            offenders.append(f"{module} calls keras.backend.backend()")
+    assert not offenders, "\n".join(offenders)
+
+
+def test_no_module_outside_serving_imports_a_heavy_package_at_its_top():
+    """`import keras_attn` needs the light core alone and is fast: heavy packages are imported where they are used."""
+    heavy = {*BACKENDS, "tensorflow_text", "keras_nlp", "keras_hub", "matplotlib", "sacrebleu"}
+    files = {m: p for m, p in modules("keras_attn").items() if room(m) not in KNOW_THE_BACKEND}
+    arrows = graph("keras_attn", lazy=False)
+    reached, waiting = set(), {"keras_attn"}
+    while waiting:  # everything that `import keras_attn` runs, packages on the way included
+        module = waiting.pop()
+        reached.add(module)
+        parents = {module.rsplit(".", n)[0] for n in range(1, module.count(".") + 1)}
+        waiting |= (arrows[module] | parents) - reached
+    offenders = [
+        f"{module} imports {target}"
+        for module, path in files.items()
+        if module in reached
+        for target, _ in imported(path, lazy=False)
+        if target.split(".")[0] in heavy
+    ]
+    assert not offenders, "\n".join(offenders)
