@@ -45,12 +45,8 @@ def main(argv=None) -> int:
     group.add_argument("--seed", metavar="N", type=command.between(int, 0, 2**31 - 1), default=0, help="random seed")
     option = parser.add_argument_group("alignments between words, of the best translation").add_argument
     option("--pharaoh", metavar="FILE", type=Path, help="lines of links i-j: source word i, target word j, from 0")
-    option(
-        "--threshold",
-        metavar="P",
-        type=command.between(float, 0, 1),
-        help="weight of a link (default: the heaviest links)",
-    )
+    share, number = command.between(float, 0, 1), command.between(int, 1, 10**5)
+    option("--threshold", metavar="P", type=share, help="weight of a link (default: the heaviest links)")
     option("--html", metavar="FILE", type=Path, help="a page in which to point at words")
     option("--png", metavar="FOLDER", type=Path, help="a picture of each sentence")
     option("--max-plots", metavar="N", type=number, default=100, help="sentences in --html, --png")

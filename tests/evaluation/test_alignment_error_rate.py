@@ -120,7 +120,7 @@ def test_model1_links_no_word_that_it_does_not_know():
     model = Model1(GERMAN, ENGLISH)
     assert model.links("das neue buch", "the new book") == {(0, 0), (2, 2)}
     assert model.links("", "the") == set()
-    with pytest.raises(ValueError, match="received 3 and 2"):
+    with pytest.raises(ValueError, match="Received: 3 and 2"):
         Model1(GERMAN, ENGLISH[:2])
     with pytest.raises(ValueError, match="none that is not blank"):
         Model1([""], ["a"])
