@@ -171,7 +171,7 @@ class ParallelDataset(keras.utils.PyDataset):
         self.set_epoch(self.epoch + 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the order of the batches to that of `epoch`, 0 or more. It is a pure function of the seed and `epoch`."""
+        """Sets the order of the batches to that of `epoch`, 0 or more: a pure function of the seed and `epoch`."""
         # One assignment: on TensorFlow a prefetching thread may be reading the old order.
         self._order = self._arrange(epoch)
         self.epoch = epoch

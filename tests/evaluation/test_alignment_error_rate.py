@@ -122,5 +122,5 @@ def test_model1_links_no_word_that_it_does_not_know():
     assert model.links("", "the") == set()
     with pytest.raises(ValueError, match="Received: 3 and 2"):
         Model1(GERMAN, ENGLISH[:2])
-    with pytest.raises(ValueError, match="none that is not blank"):
+    with pytest.raises(ValueError, match="none with words on both sides"):
         Model1([""], ["a"])

@@ -1,7 +1,7 @@
 """Every model on the Seq2Seq contract: one step = teacher forcing, padding, saving, search, and a task to learn.
 
-`tests/fixtures/weights.json` holds the names and shapes of the weights of each: what a saved model is read back by. Made
-anew, where a model is meant to change, by `python -m tests.models.test_every_model`.
+`tests/fixtures/weights.json` lists the names and shapes of each model's weights, by which a saved model is loaded.
+`python -m tests.models.test_every_model` writes it anew when a model is meant to change.
 """
 
 import json

@@ -1,7 +1,7 @@
 """One committed set of weights and inputs: the same logits on every backend, and in NumPy.
 
-`tests/fixtures/rnnsearch.npz` holds the weights of a small RNNSearch under their paths, the inputs, and the logits that the
-oracle gave for them. Made anew, where the model is meant to change, by `python -m tests.models.test_golden`.
+`tests/fixtures/rnnsearch.npz` contains the weights of a small RNNSearch under their paths, the inputs, and the logits
+that the oracle gave for them. `python -m tests.models.test_golden` writes it anew when the model is meant to change.
 """
 
 from pathlib import Path
