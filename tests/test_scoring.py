@@ -1,4 +1,4 @@
-"""Scores of given translations: against the NumPy oracle, and against what search reports of its own."""
+"""Scores of given translations against the NumPy oracle, and against the scores of search."""
 
 import keras
 import numpy as np
@@ -64,7 +64,7 @@ def test_scores_are_those_of_the_oracle(translator, weights, scored):
         (1, {"normalization": "average", "length_penalty": 1.0, "coverage_penalty": 0.2}),
     ],
 )
-def test_search_and_score_agree_on_what_search_found(translator, beam_size, options):
+def test_search_and_score_agree(translator, beam_size, options):
     n_best = min(2, beam_size)
     # So short that not every source token is looked at: else there is nothing to penalise.
     found = translator.generate(SOURCES, beam_size=beam_size, n_best=n_best, max_length=3, **options)
@@ -123,7 +123,7 @@ def test_without_alignments(translator, scored):
         (["s1"], ["t1"], {"batch_size": 0}, "batch_size=0"),
     ],
 )
-def test_mistakes_are_refused_with_a_sentence(translator, sources, targets, options, message):
+def test_invalid_arguments_are_refused(translator, sources, targets, options, message):
     with pytest.raises(ValueError, match=message):
         translator.score(sources, targets, **options)
 

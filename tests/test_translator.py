@@ -1,4 +1,4 @@
-"""Translator: what goes in comes out in order, whatever the batching; presets that are whole or refused."""
+"""Translator: results in the order of the texts whatever the batching; presets that are complete or refused."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def translator():
 
 
 def greedy_by_hand(translator, text):
-    """A sentence alone, without padding, one eager step at a time."""
+    """Greedy search of a single sentence, without padding, one eager step at a time."""
     ids = [*translator.source_tokenizer.encode(text), END_ID]
     memory, state = translator.model.encode(keras.ops.convert_to_tensor([ids], dtype="int32"))
     out, token = [], START_ID
@@ -73,7 +73,7 @@ def test_greedy_is_the_steps_by_hand(translator):
         # At its limit search ends a row with the end token.
         assert list(translation.token_ids[:-1]) == by_hand[: len(translation.token_ids) - 1]
         assert len(translation.token_ids) == len(by_hand)
-    assert len({t.text for t in found}) > 3, "the model must not say the same of everything"
+    assert len({t.text for t in found}) > 3, "the model must not translate all sentences alike"
 
 
 def test_batching_changes_nothing(translator):
@@ -93,7 +93,7 @@ def test_blank_lines_stay_blank(translator):
     assert translator.generate([]) == []
 
 
-def test_tokens_scores_and_alignments_stand_side_by_side(translator):
+def test_tokens_scores_and_alignments_have_the_same_length(translator):
     translation = translator.generate([LINES[3]], beam_size=3)[0]
     length = len(translation.tokens)
     assert translation.source_tokens == (*LINES[3].split(), "</s>")
@@ -116,12 +116,12 @@ def test_n_best_begins_with_the_best(translator):
         assert len({t.token_ids for t in translation.n_best}) == 3
 
 
-def test_the_limit_is_the_rows_own(translator):
+def test_each_row_has_its_own_limit(translator):
     found = translator.generate(LINES, beam_size=3)
     limits = [int(np.ceil(1.5 * (len(line.split()) + 1) + 3)) for line in LINES]
     lengths = [len(translation.token_ids) for translation in found]
     assert all(length <= limit for length, limit in zip(lengths, limits, strict=True))
-    assert any(length == limit for length, limit in zip(lengths, limits, strict=True)), "no limit was met"
+    assert any(length == limit for length, limit in zip(lengths, limits, strict=True)), "no limit was reached"
     short = translator.generate(LINES, beam_size=3, max_length=2)
     assert max(len(translation.token_ids) for translation in short) == 2
 
@@ -187,7 +187,7 @@ def test_preset_gives_the_same_translations(translator, preset):
     again = Translator.from_preset(preset)
     assert texts(again.generate(LINES, beam_size=3)) == texts(translator.generate(LINES, beam_size=3))
     assert again.max_length_ratio == 1.5
-    assert sorted(p.name for p in preset.parent.iterdir()) == ["whole"], "nothing may be left beside it"
+    assert sorted(p.name for p in preset.parent.iterdir()) == ["whole"], "no temporary folder may remain"
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def test_nested_carry_inputs_and_outputs_follow_a_plain_loop(arrays, reverse, ma
 @pytest.mark.parametrize("reverse", [False, True])
 def test_gradients_reach_inputs_carry_and_weights(arrays, reverse, jit_compile, backend):
     if jit_compile and backend != "tensorflow":
-        pytest.skip("one way to compile on this backend")
+        pytest.skip("this backend compiles in one way only")
     x, h, w, mask = arrays
 
     def objective(x, h, w):
@@ -88,7 +88,7 @@ def test_neither_inputs_nor_length_is_refused():
 
 def test_unknown_length_differentiates_with_and_without_xla(arrays, backend):
     if backend != "tensorflow":
-        pytest.skip("only TensorFlow knows tensors of unknown length")
+        pytest.skip("only TensorFlow has tensors of unknown length")
     import tensorflow as tf
 
     x, h, w, _ = arrays
@@ -113,9 +113,9 @@ def test_unknown_length_differentiates_with_and_without_xla(arrays, backend):
 
 
 def test_torch_gradient_makes_no_copies_that_grow_with_t_squared(backend):
-    """Autograd's saved and written bytes grow like T: doubling T must not quadruple what backward allocates."""
+    """The memory of the backward pass grows like T: doubling T must not quadruple it."""
     if backend != "torch":
-        pytest.skip("the compilers of the other backends own their loops")
+        pytest.skip("the other backends compile their loops")
     import torch
 
     def allocated(length):
@@ -129,7 +129,7 @@ def test_torch_gradient_makes_no_copies_that_grow_with_t_squared(backend):
 
 
 def test_a_product_whose_result_is_unused_does_not_lose_the_others_gradient(rng):
-    """The last step's product feeds nothing: the kernel's gradient is still the sum of the others."""
+    """The last product is not used: the gradient of the kernel is still the sum over the others."""
     x, w = rng.normal(size=(2, 3)).astype("float32"), rng.normal(size=(3, 3)).astype("float32")
 
     def objective(x, w):
@@ -167,15 +167,15 @@ def test_scan_keeps_half_precision(backend):
     assert keras.backend.standardize_dtype(carry.dtype) == keras.backend.standardize_dtype(ys.dtype) == "bfloat16"
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="a choice that torch alone has")
-def test_products_stay_exact_or_torch_as_it_was(rng):
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="only torch has this setting")
+def test_fast_products_are_exact_or_not_chosen(rng):
     import torch
 
     before = torch.get_float32_matmul_precision()
     a, b = (torch.tensor(rng.normal(size=shape), dtype=torch.float32) for shape in ((640, 512), (512, 1536)))
 
     def is_exact() -> bool:
-        return float((a @ b - a.double() @ b.double()).abs().max()) < 1e-3  # of bfloat16's rounding it would be 0.3
+        return float((a @ b - a.double() @ b.double()).abs().max()) < 1e-3  # with bfloat16 the error would be 0.3
 
     try:
         torch.set_float32_matmul_precision("medium")
@@ -184,7 +184,7 @@ def test_products_stay_exact_or_torch_as_it_was(rng):
         prefer_fast_matmul.__wrapped__()
         assert torch.get_float32_matmul_precision() == expected
         assert is_exact()
-        torch.set_float32_matmul_precision("high")  # a user's own
+        torch.set_float32_matmul_precision("high")  # set by the user
         prefer_fast_matmul.__wrapped__()
         assert torch.get_float32_matmul_precision() == "high"
     finally:

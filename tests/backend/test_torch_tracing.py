@@ -1,4 +1,4 @@
-"""What torch runs in a loop's place once it was traced: bit for bit what the loop itself gives."""
+"""A traced torch loop gives bit for bit the results of the loop."""
 
 import gc
 from weakref import WeakKeyDictionary
@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from keras import ops, tree
 
-from keras_attn.backend import torch_tracing as traces
-from keras_attn.backend.loops import while_loop
+from keras_attn.backend import torch_tracing, while_loop
 from keras_attn.decoding.search_models import SearchModel
 from keras_attn.search import beam_search, greedy_search, run_beam_search, sample, start_beam_search
 from tests.models.test_every_model import MODELS, VS, VT, B, S, T, make
@@ -39,7 +38,7 @@ SEARCHES = {
 
 
 def test_while_loop():
-    """Powers by repeated multiplication, 3^0 among them, with what stays and a name that does not trace."""
+    """Powers by repeated multiplication, 3^0 among them; without an owner nothing is traced."""
 
     def below(state, constants):
         return ops.any(state["exponent"] < constants[0])
@@ -57,8 +56,8 @@ def test_while_loop():
         np.testing.assert_array_equal(ops.convert_to_numpy(final["exponent"]), exponents)
 
 
-def found(search_model, source, calls_before_trace, monkeypatch):
-    monkeypatch.setattr(traces, "_CALLS_BEFORE_TRACE", calls_before_trace)
+def predict(search_model, source, calls_before_trace, monkeypatch):
+    monkeypatch.setattr(torch_tracing, "_CALLS_BEFORE_TRACE", calls_before_trace)
     return search_model.predict_on_batch({"encoder_token_ids": source})
 
 
@@ -74,63 +73,63 @@ def test_a_trace_is_the_loop_bit_for_bit(name, search, rng, monkeypatch):
     model = SearchModel(make(name), function, T, **options)
     sources = rng.integers(4, VS, (2, B + 1, S)).astype("int32")
     sources[:, 1, 4:] = 0
-    monkeypatch.setattr(traces, "_traces", WeakKeyDictionary())
-    expected = [found(model, source, 10**9, monkeypatch) for source in sources]
-    monkeypatch.setattr(traces, "_traces", WeakKeyDictionary())
-    for source, plain in zip(sources, expected, strict=True):  # traced in the first's second step, and from there on
-        traced = found(model, source, 1, monkeypatch)
+    monkeypatch.setattr(torch_tracing, "_traces", WeakKeyDictionary())
+    expected = [predict(model, source, 10**9, monkeypatch) for source in sources]
+    monkeypatch.setattr(torch_tracing, "_traces", WeakKeyDictionary())
+    for source, plain in zip(sources, expected, strict=True):  # traced in the second step of the first source
+        traced = predict(model, source, 1, monkeypatch)
         tree.assert_same_structure(plain, traced)
         for key in plain:
             np.testing.assert_array_equal(plain[key], traced[key], err_msg=key)
-    entries = traces._traces[model.seq2seq].values()
+    entries = torch_tracing._traces[model.seq2seq].values()
     assert all(isinstance(entry, torch.fx.GraphModule) for entry in entries), "a loop was not traced"
 
 
 @on_torch
-def test_a_trace_reads_the_weights_as_they_are_and_dies_with_the_model(rng, monkeypatch):
-    held = WeakKeyDictionary()
-    monkeypatch.setattr(traces, "_traces", held)
+def test_a_trace_reads_the_present_weights_and_is_released_with_the_model(rng, monkeypatch):
+    entries = WeakKeyDictionary()
+    monkeypatch.setattr(torch_tracing, "_traces", entries)
     model = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
     source = rng.integers(4, VS, (B, S)).astype("int32")
-    before = found(model, source, 0, monkeypatch)
+    before = predict(model, source, 0, monkeypatch)
     for weight in model.seq2seq.trainable_weights:
         weight.assign(-weight)
-    after = found(model, source, 0, monkeypatch)
-    assert len(held) == 3  # the model and its encoder's two cells
+    after = predict(model, source, 0, monkeypatch)
+    assert len(entries) == 3  # the model and its encoder's two cells
     assert np.abs(before["scores"] - after["scores"]).max() > 1e-3
     fresh = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
     fresh.seq2seq.set_weights(model.seq2seq.get_weights())
-    np.testing.assert_array_equal(found(fresh, source, 10**9, monkeypatch)["scores"], after["scores"])
+    np.testing.assert_array_equal(predict(fresh, source, 10**9, monkeypatch)["scores"], after["scores"])
     del model, fresh
     gc.collect()
-    assert not len(held)
+    assert not len(entries)
 
 
 @on_torch
 def test_a_layer_that_changes_is_traced_anew(rng, monkeypatch):
-    monkeypatch.setattr(traces, "_traces", WeakKeyDictionary())
+    monkeypatch.setattr(torch_tracing, "_traces", WeakKeyDictionary())
     model = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
     source = rng.integers(4, VS, (B, S)).astype("int32")
-    before = found(model, source, 0, monkeypatch)
+    before = predict(model, source, 0, monkeypatch)
     output = next(d for d in model.seq2seq.layers if type(d) is keras.layers.Dense and d.units == VT)
     output.enable_lora(2)
     output.lora_kernel_b.assign(rng.normal(size=output.lora_kernel_b.shape))
-    after = found(model, source, 0, monkeypatch)
-    monkeypatch.setattr(traces, "_traces", WeakKeyDictionary())
-    np.testing.assert_array_equal(after["scores"], found(model, source, 10**9, monkeypatch)["scores"])
+    after = predict(model, source, 0, monkeypatch)
+    monkeypatch.setattr(torch_tracing, "_traces", WeakKeyDictionary())
+    np.testing.assert_array_equal(after["scores"], predict(model, source, 10**9, monkeypatch)["scores"])
     assert np.abs(before["scores"] - after["scores"]).max() > 1e-3
 
 
 @on_torch
-def test_no_trace_where_gradients_or_casts_are_wanted(rng, monkeypatch):
-    held = WeakKeyDictionary()
-    monkeypatch.setattr(traces, "_traces", held)
-    monkeypatch.setattr(traces, "_CALLS_BEFORE_TRACE", 0)
+def test_no_trace_with_gradients_or_casts(rng, monkeypatch):
+    entries = WeakKeyDictionary()
+    monkeypatch.setattr(torch_tracing, "_traces", entries)
+    monkeypatch.setattr(torch_tracing, "_CALLS_BEFORE_TRACE", 0)
     model = make("rnnsearch")
     source = ops.convert_to_tensor(rng.integers(4, VS, (B, S)).astype("int32"))
     model.encode(source)  # with gradients on, as outside of predict
-    assert not len(held)
+    assert not len(entries)
     keras.config.set_dtype_policy("mixed_bfloat16")
     half = SearchModel(make("rnnsearch"), greedy_search, T)
     half.predict_on_batch({"encoder_token_ids": ops.convert_to_numpy(source)})
-    assert not len(held)
+    assert not len(entries)

@@ -1,4 +1,4 @@
-"""What each sentence may ask of search for itself: lengths, a prefix, draws; and what none may hold."""
+"""Options of a single sentence (lengths, prefix, random draws), banned tokens, and replacement of unknown words."""
 
 import math
 
@@ -63,7 +63,7 @@ def test_lengths_follow_the_sentences_own_source(translator, plain):
     st.none() | st.floats(0.01, 9),
     st.integers(0, 99),
 )
-def test_limits_are_what_they_say(max_length, max_ratio, constant, min_length, min_ratio, source_length):
+def test_limits_are_the_documented_ones(max_length, max_ratio, constant, min_length, min_ratio, source_length):
     if min_length and max_length and min_length > max_length:
         with pytest.raises(ValueError, match="min_length to be at most"):
             Limits(max_length, max_ratio, constant, min_length, min_ratio)
@@ -75,7 +75,7 @@ def test_limits_are_what_they_say(max_length, max_ratio, constant, min_length, m
     assert least <= limits.shortest(source_length) < least + 1
 
 
-def test_the_translators_own_limit_is_for_those_who_say_nothing(translator):
+def test_the_translators_own_limit_is_the_default(translator):
     assert [translator.limits().longest(n) for n in (1, 2, 5)] == [5, 6, 11]
     assert translator.limits(max_length=40).longest(2) == 40
     assert translator.limits(max_length_ratio=2.0).longest(2) == 4
@@ -106,7 +106,7 @@ def test_every_sentence_has_a_prefix_of_its_own(translator, plain):
 @settings(deadline=None, max_examples=50, derandomize=True)
 @given(st.lists(st.tuples(st.integers(1, 90), st.integers(1, 40), st.integers(0, 70)), min_size=1, max_size=7))
 def test_there_is_room_for_every_prefix_and_its_end(rows):
-    """`beam_search` cuts a prefix that fills its last place: a row would then depend on its batch mates."""
+    """`beam_search` truncates a prefix that fills the last position: a row would then depend on its batch mates."""
     sentences = [
         Sentence("", [4] * 5 + [END_ID], longest, shortest, [5] * prefix) for longest, shortest, prefix in rows
     ]
@@ -122,7 +122,7 @@ def test_there_is_room_for_every_prefix_and_its_end(rows):
         assert not any(p for *_, p in rows)
     minimums = inputs.get("row_min_length", np.ones(8, "int32"))
     assert minimums[: len(rows)].tolist() == [n for _, n, _ in rows]
-    # Rows that only fill the batch hold an empty sentence and end at once.
+    # Rows that only fill the batch are empty sentences and end at once.
     assert (inputs["encoder_token_ids"][len(rows) :] == [END_ID, *[0] * 7]).all()
     assert (inputs["row_max_length"][len(rows) :] == 1).all()
 
@@ -130,7 +130,7 @@ def test_there_is_room_for_every_prefix_and_its_end(rows):
 # Banned tokens, and words for unknown ones.
 
 
-def test_banned_tokens_are_never_found(translator, plain):
+def test_banned_tokens_are_never_produced(translator, plain):
     said = {token for translation in plain for token in translation.tokens}
     banned = sorted(said - {"</s>"})[:3]
     found = translator.generate(LINES, beam_size=2, banned_tokens=[*banned, "<unk>", 7])
@@ -139,8 +139,8 @@ def test_banned_tokens_are_never_found(translator, plain):
     assert len(ids) > 1
 
 
-def test_unknown_words_are_copied_from_where_the_model_looked(translator):
-    """A model that may say nothing but `<unk>`."""
+def test_unknown_words_are_copied_from_the_aligned_source_word(translator):
+    """All words are banned, so that the model can only produce `<unk>`."""
     words = translator.target_tokenizer.vocabulary[len(SPECIAL_TOKENS) :]
     options = {"beam_size": 1, "min_length": 4, "max_length": 4, "banned_tokens": words}
     plain = translator.generate(LINES, **options)
@@ -229,7 +229,7 @@ def test_a_new_seed_is_not_traced_again(translator, monkeypatch):
         ("sample", {"temperature": 0.0}, "temperature to be a number above 0"),
     ],
 )
-def test_mistakes_are_refused_with_a_sentence(translator, method, options, message):
+def test_invalid_arguments_are_refused(translator, method, options, message):
     with pytest.raises(ValueError, match=message):
         getattr(translator, method)(LINES, **options)
 

@@ -1,4 +1,4 @@
-"""Unknown words: where each id stands in the text, what is written for it, and which source word that is."""
+"""Unknown words: the span of each id in the text, its replacement, and the source word that it comes from."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def words():
 
 
 def check_spans(tokenizer, text):
-    """Every id's piece is what stands at its span, but for case, signs for blanks and bytes."""
+    """The piece of every id equals the text of its span, except for case, marks of blanks and bytes."""
     ids, spans, pieces = tokenizer.encode(text), tokenizer.spans(text), tokenizer.pieces(text)
     assert len(spans) == len(ids)
     lower = Tokenizer.train(["a"], level="character", lowercase=True).character_table
@@ -101,7 +101,7 @@ def found(source, target, text, ids, alignment, dictionary=None):
 
 
 def rows(target_length, source_length, weights):
-    """An alignment `(T, S)` that looks at the end token but where `weights` says {row: {column: weight}}."""
+    """An alignment `(T, S)` to the end token, except where `weights` is {row: {column: weight}}."""
     alignment = np.zeros((target_length, source_length))
     alignment[:, -1] = 1.0
     for row, columns in weights.items():

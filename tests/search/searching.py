@@ -1,6 +1,6 @@
-"""What search is tested with: two small models that NumPy can follow, brute force, and each mode of a backend.
+"""Helpers of the search tests: two small models with a NumPy twin, brute force, and each mode of a backend.
 
-Axes are distinct primes: B 3, S 13, V 7, L 5, H 17, K and N as said.
+Axes are distinct primes: B 3, S 13, V 7, L 5, H 17; K and N as given.
 """
 
 import itertools
@@ -13,17 +13,17 @@ from keras_attn.search import SearchResult
 
 B, S, V, L = 3, 13, 7, 5
 PAD, UNKNOWN, START, END = 0, 1, 2, 3
-CONTENT = (1, 4, 5, 6)  # what a hypothesis may hold besides the end token
-EVERYTHING = 347  # a beam that loses nothing: 4^4 hypotheses and 4^4 endings or fewer at any step
+CONTENT = (1, 4, 5, 6)  # the tokens that a hypothesis may contain besides the end token
+EVERYTHING = 347  # a beam that prunes nothing: at most 4^4 hypotheses and 4^4 endings at any step
 MODES = {"tensorflow": ("eager", "graph", "xla"), "jax": ("jit",), "torch": ("eager",)}[keras.backend.backend()]
 
 
 def compiled(function, mode=MODES[0]):
-    """`function` of arrays in one of the backend's modes, with arrays out."""
+    """Runs `function` of arrays in one of the backend's modes; returns arrays."""
     if mode == "jit":
         import jax
 
-        # Compiling is nearly all the time that these tests take.
+        # These tests spend nearly all their time on compilation.
         run = jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
     elif mode in ("graph", "xla"):
         import tensorflow as tf
@@ -39,11 +39,11 @@ def compiled(function, mode=MODES[0]):
     return call
 
 
-# Two models. `step` is what search gets; `logits_and_alignments` tells the oracle the same in NumPy.
+# Two models. Search calls `step`; `logits_and_alignments` gives the oracle the same in NumPy.
 
 
 class TableModel:
-    """The next token depends on the last one and its position; every row has tables of its own."""
+    """The next token depends on the previous one and its position; every row has its own tables."""
 
     def __init__(self, seed=0, batch=B, source=S, scale=2.0):
         random = np.random.default_rng(seed)
@@ -66,7 +66,7 @@ class TableModel:
         return logits, {"position": ops.minimum(state["position"] + 1, L - 1)}, alignment
 
     def logits_and_alignments(self, row, tokens):
-        """What each token of a sequence was chosen from, and where the model looked. (T, V), (T, S)."""
+        """The logits and the alignment of each step of a sequence. (T, V), (T, S)."""
         previous = [START, *tokens[:-1]]
         where = range(len(tokens)), previous
         scores = np.where(self.memory["mask"][row], self.memory["attention"][row][where], -1e9)
@@ -75,7 +75,7 @@ class TableModel:
 
 
 class RecurrentModel:
-    """h' = tanh(E y + h W + memory), logits = h' O: the whole history matters, so parents do."""
+    """h' = tanh(E y + h W + memory), logits = h' O: the result depends on the whole history, and so on parents."""
 
     def __init__(self, seed=0, units=17):
         random = np.random.default_rng(seed)

@@ -29,7 +29,7 @@ def mix(x):
 
 
 def plain_sample(model, row, number, seed):
-    """One plain draw in NumPy, from the same hash: so every backend draws the same."""
+    """One plain sample in NumPy from the same hash, which every backend must give."""
     with np.errstate(over="ignore"):
         key = mix(mix(np.uint32(row) ^ mix(seed)) + np.uint32(40503 * number))
         tokens = []

@@ -190,8 +190,8 @@ def test_beam_of_one_is_greedy_and_greedy_takes_the_best_token(mode):
             assert greedy.token_ids[row, 0].tolist() == tokens + [0] * (L - len(tokens))
 
 
-def test_stops_when_nothing_can_overtake():
-    """A model whose third step would be NaN: had it been taken, some score would be NaN."""
+def test_stops_when_no_hypothesis_can_overtake():
+    """The third step of the model gives NaN: if it were taken, some score would be NaN."""
     logits = np.full((1, V), -20.0, "float32")
     logits[0, END] = 0.0
 
@@ -220,7 +220,7 @@ def subset(structure, rows):
 
 @pytest.fixture(scope="module")
 def searches():
-    """Compiled once a shape: hypothesis changes the arrays alone."""
+    """Compiled once for each shape, since hypothesis only changes the arrays."""
     options = {"max_length": L, "coverage_penalty": 0.2, "no_repeat_ngram_size": 3}
 
     def beam(memory, state, limits, row_ids):
@@ -271,7 +271,7 @@ def test_batch_mates_order_and_padding_change_nothing(searches, name, seed, rows
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "xla"])
-def test_a_large_batch_lets_its_ended_rows_go(mode):
+def test_a_large_batch_is_compacted(mode):
     """69 rows are searched in loops of 69, 35 and 18; 23 rows in one."""
     rows, n_best = 69, 2
     model, random = TableModel(seed=3, batch=rows), np.random.default_rng(3)
@@ -322,7 +322,7 @@ def test_n_best_is_sorted_unique_and_begins_with_the_best(early_stopping):
         assert len({tuple(tokens) for tokens in five.token_ids[row]}) == 5
 
 
-def test_forced_decoding_finds_what_search_reports():
+def test_forced_decoding_gives_the_scores_of_search():
     model = RecurrentModel(seed=2)
     found = compiled(lambda m, s: beam_search(model.step, m, s, beam_size=5, max_length=L))(model.memory, model.state)
     forced = compiled(lambda m, s: greedy_search(model.step, m, s, max_length=L, forced_prefix=found.token_ids[:, 0]))(
@@ -426,7 +426,7 @@ def test_impossible_rows_give_no_nan_and_disturb_no_others():
 
 
 def test_the_best_of_a_large_vocabulary():
-    """1,031 tokens take the folded way, and 8 does not divide them; 97 the plain one."""
+    """1,031 tokens, which 8 does not divide, are folded into strips; 97 are not."""
     random = np.random.default_rng(0)
     for vocabulary, count in itertools.product((1031, 97), (1, 5)):
         logits = random.normal(size=(B, vocabulary)).astype("float32")

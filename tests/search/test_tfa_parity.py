@@ -1,4 +1,4 @@
-"""Steps of beam search against those that tfa.seq2seq's tests publish."""
+"""Steps of beam search against those published in the tests of tfa.seq2seq."""
 
 import numpy as np
 from keras import ops
@@ -19,7 +19,7 @@ TFA_LOGITS = {
 
 
 def tfa_step(logits, log_probs, finished, lengths, position):
-    """One step of ours, shown as tfa shows it: token ids, parents, log-probabilities, lengths, finished."""
+    """One step in the form of tfa: token ids, parents, log-probabilities, lengths, finished."""
     batch, beams, _ = logits.shape
     shifted = np.concatenate([np.full((batch, beams, 3), -np.inf), logits], -1).reshape(batch * beams, -1)
     offsets = ops.arange(batch, dtype="int32")[:, None]
@@ -90,7 +90,7 @@ def test_tfa_beam_step_with_end_token():
 
 
 def test_a_beam_wider_than_the_first_step_keeps_empty_slots():
-    """As tfa's test_large_beam_step: 8 slots, 5 tokens, one hypothesis; the end token stands apart here."""
+    """tfa's test_large_beam_step: 8 slots, 5 tokens, one hypothesis; the end token is separate here."""
     log_probs = np.full((1, 8), -np.inf)
     log_probs[0, 0] = 0.0
     offsets = ops.zeros((1, 1), dtype="int32")
