@@ -44,7 +44,8 @@ def test_files_exist(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_names_of_the_package_exist(page):
-    names = {n for n in re.findall(r"\b(?:keras_attn|recipes|tests)(?:\.\w+)+", text_of(page)) if not n.endswith(".md")}
+    text = text_of(page).split("### Changed")[0]  # what the changelog says was renamed has gone
+    names = {n for n in re.findall(r"\b(?:keras_attn|recipes|tests)(?:\.\w+)+", text) if not n.endswith(".md")}
     absent = []
     for name in sorted(names):
         if name == "recipes.train.RECIPE" or re.search(r"\.(py|json|html)$", name):
