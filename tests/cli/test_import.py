@@ -24,9 +24,10 @@ def python(code: str) -> subprocess.CompletedProcess:
     "first",
     [
         "import keras_attn, sys; assert 'keras' not in sys.modules",  # then Keras
-        "import keras, keras_attn",
-        "import keras_attn.layers.decoder",  # Keras is imported from a half-imported package
-        "from keras_attn import *; RNNEncoder, Translator, models.RNNSearch, losses.SmoothedCrossentropy",
+        pytest.param("import keras, keras_attn", marks=pytest.mark.slow),
+        # Keras is imported from a half-imported package.
+        pytest.param("import keras_attn.layers.decoder", marks=pytest.mark.slow),
+        pytest.param("from keras_attn import *; RNNEncoder, Translator, models.RNNSearch", marks=pytest.mark.slow),
     ],
 )
 def test_every_class_is_registered_in_any_order_of_imports(first):
@@ -55,10 +56,12 @@ def test_where_keras_is_not_installed_what_needs_it_says_so():
     done = python(
         """
 import sys
-sys.modules["keras"] = None  # as if it were not installed
+sys.modules |= dict.fromkeys(("keras", "tensorflow", "torch", "jax"))  # as if they were not installed
 import keras_attn
 from keras_attn.text import Tokenizer
 from keras_attn.cli import command, line_streaming
+from keras_attn.serving.client import Client
+Client("http://127.0.0.1:1", "model").close()
 try:
     keras_attn.RNNEncoder
 except ModuleNotFoundError as error:

@@ -18,6 +18,7 @@ def light_backend() -> str:
     return next((name for name in candidates if name != "tensorflow" and find_spec(name)), "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not light_backend(), reason="neither JAX nor torch is installed")
 def test_all_but_the_transformer_export_and_serving_works_without_tensorflow(tmp_path):
     """The backend is not named: with TensorFlow absent, Keras' default, the commands' choice is what is installed."""
