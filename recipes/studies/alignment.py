@@ -147,11 +147,11 @@ def write(study: Study, corpus, gold) -> None:
 
     scorer = _Scorer(gold.links, study.arguments.development)
     baselines = _baselines(corpus, gold, scorer)
-    systems, drawn = [], []
+    systems, alignments = [], []
     for run in study.runs:
         row, panels = _system(study, run, gold, scorer)
         systems.append(row)
-        drawn.append((run.name, panels))
+        alignments.append((run.name, panels))
     counts = {"sentences": len(gold.links), "development": study.arguments.development}
     counts |= {name: sum(len(getattr(one, name)) for one in gold.links) for name in ("sure", "possible")}
     report = study.write_report(
@@ -163,7 +163,7 @@ def write(study: Study, corpus, gold) -> None:
     )
     figures.alignment(report, study.out / "alignment.svg")
     chosen = _crossing(gold, study.arguments.development)
-    rows = [(name, [panels[n] for n in chosen]) for name, panels in drawn]
+    rows = [(name, [panels[n] for n in chosen]) for name, panels in alignments]
     figures.gold_alignments(rows, [gold.links[n] for n in chosen], study.out / "examples.svg")
     for row in [*baselines, *systems]:
         rates = ", ".join(f"{name} {row['test'][name]:.2f}" for name in ("aer", "precision", "recall"))

@@ -1,4 +1,4 @@
-"""The figures of the studies, each drawn from the study's report alone."""
+"""The figures of the studies, each made from the study's report alone."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The study of alignments: text cut as the gold's, what is refused, every row of a model, a whole tiny study."""
+"""The alignment study: tokenization, the gold, refusals, the rows of a model, a whole tiny study."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ from recipes.studies.study import Study
         ("", ""),
     ],
 )
-def test_english_is_cut_as_the_gold_is(line, expected):
+def test_english_is_tokenized_as_the_gold(line, expected):
     assert hansards.english(line) == expected
     assert hansards.english(expected) == expected
 
@@ -38,7 +38,7 @@ def test_english_is_cut_as_the_gold_is(line, expected):
         ("Aux enfants des Canadiens : d'accord ?", "à les enfants de les canadiens : de accord ?"),
     ],
 )
-def test_french_is_cut_as_the_gold_is(line, expected):
+def test_french_is_tokenized_as_the_gold(line, expected):
     assert hansards.french(line) == expected
     assert hansards.french(expected) == expected
 
@@ -51,9 +51,9 @@ def write_gold(folder, text, gold):
 
 
 def test_gold_is_read(tmp_path):
-    found = hansards.read_gold(write_gold(tmp_path, ["The dog  ||| le  Chien  ", "no ||| non"], ["1-1 2p2", "1-1"]))
-    assert (found.sources, found.targets) == (["the dog", "no"], ["le chien", "non"])
-    assert found.links == [evaluation.parse_links("0-0 1p1"), evaluation.parse_links("0-0")]
+    result = hansards.read_gold(write_gold(tmp_path, ["The dog  ||| le  Chien  ", "no ||| non"], ["1-1 2p2", "1-1"]))
+    assert (result.sources, result.targets) == (["the dog", "no"], ["le chien", "non"])
+    assert result.links == [evaluation.parse_links("0-0 1p1"), evaluation.parse_links("0-0")]
 
 
 @pytest.mark.parametrize(
@@ -85,28 +85,28 @@ def test_every_row_of_a_model(kind):
     recipe = train.load_recipe(kind)
     sizes = {"units": 6, "num_layers": 3, "num_heads": 2} if kind == "transformer" else {"units": 5}
     model = recipe.build(recipe.Config(**sizes), *(tokenizer.vocabulary_size for tokenizer in tokenizers))
-    found = attention_links.candidates(Translator(model, *tokenizers), sources, targets)
+    result = attention_links.candidates(Translator(model, *tokenizers), sources, targets)
     layers = [f"layer {number}" for number in (1, 2, 3)] if kind == "transformer" else []
-    assert set(found) == {(attention, row) for attention in ("all", *layers) for row in ("own", "next")}
+    assert set(result) == {(attention, row) for attention in ("all", *layers) for row in ("own", "next")}
     for sentence in range(3):
         for attention in ("all", *layers):
-            own, following = (found[attention, row][sentence].alignment for row in ("own", "next"))
+            own, following = (result[attention, row][sentence].alignment for row in ("own", "next"))
             assert own.shape == (len(targets[sentence].split()) + 1, len(sources[sentence].split()) + 1)
             np.testing.assert_allclose(own.sum(axis=1), 1, rtol=1e-5)
             np.testing.assert_array_equal(own[1:], following[:-1])
         if layers:
-            weights = [found[layer, "own"][sentence].alignment for layer in layers]
+            weights = [result[layer, "own"][sentence].alignment for layer in layers]
             assert np.abs(weights[0] - weights[1]).max() > 1e-3
-            np.testing.assert_allclose(np.mean(weights, axis=0), found["all", "own"][sentence].alignment, atol=1e-5)
+            np.testing.assert_allclose(np.mean(weights, axis=0), result["all", "own"][sentence].alignment, atol=1e-5)
 
 
-def test_a_word_is_linked_to_what_it_attends_to_most():
+def test_a_word_is_linked_to_the_word_of_the_largest_weight():
     weights = [[0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0, 0, 1]]
     panel = plots.WordAlignment(weights, ["a", "b", "</s>"], ["v", "w", "</s>"])
     assert attention_links.links(panel) == {(1, 0)}
 
 
-# English words, and the same in French, where the adjective stands behind.
+# English words and their French, where the adjective follows the noun.
 ARTICLES, ENDS = {"the": "le", "a": "un", "this": "ce"}, ".!"
 NOUNS = {"dog": "chien", "cat": "chat", "house": "maison", "bird": "oiseau"}
 ADJECTIVES = {"red": "rouge", "small": "petit", "old": "vieux"}
@@ -144,7 +144,7 @@ def toy(tmp_path):
 
 @pytest.fixture
 def in_process(monkeypatch):
-    """One system, trained here and not in a process of its own; yields what was trained."""
+    """One system, trained in this process; yields the names of the runs that were trained."""
     sizes = "units=13 embedding_size=17 readout_size=17 attention_units=11 decoder_units=23"
     monkeypatch.setattr(alignment, "SYSTEMS", {"tiny": ("rnnsearch", tuple(sizes.split()))})
     monkeypatch.setattr(alignment, "_SHARED", TINY)
@@ -181,10 +181,10 @@ def test_a_whole_study(toy, in_process, capfd):
     assert {name: system[name] for name in best} == best
     gold = hansards.read_gold(toy / "gold")
     panels = attention_links.candidates(Translator.from_preset(toy / "study" / "tiny"), gold.sources, gold.targets)
-    found = [attention_links.links(panel) for panel in panels[best["attention"], best["row"]][3:]]
-    right = [link for one in found for link in one if link in {(0, 0), (1, 2), (2, 1), (3, 3)}]
-    possible = right + [link for one in found for link in one if link == (2, 2)]
-    aer = 100 * (1 - (len(right) + len(possible)) / (sum(map(len, found)) + 40))
+    result = [attention_links.links(panel) for panel in panels[best["attention"], best["row"]][3:]]
+    right = [link for one in result for link in one if link in {(0, 0), (1, 2), (2, 1), (3, 3)}]
+    possible = right + [link for one in result for link in one if link == (2, 2)]
+    aer = 100 * (1 - (len(right) + len(possible)) / (sum(map(len, result)) + 40))
     assert best["test"]["aer"] == pytest.approx(aer, abs=0.005)
     page = study_sections.section("alignment", report)
     assert "```\npython -m recipes.studies.alignment --corpus toy --source en --target fr --max-steps 27" in page

@@ -1,4 +1,4 @@
-"""Corpora: folders, names, downloads (from `file://` stand-ins: no network), hashes and refusals."""
+"""Corpora: folders, names, downloads (from `file://` copies, without the network), hashes and refusals."""
 
 import gzip
 import hashlib
@@ -27,7 +27,7 @@ FILES = {
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
-    """No test may see the real cache or the real data; yields the cache of this test."""
+    """Keeps the real cache and the real data out of sight; yields the cache of this test."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("KERAS_ATTN_DATA", raising=False)
     return tmp_path / "home" / "keras_attn"

@@ -191,8 +191,8 @@ CLAUSES = [
 def test_every_construction_read_by_hand(name, seed, tense, before, english, french) -> None:
     scene = Scene()
     scene.object = before
-    found = clauses.CONSTRUCTIONS[name](Draw(seed), scene, tense, seed % 2)
-    assert (found.english, sandhi(found.french)) == (english, french)
+    result = clauses.CONSTRUCTIONS[name](Draw(seed), scene, tense, seed % 2)
+    assert (result.english, sandhi(result.french)) == (english, french)
 
 
 def test_every_construction_is_read() -> None:
@@ -283,8 +283,8 @@ UNITS = [
 
 @pytest.mark.parametrize(("name", "seed", "address", "english", "french"), UNITS)
 def test_every_unit_read_by_hand(name, seed, address, english, french) -> None:
-    found = generator._UNITS[name](Draw(seed), Scene(address), 0, 0.3)
-    assert (found[0], sandhi(found[1])) == (english, french)
+    result = generator._UNITS[name](Draw(seed), Scene(address), 0, 0.3)
+    assert (result[0], sandhi(result[1])) == (english, french)
 
 
 def test_every_unit_is_read() -> None:
@@ -293,8 +293,8 @@ def test_every_unit_is_read() -> None:
 
 def test_how_many_agrees_with_what_was_counted() -> None:
     pattern = re.compile(r"Combien d(?:e |').* (?:a-t-|ont-)\S+ (\S+) \?")
-    found = [f for e, f in generator.generate(1500, 3, max_words=9) if e.startswith("How many")]
-    participles = {match[1] for match in map(pattern.match, found) if match}
+    result = [f for e, f in generator.generate(1500, 3, max_words=9) if e.startswith("How many")]
+    participles = {match[1] for match in map(pattern.match, result) if match}
     assert len(participles) > 3
     assert all(word.endswith(("s", "es")) for word in participles)  # the counted thing is plural and comes first
 
@@ -337,13 +337,13 @@ def test_short_and_long_sentences_are_well_represented() -> None:
 
 
 def test_splits_are_disjoint_and_reproducible() -> None:
-    found = generator.splits(5, 300, 31, 37)
-    assert {name: len(sides[0]) for name, sides in found.items()} == {"train": 300, "val": 31, "test": 37}
-    assert all(len(source) == len(target) for source, target in found.values())
-    assert sum(len(set(source)) for source, _ in found.values()) == 368
-    assert len({line for source, _ in found.values() for line in source}) == 368
-    assert generator.splits(5, 500, 31, 37)["test"] == found["test"]
-    assert generator.splits(6, 300, 31, 37)["test"] != found["test"]
+    result = generator.splits(5, 300, 31, 37)
+    assert {name: len(sides[0]) for name, sides in result.items()} == {"train": 300, "val": 31, "test": 37}
+    assert all(len(source) == len(target) for source, target in result.values())
+    assert sum(len(set(source)) for source, _ in result.values()) == 368
+    assert len({line for source, _ in result.values() for line in source}) == 368
+    assert generator.splits(5, 500, 31, 37)["test"] == result["test"]
+    assert generator.splits(6, 300, 31, 37)["test"] != result["test"]
 
 
 def test_every_process_generates_the_same() -> None:
@@ -361,10 +361,10 @@ def test_every_process_generates_the_same() -> None:
 
 def test_held_out_words_are_trained_on() -> None:
     words = lambda lines: {word for line in lines for word in re.findall(r"\w+", line)}  # noqa: E731
-    found = generator.splits(0, 2000, 100, 100)
+    result = generator.splits(0, 2000, 100, 100)
     for side in (0, 1):
-        unseen = words(found["test"][side]) - words(found["train"][side])
-        assert len(unseen) < 0.01 * len(words(found["train"][side]))
+        unseen = words(result["test"][side]) - words(result["train"][side])
+        assert len(unseen) < 0.01 * len(words(result["train"][side]))
 
 
 def test_impossible_requests_are_sentences() -> None:

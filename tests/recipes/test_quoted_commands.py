@@ -27,9 +27,9 @@ RECIPES = [lstm_seq2seq, luong, rnnencdec, rnnsearch, transformer]
 
 def quoted(pattern: str) -> list[tuple[str, str]]:
     """The file and the text of each command that is quoted; [OPTIONS] and NAMES to fill in are no command."""
-    found = [(str(path.relative_to(ROOT)), match) for path in FILES for match in re.findall(pattern, path.read_text())]
+    result = [(str(path.relative_to(ROOT)), match) for path in FILES for match in re.findall(pattern, path.read_text())]
     return [
-        (path, text.strip()) for path, text in dict.fromkeys(found) if not re.search(r"[\[{*\\]|\b[A-Z]{3,}\b", text)
+        (path, text.strip()) for path, text in dict.fromkeys(result) if not re.search(r"[\[{*\\]|\b[A-Z]{3,}\b", text)
     ]
 
 

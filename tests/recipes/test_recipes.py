@@ -1,4 +1,4 @@
-"""The commands: a tiny corpus is learnt and translated; errors are sentences; kill -9 loses nothing."""
+"""The commands on a tiny corpus: training, resuming, evaluation; errors are one sentence; kill -9 loses nothing."""
 
 import json
 import os
@@ -145,8 +145,8 @@ def test_files_are_compared_as_sacrebleu_compares_them(run, corpus, tmp_path, ca
     line += ["--paired-bs", "--format", "latex", "--width", "2", "--tokenize", "none", "--force"]
     table = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     theirs = re.findall(r"([\d.]+) \(([\d.]+) ± ([\d.]+)\)(?: \(p = ([\d.]+)\))?", table)
-    found = json.loads((tmp_path / "scores.json").read_text())
-    ours = found["paired_bootstrap"]
+    result = json.loads((tmp_path / "scores.json").read_text())
+    ours = result["paired_bootstrap"]
     assert [one["system"] for one in ours] == [*map(str, files)] * 2
     ours = [ours[0], ours[2], ours[1], ours[3]]  # sacreBLEU's rows are systems
     assert [
@@ -330,12 +330,12 @@ def test_inverse_square_root_is_the_papers():
     """Vaswani 2017, eq. 3, with H = 512 and 4,000 steps of warm-up."""
     from recipes.training.schedules import InverseSquareRoot, schedule
 
-    found = InverseSquareRoot(512**-0.5 * 4000**-0.5, 4000)
+    result = InverseSquareRoot(512**-0.5 * 4000**-0.5, 4000)
     steps = np.array([1, 100, 4000, 16000, 100000])
     expected = 512**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
-    np.testing.assert_allclose([float(found(step - 1)) for step in steps], expected, rtol=1e-5)
-    again = InverseSquareRoot.from_config(found.get_config())
-    assert float(again(7)) == float(found(7))
+    np.testing.assert_allclose([float(result(step - 1)) for step in steps], expected, rtol=1e-5)
+    again = InverseSquareRoot.from_config(result.get_config())
+    assert float(again(7)) == float(result(7))
     chosen = rnnsearch.Config(warmup_steps=5, schedule="inverse_sqrt")
     assert isinstance(schedule(chosen, 100), InverseSquareRoot)
     with pytest.raises(ValueError, match="Expected `schedule`"):
@@ -353,7 +353,7 @@ def test_schedule_warms_up_stays_and_falls():
 
 
 class FakeTranslator:
-    """Says "good" in the epochs in which the first weight it sees is what `best` says."""
+    """Translates correctly in the epochs whose entry in `scores` is true; records the weights that it sees."""
 
     def __init__(self, model, scores):
         self.model, self.scores, self.seen = model, list(scores), []
@@ -392,7 +392,7 @@ def test_patience_ends_training():
 def test_averaged_weights_are_validated_and_kept_but_not_trained():
     plain = fit_line([False, False, True, False])[1]
     model, seen, after, _ = fit_line([False, False, True, False], use_ema=True, ema_momentum=0.5)
-    np.testing.assert_allclose(after, plain, rtol=1e-5)  # training itself takes the same way
+    np.testing.assert_allclose(after, plain, rtol=1e-5)  # training itself is not changed
     average = plain[0]
     for epoch in range(1, 3):  # one step an epoch
         average = 0.5 * average + 0.5 * plain[epoch]
@@ -422,13 +422,13 @@ def test_a_budget_of_time_ends_training_and_lowers_the_rate(monkeypatch):
     # Keras calls them in this order: time passes before the clock reads it.
     model.fit(np.ones((8, 3)), np.ones((8, 2)), batch_size=2, epochs=999, callbacks=[slow, clock], verbose=0)
     assert clock.seconds == 510  # the first batch after the budget is the last
-    middles = 40 * np.arange(13) + 20  # of the epochs, as their number is foreseen
-    middles[0] = 0  # when nothing is known of it
+    middles = 40 * np.arange(13) + 20  # of the epochs
+    middles[0] = 0  # when no epoch has been measured
     np.testing.assert_allclose(rates, 0.1 * np.clip((500 - middles) / 250, 0.02, 1), rtol=1e-6)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the promise is TensorFlow's on a CPU")
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="bit-equal on TensorFlow and a CPU only")
 def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
     def start(out, *more):
         line = [

@@ -1,4 +1,4 @@
-"""The studies: the runs that they say, each once whatever is killed; figures and page from nothing but reports."""
+"""The studies: runs are trained once, even if a study is killed; figures and pages come from the reports alone."""
 
 import importlib
 import json
@@ -31,7 +31,7 @@ SYSTEMS = ["rnnsearch-8", "rnnencdec-8"]
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Digits, written out; few lengths in training, for each is compiled."""
+    """Digits, spelled; few lengths in training, because each is compiled."""
     folder = tmp_path_factory.mktemp("corpora") / "digits"
     folder.mkdir()
     random = np.random.default_rng(5)
@@ -48,7 +48,7 @@ def command_line(corpus, out, *more):
 
 
 class InProcess:
-    """Stands in for `Study.work`: the same commands in this process, for a backend takes seconds to start."""
+    """Replaces `Study.work`: the same commands in this process, because a backend takes seconds to start."""
 
     def __init__(self, most=10**9):
         self.most, self.done = most, []
@@ -108,12 +108,12 @@ def length_folder(corpus, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_length_study_trains_what_it_says(length_folder, corpus):
+def test_length_study_trains_the_runs_of_its_report(length_folder, corpus):
     report = json.loads((length_folder / "report.json").read_text())
     assert [system["name"] for system in report["systems"]] == ["RNNsearch-8", "RNNencdec-8"]
     for system in report["systems"]:
         assert system["updates"] == 5
-        assert system["training_pairs"] == 24, "those of 9 words are left out"
+        assert system["training_pairs"] == 24, "pairs of 9 words are left out"
         assert "max_words=8 max_steps=5 level=word" in system["command"]
         of_its_own = [name for name in ("decoder_units", "units=10") if name in system["command"]]
         assert of_its_own == (["decoder_units"] if system["recipe"] == "rnnsearch" else ["units=10"])
@@ -127,8 +127,8 @@ def test_length_study_trains_what_it_says(length_folder, corpus):
 @pytest.mark.slow
 def test_length_study_scores_each_length(length_folder, corpus):
     report = json.loads((length_folder / "report.json").read_text())
-    found = [(one["words"], one["sentences"], one["mean_words"]) for one in report["bins"]]
-    assert found == [([1, 5], 3, 3.67), ([6, 10], 1, 9.0), ([11, 15], 2, 12.5)]
+    result = [(one["words"], one["sentences"], one["mean_words"]) for one in report["bins"]]
+    assert result == [([1, 5], 3, 3.67), ([6, 10], 1, 9.0), ([11, 15], 2, 12.5)]
     assert report["overlong"] == 1
     references = (corpus / "test.fr").read_text().splitlines()
     for name, system in zip(SYSTEMS, report["systems"], strict=True):
@@ -190,9 +190,9 @@ def test_pairs_are_kept_by_their_longer_side():
         corpora.pairs_up_to(0, lines)
 
 
-def test_phrases_are_tested_on_every_length_and_never_on_what_was_trained_on():
-    drawn = generator.generate(22, seed=1001, min_words=3, max_words=10)
-    seen = {english for english, _ in drawn[:11]}
+def test_phrases_of_every_length_are_tested_without_training_sentences():
+    generated = generator.generate(22, seed=1001, min_words=3, max_words=10)
+    seen = {english for english, _ in generated[:11]}
     seen_corpus = corpora.Corpus("phrases", "en", "fr", {"train": (sorted(seen), []), "val": ([], [])})
     sources, references = length.sentences(seen_corpus, per_bin=11)
     assert not seen & set(sources)
@@ -231,7 +231,7 @@ def test_steps_of_a_chain_run_in_order_and_once(tmp_path, capfd):
         assert capfd.readouterr().out == ""
 
 
-def test_a_failed_command_says_its_last_words_and_the_rest_can_go_on(tmp_path):
+def test_a_failed_command_is_quoted_and_the_study_can_continue(tmp_path):
     good, bad = copy_step(tmp_path, "good"), copy_step(tmp_path, "bad", "{")
     with small_study(tmp_path, jobs=1).opened() as study:
         with pytest.raises(RuntimeError, match=r"json.tool failed for b: Expecting property name.*b\.log"):
@@ -289,7 +289,7 @@ def test_a_score_can_be_added_later(attention_folder, corpus, in_process):
     work = in_process(most=0)
     line = command_line(corpus, attention_folder, *LUONG)
     assert attention.main([*line, "--scores", "local-m"]) == 0
-    assert attention.main([*line, "--scores", "dot,local-m"]) == 130, "dot is begun, local-m is there"
+    assert attention.main([*line, "--scores", "dot,local-m"]) == 130, "dot is begun, local-m exists"
     assert work.done == []
 
 
@@ -317,10 +317,10 @@ def test_attention_study_measures_what_was_trained(attention_folder, corpus):
 
 def test_sharpness_by_hand():
     half = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.1, 0.1, 0.1, 0.1]])  # the last sums to 0.4
-    found = attention.sharpness([half, np.array([[1.0, 0.0]])])
-    assert found["entropy"] == pytest.approx((math.log(2) + 0 + math.log(4) + 0) / 4)
-    assert found["largest_weight"] == pytest.approx((0.5 + 1 + 0.25 + 1) / 4)
-    assert found["uniform_entropy"] == pytest.approx((3 * math.log(4) + math.log(2)) / 4)
+    result = attention.sharpness([half, np.array([[1.0, 0.0]])])
+    assert result["entropy"] == pytest.approx((math.log(2) + 0 + math.log(4) + 0) / 4)
+    assert result["largest_weight"] == pytest.approx((0.5 + 1 + 0.25 + 1) / 4)
+    assert result["uniform_entropy"] == pytest.approx((3 * math.log(4) + math.log(2)) / 4)
 
 
 def test_attention_study_refuses_an_unknown_score(corpus, tmp_path, capfd):
@@ -342,7 +342,7 @@ def test_halves_are_compared_with_halves():
     assert showcase.chrf_of_halves("", reference) == (0, 0)
 
 
-def test_sentences_are_ranked_by_what_attention_saves():
+def test_sentences_are_ranked_by_the_advantage_of_attention():
     def row(name, fixed, attention):
         halves = [dict(zip(("first", "second"), pair, strict=True)) for pair in (fixed, attention)]
         return showcase.Sentence(name, "", "", halves)
@@ -405,7 +405,7 @@ def test_showcase_refuses_with_a_sentence(arguments, message, length_folder, cor
 
 
 @pytest.mark.slow
-def test_results_page_tells_all_of_it_from_reports(
+def test_results_page_is_written_from_reports(
     length_folder, attention_folder, showcase_folder, tmp_path, monkeypatch, capfd
 ):
     monkeypatch.setattr(results, "FOLDER", tmp_path)
@@ -426,9 +426,9 @@ def test_results_page_tells_all_of_it_from_reports(
         "luong-digits-en-fr-attention-local_m-max_steps-5",
     }
     for folder, name in ((length_folder, "length"), (attention_folder, "attention")):
-        drawn = tmp_path / "reports" / f"{name}_study-digits-en-fr.svg"
-        assert drawn.read_bytes() == (folder / f"{name}.svg").read_bytes()
-        assert f"(reports/{drawn.name})" in page
+        figure = tmp_path / "reports" / f"{name}_study-digits-en-fr.svg"
+        assert figure.read_bytes() == (folder / f"{name}.svg").read_bytes()
+        assert f"(reports/{figure.name})" in page
     assert (tmp_path / "reports" / "showcase-digits-en-fr.html").exists()
     for system in json.loads((length_folder / "report.json").read_text())["systems"]:
         assert f"`{system['command']}`" in page
@@ -440,7 +440,7 @@ def test_results_page_tells_all_of_it_from_reports(
     assert (tmp_path / "README.md").read_text() == page
 
 
-def test_results_refuse_a_study_that_they_cannot_show(tmp_path, monkeypatch, capfd):
+def test_results_refuse_an_unknown_study(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(results, "FOLDER", tmp_path / "recipes")
     (tmp_path / "recipes").mkdir()
     (tmp_path / "report.json").write_text('{"study": "nosuch"}')
@@ -450,7 +450,7 @@ def test_results_refuse_a_study_that_they_cannot_show(tmp_path, monkeypatch, cap
 
 
 def test_the_committed_page_is_what_the_reports_say(tmp_path, monkeypatch):
-    """Nothing in it was typed by hand."""
+    """Nothing in it is typed by hand."""
     shutil.copytree(results.FOLDER / "reports", tmp_path / "reports")
     committed = (results.FOLDER / "README.md").read_text(encoding="utf-8")
     monkeypatch.setattr(results, "FOLDER", Path(tmp_path))

@@ -113,9 +113,9 @@ def _relative(draw: Draw, scene: Scene, kind: str, gender: str, plural: bool) ->
         other, verb = person(draw, scene), draw.pick(lexicon.HANDLING + lexicon.GIVING)
         french = french_group(verb, other, "past", agreement=(gender, plural))
         return f" that {other.english} {verb.past}", f" que {other.french} {french}"
-    verb, found = draw.pick(lexicon.HANDLING), noun_phrase(draw, scene, "thing", 0, bare=False)
+    verb, thing = draw.pick(lexicon.HANDLING), noun_phrase(draw, scene, "thing", 0, bare=False)
     french = french_group(verb, Phrase("", "", gender, plural), "past")
-    return f" who {verb.past} {found.english}", f" qui {french} {found.french}"
+    return f" who {verb.past} {thing.english}", f" qui {french} {thing.french}"
 
 
 # --- verbs

@@ -35,13 +35,13 @@ def subject(draw: Draw, scene: Scene, depth: int, gendered: bool = False) -> Phr
         return _PRONOUNS[draw.pick(("he", "she") if style == "pronoun" else ("I", "we"))]
     if style == "name":
         name, gender = draw.pick(lexicon.NAMES)
-        found = Phrase(name, name, gender)
+        who = Phrase(name, name, gender)
     else:
-        found = noun_phrase(draw, scene, "person", depth, bare=False)
-    scene.subject = found
-    if found.plural:
-        scene.plural_gender = found.gender
-    return found
+        who = noun_phrase(draw, scene, "person", depth, bare=False)
+    scene.subject = who
+    if who.plural:
+        scene.plural_gender = who.gender
+    return who
 
 
 def _manner(draw: Draw, adverbs: tuple[str, ...] = ("often", "always", "also")) -> tuple[str, str]:
