@@ -89,9 +89,6 @@ class RNNSearch(RecurrentSeq2Seq):
         cell = keras.layers.GRUCell(
             width, reset_after=False, kernel_initializer=kernel.clone(), dtype=dtype, name="cell"
         )
-        bridge = keras.layers.Dense(
-            width, "tanh", use_bias=False, kernel_initializer=kernel.clone(), dtype=dtype, name="bridge"
-        )
         if attention == "additive":
             attention = BahdanauAttention(
                 attention_units,
@@ -101,14 +98,15 @@ class RNNSearch(RecurrentSeq2Seq):
                 dtype=dtype,
                 name="attention",
             )
+        attention = get_attention(attention, attention_units, dtype)
         super().__init__(
             source_embedding=source_embedding,
             target_embedding=target_embedding,
             encoder=BiGRUEncoder(units, kernel_initializer=kernel.clone(), dtype=dtype, name="encoder"),
-            bridge=bridge,
-            decoder=AttentionDecoder(
-                cell, get_attention(attention, attention_units, dtype), dtype=dtype, name="decoder"
+            bridge=keras.layers.Dense(
+                width, "tanh", use_bias=False, kernel_initializer=kernel.clone(), dtype=dtype, name="bridge"
             ),
+            decoder=AttentionDecoder(cell, attention, dtype=dtype, name="decoder"),
             readout=DeepOutput(
                 readout_size,
                 activation=readout_activation,
