@@ -96,18 +96,19 @@ def address():
 def test_example(module, docstring, line, request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:
-        names = dict(vars(importlib.import_module(module)))
+        globs = dict(vars(importlib.import_module(module)))
     except ModuleNotFoundError as error:
         if error.name.split(".")[0] not in EXTRAS:
             raise
         pytest.skip(f"needs {error.name}")
-    names |= {"keras": keras, "np": np, "keras_attn": keras_attn}
+    globs |= {"keras": keras, "np": np, "keras_attn": keras_attn}
     if ADDRESS in docstring:
         docstring = docstring.replace(ADDRESS, request.getfixturevalue("address"))
-    examples = doctest.DocTestParser().get_doctest(docstring, names, module, module.replace(".", "/") + ".py", line)
+    examples = doctest.DocTestParser().get_doctest(docstring, globs, module, module.replace(".", "/") + ".py", line)
     code = ast.parse("".join(example.source for example in examples.examples))
-    used = {node.id for node in ast.walk(code) if isinstance(node, ast.Name)}
-    if used & {"model", "source_tokenizer", "target_tokenizer", "translator"}:
+    names = [node for node in ast.walk(code) if isinstance(node, ast.Name)]
+    missing = {name.id for name in names} - {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    if missing & {"model", "source_tokenizer", "target_tokenizer", "translator"}:
         ready = request.getfixturevalue("translator")
         examples.globs |= {"translator": ready, "model": ready.model}
         examples.globs |= {"source_tokenizer": ready.source_tokenizer, "target_tokenizer": ready.target_tokenizer}
