@@ -16,7 +16,7 @@ _PREFIX = "options."  # of the names of arguments that are fields of the datacla
 _DEFAULTS = {"length_penalty": "the run's, else 1", "num_samples": None}
 
 
-def add_options(group, options: type, names: Collection[str] = (), *, without: Collection[str] = ()) -> None:
+def add_options(group, options: type, names: Collection[str] = ()) -> None:
     """Adds a flag for each field of a dataclass.
 
     An option that is not chosen is absent from the parsed arguments, so that its default is written in one place, the
@@ -26,11 +26,10 @@ def add_options(group, options: type, names: Collection[str] = (), *, without: C
         group: A parser, or a group of one.
         options: A dataclass whose fields have the metadata of `keras_attn.search.options.option`.
         names: The fields that get a flag; all if empty.
-        without: Fields that get none.
     """
     kinds = typing.get_type_hints(options)
     for field in dataclasses.fields(options):
-        if (names and field.name not in names) or field.name in without or "help" not in field.metadata:
+        if (names and field.name not in names) or "help" not in field.metadata:
             continue
         metadata, flag = field.metadata, {"default": argparse.SUPPRESS}
         if "const" in metadata:
