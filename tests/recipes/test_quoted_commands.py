@@ -16,7 +16,8 @@ from recipes.studies import alignment, length
 ROOT = Path(__file__).parents[2]
 REPORTS = {path.stem: json.loads(path.read_text("utf-8")) for path in (ROOT / "recipes" / "reports").glob("*.json")}
 RUNS = {name: report for name, report in REPORTS.items() if "recipe" in report and "command" in report}
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("saved_models/*.md"), *ROOT.glob("recipes/*.md")]
+TEXTS = [path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"]  # which quotes commands of the past
+PAGES = [*TEXTS, *ROOT.glob("docs/**/*.md"), *ROOT.glob("saved_models/*.md"), *ROOT.glob("recipes/*.md")]
 FOLDERS = ROOT / "recipes", ROOT / "keras_attn", ROOT / "tests" / "benchmarks"
 FILES = sorted([*PAGES, *(path for folder in FOLDERS for path in folder.rglob("*.py"))])
 # Settings that are younger than some reports, with the value that a run had before there was a choice.
