@@ -84,7 +84,7 @@ class Tokenizer:
         lowercase: bool = False,
         byte_fallback: bool = True,
     ) -> "Tokenizer":
-        """Learns a vocabulary from text. The same lines always give the same tokenizer.
+        """Learns a vocabulary from text. The same lines always give the same ids.
 
         For a vocabulary that two languages share, train on the lines of both and use the tokenizer for both.
 

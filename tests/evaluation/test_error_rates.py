@@ -80,8 +80,8 @@ def test_a_word_of_several_lines_counts_once():
         ["EY", "K AE B", "D UW"],
         [["AH", "EY"], ["K AE T"], ["D UW"]],
     )
-    found = by_metric.all_scores("wer", SOURCES, REFERENCES, hypotheses, "13a")
-    assert {name: one["score"] for name, one in found.items()} == {"wer": 33.33, "per": round(100 / 6, 2)}
+    scores = by_metric.all_scores("wer", SOURCES, REFERENCES, hypotheses, "13a")
+    assert {name: one["score"] for name, one in scores.items()} == {"wer": 33.33, "per": round(100 / 6, 2)}
     assert by_metric.main_score("wer", SOURCES, REFERENCES, hypotheses, "13a") == pytest.approx(100 / 3)
     assert by_metric.is_better("wer", 3.0, 4.0)
     assert not by_metric.is_better("wer", 4.0, 4.0)
@@ -91,8 +91,8 @@ def test_a_word_of_several_lines_counts_once():
 def test_mcnemar_by_hand():
     """Three words that only the first gets right, one that only the second does: 2 (1 + 4) / 2^4."""
     sources = [*"abcdef"]
-    found = by_metric.mcnemar_test(sources, sources, [*"abcxex"], [*"xxxdex"])
-    assert found == {"only_first_right": 3, "only_second_right": 1, "p_value": 10 / 16}
+    result = by_metric.mcnemar_test(sources, sources, [*"abcxex"], [*"xxxdex"])
+    assert result == {"only_first_right": 3, "only_second_right": 1, "p_value": 10 / 16}
     assert by_metric.mcnemar_test(sources, sources, sources, sources)["p_value"] == 1
 
 

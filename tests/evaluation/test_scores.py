@@ -129,14 +129,14 @@ def test_bleu_interval_is_that_of_resampled_test_sets():
     rng = random.Random(0)
     references = [" ".join(rng.choice("abcdefg") for _ in range(rng.randrange(1, 13))) for _ in range(31)]
     hypotheses = degraded(references, 0.3, 1)
-    found = evaluation.bleu_interval(hypotheses, references, samples=53, confidence=0.8, seed=3)
+    interval = evaluation.bleu_interval(hypotheses, references, samples=53, confidence=0.8, seed=3)
     scores = []
-    for draw in np.random.default_rng(3).integers(0, 31, (53, 31)):
-        drawn = [[lines[n] for n in draw] for lines in (hypotheses, references)]
-        scores.append(sacrebleu.corpus_bleu(drawn[0], [drawn[1]]).score)
-    np.testing.assert_allclose([found.low, found.high], np.quantile(scores, [0.1, 0.9]), rtol=1e-9)
-    assert found.score == evaluation.bleu(hypotheses, references)
-    assert found.low < found.score.score < found.high
-    assert json.loads(json.dumps(found.to_dict()))["confidence"] == 0.8
+    for sampled in np.random.default_rng(3).integers(0, 31, (53, 31)):
+        resampled = [[lines[n] for n in sampled] for lines in (hypotheses, references)]
+        scores.append(sacrebleu.corpus_bleu(resampled[0], [resampled[1]]).score)
+    np.testing.assert_allclose([interval.low, interval.high], np.quantile(scores, [0.1, 0.9]), rtol=1e-9)
+    assert interval.score == evaluation.bleu(hypotheses, references)
+    assert interval.low < interval.score.score < interval.high
+    assert json.loads(json.dumps(interval.to_dict()))["confidence"] == 0.8
     with pytest.raises(ValueError, match=r"confidence between 0 and 1\. Received: samples=1, confidence=1"):
         evaluation.bleu_interval(["a"], ["a"], samples=1, confidence=1)

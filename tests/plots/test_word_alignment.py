@@ -219,13 +219,13 @@ def lights(page, article: int = 1) -> dict[str, list[float]]:
     """How strongly each word is lit, from 0 to 1, as the browser computed it."""
     script = """
     return [...document.querySelectorAll(arguments[0] + ' .word')].map(w => getComputedStyle(w).backgroundColor)"""
-    found = {}
+    strengths = {}
     for side in ("source", "target"):
         colours = page.run(script, f"article:nth-of-type({article}) .{side}")
         alphas = [re.fullmatch(r"rgba\(0, 0, 0, (0)\)|color\(srgb [\d. ]+?(?: / ([\d.]+))?\)", c) for c in colours]
         assert None not in alphas, colours
-        found[side] = [0.0 if a[1] else float(a[2] or 1) for a in alphas]
-    return found
+        strengths[side] = [0.0 if a[1] else float(a[2] or 1) for a in alphas]
+    return strengths
 
 
 def said(page) -> str:
