@@ -8,6 +8,7 @@ from keras_attn.layers.cosine import CosineAttention
 from keras_attn.layers.decoder import AttentionDecoder
 from keras_attn.layers.dot import DotAttention, GeneralAttention, ScaledDotAttention
 from keras_attn.layers.fixed_context import FixedContextDecoder
+from keras_attn.layers.initializers import Float32Initializer, half_precision_safe
 from keras_attn.layers.layer import refuse_unknown_arguments
 from keras_attn.layers.local import LocalMonotonicAttention, LocalPredictiveAttention
 from keras_attn.layers.location import LocationAttention
@@ -28,6 +29,7 @@ __all__ = [
     "DeepOutput",
     "DotAttention",
     "FixedContextDecoder",
+    "Float32Initializer",
     "GeneralAttention",
     "LocalMonotonicAttention",
     "LocalPredictiveAttention",
@@ -39,6 +41,7 @@ __all__ = [
     "SelfAttention",
     "TransformerDecoder",
     "get_attention",
+    "half_precision_safe",
     "kerashub_layers",
     "refuse_unknown_arguments",
     "register_attention",

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_attn.layers.initializers import half_precision_safe
 from keras_attn.layers.layer import check_size, refuse_unknown_arguments
 from keras_attn.layers.rnn_encoder import RNNEncoder
 
@@ -73,7 +74,7 @@ class BiGRUEncoder(RNNEncoder):
                     units,
                     reset_after=reset_after,
                     kernel_initializer=kernel_initializer.clone(),
-                    recurrent_initializer=recurrent_initializer.clone(),
+                    recurrent_initializer=half_precision_safe(recurrent_initializer.clone(), kwargs.get("dtype")),
                     dtype=kwargs.get("dtype"),
                     name=f"{direction}_{i}",
                 )

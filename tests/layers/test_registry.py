@@ -1,0 +1,71 @@
+"""The registry of attention layers, and what a layer of one's own gets from its base."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_attn as ka
+from keras_attn.layers import get_attention
+
+
+@ka.register_attention("mine")
+class MyAttention(ka.layers.Attention):
+    """Luong's concat without a hidden layer; its width is the model's `units`."""
+
+    def __init__(self, units, *, initializer="he_normal", **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.initializer = keras.initializers.get(initializer)
+
+    def build(self, query_shape, values_shape, **_):
+        self.kernel = self.add_weight(name="kernel", shape=(values_shape[-1],), initializer="ones")
+
+    def scores(self, query, keys):
+        scores = ops.sum(keys * ops.cast(self.kernel, keys.dtype), axis=-1)  # (B, S)
+        return scores if len(query.shape) == 2 else scores[:, None] + 0 * query[..., :1]  # (B, T, S)
+
+
+def test_a_layer_is_found_by_name_and_listed_in_the_error_of_another():
+    layer = get_attention("mine", units=7, dtype="bfloat16")
+    assert (type(layer), layer.units, layer.name, layer.compute_dtype) == (MyAttention, 7, "attention", "bfloat16")
+    assert isinstance(ka.LuongAttention(layer).score, MyAttention)
+    assert ka.AttentionDecoder(keras.layers.GRUCell(5), "general").attention.name == "attention"
+    with pytest.raises(ValueError, match=r"'local_p', 'location', 'mine', .*'scaled_dot'.* Received: 'yours'"):
+        get_attention("yours")
+
+
+def test_its_config_is_made_of_its_constructors_arguments():
+    layer = MyAttention(7, initializer="zeros")
+    registered = keras.saving.serialize_keras_object(layer)
+    assert registered["registered_name"] == f"{__name__.partition('.')[0]}>MyAttention"
+    again = get_attention(registered)
+    assert (again.units, type(again.initializer)) == (7, keras.initializers.Zeros)
+    assert again.get_config() == layer.get_config()
+    assert keras.saving.get_registered_name(ka.DotAttention) == "keras_attn>DotAttention"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda: ka.register_attention("dot")(MyAttention), "a name that no other attention layer has"),
+        (lambda: ka.register_attention("dense")(keras.layers.Dense), "a subclass of `keras_attn.layers.Attention`"),
+        (lambda: ka.LuongAttention(8), r"GeneralAttention\(use_scale=True\).*Received, as by tensorflow_addons.* 8"),
+        (lambda: ka.LuongAttention(8, np.ones((2, 3, 5))), r"attention\(query, values, mask=mask\).* 1 more"),
+        (lambda: ka.LuongAttention(units=8, scale=True), "Received, as by tensorflow_addons.*: scale, units"),
+        (lambda: ka.LocalPredictiveAttention(8, memory=None), "Received, as by tensorflow_addons.*: 8, memory"),
+        (lambda: ka.AttentionDecoder(keras.layers.GRUCell(5), "dott"), "Received: 'dott'"),
+    ],
+)
+def test_mistakes_are_refused_with_a_sentence(mistake, message):
+    with pytest.raises(ValueError, match=message):
+        mistake()
+
+
+def test_a_constructor_argument_that_is_no_attribute_is_named():
+    class Forgetful(ka.layers.Attention):
+        def __init__(self, width, **kwargs):
+            super().__init__(**kwargs)
+
+    with pytest.raises(NotImplementedError, match="Received no attribute: width"):
+        Forgetful(3).get_config()
