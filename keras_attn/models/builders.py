@@ -5,6 +5,8 @@ from collections.abc import Callable
 import keras
 from keras.initializers import Initializer, RandomNormal
 
+from keras_attn.layers import half_precision_safe
+
 
 def make_initializers(
     initializer, embedding_size: int, paper: Callable[[], Initializer]
@@ -76,7 +78,7 @@ def make_lstm_stack(units: int, num_layers: int, initializer, paper: Callable[[]
         keras.layers.LSTMCell(
             units,
             kernel_initializer=paper() if initializer is None else keras.initializers.get(initializer).clone(),
-            recurrent_initializer=paper() if initializer is None else "orthogonal",
+            recurrent_initializer=paper() if initializer is None else half_precision_safe("orthogonal", dtype),
             dtype=dtype,
             name=f"{name}_{i}",
         )

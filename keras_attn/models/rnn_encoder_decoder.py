@@ -5,7 +5,7 @@ from functools import partial
 import keras
 from keras.initializers import RandomNormal
 
-from keras_attn.layers import DeepOutput, FixedContextDecoder, RNNEncoder
+from keras_attn.layers import DeepOutput, FixedContextDecoder, RNNEncoder, half_precision_safe
 from keras_attn.models.builders import make_embeddings, make_initializers, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
@@ -78,7 +78,12 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
 
         def cell(name):
             return keras.layers.GRUCell(
-                units, reset_after=False, kernel_initializer=kernel.clone(), dtype=dtype, name=name
+                units,
+                reset_after=False,
+                kernel_initializer=kernel.clone(),
+                recurrent_initializer=half_precision_safe("orthogonal", dtype),
+                dtype=dtype,
+                name=name,
             )
 
         def tanh(name):

@@ -5,7 +5,15 @@ from functools import partial
 import keras
 from keras.initializers import RandomNormal
 
-from keras_attn.layers import Attention, AttentionDecoder, BahdanauAttention, BiGRUEncoder, DeepOutput, get_attention
+from keras_attn.layers import (
+    Attention,
+    AttentionDecoder,
+    BahdanauAttention,
+    BiGRUEncoder,
+    DeepOutput,
+    get_attention,
+    half_precision_safe,
+)
 from keras_attn.models.builders import make_embeddings, make_initializers, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
@@ -87,7 +95,12 @@ class RNNSearch(RecurrentSeq2Seq):
             source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size, dtype
         )
         cell = keras.layers.GRUCell(
-            width, reset_after=False, kernel_initializer=kernel.clone(), dtype=dtype, name="cell"
+            width,
+            reset_after=False,
+            kernel_initializer=kernel.clone(),
+            recurrent_initializer=half_precision_safe("orthogonal", dtype),
+            dtype=dtype,
+            name="cell",
         )
         if attention == "additive":
             attention = BahdanauAttention(
