@@ -90,12 +90,20 @@ def test_errors_are_a_sentence_and_a_status(error, status, sentence, where, caps
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="signals as on POSIX")
 def test_an_interrupt_while_keras_is_imported_ends_with_a_sentence(tmp_path):
-    """Keras is a module that says that its import has begun, and then takes its time."""
+    """Keras is a module that says that its import has begun, and then takes its time.
+
+    A shell starts what it runs in the background, such as the suites of .ci/run, with interrupts ignored.
+    """
     begun = tmp_path / "begun"
     (tmp_path / "keras.py").write_text(f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(60)\n")
     line = [sys.executable, "-m", "keras_attn", "translate", str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    with subprocess.Popen(line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    options = {
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    }
+    with subprocess.Popen(line, cwd=tmp_path, env=environment, **options) as process:
         while not begun.exists() and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
