@@ -96,14 +96,13 @@ def test_an_interrupt_while_keras_is_imported_ends_with_a_sentence(tmp_path):
     """
     begun = tmp_path / "begun"
     (tmp_path / "keras.py").write_text(f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(60)\n")
-    line = [sys.executable, "-m", "keras_attn", "translate", str(tmp_path)]
+    command = [sys.executable, "-m", "keras_attn", "translate", str(tmp_path)]
+    interruptible = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    line = [sys.executable, "-c", interruptible, *command]
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    options = {
-        "stderr": subprocess.PIPE,
-        "text": True,
-        "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    }
-    with subprocess.Popen(line, cwd=tmp_path, env=environment, **options) as process:
+    with subprocess.Popen(line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
         while not begun.exists() and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
