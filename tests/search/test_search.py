@@ -472,6 +472,7 @@ def test_sample_options_and_memory_are_checked():
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exported graph is TensorFlow's")
+@pytest.mark.slow
 def test_exported_with_unknown_batch_and_source_length(tmp_path):
     import tensorflow as tf
 
