@@ -280,6 +280,7 @@ def test_summary_and_plot(cls, tmp_path):
     assert (tmp_path / "model.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 @every_model
 def test_export_of_the_functional_model(cls, ids, tmp_path):
     """Keras' own export, teacher-forced; `Translator.export` is for translation."""
@@ -297,9 +298,9 @@ def test_export_of_the_functional_model(cls, ids, tmp_path):
         return
     tf = pytest.importorskip("tensorflow")
     model.export(tmp_path / "model", verbose=False)
-    serve = tf.saved_model.load(tmp_path / "model").serve
+    loaded = tf.saved_model.load(tmp_path / "model")
     for inputs in (ids, shorter):
-        found = serve({name: tf.constant(array) for name, array in inputs.items()})
+        found = loaded.serve({name: tf.constant(array) for name, array in inputs.items()})
         np.testing.assert_allclose(found.numpy(), logits_of(model, inputs), atol=1e-5)
 
 
