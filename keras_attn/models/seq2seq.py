@@ -94,6 +94,24 @@ class Seq2Seq(keras.Model):
         _refuse_class_weight(class_weight)
         return super().train_on_batch(x, y, sample_weight=sample_weight, return_dict=return_dict)
 
+    def save_own_variables(self, store) -> None:
+        """Saves the state of every seed generator, which Keras does not, so that training continues with its dropout.
+
+        On torch, Keras' dropout draws from torch's own generator, whose state no model has.
+        """
+        for i, state in enumerate(self._random_states()):
+            store[str(i)] = state
+
+    def load_own_variables(self, store) -> None:
+        """Restores what `save_own_variables` saved; files of version 0.1.0 and before have none of it."""
+        for i, state in enumerate(self._random_states()):
+            if str(i) in store.keys():
+                state.assign(store[str(i)])
+
+    def _random_states(self) -> list[keras.Variable]:
+        passing = {id(v) for v in (*self.weights, *self.metrics_variables)}
+        return [v for v in self.variables if id(v) not in passing]
+
     def set_arguments(self, scope: dict[str, Any], base: type | None = None) -> keras.DTypePolicy:
         """Records a constructor's arguments from its `locals()`, as attributes and for `get_config`.
 
