@@ -104,8 +104,9 @@ class Seq2Seq(keras.Model):
 
     def load_own_variables(self, store) -> None:
         """Restores what `save_own_variables` saved; files of version 0.1.0 and before have none of it."""
+        saved = set(store.keys())
         for i, state in enumerate(self._random_states()):
-            if str(i) in store.keys():
+            if str(i) in saved:
                 state.assign(store[str(i)])
 
     def _random_states(self) -> list[keras.Variable]:

@@ -77,15 +77,16 @@ class TransformerSeq2Seq(Seq2Seq):
         dtype = self.set_arguments(locals())
         if units % num_heads:
             raise ValueError(f"Expected `units` to be a multiple of `num_heads`. Received: {units} and {num_heads}")
-        hub, kernel = kerashub_layers(), keras.initializers.get(initializer)
+        hub = kerashub_layers()
 
-        # Layers
+        # Layers, in an order that stays: it decides the initial weights that a seed gives
         vectors = RandomNormal(stddev=units**-0.5)
         source_embedding, target_embedding = make_embeddings(
             source_vocabulary_size, target_vocabulary_size, units, vectors, tie_embeddings, units, dtype
         )
+        kernel = keras.initializers.get(initializer)
         options = {"num_heads": num_heads, "dropout": dropout, "normalize_first": normalize_first}
-        options |= {"kernel_initializer": kernel, "dtype": dtype}
+        options |= {"kernel_initializer": initializer, "dtype": dtype}
 
         def normalization(name):
             return keras.layers.LayerNormalization(dtype=dtype, name=name) if normalize_first else None
@@ -94,7 +95,6 @@ class TransformerSeq2Seq(Seq2Seq):
             source_embedding=source_embedding,
             target_embedding=target_embedding,
             position_encoding=hub.SinePositionEncoding(dtype="float32", name="position_encoding"),
-            embedding_dropout_layer=keras.layers.Dropout(dropout, dtype=dtype, name="embedding_dropout"),
             encoders=[
                 hub.TransformerEncoder(intermediate_dim=feed_forward_units, **options, name=f"encoder_{i}")
                 for i in range(num_layers)
@@ -106,6 +106,7 @@ class TransformerSeq2Seq(Seq2Seq):
             encoder_norm=normalization("encoder_norm"),
             decoder_norm=normalization("decoder_norm"),
             output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
+            embedding_dropout_layer=keras.layers.Dropout(dropout, dtype=dtype, name="embedding_dropout"),
         )
 
         # Functional model
