@@ -1,5 +1,6 @@
 """Shared fixtures. The backend is whatever KERAS_BACKEND says: run the suite once for each."""
 
+import gc
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -21,6 +22,17 @@ def _seed_and_policy():
     keras.utils.set_random_seed(7)
     yield
     keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _free_compiled_programs():
+    """Each program that XLA compiles holds memory maps, of which a process has 65,530: then LLVM crashes."""
+    yield
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture

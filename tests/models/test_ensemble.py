@@ -219,7 +219,7 @@ def test_an_ensemble_is_exported_as_one_model_is(presets, tmp_path):
     folder = Translator.from_presets(presets).export(tmp_path, **options)
     record = json.loads((folder / "assets.extra" / "keras_attn.json").read_text())
     assert record["model"] == "Ensemble"
-    assert record["options"]["search"] == {"banned_token_ids": [1, 7]}
+    assert record["options"]["banned_tokens"] == [1, 7]
 
 
 def test_presets_average_into_one_model(models, presets):
