@@ -11,11 +11,12 @@ loss is the number of passes over them and of buffers of their size:
 Everything is computed in float32, whatever the dtype policy, unless `dtype="float64"` is given.
 """
 
-import inspect
 from typing import Any
 
 import keras
 from keras import ops
+
+from keras_attn.arguments import refuse_unknown_arguments
 
 
 def softmax_parts(logits):
@@ -44,14 +45,6 @@ def check_shapes(y_true, y_pred) -> None:
             "Expected integer labels of shape (B, T) and logits of shape (B, T, V). "
             f"Received: labels of shape {labels} and logits of shape {logits}"
         )
-
-
-def check_arguments(cls: type, unknown: dict[str, Any]) -> None:
-    """Raises ValueError for keyword arguments that the constructor of `cls` does not have."""
-    if unknown:
-        _, *parameters = inspect.signature(cls.__init__).parameters.values()
-        valid = ", ".join(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
-        raise ValueError(f"Expected arguments among: {valid}. Received: {', '.join(unknown)}")
 
 
 def checked_dtype(dtype):
@@ -153,7 +146,7 @@ class SmoothedCrossentropy(keras.losses.Loss):
         dtype=None,
         **unknown: Any,
     ):
-        check_arguments(type(self), unknown)
+        refuse_unknown_arguments(type(self), unknown, base=keras.losses.Loss, also=())
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"Expected label_smoothing in [0, 1). Received: label_smoothing={label_smoothing}")
         super().__init__(name=name, reduction=reduction, dtype=checked_dtype(dtype))

@@ -8,7 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.losses import check_arguments, check_shapes, checked_dtype, label_logits, log_normalizer, softmax_parts
+from keras_attn.arguments import refuse_unknown_arguments
+from keras_attn.losses import check_shapes, checked_dtype, label_logits, log_normalizer, softmax_parts
 
 
 class _TokenMean(keras.metrics.Metric):
@@ -75,7 +76,7 @@ class TokenAccuracy(_TokenMean):
     """
 
     def __init__(self, name: str = "accuracy", dtype=None, **unknown: Any):
-        check_arguments(type(self), unknown)
+        refuse_unknown_arguments(type(self), unknown, base=_TokenMean, also=())
         super().__init__(name=name, dtype=dtype)
 
     def token_values(self, token_ids, logits):
@@ -112,7 +113,7 @@ class Perplexity(_TokenMean):
     """
 
     def __init__(self, name: str = "perplexity", dtype=None, **unknown: Any):
-        check_arguments(type(self), unknown)
+        refuse_unknown_arguments(type(self), unknown, base=_TokenMean, also=())
         super().__init__(name=name, dtype=dtype)
 
     def token_values(self, token_ids, logits):

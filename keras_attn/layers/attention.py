@@ -6,7 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.layers.layer import Layer, constructor_arguments
+from keras_attn.arguments import constructor_arguments
+from keras_attn.layers.layer import Layer
 
 _REGISTRY: dict[str, type["Attention"]] = {}
 

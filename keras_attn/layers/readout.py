@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.layer import Layer, check_size, refuse_unknown_arguments
+from keras_attn.arguments import check_size, refuse_unknown_arguments
+from keras_attn.layers.layer import Layer
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
