@@ -7,7 +7,7 @@
 A recipe is a module of `recipes` with a `Config`, `CONFIGS` (a dict of it for some corpora), and `build`. The run's
 folder gets the preset (model and tokenizers, for `Translator.from_preset`), report.json, history.csv,
 translations.txt and alignment.png; the SavedModel goes to saved_models/ under the folder's name. A run that
-was killed continues with `--resume` after its last whole epoch.
+was killed continues with `--resume` after its last whole epoch. No other run may begin in the folder meanwhile.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 import recipes
+from keras_attn import files
 from keras_attn.cli import command
 from keras_attn.cli.command import between
 from recipes.config import TrainingConfig, override
@@ -53,8 +54,12 @@ def train(arguments: argparse.Namespace) -> None:
     recipe = load_recipe(arguments.recipe)
     config = configure(recipe, arguments)
     out = arguments.out or Path("runs", arguments.recipe)
-    refuse_taken(out, arguments.resume)
+    with files.locked(out):
+        refuse_taken(out, arguments.resume)
+        _train(recipe, config, arguments, out)
 
+
+def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: Path) -> None:
     import keras
 
     from keras_attn import Translator
@@ -75,15 +80,20 @@ def train(arguments: argparse.Namespace) -> None:
     settings = _settings(arguments, config, corpus, tokenizers)
     open_run(out, settings, arguments.resume)
 
-    budget, history = fitting.fit(translator, training, validation, corpus, config, arguments, out)
-    report = settings | {
-        "command": command_line(arguments),
-        "parameters": model.count_params(),
-        **_training_figures(training, int(model.optimizer.iterations), budget, history, config.metric),
-    }
-    finish(translator, corpus, config, report, out, arguments.beam)
+    if (out / "report.json").exists():  # killed after that, in the export
+        translator = Translator.from_preset(out)
+    else:
+        budget, history = fitting.fit(translator, training, validation, corpus, config, arguments, out)
+        report = settings | {
+            "command": command_line(arguments),
+            "parameters": model.count_params(),
+            **_training_figures(training, int(model.optimizer.iterations), budget, history, config.metric),
+        }
+        finish(translator, corpus, config, report, out, arguments.beam)
+    (out / "checkpoint.npz").unlink(missing_ok=True)
     if not arguments.no_export:
         export(translator, config, out, arguments.beam)
+    (out / "run.json").unlink()  # last: as long as it is there, --resume goes on
 
 
 def load_recipe(name: str):
@@ -152,8 +162,6 @@ def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) 
         "peak_memory_mb": run_report.peak_memory_mb(),
     }
     run_report.write(out / "report.json", report | figures | surroundings())
-    for name in ("checkpoint.npz", "run.json"):
-        (out / name).unlink()
     for name, result in results.items():
         print(f"{name} {result['score']:.2f}  {result['signature']}")
     print(f"The run is in {out}.")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from keras_attn import files
+
 _BLOCK = 1 << 16  # bytes read at once
 _PAUSE = 0.05  # seconds for which a writer may pause within a window
 
@@ -136,24 +138,19 @@ def new_file(path: Path) -> Iterator[Output]:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Makes an empty folder. If it is still empty after a failure, it is removed.
+    """Makes an empty folder and keeps other writers out of it. If it is made and stays empty, it is removed.
 
     Raises:
-        FileExistsError: If it exists and is not empty.
+        FileExistsError: If it exists and is not empty, or another process writes into it.
         OSError: If it cannot be made.
     """
-    if path.is_file() or (path.is_dir() and any(path.iterdir())):
-        raise FileExistsError(f"Expected a folder that is new or empty. Received: {str(path)!r}")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise type(error)(f"Expected a folder that can be made. Received: {str(path)!r}, {error.strerror}.") from None
-    try:
+    taken = FileExistsError(f"Expected a folder that is new or empty. Received: {str(path)!r}")
+    if path.is_file():
+        raise taken
+    with files.locked(path):
+        if not files.is_empty(path):
+            raise taken
         yield path
-    except BaseException:
-        with contextlib.suppress(OSError):
-            path.rmdir()
-        raise
 
 
 class Progress:

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from keras_attn.data.bucketing import assign_buckets, checked_boundaries, choose_buckets, plan_batches
-from keras_attn.data.token_store import TokenStore, encode_files, encode_lines
+from keras_attn.data.token_store import TokenStore, encode_files, encode_lines, is_whole
 from keras_attn.text import END_ID, PAD_ID, START_ID, PathLike, Tokenizer
 
 
@@ -138,7 +138,8 @@ class ParallelDataset(keras.utils.PyDataset):
         """Encodes two text files into token files under `cache_dir` and memory-maps those.
 
         A pair takes a few dozen bytes of memory; the text and its ids stay on disk. The token files are reused as
-        long as the text files (their size and modification time) and the tokenizers are the same.
+        long as the text files (their size and modification time) and the tokenizers are the same, and the token files
+        are as they were written (their SHA-256); else they are written anew.
         """
         paths = Path(source_path), Path(target_path)
         tokenizers = source_tokenizer, target_tokenizer
@@ -148,7 +149,7 @@ class ParallelDataset(keras.utils.PyDataset):
                 raise FileNotFoundError(f"Expected a text file {path}. Received: a path that does not exist")
             identity += [path.stat().st_size, path.stat().st_mtime_ns, tokenizer.fingerprint]
         folder = Path(cache_dir) / hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
-        if not folder.is_dir():
+        if not is_whole(folder):
             encode_files(paths, tokenizers, folder)
         return cls(TokenStore.open(folder / "source"), TokenStore.open(folder / "target"), **kwargs)
 

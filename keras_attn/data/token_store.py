@@ -1,16 +1,18 @@
 """Rows of token ids, concatenated in one array: in memory, or in memory-mapped files."""
 
 import itertools
+import json
 import os
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from keras_attn import files
 from keras_attn.text import BLANKS, END_ID, PAD_ID, UNKNOWN_ID, Tokenizer, iterate_lines, unequal_lengths_error
 
 _CHUNK = 10_000  # lines encoded at a time while streaming
+_MANIFEST = "files.json"  # the size and the SHA-256 of each other file
 
 
 class TokenStore:
@@ -78,19 +80,30 @@ def encode_lines(lines: Iterable[str], tokenizer: Tokenizer) -> list[list[int]]:
 
 def encode_files(paths: tuple[Path, Path], tokenizers: tuple[Tokenizer, Tokenizer], folder: Path) -> None:
     """Writes `source` and `target` as `.ids` and `.offsets` into a folder that appears only when it is complete."""
-    partial = folder.with_name(f".tmp-{folder.name}-{os.getpid()}")
-    partial.mkdir(parents=True)
-    try:
+    with files.staging(folder.parent) as temporary:
+        encoded = temporary / "encoded"
+        encoded.mkdir()
         counts = [
-            _encode_file(path, tokenizer, partial / side)
+            _encode_file(path, tokenizer, encoded / side)
             for path, tokenizer, side in zip(paths, tokenizers, ("source", "target"), strict=True)
         ]
         if counts[0] != counts[1]:
             raise unequal_lengths_error(*paths, *counts)
-        if not folder.is_dir():  # another process may have been faster
-            os.rename(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        (encoded / _MANIFEST).write_text(json.dumps(files.digests(encoded)))
+        if folder.exists() and not is_whole(folder):
+            os.rename(folder, temporary / "damaged")
+        files.publish(encoded, folder)  # unless another process was faster
+
+
+def is_whole(folder: Path) -> bool:
+    """Returns whether a folder has all that `encode_files` wrote into it, as it was written."""
+    try:
+        recorded = json.loads((folder / _MANIFEST).read_text())
+    except (OSError, ValueError, RecursionError):
+        return False
+    found = files.digests(folder)
+    del found[_MANIFEST]
+    return sorted(found) == ["source.ids", "source.offsets", "target.ids", "target.offsets"] and found == recorded
 
 
 def _encode_file(path: Path, tokenizer: Tokenizer, prefix: Path) -> int:

@@ -5,14 +5,20 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-import keras
-
+from keras_attn import files
 from keras_attn.models import Seq2Seq
 from keras_attn.saving import manifest
+from keras_attn.saving.model_file import load_model
 from keras_attn.text import Tokenizer
 
-NAMES = ("model.keras", "source_tokenizer", "target_tokenizer", manifest.NAME)
+# In the order in which they are moved into place. A folder is never moved onto another one, so that of two processes
+# that save at once, one is refused before it has moved anything.
+NAMES = ("source_tokenizer", "target_tokenizer", "model.keras", manifest.NAME)
+TOKENIZERS = ("source_tokenizer", "target_tokenizer")
+REQUIRED = ("model.keras", *(f"{name}/tokenizer.json" for name in TOKENIZERS))
+OPTIONAL = tuple(f"{name}/sentencepiece.model" for name in TOKENIZERS)
 OPTIONS = ("max_length_ratio", "max_length_constant")
+_STAGED = "preset"
 
 
 def save_preset(
@@ -22,7 +28,9 @@ def save_preset(
     target_tokenizer: Tokenizer,
     options: dict[str, float],
 ) -> None:
-    """Writes a preset to a temporary folder beside `directory`, then moves it into place, the manifest last.
+    """Writes a preset to a temporary folder in `directory`, then moves it into place, the manifest last.
+
+    What a process left in `directory` that was killed while it saved a preset is removed first.
 
     Args:
         directory: The new preset. It may exist with other files in it.
@@ -32,28 +40,42 @@ def save_preset(
 
     Raises:
         FileExistsError: if `directory` already contains a preset, or part of one.
+        OSError: if it cannot be written, or the disk is full.
     """
     directory = Path(directory).absolute()
+    if directory.is_dir():
+        _undo_killed(directory)
+    _refuse_taken(directory)
+    with files.staging(directory) as folder:
+        preset = folder / _STAGED
+        preset.mkdir()
+        _without_optimizer(model).save(preset / "model.keras")
+        for name, tokenizer in zip(TOKENIZERS, (source_tokenizer, target_tokenizer), strict=True):
+            tokenizer.save(preset / name)
+        manifest.write(preset, options)
+        if not files.publish(preset / NAMES[0], directory / NAMES[0]):
+            _refuse_taken(directory)
+        for name in NAMES[1:]:
+            os.replace(preset / name, directory / name)
+
+
+def _refuse_taken(directory: Path) -> None:
     existing = [name for name in NAMES if (directory / name).exists()]
     if existing or directory.is_file():
         raise FileExistsError(
             f"Expected {str(directory)!r} to contain no preset, which is never overwritten. "
             f"Received: {', '.join(existing) or 'a file of that name'}"
         )
-    beside = directory.parent / f".tmp-{directory.name}-{os.getpid()}"
-    beside.mkdir(parents=True)
-    try:
-        _without_optimizer(model).save(beside / "model.keras")
-        source_tokenizer.save(beside / "source_tokenizer")
-        target_tokenizer.save(beside / "target_tokenizer")
-        manifest.write(beside, options)
-        if directory.exists():
-            for name in NAMES:
-                os.replace(beside / name, directory / name)
-        else:
-            os.replace(beside, directory)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _undo_killed(directory: Path) -> None:
+    """Takes back what a process had already moved into place when it was killed."""
+    for folder in files.leftovers(directory):
+        preset = folder / _STAGED
+        if not (preset / manifest.NAME).exists():  # nothing was moved yet, or everything
+            continue
+        for path in [directory / name for name in NAMES if not (preset / name).exists()]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def load_preset(directory: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, float]]:
@@ -67,10 +89,9 @@ def load_preset(directory: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Token
         ValueError: if a file is truncated or changed, or the format is unknown.
     """
     directory = Path(directory)
-    options = manifest.read(directory, OPTIONS)
-    model = keras.saving.load_model(directory / "model.keras", compile=False)
-    tokenizers = (Tokenizer.load(directory / f"{side}_tokenizer") for side in ("source", "target"))
-    return model, *tokenizers, options
+    options = manifest.read(directory, OPTIONS, REQUIRED, OPTIONAL)
+    tokenizers = [Tokenizer.load(directory / name) for name in TOKENIZERS]
+    return load_model(directory / "model.keras"), *tokenizers, options
 
 
 def load_presets(

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PathLike = str | os.PathLike
+_LONGEST_LINE = 1 << 24  # bytes
+_LARGEST_UNPACKED = 1 << 26  # bytes of a .gz that unpacks to more than `_MOST_EXPANSION` times its size
+_MOST_EXPANSION = 200  # text has 3 to 10
 
 
 def iterate_lines(path: PathLike) -> Iterator[str]:
@@ -14,14 +17,27 @@ def iterate_lines(path: PathLike) -> Iterator[str]:
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the file is empty, is invalid UTF-8 (the message has the line number) or is a damaged `.gz`.
+        ValueError: If the file is empty, is invalid UTF-8 (the message has the line number), has a line of more than
+            16 MiB, or is a `.gz` that is damaged or unpacks to far more than text does.
     """
-    path, number = Path(path), 0
+    path, number, size = Path(path), 0, 0
     if not path.is_file():
         raise FileNotFoundError(f"Expected a text file {path}. Received: a path that does not exist")
+    most = max(_LARGEST_UNPACKED, _MOST_EXPANSION * path.stat().st_size)
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-            for number, line in enumerate(file, 1):  # noqa: B007, the count is used after the loop
+            while line := file.readline(_LONGEST_LINE + 1):
+                number += 1
+                size += len(line)
+                if len(line) > _LONGEST_LINE:
+                    raise ValueError(
+                        f"Expected lines of at most {_LONGEST_LINE:,} bytes in {path}. Received: a longer one, line "
+                        f"{number}"
+                    )
+                if size > most:
+                    raise ValueError(
+                        f"Expected text in {path}. Received: a file that unpacks to more than {most:,} bytes"
+                    )
                 yield line.removesuffix(b"\n").decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(

@@ -13,21 +13,16 @@ A tokenizer is plain Python and has everything that a TensorFlow graph needs to 
 in a text is an unknown word.
 """
 
-import hashlib
-import json
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from keras_attn.text import tokenizer_files
 from keras_attn.text.bpe_model import BLANK_MARK, BPEModel
 from keras_attn.text.lookup_model import LookupModel
 from keras_attn.text.special_tokens import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
 from keras_attn.text.text_files import PathLike
 
 LEVELS = ("bpe", "word", "symbol", "character")
-
-_FORMAT = 1
-_MANIFEST, _MODEL = "tokenizer.json", "sentencepiece.model"
 
 
 class Tokenizer:
@@ -132,7 +127,7 @@ class Tokenizer:
     @property
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of everything that decides the ids. Equal tokenizers have equal fingerprints."""
-        return _digest(self._manifest())
+        return tokenizer_files.digest(self._manifest())
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without start and end. A blank text may have none."""
@@ -211,20 +206,7 @@ class Tokenizer:
         Raises:
             ValueError: If the folder contains another tokenizer, which is left as it is.
         """
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        manifest = {"format": _FORMAT, "sha256": self.fingerprint} | self._manifest()
-        files = {_MANIFEST: json.dumps(manifest, ensure_ascii=False, indent=0).encode()}
-        if self.sentencepiece_model is not None:
-            files = {_MODEL: self.sentencepiece_model} | files  # the manifest last: it records the model's hash
-        for name, content in files.items():
-            path = directory / name
-            if path.exists() and path.read_bytes() != content:
-                raise ValueError(f"Expected {directory} without a tokenizer. Received: a folder with another {name}")
-        for name, content in files.items():
-            partial = directory / f".{name}.tmp-{os.getpid()}"
-            partial.write_bytes(content)
-            os.replace(partial, directory / name)
+        tokenizer_files.write(Path(directory), self._manifest(), self.sentencepiece_model)
 
     @classmethod
     def load(cls, directory: PathLike) -> "Tokenizer":
@@ -234,28 +216,7 @@ class Tokenizer:
             FileNotFoundError: If a file is missing.
             ValueError: If a file is truncated, changed or of a later format.
         """
-        path = Path(directory) / _MANIFEST
-        try:
-            manifest = json.loads(_read(path))
-            recorded = (manifest.pop("format"), manifest.pop("sha256"))
-        except (ValueError, KeyError, AttributeError, TypeError):
-            recorded = manifest = None
-        if manifest is None or recorded != (_FORMAT, _digest(manifest)):
-            raise ValueError(
-                f"Expected {path} to be what Tokenizer.save wrote in format {_FORMAT}. Received: a file that is "
-                "truncated, changed or of another format"
-            )
-        level, lowercase = manifest["level"], manifest["lowercase"]
-        if level != "bpe":
-            table = {ord(key): ord(value) for key, value in manifest["character_table"].items()}
-            return cls(level, lowercase, LookupModel(level, manifest["vocabulary"], table))
-        model = _read(path.with_name(_MODEL))
-        if hashlib.sha256(model).hexdigest() != manifest["sentencepiece_sha256"]:
-            raise ValueError(
-                f"Expected {path.with_name(_MODEL)} to be the {manifest['sentencepiece_bytes']:,} bytes that "
-                f"Tokenizer.save wrote. Received: {len(model):,} bytes that are truncated or changed"
-            )
-        return cls(level, lowercase, BPEModel(model))
+        return cls(*tokenizer_files.read(Path(directory), _restored))
 
     def _manifest(self) -> dict:
         return {"level": self.level, "lowercase": self.lowercase} | self._model.manifest()
@@ -284,11 +245,18 @@ def _checked_text(text: str) -> str:
     return text
 
 
-def _digest(manifest: dict) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-def _read(path: Path) -> bytes:
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected a tokenizer's file {path}. Received: a folder without it")
-    return path.read_bytes()
+def _restored(manifest: dict, sentencepiece_model: bytes | None) -> tuple[str, bool, BPEModel | LookupModel]:
+    """The arguments of `Tokenizer`; any error if something is wrong, although the digests are right."""
+    level, lowercase = manifest["level"], manifest["lowercase"]
+    if level not in LEVELS or not isinstance(lowercase, bool):
+        raise ValueError("Expected a level, and true or false for lowercase.")
+    if sentencepiece_model is not None:
+        model = BPEModel(sentencepiece_model)
+    else:
+        table = {ord(key): ord(value) for key, value in manifest["character_table"].items()}
+        model = LookupModel(level, manifest["vocabulary"], table)
+    tokens = [_checked_text(token) for token in model.vocabulary]
+    is_list = tokens == model.vocabulary
+    if not is_list or tuple(tokens[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS or len(set(tokens)) < len(tokens):
+        raise ValueError("Expected a list of the special tokens, and then of tokens that occur once each.")
+    return level, lowercase, model

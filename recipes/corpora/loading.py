@@ -12,17 +12,26 @@ import hashlib
 import os
 import re
 import shutil
+import textwrap
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import keras
 
+from keras_attn import files
 from keras_attn.requirements import require
 from keras_attn.text import read_parallel
 from recipes.corpora.phrases import generator
 from recipes.corpora.sources import SHA256, SOURCES, SPLITS
 
 NAMES = ("phrases", *SOURCES)
+# What `build` raises for files that are something else, such as a portal's page: no JSON, no zip file, no lines.
+_NOT_THE_CORPUS = (
+    *(ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 Lines = tuple[list[str], list[str]]
 
 
@@ -115,10 +124,18 @@ def _named(name: str, source: str | None, target: str | None, data: str | os.Pat
     folder = find(name, data)
     is_cached = folder is None
     folder = download(name) if is_cached else folder
-    splits = {split: read_parallel(folder, split, source, target) for split in SPLITS}
-    for split, sides in splits.items():
-        for language, lines in zip((source, target), sides, strict=True):
-            _verify(name, f"{split}.{language}", lines, folder, is_cached)
+    try:
+        splits = {split: read_parallel(folder, split, source, target) for split in SPLITS}
+        for split, sides in splits.items():
+            for language, lines in zip((source, target), sides, strict=True):
+                _verify(name, f"{split}.{language}", lines, folder)
+    except (ValueError, FileNotFoundError) as error:
+        if is_cached:
+            shutil.rmtree(folder, ignore_errors=True)
+            remedy = "The folder was deleted; run again to download it anew."
+        else:
+            remedy = "Give the folder instead of the name to train on it as it is."
+        raise type(error)(f"{error}{'' if str(error).endswith('.') else '.'} {remedy}") from None
     return Corpus(name, source, target, splits)
 
 
@@ -133,18 +150,18 @@ def find(name: str, data: str | os.PathLike | None) -> Path | None:
 
 
 def _folder(folder: Path, source: str | None, target: str | None) -> Corpus:
-    files: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = {}
     for path in sorted(folder.iterdir()):
         match = re.fullmatch(r"([^.]+)\.([^.]+?)(\.gz)?", path.name)
         if match and path.is_file():
-            files.setdefault(match[1], set()).add(match[2])
-    known = [split for split in SPLITS if split in files]
+            found.setdefault(match[1], set()).add(match[2])
+    known = [split for split in SPLITS if split in found]
     if not known:
         raise ValueError(
             f"Expected train.<language>, val.<language>, test.<language> (or .gz) in {folder}. Received: "
             f"{', '.join(path.name for path in sorted(folder.iterdir())[:9]) or 'an empty folder'}"
         )
-    languages = sorted(files[known[0]])
+    languages = sorted(found[known[0]])
     if not source or not target:
         raise ValueError(f"Expected a source and a target language for {folder}. It has: {', '.join(languages)}")
     _check_languages(os.fspath(folder), source, target, languages)
@@ -177,56 +194,52 @@ def download(name: str) -> Path:
     folder = _home() / "keras_attn" / name
     if folder.is_dir():
         return folder
-    downloads = folder.with_name(f".{name}-downloads")
-    try:
-        files = SOURCES[name].build(lambda origin, sha256=None: _fetch(name, origin, sha256))
-    except (KeyError, TypeError, AttributeError, UnicodeDecodeError, EOFError, OSError, ValueError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        shutil.rmtree(downloads, ignore_errors=True)
-        raise ValueError(
-            _advice(name, f"The files received are not this corpus, and were deleted ({error}).")
-        ) from error
-    for file, sha256 in SHA256[name].items():
-        received = _digest(files.get(file, []))
-        if received != sha256:
-            shutil.rmtree(downloads, ignore_errors=True)
-            raise ValueError(
-                _advice(name, f"Its {file} has the SHA-256 {received} instead of {sha256}, and was deleted.")
-            )
-    beside = folder.with_name(f".{name}-{os.getpid()}")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    for file, lines in files.items():
-        with gzip.GzipFile(beside / f"{file}.gz", "wb", mtime=0) as out:
-            out.write(_bytes(lines))
-    if not folder.is_dir():  # unless another process was faster
-        os.replace(beside, folder)
-    shutil.rmtree(beside, ignore_errors=True)
-    shutil.rmtree(downloads, ignore_errors=True)
+    with files.staging(folder.parent) as temporary:
+        texts = _built(name, temporary)
+        new = temporary / name
+        new.mkdir()
+        for file, lines in texts.items():
+            with gzip.GzipFile(new / f"{file}.gz", "wb", mtime=0) as out:
+                out.write(_bytes(lines))
+        files.publish(new, folder)  # unless another process was faster
     return folder
 
 
-def _fetch(name: str, origin: str, sha256: str | None) -> Path:
-    """Downloads one file into `.NAME-downloads`, named by its whole path, since two folders may have a `train.en`."""
-    where = f"keras_attn/.{name}-downloads"
+def _built(name: str, folder: Path) -> dict[str, list[str]]:
+    """The lines of each file of a corpus; what is downloaded for it goes into `folder`."""
+    try:
+        texts = SOURCES[name].build(lambda origin, sha256=None: _fetch(name, origin, sha256, folder))
+    except FileNotFoundError:
+        raise
+    except _NOT_THE_CORPUS as error:
+        reason = textwrap.shorten(str(error), 200) or type(error).__name__
+        raise ValueError(
+            _advice(name, f"The files received are not this corpus, and were deleted ({reason}).")
+        ) from error
+    for file, sha256 in SHA256[name].items():
+        received = _digest(texts.get(file, []))
+        if received != sha256:
+            raise ValueError(
+                _advice(name, f"Its {file} has the SHA-256 {received} instead of {sha256}, and was deleted.")
+            )
+    return texts
+
+
+def _fetch(name: str, origin: str, sha256: str | None, folder: Path) -> Path:
+    """Downloads one file into `folder`, named by its whole path, since two sources may have a `train.en`."""
     file = re.sub(r"[^\w.]+", "-", origin.split("://")[-1])[-120:].lstrip("-.")
-    target = _home() / where / file
-    _home().mkdir(parents=True, exist_ok=True)
     try:
         path = keras.utils.get_file(
             file,
             origin,
-            cache_subdir=where,
-            cache_dir=str(_home()),
+            cache_subdir="downloads",
+            cache_dir=str(folder),
             file_hash=sha256,
             hash_algorithm="sha256",
         )
     except ValueError:
-        target.unlink(missing_ok=True)
         raise ValueError(f"{origin} does not have the SHA-256 {sha256}") from None
     except Exception as error:  # get_file raises a bare Exception for every failed download
-        target.unlink(missing_ok=True)
         raise FileNotFoundError(_advice(name, f"Could not download {origin} ({error}).")) from None
     return Path(path)
 
@@ -247,15 +260,7 @@ def _digest(lines: list[str]) -> str:
     return hashlib.sha256(_bytes(lines)).hexdigest()
 
 
-def _verify(name: str, file: str, lines: list[str], folder: Path, is_cached: bool) -> None:
+def _verify(name: str, file: str, lines: list[str], folder: Path) -> None:
     received, expected = _digest(lines), SHA256[name][file]
-    if received == expected:
-        return
-    if is_cached:
-        shutil.rmtree(folder, ignore_errors=True)
-        remedy = "The folder was deleted; run again to download it anew."
-    else:
-        remedy = "Give the folder instead of the name to train on it as it is."
-    raise ValueError(
-        f"Expected {file} of {name} in {folder} to have the SHA-256 {expected}. Received: {received}. {remedy}"
-    )
+    if received != expected:
+        raise ValueError(f"Expected {file} of {name} in {folder} to have the SHA-256 {expected}. Received: {received}.")

@@ -18,6 +18,7 @@ from keras_attn.text import read_lines
 
 BASE = "https://raw.githubusercontent.com"
 SPLITS = ("train", "val", "test")
+_LARGEST = 1 << 26  # bytes of a file in an archive
 
 Fetch = Callable[..., Path]
 Files = dict[str, list[str]]
@@ -87,6 +88,8 @@ def _tatoeba(fetch: Fetch) -> Files:
     first translation. All translations of the others are train, in the order of the file."""
     path = fetch(f"{BASE}/genimind/seq2seq/4f3f8eb0adde54fcc8b89394336b002e7961244c/fra-eng.zip")
     with zipfile.ZipFile(path) as archive:
+        if archive.getinfo("fra.txt").file_size > _LARGEST:
+            raise ValueError(f"fra.txt has more than {_LARGEST:,} bytes")
         text = archive.read("fra.txt").decode("utf-8")
     pairs = [line.split("\t")[:2] for line in text.split("\n") if line]
     sentences = sorted({english for english, _ in pairs})

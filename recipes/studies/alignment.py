@@ -26,11 +26,11 @@ Transformer know that word.
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence, Set
 from pathlib import Path
 
+from keras_attn import files
 from keras_attn.cli import command
 from recipes.studies.study import Run, Study, add_options, changes_by_recipe
 
@@ -122,17 +122,18 @@ def _write_text(corpus, folder: Path) -> None:
     """Writes the corpus, tokenized as the gold is, as a corpus of its own, in the same order."""
     from recipes.corpora import hansards
 
-    partial = folder.with_name(".tmp-text")
-    partial.mkdir(exist_ok=True)
-    for split, sides in corpus.splits.items():
-        pairs = zip(map(hansards.english, sides[0]), map(hansards.french, sides[1]), strict=True)
-        pairs = [pair for pair in pairs if all(pair)]
-        if split != "train":
-            # From both ends, so that both of two joined corpora are represented.
-            pairs = pairs if len(pairs) <= 2 * LINES else [*pairs[:LINES], *pairs[-LINES:]]
-        for language, lines in zip(("en", "fr"), zip(*pairs, strict=True), strict=True):
-            (partial / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    os.replace(partial, folder)
+    with files.staging(folder.parent) as temporary:
+        new = temporary / "text"
+        new.mkdir()
+        for split, sides in corpus.splits.items():
+            pairs = zip(map(hansards.english, sides[0]), map(hansards.french, sides[1]), strict=True)
+            pairs = [pair for pair in pairs if all(pair)]
+            if split != "train":
+                # From both ends, so that both of two joined corpora are represented.
+                pairs = pairs if len(pairs) <= 2 * LINES else [*pairs[:LINES], *pairs[-LINES:]]
+            for language, lines in zip(("en", "fr"), zip(*pairs, strict=True), strict=True):
+                (new / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        files.publish(new, folder)
 
 
 def write(study: Study, corpus, gold) -> None:

@@ -6,7 +6,6 @@ are never repeated: a study that is started again continues.
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import subprocess
@@ -16,9 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_attn import files
 from keras_attn.cli import command
 from keras_attn.cli.environment import surroundings
 from recipes import train
+from recipes.training import run_folder
 
 _SETTINGS_FILE = "study.json"
 _TEXT_SETTINGS = (
@@ -38,6 +39,10 @@ class Step:
     module: str
     options: Sequence[str]
     output: Path
+
+    def is_done(self) -> bool:
+        """Whether it has succeeded, and left nothing to do for --resume."""
+        return self.output.exists() and not self.output.with_name("run.json").exists()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,20 +162,12 @@ class Study:
             ValueError: if it is another study's.
         """
         path = self.out / _SETTINGS_FILE
-        if self.out.exists() and (not self.out.is_dir() or (any(self.out.iterdir()) and not path.exists())):
-            raise FileExistsError(f"Expected --out to be a new or empty folder, or a study's: {str(self.out)!r}")
-        self.out.mkdir(parents=True, exist_ok=True)
-        with (self.out / ".lock").open("w") as self._lock:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise FileExistsError(
-                    f"Expected no other process in {str(self.out)!r}. One works there; if a study is killed, its "
-                    "runs continue to their end."
-                ) from None
+        with files.locked(self.out) as self._lock:
+            if not files.is_empty(self.out) and not path.exists():
+                raise FileExistsError(f"Expected --out to be a new or empty folder, or a study's: {str(self.out)!r}")
             if path.exists():
-                begun = json.loads(path.read_text(encoding="utf-8"))
-                self.seconds = begun.pop("seconds")
+                begun = run_folder.read_settings(path)
+                self.seconds = float(begun.pop("seconds", 0))
                 if different := [name for name in self.settings if begun.get(name) != self.settings[name]]:
                     raise ValueError(
                         f"Expected the same study as in {str(self.out)!r}. It was begun with another "
@@ -188,7 +185,7 @@ class Study:
             RuntimeError: if a command fails, with the last line of its output. The others are terminated, and can be
                 continued later.
         """
-        todo = {name: [step for step in steps if not step.output.exists()] for name, steps in chains.items()}
+        todo = {name: [step for step in steps if not step.is_done()] for name, steps in chains.items()}
         waiting = [(name, steps) for name, steps in todo.items() if steps]
         running: list[tuple[str, list[Step], subprocess.Popen, float]] = []
         try:
@@ -212,12 +209,12 @@ class Study:
         print(f"{name}: {steps[0].module} ...", flush=True)
         with (self.out / f"{name}.log").open("ab") as log:
             options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
-            process = subprocess.Popen(line, env=self._environment(), pass_fds=(self._lock.fileno(),), **options)
+            process = subprocess.Popen(line, env=self._environment(), pass_fds=(self._lock,), **options)
         return name, steps, process, time.monotonic()
 
     def _ended(self, name: str, steps: list[Step], process: subprocess.Popen, started: float) -> list[Step]:
         """The remaining steps."""
-        if process.returncode or not steps[0].output.exists():
+        if process.returncode or not steps[0].is_done():
             log = self.out / f"{name}.log"
             last_line = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
             raise RuntimeError(f"{steps[0].module} failed for {name}: {last_line or process.returncode} (see {log})")

@@ -2,14 +2,14 @@
 
 import csv
 import json
-import os
+import math
 import time
 from pathlib import Path
 
 import keras
 import numpy as np
 
-from keras_attn import Translator
+from keras_attn import Translator, files
 from keras_attn.evaluation import by_metric
 
 
@@ -155,11 +155,12 @@ class Checkpoint(keras.callbacks.Callback):
             "best": self.validation.best_weights,
         }
         arrays = {f"{name}_{i}": value for name, values in groups.items() for i, value in enumerate(values)}
-        partial = self.path.with_name(f".tmp-{self.path.name}")
-        with partial.open("wb") as file:
+        with files.replacing(self.path) as partial, partial.open("wb") as file:
             np.savez(file, state=np.frombuffer(json.dumps(state).encode(), "uint8"), **arrays)
-        os.replace(partial, self.path)
-        with self.history_path.open("w", newline="", encoding="utf-8") as file:
+        self._write_history()
+
+    def _write_history(self) -> None:
+        with files.replacing(self.history_path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
             table = csv.DictWriter(file, self.history[-1].keys())
             table.writeheader()
             table.writerows(self.history)
@@ -173,6 +174,7 @@ class Checkpoint(keras.callbacks.Callback):
         model.optimizer.build(model.trainable_variables)
         groups = {"model": _variables(model), "optimizer": model.optimizer.variables, "best": model.weights}
         try:
+            files.check_archive(self.path)
             with np.load(self.path, allow_pickle=False) as file:
                 arrays = dict(file)
             state = json.loads(arrays.pop("state").tobytes())
@@ -180,18 +182,30 @@ class Checkpoint(keras.callbacks.Callback):
                 raise ValueError("It has another number of variables.")
             for name, variables in groups.items():
                 for i, variable in enumerate(variables):
-                    if arrays[f"{name}_{i}"].shape != tuple(variable.shape):
-                        raise ValueError(f"It has another shape of {variable.path}.")
-            self.time_budget.restore(state["time"])
-            self.validation.best, self.validation.best_epoch = state["best_score"], state["best_epoch"]
-            self.validation.wait, self.history = state["wait"], state["history"]
-        except (OSError, KeyError, ValueError, EOFError) as error:
-            raise ValueError(f"Expected {str(self.path)!r} to be a checkpoint of this run. {error}") from None
+                    array = arrays[f"{name}_{i}"]
+                    if array.shape != tuple(variable.shape) or array.dtype.kind not in "fiu":
+                        raise ValueError(f"It has another shape or type of {variable.path}.")
+            history = state["history"]
+            if any(row.keys() != history[0].keys() or not all(map(math.isfinite, row.values())) for row in history):
+                raise ValueError("Its history is no table of numbers.")
+            seconds = [float(value) for value in state["time"]]
+            best = float(state["best_score"]), int(state["best_epoch"]), int(state["wait"])
+            if not history or len(seconds) != len(self.time_budget.state()):
+                raise ValueError("It has no history.")
+        except Exception as error:  # a damaged file fails in as many ways as it has parts
+            reason = error if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {error}"
+            raise ValueError(
+                f"Expected {str(self.path)!r} to be a checkpoint of this run. {reason} Train again in a new folder."
+            ) from error
+        self.time_budget.restore(seconds)
+        self.validation.best, self.validation.best_epoch, self.validation.wait = best
+        self.history = history
         for name in ("model", "optimizer"):
             for i, variable in enumerate(groups[name]):
                 variable.assign(arrays[f"{name}_{i}"])
         self.validation.best_weights = [arrays[f"best_{i}"] for i in range(len(model.weights))]
-        return state["stopped"]
+        self._write_history()  # without its last line if the process was killed between the two files
+        return bool(state["stopped"])
 
 
 def _variables(model):

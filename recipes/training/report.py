@@ -1,7 +1,6 @@
 """What a finished run leaves in its folder: scores, translations, a picture and `report.json`."""
 
 import json
-import os
 import resource
 import sys
 import time
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attn import Translator, plots
+from keras_attn import Translator, files, plots
 from keras_attn.translator import Translation
 
 
@@ -67,6 +66,5 @@ def peak_memory_mb() -> int:
 
 def write(path: Path, report: dict) -> None:
     """Writes a report atomically."""
-    partial = path.with_name(f".tmp-{path.name}")
-    partial.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    with files.replacing(path) as partial:
+        partial.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

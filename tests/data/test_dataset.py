@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import os
+import shutil
 
 import keras
 import numpy as np
@@ -357,6 +358,47 @@ def test_token_files_are_reused_until_something_changes(corpus):
     with pytest.raises(ValueError, match=r"train\.en. Received: an invalid byte 0xff in line 2"):
         entries()
     assert {path.name for path in cache.iterdir()} == second.keys()
+
+
+def test_token_files_of_a_dead_process_stand_in_nobodys_way(corpus):
+    """Its number may be this process's, as in containers."""
+    folder, _, _, tokenizer = corpus
+    files, cache = (folder / "train.de", folder / "train.en"), folder / "cache"
+    ParallelDataset.from_files(*files, tokenizer, tokenizer, cache, batch_size=11)
+    (name,) = (path.name for path in cache.iterdir())
+    shutil.rmtree(cache)
+    (cache / f".tmp-{name}-{os.getpid()}").mkdir(parents=True)
+    (cache / f".tmp-{'a' * 32}" / "encoded").mkdir(parents=True)
+    ParallelDataset.from_files(*files, tokenizer, tokenizer, cache, batch_size=11)
+    assert {path.name for path in cache.iterdir()} == {name, f".tmp-{name}-{os.getpid()}"}
+
+
+@pytest.mark.parametrize("name", ["source.ids", "source.offsets", "target.ids", "target.offsets", "files.json"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "flipped", "longer"])
+def test_damaged_token_files_are_written_anew(corpus, name, damage):
+    folder, _, _, tokenizer = corpus
+    files = folder / "train.de", folder / "train.en", tokenizer, tokenizer, folder / "cache"
+    whole = list(pairs_of(ParallelDataset.from_files(*files, batch_size=11)))
+    (path,) = (folder / "cache").rglob(name)
+    content = path.read_bytes()
+    path.unlink()
+    if damage != "missing":
+        flipped = content[:40] + bytes([content[40] ^ 1]) + content[41:]
+        changed = {"empty": b"", "truncated": content[:-8], "flipped": flipped, "longer": content + bytes(8)}
+        path.write_bytes(changed[damage])
+    assert list(pairs_of(ParallelDataset.from_files(*files, batch_size=11))) == whole
+    assert path.read_bytes() == content
+    assert [path.name[0] for path in (folder / "cache").iterdir()] != ["."]
+
+
+def test_lines_and_archives_have_bounds(tmp_path, monkeypatch):
+    (tmp_path / "line.gz").write_bytes(gzip.compress(bytes(20_000_000), 1))
+    with pytest.raises(ValueError, match=r"lines of at most 16,777,216 bytes in .*line\.gz\. Received: .*line 1"):
+        read_lines(tmp_path / "line.gz")
+    monkeypatch.setattr("keras_attn.text.text_files._LARGEST_UNPACKED", 1 << 16)
+    (tmp_path / "lines.gz").write_bytes(gzip.compress(b"\n" * 70_000))
+    with pytest.raises(ValueError, match=r"text in .*lines\.gz\. Received: one that unpacks to over 65,536 bytes"):
+        read_lines(tmp_path / "lines.gz")
 
 
 def test_a_token_store_in_memory_and_mapped(tmp_path):

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import io
 import json
 import os
 import random
@@ -222,6 +223,96 @@ def test_no_network_is_a_sentence(monkeypatch, own_cache) -> None:
         with pytest.raises(FileNotFoundError, match=sentence):
             corpora.load(name)
     assert not [path for path in own_cache.rglob("*") if path.is_file()]
+
+
+TATOEBA = "genimind/seq2seq/4f3f8eb0adde54fcc8b89394336b002e7961244c/fra-eng.zip"
+
+
+def zipped(name: str, text: bytes, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr(name, text)
+    return file.getvalue()
+
+
+PAGE = b"<html><body>Please log in to use this network.</body></html>"
+CONTENTS = {
+    "a page": PAGE,
+    "nothing": b"",
+    "half a zip file": zipped("fra.txt", b"Go.\tVa !\n" * 999)[:-99],
+    "a damaged zip file": zipped("fra.txt", b"Go.\tVa !\n" * 999).replace(b"\x04", b"\x05"),
+    "another zip file": zipped("deu.txt", b"Go.\tGeh !\n"),
+    "a bomb": zipped("fra.txt", bytes(70_000_000)),
+    "no UTF-8": zipped("fra.txt", b"\xff\xff"),
+    "one column": zipped("fra.txt", b"Go.\n"),
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_what_is_no_corpus_is_not_kept(tmp_path, monkeypatch, own_cache, content) -> None:
+    """As when a portal answers with its page: the next attempt would take it for the corpus again."""
+    serve(tmp_path, monkeypatch, {TATOEBA: CONTENTS[content]})
+    with pytest.raises(ValueError, match=r"Expected to download the corpus tatoeba-en-fr\. .* deleted.*--data DATA"):
+        corpora.load("tatoeba-en-fr")
+    assert not own_cache.exists() or not list(own_cache.iterdir())
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if name != "tatoeba-en-fr"])
+def test_a_page_is_no_corpus(tmp_path, monkeypatch, own_cache, name) -> None:
+    def portal(file, origin, *, cache_dir, cache_subdir, **_):
+        path = Path(cache_dir, cache_subdir, file)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(PAGE)
+        return str(path)
+
+    monkeypatch.setattr(corpora.loading.keras.utils, "get_file", portal)
+    with pytest.raises(ValueError, match=rf"Expected to download the corpus {name}\. .* deleted.*--data DATA"):
+        corpora.load(name)
+    assert not own_cache.exists() or not list(own_cache.iterdir())
+
+
+def test_what_a_killed_download_left_is_removed(tmp_path, monkeypatch, own_cache) -> None:
+    (own_cache / f".tmp-{'a' * 32}" / "downloads").mkdir(parents=True)
+    (own_cache / f".multi30k-{os.getpid()}").mkdir()  # of an earlier version
+    texts = FILES | {f"{split}.fr": "un\n" for split in ("train", "val", "test")}
+    serve(tmp_path, monkeypatch, upstream_multi30k("tok/{}.lc.norm.tok.{}", bytes))
+    monkeypatch.setitem(SHA256, "multi30k-tok", hashes(texts))
+    corpora.load("multi30k-tok")
+    assert sorted(path.name for path in own_cache.iterdir()) == [f".multi30k-{os.getpid()}", "multi30k-tok"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing", "invalid", "empty"])
+def test_a_damaged_cache_is_deleted(tmp_path, monkeypatch, own_cache, damage) -> None:
+    texts = FILES | {f"{split}.fr": "un\n" for split in ("train", "val", "test")}
+    serve(tmp_path, monkeypatch, upstream_multi30k("tok/{}.lc.norm.tok.{}", bytes))
+    monkeypatch.setitem(SHA256, "multi30k-tok", hashes(texts))
+    corpora.load("multi30k-tok")
+    path = own_cache / "multi30k-tok" / "train.de.gz"
+    if damage == "missing":
+        path.unlink()
+    else:
+        whole = path.read_bytes()
+        path.write_bytes({"truncated": whole[:-9], "invalid": gzip.compress(b"\xff"), "empty": b""}[damage])
+    with pytest.raises((ValueError, FileNotFoundError), match="folder was deleted; run again"):
+        corpora.load("multi30k-tok")
+    assert corpora.load("multi30k-tok").splits["test"][1] == ["five", "six"]
+
+
+def test_two_downloads_at_once_give_one_corpus(tmp_path, monkeypatch, own_cache) -> None:
+    texts = FILES | {f"{split}.fr": "un\n" for split in ("train", "val", "test")}
+    serve(tmp_path, monkeypatch, upstream_multi30k("tok/{}.lc.norm.tok.{}", bytes))
+    monkeypatch.setitem(SHA256, "multi30k-tok", hashes(texts))
+    build, nested = corpora.loading._built, []
+
+    def both(*arguments):
+        if not nested:
+            nested.append(None)
+            nested.append(corpora.load("multi30k-tok"))
+        return build(*arguments)
+
+    monkeypatch.setattr(corpora.loading, "_built", both)
+    assert corpora.load("multi30k-tok") == nested[1]
+    assert [path.name for path in own_cache.iterdir()] == ["multi30k-tok"]
 
 
 def built(tmp_path, monkeypatch, name: str, files: dict[str, bytes]) -> dict[str, list[str]]:

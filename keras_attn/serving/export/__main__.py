@@ -9,7 +9,10 @@ for people is `keras-attn export`.
 """
 
 import json
+import os
 import sys
+import threading
+import time
 
 from keras_attn.decoding import Engine
 from keras_attn.saving import load_preset
@@ -20,6 +23,7 @@ from keras_attn.serving.export.python_process import REFUSALS, REFUSED
 
 
 def main(folder: str, directory: str) -> int:
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     request = json.load(sys.stdin)
     try:
         import_modules(request.pop("modules"), request.pop("path"))
@@ -27,9 +31,17 @@ def main(folder: str, directory: str) -> int:
         *parts, limits = load_preset(folder)
         print(write_version(Engine(*parts, **limits), directory, options, **request))
     except tuple(REFUSALS.values()) as error:
-        print(f"{type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
+        name = next(name for name, kind in REFUSALS.items() if isinstance(error, kind))
+        print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
         return REFUSED
     return 0
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process when the one that started it was killed, so that nothing is published after that."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 if __name__ == "__main__":

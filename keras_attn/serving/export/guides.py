@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from keras_attn import files
 from keras_attn.text import BLANKS, END_ID, Tokenizer
 
 LENGTH = 30  # characters of a good example sentence
@@ -29,11 +30,10 @@ def write_guides(directory: Path, sentences: Sequence[str], tokenizer: Tokenizer
     }
     written = []
     for path, template in ((directory / "models.config", CONFIG), (directory / "README.md", README)):
-        try:
-            with path.open("x", encoding="utf-8") as file:
-                file.write(re.sub("|".join(words), lambda match: words[match[0]], template))
-        except FileExistsError:  # written by the user or by another export
+        if path.exists():  # written by the user or by another export
             continue
+        with files.replacing(path) as partial:
+            partial.write_text(re.sub("|".join(words), lambda match: words[match[0]], template), encoding="utf-8")
         written.append(path)
     return written
 

@@ -1,20 +1,21 @@
 """Publication: a translator becomes the next version folder, checked before it appears, complete or not at all.
 
 TensorFlow Serving watches a folder and loads each new integer that it finds, at once. So a version is written to a
-folder beside it, `.tmp-...` (a name that servers ignore), checked, synced to disk and then renamed.
+folder beside it, in `.tmp-...` (a name that servers ignore), checked, synced to disk and then renamed. What an export
+leaves there that is killed, the next one removes.
 """
 
+import contextlib
 import dataclasses
 import os
-import shutil
 import tempfile
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_attn import files
 from keras_attn.decoding import token_ids_of
 from keras_attn.requirements import require
 from keras_attn.saving import save_preset
@@ -80,6 +81,7 @@ def export_translator(
             Nothing is left behind.
         FileExistsError: if the version exists, or `directory` is a file.
         ImportError: if TensorFlow or tensorflow-text is not installed.
+        OSError: if the version cannot be written. Nothing is left behind.
         RuntimeError: if the process on the other backend or the check in a fresh process fails.
     """
     require("tensorflow", "tensorflow", "tensorflow_text", purpose="export")
@@ -117,9 +119,8 @@ def write_version(
 
     directory = Path(directory).absolute()
     _check_free(directory, options.version)
-    directory.mkdir(parents=True, exist_ok=True)
-    beside = directory / f".tmp-{uuid.uuid4().hex}"
-    try:
+    with files.staging(directory) as temporary, _as_sentences(directory):
+        beside = temporary / "version"
         graph.ServedTranslator(engine, options).save(str(beside))
         tokenizers = {t.fingerprint: t for t in (engine.source_tokenizer, engine.target_tokenizer)}
         weights_size = stored_size(engine.model, options.quantize)
@@ -133,14 +134,23 @@ def write_version(
         for path in guides.write_guides(directory, sentences, engine.source_tokenizer):
             _sync_path(path)
         return _publish(beside, directory, options.version)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
 
 
 def tokenizer_size(tokenizer: Tokenizer) -> int:
     """Bytes that a tokenizer takes in a graph: its tokens, an id for each, and its model and character table."""
     size = sum(len(token.encode()) + 8 for token in tokenizer.vocabulary)
     return size + len(tokenizer.sentencepiece_model or b"") + 8 * len(tokenizer.character_table)
+
+
+@contextlib.contextmanager
+def _as_sentences(directory: Path) -> Iterator[None]:
+    """TensorFlow's own errors, such as that of a full disk, become errors of the system."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise OSError(f"Expected a version to be written to {str(directory)!r}. Received: {error.message}") from error
 
 
 def _as_stored(engine: "Engine", options: ExportOptions) -> "Engine":
@@ -169,16 +179,11 @@ def _taken(folder: Path) -> FileExistsError:
 def _publish(beside: Path, directory: Path, version: int | None) -> Path:
     while True:
         folder = directory / str(version or _next_version(directory))
-        try:
-            os.rename(beside, folder)  # fails if another export has published this version meanwhile
-        except OSError:
-            if not folder.exists():
-                raise
-            if version is not None:
-                raise _taken(folder) from None
-        else:
+        if files.publish(beside, folder):
             _sync_path(directory)
             return folder
+        if version is not None:  # another export has published it meanwhile
+            raise _taken(folder)
 
 
 def _next_version(directory: Path) -> int:

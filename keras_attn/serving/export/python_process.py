@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 REFUSED = 2  # exit status of `keras_attn.serving.export`; the last line on stderr is then "NameOfTheError: sentence"
-REFUSALS = {error.__name__: error for error in (ValueError, FileExistsError, FileNotFoundError)}
+REFUSALS = {error.__name__: error for error in (ValueError, FileExistsError, FileNotFoundError, OSError)}
 
 
 def run_python(arguments: list[str], request) -> str:
@@ -18,7 +18,8 @@ def run_python(arguments: list[str], request) -> str:
         request: Written to its stdin as JSON.
 
     Raises:
-        ValueError, FileExistsError, FileNotFoundError: as raised in the process, if it is `keras_attn.serving.export`.
+        ValueError, FileExistsError, FileNotFoundError, OSError: as raised in the process, if it is
+            `keras_attn.serving.export`.
         RuntimeError: if it fails otherwise.
     """
     package_root = str(Path(__file__).resolve().parents[3])

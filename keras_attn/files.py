@@ -1,0 +1,233 @@
+"""Files and folders that appear complete or not at all, and locks that end with the process that holds them.
+
+Whatever takes time to write is written into a folder `.tmp-<32 hexadecimal digits>` beside its place (`staging`) and
+then moved there. The folder has a file that the writer keeps locked. If the writer is killed, the lock is free, and the
+next one to write in the same place removes the folder.
+
+The locks are those of `flock`. Where there are none (Windows; file systems that are mounted without them), two
+processes do not see each other, and the folders of killed writers stay; names are unique there, too.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import uuid
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+LOCK = ".keras_attn.lock"
+_STAGING = re.compile(r"\.tmp-[0-9a-f]{32}")
+_WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[int]:
+    """Keeps a folder for this process, until the end of the block or of the process, and makes it if it is missing.
+
+    What killed writers left in it is removed first. If it was made and is still empty at the end, it is removed.
+
+    Yields:
+        The descriptor of the lock. A process that inherits it holds the lock, too.
+
+    Raises:
+        FileExistsError: if another process has locked the folder, or it is a file.
+        OSError: if it cannot be written.
+    """
+    with _made(folder):
+        with _sentence("written", folder):
+            descriptor = _lock(folder)
+        if descriptor is None:
+            raise FileExistsError(
+                f"Expected no other process to work in {str(folder)!r}. One does: wait for its end, or choose another "
+                "folder."
+            )
+        try:
+            remove_leftovers(folder)
+            yield descriptor
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)  # while it is locked, so that no other process has it
+            os.close(descriptor)
+
+
+def is_empty(folder: Path) -> bool:
+    """Returns whether a folder has no files, its lock apart."""
+    return all(path.name == LOCK for path in folder.iterdir())
+
+
+@contextlib.contextmanager
+def staging(parent: Path) -> Iterator[Path]:
+    """Makes a folder in `parent` in which to write what is then moved into `parent`; removes it at the end.
+
+    What killed writers left in `parent` is removed first. If `parent` was made and is still empty at the end, it is
+    removed.
+
+    Raises:
+        FileExistsError: if `parent` is a file.
+        OSError: if `parent` cannot be written, or the disk is full.
+    """
+    with _made(parent):
+        remove_leftovers(parent)
+        descriptor = None
+        while descriptor is None:  # until it is locked, another process may take it for a leftover
+            folder = parent / f".tmp-{uuid.uuid4().hex}"
+            with _sentence("written", parent):
+                folder.mkdir()
+            with contextlib.suppress(FileNotFoundError):
+                descriptor = _lock(folder)
+        try:
+            yield folder
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise type(error)(
+                f"Expected room for what is written. Received: {str(parent)!r}, {error.strerror}."
+            ) from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields another path to write a file to. At the end of the block the file replaces `path` in one move.
+
+    Raises:
+        OSError: see `staging`.
+    """
+    with staging(path.parent) as folder:
+        yield folder / path.name
+        os.replace(folder / path.name, path)
+
+
+def publish(new: Path, target: Path) -> bool:
+    """Moves a folder into place unless there is one already; returns whether it was moved."""
+    try:
+        os.rename(new, target)
+    except OSError:
+        if not target.exists():
+            raise
+        return False
+    return True
+
+
+def leftovers(parent: Path) -> Iterator[Path]:
+    """Yields each folder that `staging` made for a process that was killed; removes it afterwards."""
+    for folder in list(parent.glob(".tmp-*")):
+        if not _STAGING.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
+            continue
+        try:
+            descriptor = _lock(folder, required=True)
+        except OSError:  # another user's, removed by another process, or on a file system without locks
+            continue
+        if descriptor is None:  # its writer is alive
+            continue
+        try:
+            yield folder
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(descriptor)
+
+
+def remove_leftovers(parent: Path) -> None:
+    """Removes the folders that `staging` made for processes that were killed."""
+    for _ in leftovers(parent):
+        pass
+
+
+def digests(folder: Path) -> dict[str, dict[str, int | str]]:
+    """Returns the size and the SHA-256 of each file below a folder, by its path from there."""
+    return {
+        path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "sha256": sha256(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def sha256(path: Path) -> str:
+    """Returns the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_archive(path: Path) -> None:
+    """Checks that a zip file, whose parts are stored as they are, takes no more memory than disk when it is read.
+
+    Raises:
+        ValueError: if it takes more: a few kilobytes that unpack to gigabytes.
+        zipfile.BadZipFile: if it is no zip file.
+    """
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(part.file_size for part in archive.infolist())
+    if unpacked > (size := path.stat().st_size):
+        raise ValueError(f"Expected {size:,} bytes that are not compressed. Received: {unpacked:,} bytes, compressed.")
+
+
+@contextlib.contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Makes a folder and its parents. Those that were made and are empty at the end of the block are removed."""
+    with _sentence("made", folder):
+        if folder.exists() and not folder.is_dir():
+            raise FileExistsError(f"Expected a folder. Received a file: {str(folder)!r}")
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        for path in missing:
+            with contextlib.suppress(OSError):  # it has files now
+                path.rmdir()
+
+
+@contextlib.contextmanager
+def _sentence(done: str, folder: Path) -> Iterator[None]:
+    """An error of the system becomes a sentence that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        if error.strerror is None:  # it is a sentence
+            raise
+        raise type(error)(
+            f"Expected a folder that can be {done}. Received: {str(folder)!r}, {error.strerror}."
+        ) from None
+
+
+def _lock(folder: Path, required: bool = False) -> int | None:
+    """Returns a descriptor that keeps the folder locked until it is closed; None if another process has locked it.
+
+    Raises:
+        OSError: if the lock's file cannot be opened; with `required`, also where there are no locks.
+    """
+    if fcntl is None:
+        if required:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        return os.open(os.devnull, os.O_RDONLY)
+    while True:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if required or error.errno not in _WITHOUT_LOCKS:
+                os.close(descriptor)
+                if isinstance(error, BlockingIOError):
+                    return None
+                raise
+        if _is_at(descriptor, folder / LOCK):
+            return descriptor
+        os.close(descriptor)  # its last holder has removed it since it was opened
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,247 @@
+"""Staged writing and locks: complete or absent, for one process at a time, whatever is killed."""
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from keras_attn import files
+
+ROOT = Path(__file__).parents[1]
+
+
+def start(code, *arguments):
+    """A Python process with `files` and `folder`, a path; it is ready when it has printed a line."""
+    lines = ["import os, signal, sys, time", "from pathlib import Path", "from keras_attn import files"]
+    line = [sys.executable, "-c", "\n".join([*lines, "folder = Path(sys.argv[1])", code]), *map(str, arguments)]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def kill(process):
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    process.communicate()
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+WORK = """
+with files.{}(folder) as inside:
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_folder_is_locked_until_its_process_ends(tmp_path):
+    folder = tmp_path / "runs" / "one"
+    other = start(WORK.format("locked"), folder)
+    assert other.stdout.readline() == "ready\n"
+    with pytest.raises(FileExistsError, match=r"no other process to work in .*one'\. One does"), files.locked(folder):
+        pass
+    assert not files.is_empty(folder.parent)
+    assert files.is_empty(folder), "a lock is no content"
+    other.kill()
+    other.communicate()
+    with files.locked(folder):
+        assert names(folder) == [files.LOCK]
+    assert names(folder) == []
+
+
+def test_two_locks_of_one_process_exclude_each_other_too(tmp_path):
+    with files.locked(tmp_path):
+        with pytest.raises(FileExistsError, match="no other process"), files.locked(tmp_path):
+            pass
+        assert names(tmp_path) == [files.LOCK], "still locked"
+    with files.locked(tmp_path):
+        pass
+
+
+def test_what_was_made_for_nothing_is_removed(tmp_path):
+    for context in (files.locked, files.staging):
+        with contextlib.suppress(KeyError), context(tmp_path / "a" / "b"):
+            raise KeyError
+        assert names(tmp_path) == []
+        with context(tmp_path / "a" / "b"):
+            (tmp_path / "a" / "kept").touch()
+        assert names(tmp_path) == ["a"]
+        (tmp_path / "a" / "kept").unlink()
+        (tmp_path / "a").rmdir()
+
+
+def test_leftovers_of_the_dead_are_removed_and_not_those_of_the_living(tmp_path):
+    for _ in range(3):
+        kill(start(WORK.format("staging"), tmp_path))
+    assert len(names(tmp_path)) == 1, "each removes those before it"
+    for name in (".tmp-7", ".tmp-" + "g" * 32, "x.tmp-" + "a" * 32):
+        (tmp_path / name).mkdir()
+    (tmp_path / f".tmp-{'b' * 32}").touch()
+    os.symlink(tmp_path / ".tmp-7", tmp_path / f".tmp-{'c' * 32}")
+    other = [".tmp-7", f".tmp-{'b' * 32}", f".tmp-{'c' * 32}", ".tmp-" + "g" * 32, "x.tmp-" + "a" * 32]
+    with files.staging(tmp_path) as alive:
+        (alive / "work").touch()
+        with files.staging(tmp_path) as second:
+            assert names(tmp_path) == sorted([*other, alive.name, second.name])
+        files.remove_leftovers(tmp_path)
+        assert (alive / "work").exists()
+    assert names(tmp_path) == sorted(other)
+    with files.locked(tmp_path):
+        (tmp_path / f".tmp-{'d' * 32}").mkdir()
+    with files.locked(tmp_path):
+        assert f".tmp-{'d' * 32}" not in names(tmp_path)
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text("old")
+    with contextlib.suppress(KeyError), files.replacing(path) as partial:
+        partial.write_text("half")
+        raise KeyError
+    assert path.read_text() == "old"
+    code = """
+with files.replacing(folder / "report.json") as partial:
+    partial.write_text("half")
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+    kill(start(code, tmp_path))
+    assert path.read_text() == "old"
+    with files.replacing(path) as partial:
+        partial.write_text("new")
+    assert (path.read_text(), names(tmp_path)) == ("new", ["report.json"])
+
+
+def test_the_first_to_publish_wins(tmp_path):
+    for number in (1, 2):
+        (tmp_path / f"new{number}").mkdir()
+        (tmp_path / f"new{number}" / "file").write_text(str(number))
+    assert files.publish(tmp_path / "new1", tmp_path / "target")
+    assert not files.publish(tmp_path / "new2", tmp_path / "target")
+    assert (tmp_path / "target" / "file").read_text() == "1"
+    with pytest.raises(FileNotFoundError):
+        files.publish(tmp_path / "new1", tmp_path / "none" / "target")
+
+
+def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    for context in (files.locked, files.staging):
+        with (
+            pytest.raises(FileExistsError, match=r"Expected a folder\. Received a file: .*file'"),
+            context(tmp_path / "file"),
+        ):
+            pass
+        with (
+            pytest.raises(NotADirectoryError, match="Expected a folder that can be made"),
+            context(tmp_path / "file" / "below"),
+        ):
+            pass
+        with (
+            pytest.raises(OSError, match=r"Expected a folder that can be made\. Received: .*too long"),
+            context(tmp_path / ("long" * 100)),
+        ):
+            pass
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path):
+    """A limit to the size of a file stands in for a disk; the system tells both in the same way."""
+    (tmp_path / "old").write_text("old")
+    code = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    with files.replacing(folder / "old") as partial:
+        partial.write_bytes(bytes(2000))
+except OSError as error:
+    print(type(error).__name__, error)
+"""
+    out, _ = start(code, tmp_path).communicate(timeout=60)
+    assert out.startswith("OSError Expected room for what is written. Received: ")
+    assert f"{str(tmp_path)!r}, {os.strerror(errno.EFBIG)}." in out
+    assert (names(tmp_path), (tmp_path / "old").read_text()) == (["old"], "old")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_written_all_the_same(number, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files.fcntl, "flock", refuse)
+    leftover = tmp_path / f".tmp-{'d' * 32}"
+    leftover.mkdir()
+    with files.locked(tmp_path), files.replacing(tmp_path / "file") as partial:
+        partial.write_text("new")
+    assert (tmp_path / "file").read_text() == "new"
+    assert leftover.exists(), "its writer may be alive"
+
+
+def test_a_system_without_fcntl_is_written_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "fcntl", None)
+    with files.locked(tmp_path / "new"), files.replacing(tmp_path / "new" / "file") as partial:
+        partial.write_text("new")
+    assert names(tmp_path / "new") == ["file"]
+
+
+def test_processes_that_write_at_once_get_in_nobodys_way(tmp_path):
+    code = """
+for n in range(40):
+    with files.replacing(folder / f"file{n % 3}") as partial:
+        partial.write_text("x" * 999)
+"""
+    processes = [start(code, tmp_path) for _ in range(4)]
+    for process in processes:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    assert names(tmp_path) == ["file0", "file1", "file2"]
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"x" * 999}
+
+
+def test_a_process_that_inherits_a_lock_holds_it(tmp_path):
+    code = """
+import subprocess
+with files.locked(folder) as lock:
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], pass_fds=(lock,), stdout=2)
+    print("ready", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+    process = start(code, tmp_path)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    assert process.stdout.readline() == "ready\n"
+    if not children.exists():
+        process.kill()
+        process.communicate()
+        pytest.skip("needs /proc to find the child")
+    child = int(children.read_text())
+    process.kill()
+    process.communicate()
+    with pytest.raises(FileExistsError, match="no other process"), files.locked(tmp_path):
+        pass
+    os.kill(child, signal.SIGKILL)
+
+
+def test_archives_that_grow_are_refused(tmp_path):
+    path = tmp_path / "a.zip"
+    for method, grows in ((zipfile.ZIP_STORED, False), (zipfile.ZIP_DEFLATED, True)):
+        with zipfile.ZipFile(path, "w", method) as archive:
+            archive.writestr("config.json", bytes(100_000))
+        if grows:
+            with pytest.raises(ValueError, match=r"not compressed\. Received: 100,000 bytes, compressed"):
+                files.check_archive(path)
+        else:
+            files.check_archive(path)
+
+
+def test_it_costs_little(tmp_path):
+    """Descriptors are closed: more writes than a process may have files open."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for _ in range(min(most, 300)):
+        with files.replacing(tmp_path / "file") as partial:
+            partial.touch()
+    assert len(os.listdir("/dev/fd")) < 200
