@@ -397,7 +397,9 @@ def test_lines_and_archives_have_bounds(tmp_path, monkeypatch):
         read_lines(tmp_path / "line.gz")
     monkeypatch.setattr("keras_attn.text.text_files._LARGEST_UNPACKED", 1 << 16)
     (tmp_path / "lines.gz").write_bytes(gzip.compress(b"\n" * 70_000))
-    with pytest.raises(ValueError, match=r"text in .*lines\.gz\. Received: one that unpacks to over 65,536 bytes"):
+    with pytest.raises(
+        ValueError, match=r"text in .*lines\.gz\. Received: a file that unpacks to more than 65,536 bytes"
+    ):
         read_lines(tmp_path / "lines.gz")
 
 

@@ -14,7 +14,7 @@ from keras_attn import Translator, files
 from recipes import train
 from recipes.training import callbacks, fitting
 
-TINY = ["units=3", "embedding_size=5", "readout_size=4", "attention_units=3", "decoder_units=3", "level=word"]
+TINY = ["units=3", "embedding_size=4", "readout_size=4", "attention_units=3", "decoder_units=3", "level=word"]
 FINISHED = {
     *("model.keras", "source_tokenizer", "target_tokenizer", "translator.json"),
     *("report.json", "history.csv", "translations.txt", "alignment.png"),
@@ -132,8 +132,8 @@ DAMAGES = {
     "empty": lambda path: path.write_bytes(b""),
     "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
     "no zip": lambda path: path.write_bytes(b"<html>log in</html>"),
-    "an array": lambda path: np.save(path.open("wb"), np.zeros(3)),
-    "compressed": lambda path: np.savez_compressed(path, **arrays_of(path)),
+    "an array": lambda path: (np.save(path.with_suffix(".npy"), np.zeros(3)), path.with_suffix(".npy").replace(path)),
+    "a bomb": lambda path: np.savez_compressed(path, **arrays_of(path) | {"model_0": np.zeros(10**6)}),
     "no state": lambda path: np.savez(path, **{k: v for k, v in arrays_of(path).items() if k != "state"}),
     "one less": lambda path: np.savez(path, **{k: v for k, v in arrays_of(path).items() if k != "best_0"}),
     "another shape": lambda path: np.savez(path, **arrays_of(path) | {"model_0": np.zeros((2, 2))}),
@@ -204,7 +204,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(corpus, tmp_
     def refuse(path, *_):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(files.os, "open", refuse)
+    monkeypatch.setattr(files, "_lock", refuse)
     assert train.main(line(corpus, tmp_path / "new")) == 1
     monkeypatch.undo()
     error = capfd.readouterr().err

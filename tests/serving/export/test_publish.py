@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import keras
 import pytest
 
+from keras_attn import files
 from keras_attn.serving.export import export_translator, publish, self_check
 from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.python_process import run_python
@@ -113,6 +115,63 @@ def test_what_is_refused_leaves_nothing(translator, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="XLA-compiled code"):
         publish.write_version(translator, tmp_path, ExportOptions(), references=[])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is written by the TensorFlow backend")
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(translator, tmp_path, monkeypatch):
+    import tensorflow as tf
+
+    from keras_attn.serving.export import graph
+
+    class Full:
+        def __init__(self, *_):
+            pass
+
+        def save(self, directory):
+            version(Path(directory), "half")
+            raise tf.errors.ResourceExhaustedError(None, None, f"{directory}/variables; No space left on device")
+
+    monkeypatch.setattr(graph, "ServedTranslator", Full)
+    with pytest.raises(OSError, match=r"Expected a version to be written to .*new'\. .*No space left on device"):
+        publish.write_version(translator, tmp_path / "new", ExportOptions(), references=[])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is written by the TensorFlow backend")
+def test_what_a_killed_export_left_is_removed_by_the_next(translator, tmp_path, monkeypatch):
+    from keras_attn.serving.export import graph, validation
+
+    class Small:
+        def __init__(self, *_):
+            pass
+
+        def save(self, directory):
+            version(Path(directory), "whole")
+
+    monkeypatch.setattr(graph, "ServedTranslator", Small)
+    monkeypatch.setattr(validation, "validate", lambda *_: None)
+    monkeypatch.setattr(publish, "check_translations", lambda *_: None)
+    version(tmp_path / f".tmp-{'a' * 32}", "of an earlier version")
+    version(tmp_path / f".tmp-{'b' * 32}" / "version", "half")
+    (tmp_path / f".tmp-{'b' * 32}" / files.LOCK).touch()
+    with files.staging(tmp_path) as alive:
+        (alive / "version").mkdir()
+        publish.write_version(translator, tmp_path, ExportOptions(), references=[("ein", [("un", -1.0)])])
+        assert (alive / "version").is_dir()
+    assert {path.name for path in tmp_path.iterdir()} == {"1", "README.md", "models.config"}
+    assert (tmp_path / "1" / "saved_model.pb").read_text() == "whole"
+
+
+def test_an_export_ends_with_the_command_that_started_it(monkeypatch):
+    """On the backends that export in another process, which would go on and publish."""
+    from keras_attn.serving.export import __main__ as process
+
+    parents, ended = [7, 7, 1], []
+    monkeypatch.setattr(process.os, "getppid", lambda: parents.pop(0))
+    monkeypatch.setattr(process.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(process.os, "_exit", ended.append)
+    process._end_with(7)
+    assert (parents, ended) == ([], [1])
 
 
 @pytest.mark.slow
