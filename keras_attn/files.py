@@ -48,7 +48,7 @@ def locked(folder: Path) -> Iterator[int]:
             descriptor = _lock(folder)
         if descriptor is None:
             raise FileExistsError(
-                f"Expected no other process to work in {str(folder)!r}. One does: wait for its end, or choose another "
+                f"Expected no other process in {str(folder)!r}. One works there: wait for its end, or choose another "
                 "folder."
             )
         try:

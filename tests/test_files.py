@@ -45,7 +45,7 @@ def test_a_folder_is_locked_until_its_process_ends(tmp_path):
     folder = tmp_path / "runs" / "one"
     other = start(WORK.format("locked"), folder)
     assert other.stdout.readline() == "ready\n"
-    with pytest.raises(FileExistsError, match=r"no other process to work in .*one'\. One does"), files.locked(folder):
+    with pytest.raises(FileExistsError, match=r"no other process in .*one'\. One works there"), files.locked(folder):
         pass
     assert not files.is_empty(folder.parent)
     assert files.is_empty(folder), "a lock is no content"

@@ -139,7 +139,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(translator, tmp_path, monk
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is written by the TensorFlow backend")
 def test_what_a_killed_export_left_is_removed_by_the_next(translator, tmp_path, monkeypatch):
-    from keras_attn.serving.export import graph, validation
+    from keras_attn.serving.export import graph, metadata, validation
 
     class Small:
         def __init__(self, *_):
@@ -150,6 +150,7 @@ def test_what_a_killed_export_left_is_removed_by_the_next(translator, tmp_path, 
 
     monkeypatch.setattr(graph, "ServedTranslator", Small)
     monkeypatch.setattr(validation, "validate", lambda *_: None)
+    monkeypatch.setattr(metadata, "write_record", lambda *_: None)
     monkeypatch.setattr(publish, "check_translations", lambda *_: None)
     version(tmp_path / f".tmp-{'a' * 32}", "of an earlier version")
     version(tmp_path / f".tmp-{'b' * 32}" / "version", "half")
