@@ -1,7 +1,8 @@
 """What Keras lacks of a backend: loops and fast products. Only this package and `keras_attn.serving` name a backend."""
 
 from keras_attn.backend.compilation import preferred_jit_compile
+from keras_attn.backend.inference import inference_function
 from keras_attn.backend.loops import scan, while_loop
 from keras_attn.backend.matmul import loop_product, prefer_fast_matmul
 
-__all__ = ["loop_product", "prefer_fast_matmul", "preferred_jit_compile", "scan", "while_loop"]
+__all__ = ["inference_function", "loop_product", "prefer_fast_matmul", "preferred_jit_compile", "scan", "while_loop"]

@@ -5,11 +5,13 @@ the kernels themselves. A trace is the list of operations that a step executed: 
 give the same results bit for bit. A trace belongs to one owner and one set of shapes, and is released with the owner.
 """
 
+import threading
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from keras import tree
 
+_tracing = threading.Lock()  # torch.fx patches classes while it traces, so that only one thread may
 _CALLS_BEFORE_TRACE = 200  # by then Python's overhead has cost as much time as a trace does
 _traces: WeakKeyDictionary = WeakKeyDictionary()  # owner -> {key: number of calls so far, or the trace}
 
@@ -43,7 +45,13 @@ def traced(function: Callable, owner, key) -> Callable:
         entry = entries.get(key, 0)
         if not isinstance(entry, int):
             return entry(*arguments)
-        entries[key] = entry + 1 if entry < _CALLS_BEFORE_TRACE else _trace(function, arguments)
+        if entry < _CALLS_BEFORE_TRACE:
+            entries[key] = entry + 1
+        elif _tracing.acquire(blocking=False):  # else another thread traces: a later call will
+            try:
+                entries[key] = _trace(function, arguments)
+            finally:
+                _tracing.release()
         return function(*arguments)
 
     return run

@@ -5,13 +5,34 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_attn.backend import preferred_jit_compile
+from keras_attn.backend import inference_function, preferred_jit_compile
 from keras_attn.models import Seq2Seq
 from keras_attn.search import score_tokens
 from keras_attn.text import PAD_ID, START_ID
 
 
-class SearchModel(keras.Model):
+class DecodingModel(keras.Model):
+    """A compiled model over a `Seq2Seq`, whose `predict_on_batch` several threads may call at once.
+
+    Args:
+        seq2seq: A `Seq2Seq`.
+        name: Name of the model.
+        options: Keyword arguments of the function that `call` applies.
+    """
+
+    def __init__(self, seq2seq: Seq2Seq, name: str, **options):
+        super().__init__(name=name)
+        self.seq2seq = seq2seq
+        self.options = options
+        self.built = True
+        self.compile(jit_compile=preferred_jit_compile())
+        self._infer = inference_function(self)
+
+    def predict_on_batch(self, x):
+        return self._infer(x)
+
+
+class SearchModel(DecodingModel):
     """Encoding and search in one model.
 
     `{encoder_token_ids (B, S), row_max_length (B,), ...}` -> the dict of a `SearchResult`. L is static: each
@@ -26,13 +47,9 @@ class SearchModel(keras.Model):
     """
 
     def __init__(self, seq2seq: Seq2Seq, search: Callable, max_length: int, **options):
-        super().__init__(name="search")
-        self.seq2seq = seq2seq
+        super().__init__(seq2seq, "search", **options)
         self.search = search
         self.max_length = max_length
-        self.options = options
-        self.built = True
-        self.compile(jit_compile=preferred_jit_compile())
 
     def call(self, inputs):
         inputs = dict(inputs)
@@ -41,7 +58,7 @@ class SearchModel(keras.Model):
         return {name: value for name, value in result._asdict().items() if value is not None}
 
 
-class ScoreModel(keras.Model):
+class ScoreModel(DecodingModel):
     """Forced decoding in one teacher-forced pass.
 
     `{encoder_token_ids (B, S), target_token_ids (B, T)}` -> the dict of a `SearchResult` with N = 1.
@@ -52,11 +69,7 @@ class ScoreModel(keras.Model):
     """
 
     def __init__(self, seq2seq: Seq2Seq, **options):
-        super().__init__(name="score")
-        self.seq2seq = seq2seq
-        self.options = options
-        self.built = True
-        self.compile(jit_compile=preferred_jit_compile())
+        super().__init__(seq2seq, "score", **options)
 
     def call(self, inputs):
         source, target = inputs["encoder_token_ids"], inputs["target_token_ids"]  # (B, S), (B, T)

@@ -1,0 +1,35 @@
+"""Inference with a compiled model, by any number of threads at once."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+from keras import tree
+
+
+def inference_function(model: keras.Model) -> Callable[[Any], Any]:
+    """Returns `inputs -> outputs`, both of NumPy arrays: `model` compiled, which several threads may call at once.
+
+    On TensorFlow and torch this is `keras.Model.predict_on_batch`. On JAX that method donates the weights to the
+    compiled program, and assigns those that the program returns; until then no other thread can read them. Here the
+    program only reads them.
+
+    Args:
+        model: A compiled model whose `call` changes no variable.
+    """
+    if keras.backend.backend() != "jax":
+        return partial(keras.Model.predict_on_batch, model)
+    import jax
+
+    @jax.jit
+    def program(trainable, non_trainable, inputs):
+        return model.stateless_call(trainable, non_trainable, inputs)[0]
+
+    def run(inputs):
+        groups = model.trainable_variables, model.non_trainable_variables
+        values = ([variable.value for variable in group] for group in groups)
+        return tree.map_structure(np.array, program(*values, inputs))
+
+    return run
