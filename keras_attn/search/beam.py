@@ -18,7 +18,8 @@ from keras import ops, tree
 from keras_attn.backend import while_loop
 from keras_attn.search.beam_state import BeamConfig, BeamState, backtrace, take_rows
 from keras_attn.search.constraints import candidates, check_memory, constrain
-from keras_attn.search.ranking import check_coverage_penalty, coverage_score, length_norms
+from keras_attn.search.options import check_numbers
+from keras_attn.search.ranking import coverage_score, length_norms
 from keras_attn.search.records import NEGATIVE_INFINITY, SearchResult
 from keras_attn.search.selection import merge, select
 from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, write
@@ -131,7 +132,7 @@ def start_beam_search(
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f"Expected 1 <= n_best <= beam_size. Received: n_best={n_best}, beam_size={beam_size}")
-    check_coverage_penalty(coverage_penalty)
+    check_numbers(coverage_penalty=coverage_penalty)
     check_memory(memory)
     batch, source = ops.shape(memory["mask"])
     config = _config(step, memory, beam_size, norms, coverage_penalty, early_stopping or beam_size == 1, limits)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_attn.search.options import check_sizes
 from keras_attn.search.records import NEGATIVE_INFINITY, Candidates, Constraints
 from keras_attn.search.tensor_ops import gather, repeat_rows
 from keras_attn.text import END_ID, PAD_ID, START_ID
@@ -43,8 +44,9 @@ def constrain(
             size is negative.
     """
     banned = {int(i) for i in banned_token_ids}
-    if not (ops.is_tensor(max_length) or (isinstance(max_length, int) and max_length >= 1)):
-        raise ValueError(f"Expected `max_length` to be an integer >= 1. Received: max_length={max_length!r}")
+    if not ops.is_tensor(max_length):
+        check_sizes(max_length=max_length)
+        max_length = int(max_length)  # an int64 of NumPy would make int64 of int32
     if END_ID in banned:
         raise ValueError(
             f"Expected `banned_token_ids` without the end token {END_ID}, since no hypothesis could end. "

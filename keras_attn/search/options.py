@@ -7,12 +7,13 @@ from them, and export adds its own to them.
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 NORMALIZATIONS = ("gnmt", "average", "none")  # of `ranking.length_norm`, which needs Keras
+LONGEST = 100_000  # tokens of a translation, whatever a ratio gives: the memory of a search grows with it
 
 
 def option(
@@ -72,6 +73,7 @@ class CommonOptions:
     tokens_per_batch: int = option(8192, "source tokens at once, at most", range=(1, 10**8))
 
     def __post_init__(self):
+        as_python_numbers(self)
         check_sizes(batch_size=self.batch_size, tokens_per_batch=self.tokens_per_batch)
         check_sizes(minimum=0, no_repeat_ngram_size=self.no_repeat_ngram_size)
         check_numbers(length_penalty=self.length_penalty)
@@ -79,10 +81,11 @@ class CommonOptions:
             raise ValueError(
                 f"Expected normalization to be one of {NORMALIZATIONS}. Received: normalization={self.normalization!r}"
             )
-        if isinstance(self.banned_tokens, str):
+        if isinstance(self.banned_tokens, str) or not isinstance(self.banned_tokens, Iterable):
+            received = "one string: " if isinstance(self.banned_tokens, str) else ""
             raise ValueError(
                 "Expected banned_tokens to be a list of tokens or ids. "
-                f"Received one string: banned_tokens={self.banned_tokens!r}"
+                f"Received {received}banned_tokens={self.banned_tokens!r}"
             )
         Limits(self.max_length, self.max_length_ratio, 0.0, self.min_length, self.min_length_ratio)
 
@@ -190,6 +193,8 @@ class Limits:
         min_length, min_length_ratio: It has at least `min_length` and at least `min_length_ratio * n` tokens, rounded
             up.
 
+    No limit is above 100,000 tokens.
+
     Raises:
         ValueError: if a limit is out of range, or `min_length` is above `max_length`.
     """
@@ -201,9 +206,10 @@ class Limits:
     min_length_ratio: float | None = None
 
     def __post_init__(self):
+        as_python_numbers(self)
         for name in ("max_length", "min_length"):
             if (length := getattr(self, name)) is not None:
-                check_sizes(**{name: length})
+                check_sizes(maximum=LONGEST, **{name: length})
         for name in ("max_length_ratio", "min_length_ratio"):
             if (ratio := getattr(self, name)) is not None:
                 check_numbers(**{name: ratio}, above=True)
@@ -214,20 +220,29 @@ class Limits:
             )
 
     def longest(self, source_length: int) -> int:
-        longest = [] if self.max_length is None else [self.max_length]
+        longest = LONGEST if self.max_length is None else self.max_length
         if self.max_length_ratio is not None:
-            longest.append(math.ceil(self.max_length_ratio * source_length + self.constant))
-        return max(1, min(longest))
+            longest = min(longest, self.max_length_ratio * source_length + self.constant)
+        return max(1, math.ceil(longest))
 
     def shortest(self, source_length: int) -> int:
-        return max(self.min_length or 1, math.ceil((self.min_length_ratio or 0) * source_length))
+        return max(self.min_length or 1, math.ceil(min(LONGEST, (self.min_length_ratio or 0) * source_length)))
 
 
-def check_sizes(minimum: int = 1, **sizes) -> None:
-    """Refuses values that are not whole numbers of at least `minimum`."""
+def as_python_numbers(options: Any) -> None:
+    """Replaces the numbers of NumPy among the fields of a dataclass by Python's, which have `bit_length`."""
+    for field in dataclasses.fields(options):
+        if isinstance(value := getattr(options, field.name), np.generic):
+            object.__setattr__(options, field.name, value.item())
+
+
+def check_sizes(minimum: int = 1, maximum: int = 2**31 - 1, **sizes) -> None:
+    """Refuses values that are not whole numbers from `minimum` to `maximum`."""
     for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < minimum:
-            raise ValueError(f"Expected {name} to be a whole number of at least {minimum}. Received: {name}={size!r}")
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not minimum <= size <= maximum:
+            above = isinstance(size, (int, np.integer)) and size > maximum
+            expected = f"from {minimum} to {maximum:,}" if above else f"of at least {minimum}"
+            raise ValueError(f"Expected {name} to be a whole number {expected}. Received: {name}={size!r}")
 
 
 def check_numbers(above: bool = False, **numbers) -> None:
@@ -235,7 +250,7 @@ def check_numbers(above: bool = False, **numbers) -> None:
     for name, number in numbers.items():
         try:
             valid = (number > 0 if above else number >= 0) and number < math.inf
-        except TypeError:
+        except (TypeError, ValueError):  # no number, or an array of them
             valid = False
         if not valid:
             expected = "a number above 0" if above else "a number of at least 0"

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_attn.search.options import check_numbers
+
 # A source token that got no attention at all: log 0 would rule out all hypotheses alike.
 _LEAST_COVERAGE = 1e-10
 
@@ -23,15 +25,15 @@ def length_norm(normalization: str, length_penalty: float, lengths: Any) -> Any:
         An array or tensor of the shape of `lengths`.
 
     Raises:
-        ValueError: if the normalisation is unknown or the penalty is negative.
+        ValueError: if the normalisation is unknown, or the penalty is negative or not finite.
     """
     bases = {"gnmt": (5.0 + lengths) / 6.0, "average": lengths, "none": lengths**0.0}
     if normalization not in bases:
         raise ValueError(
             f"Expected `normalization` to be one of {sorted(bases)}. Received: normalization={normalization!r}"
         )
-    if not length_penalty >= 0:  # a negative one would penalise length, and break the bound at which a row stops
-        raise ValueError(f"Expected `length_penalty` >= 0. Received: length_penalty={length_penalty}")
+    # A negative one would penalise length, and break the bound at which a row stops.
+    check_numbers(length_penalty=length_penalty)
     return bases[normalization] ** length_penalty
 
 
@@ -42,11 +44,6 @@ def length_norms(normalization: Any, length_penalty: float, max_length: int) -> 
     lengths = np.arange(1, max_length + 1, dtype="float64")
     norms = length_norm(normalization, length_penalty, lengths).astype("float32")  # (L,)
     return ops.convert_to_tensor(norms)
-
-
-def check_coverage_penalty(coverage_penalty: float) -> None:
-    if not coverage_penalty >= 0:
-        raise ValueError(f"Expected `coverage_penalty` >= 0. Received: coverage_penalty={coverage_penalty}")
 
 
 def coverage_score(coverage, mask):

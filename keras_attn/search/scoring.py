@@ -2,7 +2,8 @@
 
 from keras import ops
 
-from keras_attn.search.ranking import check_coverage_penalty, coverage_score, length_norm
+from keras_attn.search.options import check_numbers
+from keras_attn.search.ranking import coverage_score, length_norm
 from keras_attn.search.records import SearchResult
 from keras_attn.text import PAD_ID
 
@@ -34,7 +35,7 @@ def score_tokens(
     Raises:
         ValueError: if the normalisation is unknown or a penalty is negative.
     """
-    check_coverage_penalty(coverage_penalty)
+    check_numbers(coverage_penalty=coverage_penalty)
     real = ops.not_equal(token_ids, PAD_ID)  # (B, T)
     logits = ops.cast(logits, "float32")  # (B, T, V)
     chosen = ops.take_along_axis(logits, token_ids[..., None], axis=-1)[..., 0]  # (B, T)

@@ -101,3 +101,9 @@ def test_a_beam_of_one_is_greedy_without_coverage():
 def test_sizes_of_numpy_are_whole_numbers():
     assert SearchOptions(beam_size=np.int64(3), max_length=np.int32(4)).beam_size == 3
     assert Limits(max_length=np.int32(4)).longest(9) == 4
+    assert type(SearchOptions(max_length=np.int64(3)).max_length) is int
+
+
+def test_no_length_is_above_100_000():
+    limits = Limits(max_length_ratio=1e308, min_length_ratio=1e308)
+    assert limits.longest(10**6) == limits.shortest(10**6) == 100_000
