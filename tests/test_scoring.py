@@ -118,8 +118,8 @@ def test_without_alignments(translator, scored):
         (["s1"], [[]], {}, "end in the end token 3"),
         (["s1"], [[5, 0, 3]], {}, "no other special token"),
         (["s1"], [[99, 3]], {}, "Received: 99"),
-        (["s1"], ["t1"], {"normalization": "wu"}, "'average', 'gnmt', 'none'"),
-        (["s1"], ["t1"], {"coverage_penalty": -1}, "`coverage_penalty` >= 0"),
+        (["s1"], ["t1"], {"normalization": "wu"}, "'gnmt', 'average', 'none'"),
+        (["s1"], ["t1"], {"coverage_penalty": -1}, "coverage_penalty to be a number of at least 0"),
         (["s1"], ["t1"], {"batch_size": 0}, "batch_size=0"),
     ],
 )

@@ -110,7 +110,8 @@ def token_ids_of(tokenizer: "Tokenizer", tokens: Iterable[str | int]) -> list[in
         raise ValueError(f"Expected a list of tokens or ids. Received one string: {tokens!r}")
     ids = set()
     for token in tokens:
-        if isinstance(token, str) and token not in tokenizer.vocabulary:
+        known = token in tokenizer.vocabulary if isinstance(token, str) else isinstance(token, (int, np.integer))
+        if not known:
             raise ValueError(f"Expected tokens of the vocabulary, or ids. Received: {token!r}")
         ids.add(tokenizer.vocabulary.index(token) if isinstance(token, str) else int(token))
     tokenizer.tokens(ids)  # refuses ids out of range

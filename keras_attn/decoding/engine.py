@@ -6,28 +6,19 @@ from dataclasses import replace
 import numpy as np
 
 from keras_attn.decoding.batching import Sentence, batches, padded, search_inputs, token_ids_of
+from keras_attn.decoding.checks import check_list, check_scores, check_whole
 from keras_attn.decoding.results import translations_of
 from keras_attn.decoding.search_models import ScoreModel, SearchModel
 from keras_attn.models import Seq2Seq
-from keras_attn.search import Limits, SampleOptions, SearchOptions, beam_search, check_sizes, greedy_search, sample
+from keras_attn.search import Limits, SampleOptions, SearchOptions, beam_search, greedy_search, sample
 from keras_attn.text import BLANKS, END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
 from keras_attn.translation import Translation
 
 
 class Engine:
-    """Decoding with a `Seq2Seq` model and its tokenizers. `keras_attn.Translator` adds saving, loading and export.
+    """Decoding with a `Seq2Seq` model and its tokenizers: `keras_attn.Translator` without saving, loading and export.
 
-    Args:
-        model: A `keras_attn.models.Seq2Seq`.
-        source_tokenizer, target_tokenizer: A `keras_attn.Tokenizer` for each side (the same one twice for a shared
-            vocabulary).
-        max_length_ratio, max_length_constant: A translation has at most `ratio * source tokens + constant`
-            tokens. The limit depends on the sentence alone, so that its translation never depends on its
-            batch mates. Search continues until no hypothesis up to this length can be better: a generous limit costs
-            steps.
-
-    Raises:
-        ValueError: if the size of a vocabulary differs from the model's.
+    For the arguments see `keras_attn.Translator`.
     """
 
     def __init__(
@@ -52,6 +43,10 @@ class Engine:
         self.max_length_ratio = max_length_ratio
         self.max_length_constant = max_length_constant
         self._models: dict[tuple, SearchModel | ScoreModel] = {}  # compiled so far
+
+    def __getstate__(self):
+        """For `copy` and `pickle`: without the compiled models, which a copy compiles anew."""
+        return vars(self) | {"_models": {}}
 
     def generate(
         self,
@@ -80,7 +75,8 @@ class Engine:
             A `Translation` for each sentence. With `n_best` above 1 it is the best one, and its `n_best` has all.
 
         Raises:
-            ValueError: if a text is not valid Unicode, an option is unknown, or a value is out of range.
+            ValueError: if a text is not valid Unicode, an option is unknown, or a value is out of range; or if the
+                model's logits are NaN.
         """
         options = SearchOptions.from_keywords(options)
         search = greedy_search if options.is_greedy else beam_search
@@ -119,6 +115,7 @@ class Engine:
         Raises:
             ValueError: see `generate`.
         """
+        check_whole(seed=[seed])
         options = SampleOptions.from_keywords(options)
         options = replace(options, batch_size=max(1, options.batch_size // options.num_samples))
         return self._search(texts, sample, options, prefixes, replace_unknown, return_alignments, seed, row_ids)
@@ -154,24 +151,28 @@ class Engine:
             A `Translation` for each pair.
 
         Raises:
-            ValueError: if the lists differ in length, a text is not valid Unicode, or ids are not a translation.
+            ValueError: if the lists differ in length, a text is not valid Unicode, ids are not a translation or outside
+                the vocabulary, or the model's logits are NaN.
         """
-        check_sizes(batch_size=batch_size, tokens_per_batch=tokens_per_batch)
-        options = {"length_penalty": length_penalty, "normalization": normalization}
-        options |= {"coverage_penalty": coverage_penalty, "return_alignments": return_alignments}
-        targets = _check_list("targets", targets, len(_check_list("sources", sources)))
+        ranking = {"length_penalty": length_penalty, "normalization": normalization}
+        ranking |= {"coverage_penalty": coverage_penalty}
+        checked = SearchOptions(**ranking, batch_size=batch_size, tokens_per_batch=tokens_per_batch)
+        options = {name: getattr(checked, name) for name in ranking} | {"return_alignments": return_alignments}
+        sources = check_list("sources", sources)
+        targets = check_list("targets", targets, len(sources))
         sentences = self._sentences(sources, self.limits())
         target_ids = self._target_ids(targets)
         results = [self._score_of_blank(target, ids) for target, ids in zip(targets, target_ids, strict=True)]
         longer = [
             max(len(s.token_ids), len(ids)) if s.token_ids else 0 for s, ids in zip(sentences, target_ids, strict=True)
         ]
-        for rows, shape in batches(longer, batch_size, tokens_per_batch):
+        for rows, shape in batches(longer, checked.batch_size, checked.tokens_per_batch):
             inputs = {
                 "encoder_token_ids": padded([sentences[row].token_ids for row in rows], shape),  # (B, S)
                 "target_token_ids": padded([target_ids[row] for row in rows], shape),  # (B, T), T = S
             }
             outputs = self._compiled(ScoreModel, **options).predict_on_batch(inputs)
+            check_scores(outputs["scores"][: len(rows)], self.model)
             for i, row in enumerate(rows):
                 (scored,) = self._translations(sentences[row], {k: v[i] for k, v in outputs.items()})
                 results[row] = replace(scored, text=results[row].text)
@@ -198,7 +199,7 @@ class Engine:
         seed: int | None = None,
         row_ids: Sequence[int] | None = None,
     ) -> list[Translation]:
-        texts = _check_list("texts", texts)
+        texts = check_list("texts", texts)
         if not isinstance(replace_unknown, (bool, Mapping)):
             raise ValueError(
                 f"Expected replace_unknown to be True, False or a dictionary. Received: {replace_unknown!r}"
@@ -213,6 +214,7 @@ class Engine:
         for rows, shape in batches(source_lengths, options.batch_size, options.tokens_per_batch):
             inputs, longest = search_inputs([sentences[row] for row in rows], shape, seed)
             outputs = self._compiled(SearchModel, search, longest, **arguments).predict_on_batch(inputs)
+            check_scores(outputs["scores"][: len(rows)], self.model)
             for i, row in enumerate(rows):
                 several = self._translations(sentences[row], {k: v[i] for k, v in outputs.items()}, dictionary)
                 if not return_alignments:
@@ -230,9 +232,10 @@ class Engine:
     ) -> list[Sentence]:
         """Each text with its ids, limits, prefix and number."""
         source_ids = [[*ids, END_ID] if ids else [] for ids in _encode(self.source_tokenizer, texts)]
-        prefixes = [""] * len(texts) if prefixes is None else _check_list("prefixes", prefixes, len(texts))
+        prefixes = [""] * len(texts) if prefixes is None else check_list("prefixes", prefixes, len(texts))
         prefix_ids = _encode(self.target_tokenizer, prefixes)
-        row_ids = range(len(texts)) if row_ids is None else _check_list("row_ids", row_ids, len(texts))
+        row_ids = range(len(texts)) if row_ids is None else check_list("row_ids", row_ids, len(texts))
+        check_whole(row_ids=row_ids)
         return [
             Sentence(text, ids, limits.longest(len(ids)), limits.shortest(len(ids)), forced, prefix, row_id)
             for text, ids, forced, prefix, row_id in zip(texts, source_ids, prefix_ids, prefixes, row_ids, strict=True)
@@ -241,7 +244,7 @@ class Engine:
     def _compiled(self, kind: type, *arguments, **options) -> SearchModel | ScoreModel:
         key = kind, *arguments, *sorted((name, repr(value)) for name, value in options.items())
         if key not in self._models:
-            self._models[key] = kind(self.model, *arguments, **options)
+            self._models.setdefault(key, kind(self.model, *arguments, **options))  # another thread may be first
         return self._models[key]
 
     def _translations(self, sentence: Sentence, result: dict[str, np.ndarray], dictionary=None) -> list[Translation]:
@@ -252,8 +255,9 @@ class Engine:
         encoded = iter(_encode(self.target_tokenizer, texts))
         target_ids = []
         for target in targets:
-            ids = [int(i) for i in target] if _is_ids(target) else [*next(encoded), END_ID]
-            *inner, end = ids or [PAD_ID]
+            ids = list(target) if _is_ids(target) else [*next(encoded), END_ID]
+            self.target_tokenizer.tokens(ids)  # refuses ids out of range
+            *inner, end = ids = [int(i) for i in ids] or [PAD_ID]
             if end != END_ID or {PAD_ID, START_ID, END_ID}.intersection(inner):
                 raise ValueError(
                     f"Expected target ids that end in the end token {END_ID} and contain no other special token but "
@@ -279,12 +283,3 @@ def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
 
 def _is_ids(target) -> bool:
     return isinstance(target, (list, tuple, np.ndarray))
-
-
-def _check_list(name: str, values: Sequence, count: int | None = None) -> Sequence:
-    """Refuses a string in the place of a list, and a list of another length than `count`."""
-    if isinstance(values, str):
-        raise ValueError(f"Expected `{name}` to be a list of strings. Received one string; put it into a list.")
-    if count is not None and len(values) != count:
-        raise ValueError(f"Expected `{name}` to have an entry for each of {count} sentences. Received: {len(values)}")
-    return values

@@ -14,6 +14,7 @@ in a text is an unknown word.
 """
 
 from collections.abc import Iterable, Sequence
+from operator import index
 from pathlib import Path
 
 from keras_attn.text import tokenizer_files
@@ -222,7 +223,10 @@ class Tokenizer:
         return {"level": self.level, "lowercase": self.lowercase} | self._model.manifest()
 
     def _checked_ids(self, ids: Iterable[int]) -> list[int]:
-        ids = [int(token_id) for token_id in ids]
+        try:
+            ids = [index(token_id) for token_id in ids]
+        except TypeError:
+            raise ValueError(f"Expected ids to be whole numbers. Received: {ids!r}") from None
         for token_id in ids:
             if not 0 <= token_id < len(self.vocabulary):
                 raise ValueError(f"Expected ids from 0 to {len(self.vocabulary) - 1}. Received: {token_id}")

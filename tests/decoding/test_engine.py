@@ -13,17 +13,9 @@ from keras_attn.search import Limits
 from keras_attn.text import END_ID, SPECIAL_TOKENS, UNKNOWN_ID
 from keras_attn.translator import Translator
 from tests.models import test_golden
-from tests.test_scoring import word_tokenizer
 
 LINES = ["s1 s2 s3 s4", "s20 Ärzte", "", "s7 s8 s9", "s11"]
 SOURCE_LENGTHS = [5, 3, 0, 4, 2]  # end token included
-
-
-@pytest.fixture(scope="module")
-def translator():
-    tokenizers = word_tokenizer("s", test_golden.SOURCE), word_tokenizer("t", test_golden.TARGET)
-    model = test_golden.model_with(test_golden.load()[2])
-    return Translator(model, *tokenizers, max_length_ratio=1.5, max_length_constant=3)
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +205,20 @@ def test_a_new_seed_is_not_traced_again(translator, monkeypatch):
         ("generate", {"banned_tokens": "<unk>"}, "a list of tokens or ids"),
         ("generate", {"banned_tokens": ["nonsense"]}, "Received: 'nonsense'"),
         ("generate", {"banned_tokens": [99]}, "Received: 99"),
+        ("generate", {"banned_tokens": [-1]}, "Received: -1"),
+        ("generate", {"banned_tokens": [4.5]}, "Received: 4.5"),
+        ("generate", {"banned_tokens": 4}, "Received banned_tokens=4"),
+        ("generate", {"length_penalty": math.inf}, "Received: length_penalty=inf"),
+        ("generate", {"max_length": 2**31}, "max_length to be a whole number from 1 to 100,000"),
+        ("generate", {"batch_size": 2**40}, "batch_size to be a whole number from 1 to 2,147,483,647"),
+        ("score", {"targets": ["t1"] * 5, "length_penalty": math.inf}, "Received: length_penalty=inf"),
+        ("score", {"targets": ["t1"] * 5, "coverage_penalty": math.nan}, "Received: coverage_penalty=nan"),
+        ("score", {"targets": [[37, 3]] * 5}, "ids from 0 to 36. Received: 37"),
+        ("score", {"targets": [[-1, 3]] * 5}, "ids from 0 to 36. Received: -1"),
+        ("score", {"targets": [[4.5, 3]] * 5}, "whole numbers. Received: .4.5, 3"),
+        ("sample", {"seed": 1.5}, "`seed` to be a whole number.* Received: 1.5"),
+        ("sample", {"row_ids": ["a"] * 5}, "`row_ids` to be a whole number.* Received: 'a'"),
+        ("generate", {"prefixes": 7}, "`prefixes` to be a list. Received: 7"),
         ("generate", {"banned_tokens": ["</s>"]}, "without the end token"),
         ("generate", {"replace_unknown": 3}, "a dictionary. Received: 3"),
         ("generate", {"min_length": 5, "max_length": 4}, "at most max_length=4"),
@@ -232,6 +238,71 @@ def test_a_new_seed_is_not_traced_again(translator, monkeypatch):
 def test_invalid_arguments_are_refused(translator, method, options, message):
     with pytest.raises(ValueError, match=message):
         getattr(translator, method)(LINES, **options)
+
+
+def test_numbers_of_numpy_are_numbers(translator):
+    options = {"beam_size": 2, "max_length": 3, "batch_size": 3, "n_best": 2, "no_repeat_ngram_size": 2}
+    expected = translator.generate(LINES, **options)
+    found = translator.generate(LINES, **{name: np.int64(value) for name, value in options.items()})
+    assert texts(found) == texts(expected)
+    assert max(lengths(found)) == 3
+    translator.score(LINES, LINES, length_penalty=np.float32(1), batch_size=np.int64(3), tokens_per_batch=np.int32(64))
+    translator.sample(LINES, seed=np.int64(5), num_samples=np.int64(2), row_ids=np.arange(5))
+
+
+@pytest.mark.parametrize("texts", [None, 5, [None], [5], b"s1", [["s1"]]])
+def test_texts_that_are_none_are_refused(translator, texts):
+    with pytest.raises(ValueError, match=r"Expected .* Received: "):
+        translator.generate(texts)
+
+
+def test_texts_may_come_from_any_iterable(translator, plain):
+    assert texts(translator.generate(iter(LINES), beam_size=2)) == texts(plain)
+    assert texts(translator.generate(np.array(LINES), beam_size=2)) == texts(plain)
+
+
+# Weights.
+
+
+@pytest.fixture
+def broken(translator):
+    """A translator of its own, whose weights a test may change."""
+    model = test_golden.model_with(test_golden.load()[2])
+    return Translator(model, translator.source_tokenizer, translator.target_tokenizer)
+
+
+@pytest.mark.parametrize("name", ["embedding", "bias", "kernel"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: t.generate(LINES, beam_size=1),
+        lambda t: t.generate(LINES, beam_size=3, n_best=2),
+        lambda t: t.sample(LINES, num_samples=2, top_k=5),
+        lambda t: t.score(LINES, ["t1"] * 5),
+    ],
+    ids=["greedy", "beam", "sample", "score"],
+)
+def test_weights_that_are_not_finite_are_named(broken, name, value, call):
+    weight = next(w for w in reversed(broken.model.weights) if w.path.split("/")[-1].startswith(name))
+    weight.assign(np.full(weight.shape, value))
+    with pytest.raises(ValueError, match=f"logits that are NaN. Weights that are not finite: {weight.path}"):
+        call(broken)
+
+
+def test_double_precision_translates_alike(translator, plain, backend):
+    if backend == "jax":
+        pytest.skip("JAX has no float64 unless it is told so at its start")
+    keras.config.set_dtype_policy("float64")
+    model = test_golden.model_with(test_golden.load()[2])
+    double = Translator(
+        model, translator.source_tokenizer, translator.target_tokenizer, max_length_ratio=1.5, max_length_constant=3
+    )
+    assert texts(double.generate(LINES, beam_size=2)) == texts(plain)
+    assert texts(double.generate(LINES, beam_size=1)) == texts(translator.generate(LINES, beam_size=1))
+    double.sample(LINES, max_length=5)
+    scores = [[t.score for t in one.score(LINES, ["t1 t2"] * 5)] for one in (double, translator)]
+    np.testing.assert_allclose(*scores, rtol=1e-5)
 
 
 # Global state.
