@@ -27,7 +27,7 @@ class ParallelDataset(keras.utils.PyDataset):
     int32 ids and float32 weights. A source row is its ids and the end id. The decoder ids are the start id and the
     target's ids, the labels are the target's ids and the end id, and the weights are 1 on labels and 0 on padding. If
     the last batch of a bucket lacks rows, it is filled with rows of an end id alone and a start id alone, of weight
-    0. Lengths include the start or end.
+    0. No batch has more rows than there are pairs, rounded up to a multiple of 8. Lengths include the start or end.
 
     The order of an epoch depends only on `seed` and `epoch`, and `on_epoch_end` moves to the next epoch. Keras calls it
     once more when `fit` begins, so call `set_epoch(initial_epoch)` before every `fit`: a resumed run then sees the same
@@ -177,6 +177,11 @@ class ParallelDataset(keras.utils.PyDataset):
         self._order = self._arrange(epoch)
         self.epoch = epoch
 
+    @property
+    def largest_token_ids(self) -> tuple[int, int]:
+        """The largest id of each side, which a model compares with the sizes of its vocabularies."""
+        return tuple(side.largest_id for side in self._sides)
+
     def report(self) -> dict[str, int | float]:
         """Returns statistics of the data, over all shards.
 
@@ -195,7 +200,7 @@ class ParallelDataset(keras.utils.PyDataset):
         kept = present & ~long if on_too_long == "drop" else present
         if not kept.any():
             raise ValueError(
-                f"Expected at least one pair to train on. Received: {len(lengths):,} pairs, of which "
+                f"Expected at least one pair with text on both sides. Received: {len(lengths):,} pairs, of which "
                 f"{(~present).sum():,} are blank and {long.sum():,} longer than the limit"
             )
         lengths = np.minimum(lengths[kept], limits)
@@ -211,16 +216,18 @@ class ParallelDataset(keras.utils.PyDataset):
 
     def _step_rows(self, buckets: list[tuple[int, int]]) -> list[int]:
         """Returns the number of rows that one step of all shards together takes from each bucket."""
+        count = self._shard[1]
+        most = -(-self._report["pairs"] // (8 * count)) * 8  # all pairs, rounded up
         if self._batch_size is not None:
-            return [self._batch_size * self._shard[1]] * len(buckets)
+            return [min(self._batch_size, most) * count] * len(buckets)
         longest = max(max(bucket) for bucket in buckets)
         if self._tokens_per_batch < longest:
             raise ValueError(
                 f"Expected tokens_per_batch of at least {longest}, the length of the longest row; max_length drops or "
                 f"truncates longer rows. Received: tokens_per_batch={self._tokens_per_batch}"
             )
-        sizes = [self._tokens_per_batch // max(bucket) for bucket in buckets]
-        return [(size if size < 8 else size - size % 8) * self._shard[1] for size in sizes]
+        sizes = [min(self._tokens_per_batch // max(bucket), most) for bucket in buckets]
+        return [(size if size < 8 else size - size % 8) * count for size in sizes]
 
     def _choose(self, lengths: np.ndarray, most: int) -> list[tuple[int, int]]:
         """Returns buckets for these lengths, as many, up to `most`, as give the fewest positions."""
@@ -269,15 +276,12 @@ class ParallelDataset(keras.utils.PyDataset):
                 return
 
 
-def _check_options(
-    batch_size: int | None,
-    tokens_per_batch: int | None,
-    max_length: int | None,
-    on_too_long: str,
-    curriculum_epochs: int,
-    seed: int,
-    shard: tuple[int, int],
-) -> None:
+def _check_options(batch_size, tokens_per_batch, max_length, on_too_long, curriculum_epochs, seed, shard) -> None:
+    optional = {"batch_size": batch_size, "tokens_per_batch": tokens_per_batch, "max_length": max_length}
+    given = {name: number for name, number in optional.items() if number is not None}
+    for name, number in (given | {"curriculum_epochs": curriculum_epochs, "seed": seed}).items():
+        if not isinstance(number, (int, np.integer)):
+            raise ValueError(f"Expected {name} to be a whole number. Received: {number!r}")
     if (batch_size is None) == (tokens_per_batch is None) or (batch_size or tokens_per_batch or 0) < 1:
         raise ValueError(
             f"Expected either batch_size or tokens_per_batch, of 1 or more. Received: batch_size={batch_size} "

@@ -1,9 +1,11 @@
 """Rows of token ids, concatenated in one array: in memory, or in memory-mapped files."""
 
+import functools
 import itertools
 import json
 import os
 from collections.abc import Iterable, Sequence
+from operator import index
 from pathlib import Path
 
 import numpy as np
@@ -33,11 +35,14 @@ class TokenStore:
         """Makes a store of lists of ids.
 
         Raises:
-            ValueError: If a row has pad, start or end ids, which `ParallelDataset` adds itself.
+            ValueError: If a row has pad, start or end ids, which `ParallelDataset` adds itself, or anything but ids.
         """
         offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(row) for row in rows], out=offsets[1:])
-        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=offsets[-1])
+        try:
+            np.cumsum([len(row) for row in rows], out=offsets[1:])
+            ids = np.fromiter(map(index, itertools.chain.from_iterable(rows)), np.int32, count=offsets[-1])
+        except (TypeError, OverflowError) as error:
+            raise ValueError(f"Expected rows of token ids, whole numbers below 2**31. Received: {error}") from None
         reserved = (ids <= END_ID) & (ids != UNKNOWN_ID)
         if reserved.any():
             position = int(reserved.argmax())
@@ -57,6 +62,11 @@ class TokenStore:
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    @functools.cached_property
+    def largest_id(self) -> int:
+        """The largest id, at least that of the end, which every padded row has."""
+        return int(self.token_ids.max(initial=END_ID))
 
     def pad(self, rows: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
         """Returns rows with their end id and padding, int32 of `shape` (B, S).

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attn.arguments import refuse_unknown_arguments
 from keras_attn.backend import scan
+from keras_attn.models.token_checks import TokenIdCheck
 
 INPUTS = ("encoder_token_ids", "decoder_token_ids")
 MODEL_ARGUMENTS = ("name", "trainable", "dtype")
@@ -84,15 +85,53 @@ class Seq2Seq(keras.Model):
         _, (logits, alignments) = scan(step, state, ops.transpose(decoder_token_ids))
         return ops.transpose(logits, (1, 0, 2)), ops.transpose(alignments, (1, 0, 2))  # (B, T, V), (B, T, S)
 
-    def fit(self, x=None, y=None, *args, class_weight=None, **kwargs):
-        """As `keras.Model.fit`, but refuses `class_weight`, whose classes would be the ids of the vocabulary."""
+    def fit(self, x=None, y=None, *args, class_weight=None, validation_data=None, **kwargs):
+        """As `keras.Model.fit`, but refuses ids outside the vocabularies, and `class_weight`: its classes would be ids.
+
+        Ids are checked before they reach the device, at no cost there: arrays and a `ParallelDataset` at once, the
+        NumPy batches of another `keras.utils.PyDataset` or a generator as they are drawn. Tensors, `tf.data` and
+        torch's `DataLoader` are not checked. The same holds for `evaluate`, `predict` and the methods on a batch.
+
+        Raises:
+            ValueError: if an id is outside its vocabulary, or there is a `class_weight`.
+        """
         _refuse_class_weight(class_weight)
-        return super().fit(x, y, *args, **kwargs)
+        check = self._token_id_check()
+        with check.reported():
+            if validation_data is not None:
+                kwargs["validation_data"] = check.validation_data(validation_data)
+            return super().fit(check.data(x, y), y, *args, **kwargs)
+
+    def evaluate(self, x=None, y=None, *args, **kwargs):
+        """As `keras.Model.evaluate`, but refuses ids outside the vocabularies; see `fit`."""
+        check = self._token_id_check()
+        with check.reported():
+            return super().evaluate(check.data(x, y), y, *args, **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        """As `keras.Model.predict`, but refuses ids outside the vocabularies; see `fit`."""
+        check = self._token_id_check()
+        with check.reported():
+            return super().predict(check.data(x), *args, **kwargs)
 
     def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False):
-        """As `keras.Model.train_on_batch`, but refuses `class_weight`."""
+        """As `keras.Model.train_on_batch`, but refuses ids outside the vocabularies, and `class_weight`; see `fit`."""
         _refuse_class_weight(class_weight)
+        self._token_id_check().batch((x, y))
         return super().train_on_batch(x, y, sample_weight=sample_weight, return_dict=return_dict)
+
+    def test_on_batch(self, x, y=None, *args, **kwargs):
+        """As `keras.Model.test_on_batch`, but refuses ids outside the vocabularies; see `fit`."""
+        self._token_id_check().batch((x, y))
+        return super().test_on_batch(x, y, *args, **kwargs)
+
+    def predict_on_batch(self, x):
+        """As `keras.Model.predict_on_batch`, but refuses ids outside the vocabularies; see `fit`."""
+        self._token_id_check().batch((x,))
+        return super().predict_on_batch(x)
+
+    def _token_id_check(self) -> TokenIdCheck:
+        return TokenIdCheck(self.source_vocabulary_size, self.target_vocabulary_size)
 
     def save_own_variables(self, store) -> None:
         """Saves the state of every seed generator, which Keras does not, so that training continues with its dropout.

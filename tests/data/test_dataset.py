@@ -247,6 +247,13 @@ def test_padding_on_multi30k():
         (([], []), {"batch_size": 2}, "Received: 0 pairs, of which"),
         (([[4], [1, 3]], [[4], [5]]), {"batch_size": 2}, "Received: 3 in row 1"),
         (([[4]], [[0]]), {"batch_size": 2}, "Received: 0 in row 0"),
+        (([[4]], [[-1]]), {"batch_size": 2}, "Received: -1 in row 0"),
+        (([[4]], [[2**40]]), {"batch_size": 2}, "whole numbers below"),
+        (([[4.5]], [[4]]), {"batch_size": 2}, "whole numbers below.* Received: 'float'"),
+        (([["a"]], [[4]]), {"batch_size": 2}, "whole numbers below.* Received: 'str'"),
+        (([4], [4]), {"batch_size": 2}, "whole numbers below.* Received: object of type 'int'"),
+        (([[4]], [[4]]), {"batch_size": 2.5}, "batch_size to be a whole number. Received: 2.5"),
+        (([[4]], [[4]]), {"batch_size": 2, "seed": None}, "seed to be a whole number. Received: None"),
         (([[4]], [[4]]), {}, "Received: batch_size=None and tokens_per_batch=None"),
         (([[4]], [[4]]), {"batch_size": 2, "tokens_per_batch": 3}, "Received: batch_size=2 and"),
         (([[4]], [[4]]), {"batch_size": 0}, "Received: batch_size=0"),
@@ -267,6 +274,17 @@ def test_padding_on_multi30k():
 def test_the_dataset_refuses(arguments, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         ParallelDataset(*arguments, **options)
+
+
+@pytest.mark.parametrize("size", [{"batch_size": 10**9}, {"tokens_per_batch": 10**12}])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_batch_is_no_larger_than_the_data(size, count):
+    """A batch of 10**9 rows would not fit into memory."""
+    shards = [
+        ParallelDataset(*random_pairs(60), **size, bucket_boundaries=1, shard=(index, count)) for index in range(count)
+    ]
+    assert {shapes_of(shard)[0][0] for shard in shards} == {64 // count}
+    assert sorted(number for shard in shards for number in order_of(shard)) == list(range(60))
 
 
 # Files.
