@@ -69,8 +69,7 @@ def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: P
     keras.utils.set_random_seed(arguments.seed)
     keras.config.set_dtype_policy(config.precision)
     corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
-    if missing := [split for split in ("train", "val", "test") if split not in corpus.splits]:
-        raise ValueError(f"Expected the corpus to have train, val and test. It lacks: {', '.join(missing)}")
+    _check_splits(corpus)
     tokenizers = fitting.train_tokenizers(config, *corpus.splits["train"])
     training, validation = fitting.datasets(config, corpus, tokenizers, arguments.seed)
     model = recipe.build(config, *(tokenizer.vocabulary_size for tokenizer in tokenizers))
@@ -132,6 +131,17 @@ def configure(recipe, arguments: argparse.Namespace) -> TrainingConfig:
     if arguments.minutes is not None and not 0 < arguments.minutes < math.inf:
         raise ValueError(f"Expected --minutes above 0. Received: {arguments.minutes}")
     return config
+
+
+def _check_splits(corpus) -> None:
+    if missing := [split for split in ("train", "val", "test") if split not in corpus.splits]:
+        raise ValueError(f"Expected the corpus to have train, val and test. It lacks: {', '.join(missing)}")
+    for split, sides in corpus.splits.items():
+        if not any(source.strip() and target.strip() for source, target in zip(*sides, strict=True)):
+            raise ValueError(
+                f"Expected the split {split} of the corpus to have a pair with text on both sides. "
+                f"Received: {len(sides[0]):,} pairs without one."
+            )
 
 
 def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) -> None:

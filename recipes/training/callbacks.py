@@ -208,6 +208,39 @@ class Checkpoint(keras.callbacks.Callback):
         return bool(state["stopped"])
 
 
+class StopIfNotFinite(keras.callbacks.Callback):
+    """Ends training with an error at the first loss that is not finite, so that nothing is saved after it.
+
+    Args:
+        checkpoint: Keeps the state after the last whole epoch.
+
+    Raises:
+        RuntimeError: if the loss of a batch, or the validation loss of an epoch, is NaN or infinite.
+    """
+
+    def __init__(self, checkpoint: Checkpoint):
+        super().__init__()
+        self.checkpoint = checkpoint
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._check("loss", logs, f"batch {batch + 1:,}")
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._check("val_loss", logs, "validation")
+
+    def _check(self, name: str, logs: dict, where: str) -> None:
+        if math.isfinite(logs[name]):
+            return
+        epochs = len(self.checkpoint.history)
+        kept = (
+            f"{str(self.checkpoint.path)!r} has the state after epoch {epochs:,}." if epochs else "Nothing was saved."
+        )
+        raise RuntimeError(
+            f"Training diverged: the {name} is {logs[name]} in epoch {epochs + 1:,}, {where}. {kept} "
+            "Train with a lower learning_rate in a new folder."
+        )
+
+
 def _variables(model):
     """Weights and random states, without the metrics, which start anew with each epoch."""
     metrics = {id(v) for v in model.metrics_variables}

@@ -13,7 +13,7 @@ from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 from recipes import corpora
 from recipes.config import TrainingConfig
-from recipes.training.callbacks import Checkpoint, StopAfterSteps, TimeBudget, Validation
+from recipes.training.callbacks import Checkpoint, StopAfterSteps, StopIfNotFinite, TimeBudget, Validation
 from recipes.training.schedules import schedule
 
 
@@ -32,13 +32,22 @@ def train_tokenizers(
 
 
 def datasets(config: TrainingConfig, corpus: corpora.Corpus, tokenizers, seed: int) -> tuple[ParallelDataset, ...]:
-    """Training and validation batches."""
+    """Training and validation batches.
+
+    Raises:
+        ValueError: if a split has no pair with text on both sides that is short enough; the sentence names the split.
+    """
     shared = {"batch_size": config.batch_size, "max_length": config.max_tokens, "on_too_long": "drop", "seed": seed}
-    curriculum = {"curriculum_epochs": config.curriculum_epochs}
+
+    def batches(split, lines, **options):
+        try:
+            return ParallelDataset.from_text(*lines, *tokenizers, **shared, **options)
+        except ValueError as error:
+            raise ValueError(f"In the split {split} of the corpus: {error}") from None
+
     pairs = corpora.pairs_up_to(config.max_words, corpus.splits["train"])
-    training = ParallelDataset.from_text(*pairs, *tokenizers, **shared, **curriculum)
-    validation = ParallelDataset.from_text(*corpus.splits["val"], *tokenizers, **shared, shuffle=False)
-    return training, validation
+    training = batches("train", pairs, curriculum_epochs=config.curriculum_epochs)
+    return training, batches("val", corpus.splits["val"], shuffle=False)
 
 
 def fit(
@@ -83,7 +92,14 @@ def fit(
             initial_epoch=len(checkpoint.history),
             epochs=math.ceil(max_steps / len(training)),
             shuffle=False,  # the dataset shuffles, by seed and epoch
-            callbacks=[order, StopAfterSteps(max_steps, len(training)), budget, scorer, checkpoint],
+            callbacks=[
+                StopIfNotFinite(checkpoint),  # before all that would score or save such weights
+                order,
+                StopAfterSteps(max_steps, len(training)),
+                budget,
+                scorer,
+                checkpoint,
+            ],
             verbose=1 if sys.stdout.isatty() else 2,
         )
     return budget, checkpoint.history

@@ -247,6 +247,41 @@ def test_train_refuses_with_a_sentence(arguments, message, corpus, run, tmp_path
     assert sorted(p.name for p in run.iterdir()) == before
 
 
+def test_training_that_diverges_stops_at_once_and_keeps_the_last_good_state(corpus, tmp_path, monkeypatch, capfd):
+    """The weights become NaN when the second of three epochs begins; with `--resume` the run goes on from the first."""
+    out = tmp_path / "run"
+    line = command_line(corpus, out, "--epochs", "3")
+    on_epoch_begin = TimeBudget.on_epoch_begin
+
+    def diverge(self, epoch, logs=None):
+        if epoch == 1:
+            for variable in self.model.trainable_variables:
+                variable.assign(np.full(variable.shape, np.nan))
+        on_epoch_begin(self, epoch, logs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TimeBudget, "on_epoch_begin", diverge)
+        assert train.main(line) == 1
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert "Training diverged: the loss is nan in epoch 2, batch 1. " in error
+    assert "checkpoint.npz' has the state after epoch 1" in error
+    assert not (out / "report.json").exists()
+    with np.load(out / "checkpoint.npz") as file:
+        assert all(np.isfinite(file[name]).all() for name in file)
+    assert train.main([*line, "--resume"]) == 0
+    assert json.loads((out / "report.json").read_text())["epochs"] == 3
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_a_split_without_text_is_named(split, corpus, tmp_path, capfd):
+    shutil.copytree(corpus, tmp_path / "corpus")
+    path = tmp_path / "corpus" / f"{split}.fr"
+    path.write_text("\n" * path.read_text().count("\n"))
+    assert train.main(command_line(tmp_path / "corpus", tmp_path / "run")) == 2
+    assert f"Expected the split {split} of the corpus to have a pair with text" in capfd.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_unequal_files_are_refused(corpus, tmp_path, capfd):
     shutil.copytree(corpus, tmp_path / "corpus")
     with (tmp_path / "corpus" / "train.fr").open("a") as file:
