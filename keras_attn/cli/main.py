@@ -1,10 +1,6 @@
 """The program `keras-attn`: finds the command and hands its arguments on."""
 
 import sys
-from importlib import import_module
-
-import keras_attn
-from keras_attn.cli.command import Parser
 
 COMMANDS = {
     "translate": "translates stdin to stdout, or files",
@@ -17,6 +13,20 @@ COMMANDS = {
 
 def main(argv=None) -> int:
     """Runs a command; returns its exit status."""
+    try:
+        return _run(sys.argv[1:] if argv is None else list(argv))
+    except KeyboardInterrupt:
+        print("keras-attn: interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(argv: list[str]) -> int:
+    # Imported here, so that an interruption meets the `try` above.
+    from importlib import import_module
+
+    import keras_attn
+    from keras_attn.cli.command import Parser
+
     parser = Parser(
         "keras-attn",
         usage="%(prog)s [-h] [--version] COMMAND ...",
@@ -27,10 +37,5 @@ def main(argv=None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
     for name, summary in COMMANDS.items():
         commands.add_parser(name, help=summary)
-    argv = sys.argv[1:] if argv is None else list(argv)
-    try:
-        arguments = parser.parse_args(argv[:1])
-        return import_module(f"keras_attn.cli.{arguments.command}").main(argv[1:])
-    except KeyboardInterrupt:
-        print("keras-attn: interrupted", file=sys.stderr)
-        return 130
+    arguments = parser.parse_args(argv[:1])
+    return import_module(f"keras_attn.cli.{arguments.command}").main(argv[1:])

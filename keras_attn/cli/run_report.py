@@ -2,8 +2,15 @@
 
 import itertools
 import json
+import math
 from pathlib import Path
 
+# The settings that commands read, and what each may be.
+_SETTINGS = {
+    "length_penalty": lambda value: type(value) in (int, float) and 0 <= value < math.inf,
+    "metric": lambda value: value in ("bleu", "wer"),
+    "tokenize": lambda value: isinstance(value, str),
+}
 SENTENCES = 64  # of the run's test split, from which warm-up records are made
 
 
@@ -15,12 +22,20 @@ def read_report(run: Path) -> dict:
     """
     path = run / "report.json"
     report = {"corpus": None, "source": None, "target": None, "config": {}}
-    if path.is_file():
-        try:
-            report |= json.loads(path.read_text(encoding="utf-8"))
-            report["config"] = dict(report["config"])
-        except (ValueError, TypeError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
-            raise ValueError(f"Expected {str(path)!r} to be a run's report. It is truncated or changed.") from None
+    if not path.is_file():
+        return report
+    try:
+        report |= json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, TypeError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        raise ValueError(f"Expected {str(path)!r} to be a run's report. It is truncated or changed.") from None
+    config = report["config"] if isinstance(report["config"], dict) else {}
+    for name, value, is_valid in (
+        ("config", report["config"], isinstance(report["config"], dict)),
+        *((name, report[name], isinstance(report[name], str | None)) for name in ("corpus", "source", "target")),
+        *((name, config[name], check(config[name])) for name, check in _SETTINGS.items() if name in config),
+    ):
+        if not is_valid:
+            raise ValueError(f"Expected {str(path)!r} to be a run's report. Its {name!r} is changed: {value!r}")
     return report
 
 
@@ -34,7 +49,7 @@ def export_arguments(run: Path) -> dict:
     report, path = read_report(run), run / "translations.txt"
     sentences = []
     if path.is_file():
-        with path.open(encoding="utf-8", newline="\n") as file:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             sources = (line.removeprefix("source:").strip() for line in file if line.startswith("source:"))
             sentences = list(itertools.islice(sources, SENTENCES))
     return {"report": report, "sentences": sentences}
