@@ -2,7 +2,16 @@
 
 from keras_attn.backend.compilation import preferred_jit_compile
 from keras_attn.backend.inference import inference_function
+from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.loops import scan, while_loop
 from keras_attn.backend.matmul import loop_product, prefer_fast_matmul
 
-__all__ = ["inference_function", "loop_product", "prefer_fast_matmul", "preferred_jit_compile", "scan", "while_loop"]
+__all__ = [
+    "disable_pipeline_autotuning",
+    "inference_function",
+    "loop_product",
+    "prefer_fast_matmul",
+    "preferred_jit_compile",
+    "scan",
+    "while_loop",
+]

@@ -93,7 +93,9 @@ def _import_keras(prepare: Callable[[], None]) -> None:
         os.dup2(sys.stderr.fileno(), 2)
     prepare()
     with quietly():
-        from keras_attn.backend import prefer_fast_matmul
+        from keras_attn.backend import disable_pipeline_autotuning, prefer_fast_matmul
+
+        disable_pipeline_autotuning()
     prefer_fast_matmul()
 
 

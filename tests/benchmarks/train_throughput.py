@@ -22,7 +22,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn import ParallelDataset, Tokenizer
-from keras_attn.backend import prefer_fast_matmul, preferred_jit_compile
+from keras_attn.backend import disable_pipeline_autotuning, prefer_fast_matmul, preferred_jit_compile
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.text import read_parallel
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, SENTENCES, UNITS, JoeyNMTSizes
@@ -74,6 +74,7 @@ def main(argv=None) -> int:
     )
     arguments = parser.parse_args(argv)
     prefer_fast_matmul()
+    disable_pipeline_autotuning()
     folder = Path(arguments.data or ".", "data", "multi30k-tok")
     if not folder.is_dir():
         print(f"Expected --data with data/multi30k-tok in it. There is no {folder}.", file=sys.stderr)
