@@ -16,7 +16,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.arguments import refuse_unknown_arguments
+from keras_attn.layers import refuse_unknown_arguments
 
 
 def softmax_parts(logits):

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.arguments import refuse_unknown_arguments
+from keras_attn.layers import refuse_unknown_arguments
 from keras_attn.losses import check_shapes, checked_dtype, label_logits, log_normalizer, softmax_parts
 
 

@@ -9,6 +9,7 @@ from keras_attn.layers.decoder import AttentionDecoder
 from keras_attn.layers.dot import DotAttention, GeneralAttention, ScaledDotAttention
 from keras_attn.layers.fixed_context import FixedContextDecoder
 from keras_attn.layers.initializers import Float32Initializer, half_precision_safe
+from keras_attn.layers.layer import refuse_unknown_arguments
 from keras_attn.layers.local import LocalMonotonicAttention, LocalPredictiveAttention
 from keras_attn.layers.location import LocationAttention
 from keras_attn.layers.luong import LuongAttention
@@ -42,6 +43,7 @@ __all__ = [
     "get_attention",
     "half_precision_safe",
     "kerashub_layers",
+    "refuse_unknown_arguments",
     "register_attention",
     "top_state",
 ]

@@ -2,8 +2,8 @@
 
 from keras import initializers, ops
 
-from keras_attn.arguments import check_size
 from keras_attn.layers.attention import Attention, register_attention
+from keras_attn.layers.layer import check_size
 
 
 def additive_scores(query, keys, vector):

@@ -6,8 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.arguments import constructor_arguments
-from keras_attn.layers.layer import Layer
+from keras_attn.layers.layer import Layer, constructor_arguments
 
 _REGISTRY: dict[str, type["Attention"]] = {}
 

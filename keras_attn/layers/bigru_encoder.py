@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_attn.arguments import check_size, refuse_unknown_arguments
 from keras_attn.layers.initializers import half_precision_safe
+from keras_attn.layers.layer import check_size, refuse_unknown_arguments
 from keras_attn.layers.rnn_encoder import RNNEncoder
 
 

@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from keras_attn.arguments import refuse_unknown_arguments
 from keras_attn.layers.decoder import AttentionDecoder, spread
+from keras_attn.layers.layer import refuse_unknown_arguments
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

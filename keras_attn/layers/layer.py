@@ -1,8 +1,62 @@
 """The base of every layer of this package: checked arguments, a config made of them, and one mask behaviour."""
 
+import inspect
+from collections.abc import Collection
+from typing import Any
+
 import keras
 
-from keras_attn.arguments import constructor_arguments, refuse_unknown_arguments
+
+def constructor_arguments(cls: type, base: type) -> dict[str, inspect.Parameter]:
+    """The arguments that `cls(...)` takes: its own and, through `**kwargs`, those of its parents below `base`.
+
+    A class with `_replaces_arguments = True` calls its parent's constructor with arguments of its own choice, so that
+    the parent's are not among them.
+    """
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    arguments = {}
+    for parent in cls.__mro__:
+        if parent is base:
+            break
+        if "__init__" not in vars(parent):
+            continue
+        parameters = list(inspect.signature(vars(parent)["__init__"]).parameters.values())[1:]
+        arguments |= {p.name: p for p in parameters if p.kind not in variadic and p.name not in arguments}
+        passes_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+        if not passes_on or vars(parent).get("_replaces_arguments"):
+            break
+    return arguments
+
+
+def keras_layer_arguments() -> tuple[str, ...]:
+    """What Keras' own `Layer` takes: "activity_regularizer", "trainable", "dtype", "autocast" and "name"."""
+    parameters = inspect.signature(keras.layers.Layer.__init__).parameters.values()
+    return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+
+
+def refuse_unknown_arguments(
+    cls: type, kwargs: Collection[str], base: type = keras.layers.Layer, also: Collection[str] | None = None
+) -> None:
+    """Refuses keyword arguments that no constructor of a class takes.
+
+    Args:
+        cls: The class under construction, `type(self)`.
+        kwargs: What its constructor received in `**kwargs`.
+        base: The first parent whose constructor's arguments are not for the user to give.
+        also: Further valid names; None: what Keras' own `Layer` takes.
+
+    Raises:
+        ValueError: if one of `kwargs` is unknown. The message lists all valid names.
+    """
+    valid = [*constructor_arguments(cls, base), *(keras_layer_arguments() if also is None else also)]
+    if unknown := [name for name in kwargs if name not in valid]:
+        raise ValueError(f"Expected arguments among: {', '.join(dict.fromkeys(valid))}. Received: {', '.join(unknown)}")
+
+
+def check_size(name: str, size: Any) -> None:
+    """Refuses a size that is not a positive whole number."""
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"Expected `{name}` to be a positive whole number. Received: {name}={size!r}")
 
 
 class Layer(keras.layers.Layer):

@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from keras_attn.arguments import check_size
 from keras_attn.layers.attention import masked_softmax, register_attention
+from keras_attn.layers.layer import check_size
 from keras_attn.layers.luong import LuongAttention
 
 

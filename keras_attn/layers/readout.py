@@ -3,8 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.arguments import check_size, refuse_unknown_arguments
-from keras_attn.layers.layer import Layer
+from keras_attn.layers.layer import Layer, check_size, refuse_unknown_arguments
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

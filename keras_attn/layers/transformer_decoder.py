@@ -3,8 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.arguments import check_size
-from keras_attn.layers.layer import Layer
+from keras_attn.layers.layer import Layer, check_size
 from keras_attn.requirements import require
 
 

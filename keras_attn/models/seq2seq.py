@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.arguments import refuse_unknown_arguments
 from keras_attn.backend import scan
+from keras_attn.layers import refuse_unknown_arguments
 from keras_attn.models.token_checks import TokenIdCheck
 
 INPUTS = ("encoder_token_ids", "decoder_token_ids")

@@ -9,9 +9,8 @@ import pytest
 from keras import ops
 
 import keras_attn as ka
-from keras_attn.arguments import constructor_arguments, keras_layer_arguments
 from keras_attn.layers import half_precision_safe
-from keras_attn.layers.layer import Layer
+from keras_attn.layers.layer import Layer, constructor_arguments, keras_layer_arguments
 
 B, T, S, E, H, M, A = 2, 3, 5, 7, 11, 13, 17
 PUBLIC = {
