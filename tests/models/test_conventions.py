@@ -61,6 +61,12 @@ MODELS = [
     if inspect.isclass(cls) and "encode" in dir(cls) and cls not in (models.Seq2Seq, models.RecurrentSeq2Seq)
 ]
 every_model = pytest.mark.parametrize("cls", MODELS, ids=lambda cls: cls.__name__)
+# Where each model must be compiled, plain pytest tries one.
+every_compiled_model = pytest.mark.parametrize(
+    "cls",
+    [pytest.param(cls, marks=[] if cls is models.RNNSearch else pytest.mark.slow) for cls in MODELS],
+    ids=lambda cls: cls.__name__,
+)
 
 
 def parameters(cls):
@@ -192,7 +198,7 @@ def test_without_a_dtype_the_global_policy_at_construction_holds(cls):
 # Training.
 
 
-@every_model
+@every_compiled_model
 def test_training_goes_on_where_a_saved_model_stopped(cls, ids, tmp_path):
     """With dropout, but on torch, where it draws from torch's own generator. Warnings are errors in this suite."""
     if cls is models.Ensemble and BACKEND == "torch":
@@ -225,7 +231,7 @@ def test_training_goes_on_where_a_saved_model_stopped(cls, ids, tmp_path):
     assert any(np.abs(a - b).max() > 1e-3 for a, b in zip(start, whole.get_weights(), strict=True))
 
 
-@every_model
+@every_compiled_model
 def test_eager_and_compiled_steps_agree_with_predict(cls, ids):
     losses, weights = [], None
     for eagerly in (True, False):
@@ -250,7 +256,7 @@ def test_jit_compile_is_the_users_to_choose(cls):
 
 @every_model
 def test_class_weight_is_refused_with_a_sentence(cls, ids):
-    model = compiled(tiny(cls))
+    model = compiled(tiny(cls), run_eagerly=True)
     for train in (model.fit, model.train_on_batch):
         with pytest.raises(ValueError, match=r"Expected no `class_weight`.*`sample_weight`.*Received: .*\{1: 2\.0\}"):
             train(ids, labels(ids), class_weight={1: 2.0})
