@@ -3,7 +3,9 @@
 import argparse
 import contextlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 from keras_attn.cli import environment
@@ -76,15 +78,40 @@ def quietly() -> Iterator[None]:
 
     TensorFlow greets when it is imported: by Keras with its own backend and, on the other backends, when Keras first
     loads or saves a model.
+
+    Libraries may swallow an interruption as they are imported, or turn it into another error. It is raised again at the
+    end.
     """
     stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
-        yield
+        with _interrupts_kept():
+            yield
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
         os.close(nowhere)
+
+
+@contextlib.contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    interrupts = []
+
+    def note(*received):
+        interrupts.append(received)
+        raise KeyboardInterrupt
+
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not ignored, nor a handler of a caller's
+    if not is_usual or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if interrupts:
+            raise KeyboardInterrupt
 
 
 def _import_keras(prepare: Callable[[], None]) -> None:

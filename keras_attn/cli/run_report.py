@@ -25,7 +25,7 @@ def read_report(run: Path) -> dict:
     if not path.is_file():
         return report
     try:
-        report |= json.loads(path.read_text(encoding="utf-8"))
+        report |= dict(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise ValueError(f"Expected {str(path)!r} to be a run's report. It is truncated or changed.") from None
     config = report["config"] if isinstance(report["config"], dict) else {}

@@ -77,7 +77,7 @@ class CommonOptions:
         check_sizes(batch_size=self.batch_size, tokens_per_batch=self.tokens_per_batch)
         check_sizes(minimum=0, no_repeat_ngram_size=self.no_repeat_ngram_size)
         check_numbers(length_penalty=self.length_penalty)
-        if self.normalization not in NORMALIZATIONS:
+        if not isinstance(self.normalization, str) or self.normalization not in NORMALIZATIONS:
             raise ValueError(
                 f"Expected normalization to be one of {NORMALIZATIONS}. Received: normalization={self.normalization!r}"
             )

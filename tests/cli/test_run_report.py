@@ -24,7 +24,7 @@ def test_a_preset_without_a_report_has_an_empty_one(tmp_path):
     assert export_arguments(tmp_path)["sentences"] == ["a\ufffd b"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"[1]", b"\xff", b"[" * 100_000])
 def test_what_is_no_report_is_refused(content, tmp_path):
     (tmp_path / "report.json").write_bytes(content)
     with pytest.raises(ValueError, match="It is truncated or changed"):
