@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "saved_models/README.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "saved_models/README.md"]
 PAGES += [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = ("keras_attn", "recipes", "tests", "docs", "saved_models", ".ci", ".github")
 MADE = re.compile(r"saved_models/(?!README)|[A-Z*<]")  # by a command, or with a placeholder

@@ -96,7 +96,9 @@ class Rest:
             raise RuntimeError(
                 f"Expected a model server at {self._address.netloc}. It answers with status {status} and no JSON."
             )
-        if status in (400, 404, 413):
+        if status in (408, 504):
+            raise TimeoutError(f"The server stopped this (status {status}): {sentence}")
+        if status in (400, 403, 404, 413):
             raise ValueError(f"The server refuses this (status {status}): {sentence}")
         if status != 200:
             raise RuntimeError(f"The server failed (status {status}): {sentence}")
@@ -157,6 +159,8 @@ class Grpc:
             return call(request, timeout=self._timeout)
         except grpc.RpcError as error:
             code, sentence = error.code().name, error.details() or "no reason"
+        if code == "DEADLINE_EXCEEDED" and sentence.startswith("Expected"):
+            raise TimeoutError(f"The server stopped this ({code}): {sentence}")
         if code == "DEADLINE_EXCEEDED":
             raise _too_slow(self._timeout)
         if (

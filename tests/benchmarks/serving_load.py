@@ -1,14 +1,14 @@
 """`keras-attn serve` under load on loopback: answers, errors, refusals, latency and memory.
 
-    python -m tests.benchmarks.serving_load --preset RUN [--clients 20] [--seconds 60] [--data DIR]
+    python -m tests.benchmarks.serving_load --preset RUN [--clients 20] [--seconds 60] [--data DIR] [--attack]
 
 Two processes export the run into one folder at the same time, which must make two versions. The newer one is served,
 and `--clients` clients translate the run's own test sentences for `--seconds`, half of them over REST and half over
 gRPC, with 1 to 4 sentences a request; each sends its next request when it has the answer. Then the server is killed
 with SIGKILL while it works, and started again for 5 seconds with room for 4 requests, so that it must refuse some.
 Every answer is compared with that of `Translator.generate`; a different string of nearly the same score (1e-4) counts
-as a tie. No request is repeated. The last line is JSON; the exit status is 1 after any error or wrong answer, or if a
-version has changed.
+as a tie. No request is repeated. With `--attack`, the clients of `tests.attack.hostile` attack during the first part.
+The last line is JSON; the exit status is 1 after any error or wrong answer, or if a version has changed.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from keras_attn.cli.run_report import length_penalty, read_report
 from keras_attn.serving.client import Client
 from recipes import corpora
 from recipes.pages.results import name_of_run
+from tests.attack.hostile import Hostile, Target, attacks
 
 BEAM, TIE, ROOM = 5, 1e-4, 4
 
@@ -145,15 +146,17 @@ def warm_up(addresses, expected) -> None:
         client.translate(list(expected)[:64])
 
 
-def measure(folder: Path, expected, clients: int, seconds: float) -> dict:
+def measure(folder: Path, expected, clients: int, seconds: float, attack: bool) -> dict:
     with serving(folder) as (process, addresses, start_seconds):
         warm_up(addresses, expected)
+        target = Target("m", *addresses, process.pid, folder)
         start, begin = memory(process), time.perf_counter()
-        load = Load(addresses, expected, clients)
-        time.sleep(seconds / 2)
-        half = memory(process)
-        time.sleep(seconds / 2)
-        load.stop()
+        with Hostile(*attacks(target)) if attack else contextlib.nullcontext():
+            load = Load(addresses, expected, clients)
+            time.sleep(seconds / 2)
+            half = memory(process)
+            time.sleep(seconds / 2)
+            load.stop()
         seconds, end, peak = time.perf_counter() - begin, memory(process), memory(process, "VmHWM")
         # Killed while it works; the requests of this time are lost and not counted.
         lost = Load(addresses, expected, clients)
@@ -192,6 +195,7 @@ def main(argv=None) -> int:
     parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"))
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--attack", action="store_true", help="with hostile clients beside them")
     parser.add_argument("--sentences", type=int, default=300, help="of the run's test split (default: %(default)s)")
     arguments = parser.parse_args(argv)
     report = read_report(arguments.preset)
@@ -205,7 +209,7 @@ def main(argv=None) -> int:
         folder = Path(folder)
         export_seconds = export_twice(arguments.preset, folder)
         versions = digests(folder)
-        figures = measure(folder, expected, arguments.clients, arguments.seconds)
+        figures = measure(folder, expected, arguments.clients, arguments.seconds, arguments.attack)
         full = overload(folder, expected, arguments.clients)
         kept = digests(folder) == versions and sorted(versions) == ["1", "2"]
     result = {
@@ -213,6 +217,7 @@ def main(argv=None) -> int:
         "run": name_of_run(arguments.preset),
         "clients": arguments.clients,
         "seconds": arguments.seconds,
+        "attack": arguments.attack,
         **figures,
     }
     result |= {"overload": full, "versions": sorted(versions), "kept_after_kill": kept}

@@ -89,6 +89,8 @@ def test_in_the_end_it_says_why(waits):
         ((400, {"error": "Expected text."}), ValueError, r"refuses this \(status 400\): Expected text\."),
         ((404, {"error": "Servable not found"}), ValueError, r"status 404\): Servable"),
         ((413, {"error": "too large"}), ValueError, "status 413"),
+        ((403, {"error": "another Host"}), ValueError, "status 403"),
+        ((504, {"error": "Too long."}), TimeoutError, r"stopped this \(status 504\): Too long"),
         ((500, {"error": "broken"}), RuntimeError, r"failed \(status 500\): broken"),
         ((200, b"<html>"), RuntimeError, "a model server at 127.0.0.1.* status 200 and no JSON"),
         ((200, {"outputs": [3]}), RuntimeError, "gives no translation, score"),

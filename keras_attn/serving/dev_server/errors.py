@@ -16,6 +16,7 @@ HTTP = {
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
 }
+LONGEST = 1000  # characters of a sentence, which may quote what a client sent; gRPC sends it in its headers
 
 
 class RequestError(Exception):
@@ -23,24 +24,38 @@ class RequestError(Exception):
 
     Args:
         code: The name of a `grpc.StatusCode`.
-        sentence: The error message for the client.
+        sentence: The error message for the client; its end is omitted if it is long.
+        status: The HTTP status; None: the stock server's for the code.
     """
 
-    def __init__(self, code: str, sentence: str):
-        super().__init__(sentence)
+    def __init__(self, code: str, sentence: str, status: int | None = None):
+        sentence = sentence if len(sentence) <= LONGEST else f"{sentence[:LONGEST]} ..."
         self.code = code
-        self.sentence = sentence
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        return HTTP.get(self.code, 500)
+        self.sentence = sentence.encode(errors="replace").decode()  # JSON may have halves of surrogate pairs
+        self.status = status or HTTP.get(code, 500)
+        super().__init__(self.sentence)
 
 
-class RequestTooLarge(RequestError):
-    """A request of too many bytes: RESOURCE_EXHAUSTED over gRPC, 413 over HTTP."""
+def invalid(sentence: str) -> RequestError:
+    return RequestError("INVALID_ARGUMENT", sentence)
 
-    status = 413
 
-    def __init__(self, limit: int):
-        super().__init__("RESOURCE_EXHAUSTED", f"Expected a request of at most {limit:,} bytes. This one is larger.")
+def too_large(sentence: str) -> RequestError:
+    """Returns an error that no later attempt avoids: RESOURCE_EXHAUSTED over gRPC, 413 over HTTP.
+
+    Its sentence says "larger", by which clients tell it from an overloaded server.
+    """
+    return RequestError("RESOURCE_EXHAUSTED", sentence, status=413)
+
+
+def large_answer(limit: int, verb: str) -> RequestError:
+    """Returns `too_large` for an answer that "is" or "may be" larger than the limit."""
+    return too_large(
+        f"Expected a request whose answer has at most {limit:,} bytes. This one's {verb} larger. "
+        "Send fewer or shorter texts at once."
+    )
+
+
+def too_slow(sentence: str) -> RequestError:
+    """Returns an error for a client that sends too slowly: DEADLINE_EXCEEDED over gRPC, 408 over HTTP."""
+    return RequestError("DEADLINE_EXCEEDED", sentence, status=408)

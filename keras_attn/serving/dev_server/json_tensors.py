@@ -7,14 +7,18 @@ are written as `NaN` and `Infinity`, as by the stock server, which strict JSON p
 """
 
 import base64
+import itertools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from keras_attn.serving.dev_server.tensors import DEFAULT_SIGNATURE, Signature, Tensor, invalid, type_name
+from keras_attn.serving.dev_server.errors import invalid, large_answer
+from keras_attn.serving.dev_server.tensors import DEFAULT_SIGNATURE, Signature, Tensor, type_name
+
+_PIECE = 2**14  # values that are written at once
 
 
 class Request(NamedTuple):
@@ -51,21 +55,73 @@ def read_request(body: bytes, signature_of: Callable[[str], Signature]) -> Reque
     return Request(name, _arrays(_columns(content["instances"], signature), signature), True)
 
 
-def write_answer(outputs: Mapping[str, np.ndarray], in_rows: bool) -> bytes:
+def write_answer(outputs: Mapping[str, np.ndarray], in_rows: bool, max_bytes: int) -> bytes:
     """Writes the body of an answer.
 
+    Args:
+        outputs: The outputs by name.
+        in_rows: Whether the request has rows.
+        max_bytes: Bytes of the body, at most.
+
     Raises:
-        RequestError: INVALID_ARGUMENT, if the request has rows and the outputs have none.
+        RequestError: INVALID_ARGUMENT, if the request has rows and the outputs have none; RESOURCE_EXHAUSTED, if the
+            body would be larger.
     """
-    values = {name: _values(name, array) for name, array in outputs.items()}
-    only = next(iter(values.values())) if len(values) == 1 else None
+    pieces, size = [], 0
+    for piece in _pieces(outputs, in_rows):
+        pieces.append(piece.encode())
+        size += len(pieces[-1])
+        if size > max_bytes:
+            raise large_answer(max_bytes, "is")
+    return b"".join(pieces)
+
+
+def _pieces(outputs: Mapping[str, np.ndarray], in_rows: bool) -> Iterator[str]:
+    """The JSON of an answer in pieces: the Python objects of all its values at once would take much memory."""
+    only = next(iter(outputs)) if len(outputs) == 1 else None
     if not in_rows:
-        return _dumps({"outputs": values if only is None else only})
+        body = _object(outputs) if only is None else _nested(only, outputs[only])
+        return itertools.chain(['{"outputs":'], body, "}")
     counts = {array.shape[:1] for array in outputs.values()}
     if len(counts) != 1 or () in counts:
         raise invalid('Expected "inputs" with this signature, whose outputs have no rows. Received: "instances"')
-    rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
-    return _dumps({"predictions": rows if only is None else only})
+    body = _joined("[", _rows(outputs), "]") if only is None else _nested(only, outputs[only])
+    return itertools.chain(['{"predictions":'], body, "}")
+
+
+def _rows(outputs: Mapping[str, np.ndarray]) -> Iterator[Iterable[str]]:
+    count = len(next(iter(outputs.values())))
+    step = _PIECE // max(1, sum(array[:1].size for array in outputs.values()))
+    if not step:  # each row is large
+        yield from (_object({name: array[n] for name, array in outputs.items()}) for n in range(count))
+        return
+    for begin in range(0, count, step):
+        values = [_values(name, array[begin : begin + step]) for name, array in outputs.items()]
+        yield [_dumps([dict(zip(outputs, row, strict=True)) for row in zip(*values, strict=True)])[1:-1]]
+
+
+def _object(arrays: Mapping[str, np.ndarray]) -> Iterator[str]:
+    members = (itertools.chain([_dumps(name), ":"], _nested(name, array)) for name, array in arrays.items())
+    return _joined("{", members, "}")
+
+
+def _nested(name: str, array: np.ndarray) -> Iterator[str]:
+    if array.size <= _PIECE:
+        yield _dumps(_values(name, array))
+    elif step := _PIECE // array[:1].size:
+        parts = (array[begin : begin + step] for begin in range(0, len(array), step))
+        yield from _joined("[", ([_dumps(_values(name, part))[1:-1]] for part in parts), "]")
+    else:
+        yield from _joined("[", (_nested(name, part) for part in array), "]")
+
+
+def _joined(begin: str, parts: Iterable[Iterable[str]], end: str) -> Iterator[str]:
+    yield begin
+    for n, part in enumerate(parts):
+        if n:
+            yield ","
+        yield from part
+    yield end
 
 
 def _named(value, signature: Signature) -> dict:
@@ -153,12 +209,13 @@ def _values(name: str, array: np.ndarray):
         kept[:] = leaves
         return kept.reshape(array.shape).tolist()
     if array.dtype.kind == "f":
-        return array.astype("U32").astype("float64").tolist()  # with the digits that NumPy prints
+        numbers = np.array([float(str(number)) for number in array.ravel()])  # with the digits that NumPy prints
+        return numbers.reshape(array.shape).tolist()
     return array.tolist()
 
 
-def _dumps(content: dict) -> bytes:
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+def _dumps(content) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def _kind(value) -> str:

@@ -32,7 +32,7 @@ class Metrics:
         self._seconds = made(Histogram, "request_seconds", "From arrival to answer.", ("api",), buckets=_SECONDS)
         sizes = [2**n for n in range(11)]
         self._rows = made(Histogram, "batch_rows", "Rows that the model ran at once.", buckets=sizes)
-        self._present = made(Gauge, "requests_present", "Requests read, waiting, run or written now.")
+        self._present = made(Gauge, "requests_present", "Requests that wait, run or are written now.")
         self._version = made(Gauge, "model_version", "The version that is served.", ("model",))
 
     def watch(self, versions: "Versions", batcher: "Batcher") -> None:

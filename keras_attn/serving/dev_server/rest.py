@@ -11,28 +11,38 @@ An error is `{"error": "sentence"}` with the stock server's status. The stock se
 and version labels do not exist.
 """
 
+import asyncio
 import json
 import logging
+import urllib.parse
+from collections.abc import Collection
 
 from aiohttp import web
 from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2
 
 from keras_attn.serving.dev_server import json_tensors, metrics
-from keras_attn.serving.dev_server.errors import RequestError, RequestTooLarge
+from keras_attn.serving.dev_server.errors import RequestError, invalid, too_large
+from keras_attn.serving.dev_server.memory import Share
 from keras_attn.serving.dev_server.messages import model_spec, status_response
 from keras_attn.serving.dev_server.page import page
 from keras_attn.serving.dev_server.service import Service
+from keras_attn.serving.dev_server.tensors import least_bytes
 
 _MODEL = r"/v1/models/{name:[^/:]+}"
-_VERSION = r"/versions/{version:\d{1,18}}"
+_VERSION = r"/versions/{version:[0-9]{1,18}}"
 
 
-def application(service: Service, max_request_bytes: int) -> web.Application:
-    """Returns the application. It answers larger requests with 413."""
-    rest = _Rest(service, max_request_bytes)
-    # aiohttp's own limit applies to requests without a Content-Length.
-    app = web.Application(middlewares=[_errors], client_max_size=max_request_bytes)
+def application(service: Service, hosts: Collection[str] | None) -> web.Application:
+    """Returns the application.
+
+    Args:
+        service: What it serves.
+        hosts: The names of this server that a Host header may have, in lower case; None: any. A page of another site
+            could otherwise read what is served on loopback, by a name of its own that leads there.
+    """
+    rest = _Rest(service)
+    app = web.Application(middlewares=[_errors, _only_for(hosts)] if hosts else [_errors])
     for model in (_MODEL, _MODEL + _VERSION):
         app.router.add_post(model + ":predict", rest.predict)
         app.router.add_get(model, rest.status)
@@ -44,25 +54,52 @@ def application(service: Service, max_request_bytes: int) -> web.Application:
 
 
 class _Rest:
-    def __init__(self, service: Service, max_request_bytes: int):
+    def __init__(self, service: Service):
         self._service = service
-        self._max_request_bytes = max_request_bytes
         self._page, self._policy = page(service.versions.name)
 
     async def predict(self, request: web.Request) -> web.Response:
-        with self._service.request("REST"):
-            model = self._service.versions.get(*_name_and_version(request))
-            content = json_tensors.read_request(await self._body(request), model.signature)
-            outputs = await self._service.batcher.run(model, content.signature_name, content.inputs)
-            return _json(json_tensors.write_answer(outputs, content.in_rows))
+        service = self._service
+        with service.request("REST") as share:
+            model = service.versions.get(*_name_and_version(request))
+            body = await self._body(request, share)
+            with service.batcher.admit():  # now, so that clients that send slowly take no room
+                content = await service.aside(len(body), json_tensors.read_request, body, model.signature)
+                outputs = await service.run(model, content.signature_name, content.inputs)
+                size, most = least_bytes(outputs), service.settings.max_answer_bytes
+                share.hold(len(body) + size)
+                answer = await service.aside(size, json_tensors.write_answer, outputs, content.in_rows, most)
+                share.hold(len(body) + len(answer))
+            return await self._send(request, _json(answer))
 
-    async def _body(self, request: web.Request) -> bytes:
-        if (request.content_length or 0) > self._max_request_bytes:
-            raise RequestTooLarge(self._max_request_bytes)
+    async def _body(self, request: web.Request, share: Share) -> bytes:
+        limit, parts, size = self._service.settings.max_request_bytes, [], request.content_length or 0
         try:
-            return await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise RequestTooLarge(self._max_request_bytes) from None
+            async with self._service.transfer():
+                if size <= limit:
+                    size = 0
+                    async for part in request.content.iter_any():
+                        parts.append(part)
+                        size += len(part)
+                        if size > limit:
+                            break
+                        share.hold(size)
+        except web.RequestPayloadError as error:
+            raise invalid(f"Expected a body as its headers say. Received a damaged one: {error}") from None
+        if size > limit:
+            raise too_large(f"Expected a request of at most {limit:,} bytes. This one is larger.")
+        return b"".join(parts)
+
+    async def _send(self, request: web.Request, answer: web.Response) -> web.Response:
+        """Sends an answer, or closes the connection if the client does not take it in time."""
+        try:
+            async with asyncio.timeout(self._service.settings.transfer_seconds):
+                await answer.prepare(request)
+                await answer.write_eof()
+        except (TimeoutError, ConnectionError):
+            if request.transport:
+                request.transport.abort()
+        return answer
 
     async def status(self, request: web.Request) -> web.Response:
         return _json(_proto(status_response(self._service.versions.states(*_name_and_version(request)))))
@@ -101,6 +138,27 @@ async def _errors(request: web.Request, handler) -> web.StreamResponse:
         return _json({"error": "The server failed at this request; its log says why."}, 500)
 
 
+def _only_for(hosts: Collection[str]):
+    """Refuses requests whose Host header has another name, whatever the port."""
+
+    @web.middleware
+    async def check(request: web.Request, handler) -> web.StreamResponse:
+        for host in request.headers.getall("Host", ()):
+            if _host_name(host) not in hosts:
+                sentence = f"Expected a Host among: {', '.join(sorted(hosts))}. Received: {host!r}"
+                raise RequestError("PERMISSION_DENIED", f"{sentence}. Start the server with --allow-host to add one.")
+        return await handler(request)
+
+    return check
+
+
+def _host_name(host: str) -> str | None:
+    try:
+        return urllib.parse.urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
 def _name_and_version(request: web.Request) -> tuple[str, int | None]:
     version = request.match_info.get("version")
     return request.match_info["name"], None if version is None else int(version)
@@ -113,5 +171,5 @@ def _proto(message) -> dict:
 
 def _json(content: dict | bytes, status: int = 200) -> web.Response:
     if not isinstance(content, bytes):
-        content = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+        content = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode(errors="replace")
     return web.Response(body=content, status=status, content_type="application/json")

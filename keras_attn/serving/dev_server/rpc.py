@@ -1,71 +1,82 @@
-"""The stock server's gRPC interface: Predict, GetModelMetadata and GetModelStatus. Other calls are UNIMPLEMENTED."""
+"""The stock server's gRPC interface: Predict, GetModelMetadata and GetModelStatus. Other calls are UNIMPLEMENTED.
+
+The generated code would receive a request, parse it and serialize its answer by itself, all on the event loop and
+without a limit of time. So requests and answers are bytes here, each a stream of one message, which looks the same to a
+client.
+"""
 
 import contextlib
 import logging
-import math
 
 import grpc
-import tensorflow as tf
-from tensorflow_serving.apis import (
-    get_model_metadata_pb2,
-    model_service_pb2_grpc,
-    predict_pb2,
-    prediction_service_pb2_grpc,
-)
+from google.protobuf.message import DecodeError
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
 
-from keras_attn.serving.dev_server.errors import RequestError
+from keras_attn.serving.dev_server.errors import RequestError, invalid
 from keras_attn.serving.dev_server.messages import model_spec, status_response
-from keras_attn.serving.dev_server.saved_model import array_of
+from keras_attn.serving.dev_server.proto_tensors import claimed_elements, read_inputs, write_answer
 from keras_attn.serving.dev_server.service import Service
-from keras_attn.serving.dev_server.tensors import DEFAULT_SIGNATURE, invalid
+from keras_attn.serving.dev_server.tensors import DEFAULT_SIGNATURE, least_bytes
 
 
-def server(service: Service, max_request_bytes: int) -> grpc.aio.Server:
+def server(service: Service) -> grpc.aio.Server:
     """Returns a server without a port. gRPC itself answers larger requests with RESOURCE_EXHAUSTED."""
+    limits = service.settings
     options = [
-        ("grpc.max_receive_message_length", max_request_bytes),
+        ("grpc.max_receive_message_length", limits.max_request_bytes),
         ("grpc.max_send_message_length", -1),
+        ("grpc.max_concurrent_streams", limits.max_requests),  # of one client; its further calls wait there
         ("grpc.so_reuseport", 0),  # a port in use is an error; otherwise two servers would share its requests
     ]
     # Each call keeps a message in memory. Predict refuses more than max_requests, with a clear sentence.
-    most = 2 * service.batcher.max_requests + 16
-    created = grpc.aio.server(options=options, maximum_concurrent_rpcs=most)
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-        _Prediction(service, max_request_bytes), created
+    created = grpc.aio.server(options=options, maximum_concurrent_rpcs=4 * limits.max_requests + 16)
+    calls = _Calls(service)
+    prediction = {"Predict": calls.predict, "GetModelMetadata": calls.metadata}
+    model = {"GetModelStatus": calls.status}
+    created.add_generic_rpc_handlers(
+        tuple(
+            grpc.method_handlers_generic_handler(
+                f"tensorflow.serving.{name}",
+                {method: grpc.stream_stream_rpc_method_handler(call) for method, call in methods.items()},
+            )
+            for name, methods in (("PredictionService", prediction), ("ModelService", model))
+        )
     )
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(_Model(service), created)
     return created
 
 
-class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
-    def __init__(self, service: Service, max_elements: int):
+class _Calls:
+    def __init__(self, service: Service):
         self._service = service
-        self._max_elements = max_elements
 
-    async def Predict(self, request, context):
+    async def predict(self, messages, context) -> None:
+        service, limits = self._service, self._service.settings
         async with _errors(context):
-            with self._service.request("gRPC"):
-                model = self._service.versions.get(*_name_and_version(request.model_spec))
-                name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-                signature = model.signature(name)
-                signature.check_names(request.inputs)
-                inputs = {key: self._array(key, proto) for key, proto in request.inputs.items()}
-                signature.check(inputs)
-                wanted = list(request.output_filter) or list(signature.outputs)
-                if len(set(wanted)) < len(wanted) or not signature.outputs.keys() >= set(wanted):
-                    known = ", ".join(sorted(signature.outputs))
-                    raise invalid(f"Expected output_filter among: {known}. Received: {', '.join(wanted)}")
-                outputs = await self._service.batcher.run(model, name, inputs)
-                response = predict_pb2.PredictResponse(
-                    model_spec=model_spec(self._service.versions.name, model.version)
-                )
-                response.model_spec.signature_name = name
-                for key in wanted:
-                    response.outputs[key].CopyFrom(tf.make_tensor_proto(outputs[key]))
-                return response
+            with service.request("gRPC") as share:
+                body = await self._received(messages)
+                share.hold(len(body))
+                with service.batcher.admit():
+                    request = await service.aside(len(body), _parsed, predict_pb2.PredictRequest, body)
+                    model = service.versions.get(*_name_and_version(request.model_spec))
+                    name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+                    signature, wanted = model.signature(name), request.output_filter
+                    size = len(body) + claimed_elements(request.inputs)
+                    inputs = await service.aside(size, read_inputs, request.inputs, signature, limits.max_request_bytes)
+                    if len(set(wanted)) < len(wanted) or not signature.outputs.keys() >= set(wanted):
+                        known = ", ".join(sorted(signature.outputs))
+                        raise invalid(f"Expected output_filter among: {known}. Received: {', '.join(wanted)}")
+                    outputs = await service.run(model, name, inputs)
+                    outputs = {key: outputs[key] for key in wanted or outputs}
+                    size = least_bytes(outputs)
+                    share.hold(len(body) + size)
+                    response = predict_pb2.PredictResponse(model_spec=model_spec(service.versions.name, model.version))
+                    response.model_spec.signature_name = name
+                    answer = await service.aside(size, write_answer, response, outputs)
+                await self._send(context, answer)
 
-    async def GetModelMetadata(self, request, context):
+    async def metadata(self, messages, context) -> None:
         async with _errors(context):
+            request = _parsed(get_model_metadata_pb2.GetModelMetadataRequest, await self._received(messages))
             if list(request.metadata_field) != ["signature_def"]:
                 fields = ", ".join(request.metadata_field) or "none"
                 raise invalid(f"Expected metadata_field to be: signature_def. Received: {fields}")
@@ -74,25 +85,31 @@ class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
             response.model_spec.CopyFrom(model_spec(self._service.versions.name, model.version))
             definitions = get_model_metadata_pb2.SignatureDefMap(signature_def=model.definitions)
             response.metadata["signature_def"].Pack(definitions)
-            return response
+            await self._send(context, response.SerializeToString())
 
-    def _array(self, name: str, proto):
-        # A TensorProto may give a shape and one value: a few bytes could ask for all of the memory.
-        if math.prod(axis.size for axis in proto.tensor_shape.dim) > self._max_elements:
-            raise invalid(f"Expected {name} to have at most {self._max_elements:,} elements. It has more.")
-        try:
-            return array_of(proto)
-        except (ValueError, TypeError) as error:
-            raise invalid(f"Expected {name} to be a tensor. It is damaged: {error}") from None
-
-
-class _Model(model_service_pb2_grpc.ModelServiceServicer):
-    def __init__(self, service: Service):
-        self._service = service
-
-    async def GetModelStatus(self, request, context):
+    async def status(self, messages, context) -> None:
         async with _errors(context):
-            return status_response(self._service.versions.states(*_name_and_version(request.model_spec)))
+            request = _parsed(get_model_status_pb2.GetModelStatusRequest, await self._received(messages))
+            states = self._service.versions.states(*_name_and_version(request.model_spec))
+            await self._send(context, status_response(states).SerializeToString())
+
+    async def _received(self, messages) -> bytes:
+        async with self._service.transfer():
+            async for body in messages:
+                return body
+        raise invalid("Expected a request. Received no message.")
+
+    async def _send(self, context, answer: bytes) -> None:
+        """Sends an answer, or ends the call if the client does not take it in time."""
+        async with self._service.transfer():
+            await context.write(answer)
+
+
+def _parsed(kind: type, body: bytes):
+    try:
+        return kind.FromString(body)
+    except DecodeError as error:
+        raise invalid(f"Expected a {kind.DESCRIPTOR.name}. Received a damaged message: {error}") from None
 
 
 def _name_and_version(spec) -> tuple[str, int | None]:

@@ -1,6 +1,7 @@
 """One version of a SavedModel, run as the stock server runs it: in a session, by the tensor names of its signatures."""
 
 import logging
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,13 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from keras_attn.serving.dev_server.errors import RequestError
+from keras_attn.serving.dev_server.interruption import InterruptibleSession
+from keras_attn.serving.dev_server.proto_tensors import read_inputs
+from keras_attn.serving.dev_server.stop import Stop
 from keras_attn.serving.dev_server.tensors import Signature, Tensor
 
 WARM_UP = "assets.extra/tf_serving_warmup_requests"
+_WARM_UP_BYTES = 2**30  # of a tensor, at most
 _CODES = {  # of TensorFlow's errors, whose numbers are those of gRPC
     1: "CANCELLED",
     3: "INVALID_ARGUMENT",
@@ -33,6 +38,7 @@ class SavedModel:
 
     Args:
         directory: The version's folder, whose name is the version's number.
+        runs: Runs at once; a further one waits.
 
     Attributes:
         version: The version's number.
@@ -43,18 +49,23 @@ class SavedModel:
         ValueError: if the SavedModel does not load or a warm-up record fails, with the reason.
     """
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path, runs: int = 1):
         self.version = int(directory.name)
         graph = tf.Graph()
         try:
             with graph.as_default():
-                self._session = tf.compat.v1.Session(graph=graph)
-                meta_graph = tf.compat.v1.saved_model.load(self._session, ["serve"], str(directory))
+                session = tf.compat.v1.Session(graph=graph)
+                meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(directory))
             # Names with two underscores are the loader's own, for initialization.
             self.definitions = {n: s for n, s in meta_graph.signature_def.items() if not n.startswith("__")}
             self.signatures = {name: _signature(definition) for name, definition in self.definitions.items()}
+            self._session = InterruptibleSession(session, runs)
+            self._fetches = {
+                name: self._session.fetches({key: tensor.name for key, tensor in definition.outputs.items()})
+                for name, definition in self.definitions.items()
+            }
             self._warm_up(directory / WARM_UP)
-        except (tf.errors.OpError, OSError, RuntimeError, ValueError, RequestError) as error:
+        except Exception as error:  # damaged files fail in many ways
             sentence = " ".join(str(error).split())
             raise ValueError(f"Expected a SavedModel in {str(directory)!r}. It does not load: {sentence}") from error
 
@@ -69,8 +80,8 @@ class SavedModel:
             raise RequestError("FAILED_PRECONDITION", f"Expected a signature_name among: {known}. Received: {name!r}")
         return self.signatures[name]
 
-    def run(self, signature_name: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Runs a signature on arrays that its `check` accepts.
+    def run(self, signature_name: str, inputs: dict[str, np.ndarray], stop: Stop) -> dict[str, np.ndarray]:
+        """Runs a signature on arrays that its `check` accepts, until it has the outputs or `stop` is set.
 
         Raises:
             RequestError: if the graph fails, with TensorFlow's code and message.
@@ -80,10 +91,12 @@ class SavedModel:
         for name in definition.defaults.keys() - inputs.keys():
             feeds[definition.inputs[name].name] = tf.make_ndarray(definition.defaults[name])
         try:
-            values = self._session.run({name: tensor.name for name, tensor in definition.outputs.items()}, feeds)
+            values = self._session.run(self._fetches[signature_name], feeds, stop)
         except tf.errors.OpError as error:
+            if stop.is_set:
+                raise RequestError("CANCELLED", "The run was stopped: nobody waits for its answer.") from error
             code = _CODES.get(error.error_code, "INTERNAL")
-            raise RequestError(code, f"The model cannot run this: {error.message.splitlines()[0]}") from error
+            raise RequestError(code, f"The model cannot run this: {_reason(error.message)}") from error
         # A session returns a scalar as a NumPy scalar, not as an array.
         outputs = self.signatures[signature_name].outputs
         return {name: np.asarray(value, outputs[name].dtype) for name, value in values.items()}
@@ -98,19 +111,14 @@ class SavedModel:
                 continue
             request = log.predict_log.request
             name = request.model_spec.signature_name or "serving_default"
-            inputs = {key: array_of(proto) for key, proto in request.inputs.items()}
-            self.signature(name).check(inputs)
-            self.run(name, inputs)
+            self.run(name, read_inputs(request.inputs, self.signature(name), _WARM_UP_BYTES), Stop())
 
 
-def array_of(proto) -> np.ndarray:
-    """Converts a TensorProto to an array; strings become bytes in an object array.
-
-    Raises:
-        ValueError, TypeError: if it is malformed.
-    """
-    array = tf.make_ndarray(proto)
-    return array.astype(object) if array.dtype.kind in "SU" else array
+def _reason(message: str) -> str:
+    """The sentence of a failed check in the graph, with the value that it names; else the first line."""
+    if found := re.search(r"assertion failed: \[(Expected [^\]]*)\] \[([^\]]*)\]", message):
+        return f"{found[1]} {found[2]}"
+    return message.splitlines()[0]
 
 
 def _signature(definition: meta_graph_pb2.SignatureDef) -> Signature:

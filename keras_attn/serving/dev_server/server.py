@@ -2,15 +2,16 @@
 
 It has the REST and gRPC interfaces of the stock `tensorflow_model_server`, so that a client can be tried where the
 stock server's binary is not available. It does not replace it: it serves one model, and only its newest version; it is
-a single Python process without accelerators; it has no TLS, no authentication, no limit on connections or on the time
-that a client takes to send, no Classify, Regress or MultiInference, no version labels, and no configuration at run
-time. For production, see saved_models/README.md.
+a single Python process without accelerators; it has no TLS, no authentication, no limit on connections, no Classify,
+Regress or MultiInference, no version labels, and no configuration at run time. For production, see
+saved_models/README.md; for its limits and what they protect from, SECURITY.md.
 """
 
 import asyncio
 import contextlib
 import ctypes
-import dataclasses
+import functools
+import ipaddress
 import logging
 import os
 import signal
@@ -26,23 +27,8 @@ from keras_attn.serving.dev_server.batching import Batcher
 from keras_attn.serving.dev_server.metrics import Metrics
 from keras_attn.serving.dev_server.saved_model import SavedModel
 from keras_attn.serving.dev_server.service import Service
+from keras_attn.serving.dev_server.settings import Settings
 from keras_attn.serving.dev_server.versions import Versions
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Addresses and limits of a server; `keras-attn serve --help` explains each. Port 0 stands for any free port."""
-
-    host: str = "127.0.0.1"
-    port: int = 8501
-    grpc_port: int = 8500
-    max_batch_size: int = 64
-    batch_delay: float = 0.005
-    workers: int = 1
-    max_requests: int = 128
-    max_request_bytes: int = 2**22
-    poll_seconds: float = 1.0
-    drain_seconds: float = 30.0
 
 
 def serve(directory: Path, name: str, settings: Settings, ready: Callable[[str, str], None]) -> None:
@@ -61,7 +47,8 @@ def serve(directory: Path, name: str, settings: Settings, ready: Callable[[str, 
         FileNotFoundError, ValueError: if there is no version, or the newest does not load.
         OSError: if a port is in use.
     """
-    versions = Versions(name, directory, SavedModel)
+    # The two kinds of workers, and the warm-up of a new version.
+    versions = Versions(name, directory, functools.partial(SavedModel, runs=2 * settings.workers + 1))
     if not asyncio.run(_serve(versions, settings, ready)):
         os._exit(1)  # at exit, Python would wait for the threads that still run
 
@@ -77,17 +64,19 @@ async def _serve(versions: Versions, settings: Settings, ready: Callable[[str, s
         observe=metrics.batch,
     )
     metrics.watch(versions, batcher)
-    service = Service(versions, batcher, metrics)
+    service = Service(versions, batcher, metrics, settings)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(batcher.close)
         bound = stack.enter_context(_bound(settings.host, settings.port))
-        server = rpc.server(service, settings.max_request_bytes)
+        server = rpc.server(service)
         grpc_port = _add_port(server, settings.host, settings.grpc_port)
         await asyncio.to_thread(_load, versions)  # takes seconds, so the ports are bound before it
 
-        # A request is cancelled when its client disconnects.
-        app = rest.application(service, settings.max_request_bytes)
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        # A request is cancelled when its client disconnects. The time that a connection may be idle is also that in
+        # which the headers of its first request must arrive.
+        app = rest.application(service, _own_names(bound, settings))
+        options = {"handler_cancellation": True, "keepalive_timeout": settings.transfer_seconds}
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, **options)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.SockSite(runner, bound).start()
@@ -113,6 +102,13 @@ def _load(versions: Versions) -> None:
     # A C++ symbol, which the stock server's main calls too.
     ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()
     versions.load()
+
+
+def _own_names(bound: socket.socket, settings: Settings) -> set[str] | None:
+    """Returns the names that a Host header may have; None: any, because the address is not only for this machine."""
+    if not ipaddress.ip_address(bound.getsockname()[0]).is_loopback and not settings.allow_hosts:
+        return None
+    return {name.lower() for name in ("localhost", "127.0.0.1", "::1", settings.host, *settings.allow_hosts)}
 
 
 def _bound(host: str, port: int) -> socket.socket:

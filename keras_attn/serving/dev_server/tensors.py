@@ -1,11 +1,12 @@
-"""Signatures: the dtypes and shapes of their tensors, and the check of a request's arrays."""
+"""Signatures: the dtypes and shapes of their tensors, and the checks of a request's arrays."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from keras_attn.serving.dev_server.errors import RequestError
+from keras_attn.serving.dev_server.errors import invalid
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -29,7 +30,7 @@ class Tensor(NamedTuple):
         )
 
     def __str__(self) -> str:
-        shape = "" if self.shape is None else f" of shape {_written(self.shape)}"
+        shape = "" if self.shape is None else f" of shape {written(self.shape)}"
         return f"{type_name(self.dtype)}{shape}"
 
 
@@ -71,9 +72,34 @@ class Signature(NamedTuple):
             counts = ", ".join(f"{name} {len(array)}" for name, array in sorted(inputs.items()))
             raise invalid(f"Expected as many rows of each input. Received: {counts}")
 
+    def estimated_bytes(self, inputs: Mapping[str, np.ndarray]) -> int:
+        """Returns about the most bytes that the outputs can have.
 
-def invalid(sentence: str) -> RequestError:
-    return RequestError("INVALID_ARGUMENT", sentence)
+        An axis of any size is taken to be as long as the longest text, with a token for each of its bytes and its end.
+        """
+        rows = max((len(array) for array in inputs.values() if array.ndim), default=1)
+        length = longest(inputs) + 1
+        sizes = [tensor.dtype.itemsize * _elements(tensor, rows, length) for tensor in self.outputs.values()]
+        return sum(sizes)
+
+
+def longest(inputs: Mapping[str, np.ndarray]) -> int:
+    """Returns the length of the longest text in bytes, or of the longest row of numbers."""
+    sizes = [
+        max(map(len, x.flat), default=0) if x.dtype.kind == "O" else math.prod(x.shape[1:]) for x in inputs.values()
+    ]
+    return max(sizes, default=0)
+
+
+def least_bytes(outputs: Mapping[str, np.ndarray]) -> int:
+    """Returns about the number of bytes of an answer, of which JSON needs more."""
+    return sum(sum(map(len, x.flat)) + 2 * x.size if x.dtype.kind == "O" else x.nbytes for x in outputs.values())
+
+
+def _elements(tensor: Tensor, rows: int, length: int) -> int:
+    if not tensor.shape:
+        return 1
+    return (tensor.shape[0] or rows) * math.prod(length if size is None else size for size in tensor.shape[1:])
 
 
 def type_name(dtype: np.dtype) -> str:
@@ -84,5 +110,6 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _written(shape: tuple[int | None, ...]) -> str:
+def written(shape: tuple[int | None, ...]) -> str:
+    """A shape, for an error message."""
     return f"({', '.join('any' if size is None else str(size) for size in shape)})"

@@ -8,6 +8,7 @@ from pathlib import Path
 from keras_attn.serving.dev_server.errors import RequestError
 
 AVAILABLE, END = "AVAILABLE", "END"
+_LAST = 2**63 - 1  # numbers of versions are int64 in both interfaces
 
 
 class Versions:
@@ -19,7 +20,7 @@ class Versions:
     Args:
         name: The model's name in requests.
         directory: The folder with a folder for each version.
-        load: Loads the model in a version's folder; runs in a thread.
+        load: Loads the model in a version's folder, or raises a ValueError; runs in a thread.
 
     Attributes:
         current: The model that is served.
@@ -60,6 +61,8 @@ class Versions:
                 await self.look()
             except OSError as error:  # files were removed meanwhile
                 logging.warning("The folder of %s cannot be read: %s", self.name, error)
+            except Exception:  # the next look may succeed
+                logging.exception("A look for a new version of %s failed.", self.name)
 
     async def look(self) -> None:
         """Loads the newest version that can be loaded, if it is not the one that is served."""
@@ -109,8 +112,8 @@ class Versions:
         return states
 
     def _folders(self) -> dict[int, Path]:
-        names = (path for path in self.directory.iterdir() if path.name.isascii() and path.name.isdigit())
-        return {int(path.name): path for path in names if path.is_dir()}
+        paths = (path for path in self.directory.iterdir() if path.name.isascii() and path.name.isdigit())
+        return {int(path.name): path for path in paths if int(path.name) <= _LAST and path.is_dir()}
 
 
 def _files(folder: Path) -> frozenset:

@@ -23,12 +23,17 @@ class Doubling:
             "add": Signature({"x": NUMBERS, "n": SCALAR}, {"y": NUMBERS}),
             "sum": Signature({"x": NUMBERS}, {"y": NUMBERS}),  # its answer has no row for each
         }
-        self.rows = []
+        self.rows, self.stopped = [], 0
         self.gate = threading.Event()
         self.gate.set()
 
-    def run(self, signature_name, inputs):
-        assert self.gate.wait(10)
+    def run(self, signature_name, inputs, stop):
+        stopped = threading.Event()
+        with stop.calls(stopped.set):
+            while not self.gate.wait(0.01):
+                if stopped.is_set():
+                    self.stopped += 1
+                    raise RequestError("CANCELLED", "The run was stopped.")
         x = inputs["x"]
         self.rows.append(len(x))
         if 13 in x:
@@ -75,7 +80,7 @@ def test_batches_end_at_their_size_and_a_larger_request_is_one_by_itself():
             *(batcher.run(model, "double", numbers(*[[n]] * count)) for n, count in enumerate([3, 3, 11, 2]))
         )
 
-    assert run(scenario, max_batch_size=7).rows == [3 + 3, 11, 2]
+    assert sorted(run(scenario, max_batch_size=7).rows) == [2, 3 + 3, 11]
 
 
 def test_only_what_fits_is_joined():
@@ -149,9 +154,58 @@ def test_what_waits_at_the_end_is_refused_and_who_goes_makes_room():
         await asyncio.sleep(0.1)  # a batch of one, for its size; two wait
         tasks[2].cancel()
         await asyncio.gather(tasks[2], return_exceptions=True)
-        assert len(batcher._queue) == 1
+        assert len(batcher._short.queue) == 1
         await batcher.close()
         for refusal in await asyncio.gather(*tasks[:2], return_exceptions=True):
             assert refusal.code == "UNAVAILABLE"
 
     run(scenario, max_batch_size=1)
+
+
+def test_a_run_is_stopped_when_all_who_asked_for_it_have_gone():
+    async def scenario(batcher, model):
+        model.gate.clear()
+        tasks = [asyncio.create_task(batcher.run(model, "double", numbers([n]))) for n in (1, 2)]
+        await asyncio.sleep(0.2)
+        tasks[0].cancel()
+        await asyncio.sleep(0.1)
+        assert model.stopped == 0, "the other one still waits"
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        other = asyncio.create_task(batcher.run(model, "double", numbers([3])))
+        await asyncio.sleep(0.2)
+        assert model.stopped == 1 + 0, "the joined run, and neither of its requests alone"
+        model.gate.set()
+        assert (await other)["y"] == 6
+
+    assert run(scenario).rows == [1]
+
+
+@pytest.mark.parametrize("rows", [numbers([5] * 513), numbers(*[[5]] * 65)])
+def test_short_requests_do_not_wait_for_a_long_one(rows):
+    async def scenario(batcher, model):
+        model.gate.clear()
+        long = asyncio.create_task(batcher.run(model, "double", rows))
+        await asyncio.sleep(0.1)
+        other = Doubling()
+        async with asyncio.timeout(5):
+            assert (await batcher.run(other, "double", numbers([3])))["y"] == 6
+        assert not long.done()
+        model.gate.set()
+        assert (await long)["y"].size == rows["x"].size
+
+    run(scenario)
+
+
+def test_closing_stops_what_runs():
+    async def scenario(batcher, model):
+        model.gate.clear()
+        task = asyncio.create_task(batcher.run(model, "double", numbers([1])))
+        await asyncio.sleep(0.2)
+        await batcher.close()
+        with pytest.raises(RequestError, match="shut down"):
+            await task
+        while not model.stopped:
+            await asyncio.sleep(0.01)
+
+    run(scenario)

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from keras_attn.serving.dev_server import json_tensors
 from keras_attn.serving.dev_server.errors import RequestError
-from keras_attn.serving.dev_server.json_tensors import read_request, write_answer
+from keras_attn.serving.dev_server.json_tensors import read_request
 from keras_attn.serving.dev_server.tensors import Signature, Tensor
 
 STRING, FLOAT, INT, BOOL = (np.dtype(name) for name in ("object", "float32", "int32", "bool"))
@@ -22,6 +23,10 @@ SIGNATURES = {
 def read(content):
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
     return read_request(body, SIGNATURES.__getitem__)
+
+
+def write_answer(outputs, in_rows, max_bytes=10**9):
+    return json_tensors.write_answer(outputs, in_rows, max_bytes)
 
 
 def lists(inputs):
@@ -122,3 +127,33 @@ def test_outputs_without_rows_are_no_predictions(outputs):
     assert json.loads(write_answer(outputs, False))
     with pytest.raises(RequestError, match="no rows"):
         write_answer(outputs, True)
+
+
+OUTPUTS = {
+    "words": np.array([[b"a", b"\xc3\xa9"], [b"", b"b"], [b'"', b"c"]], object),
+    "scores": np.array([0.1, -1 / 3, np.nan], "float32"),
+    "alignments": np.linspace(0, 1, 3 * 2 * 5, dtype="float32").reshape(3, 2, 5),
+    "none": np.zeros((3, 0), "int32"),
+}
+
+
+@pytest.mark.parametrize("in_rows", [True, False])
+@pytest.mark.parametrize("names", [*([name] for name in OUTPUTS), list(OUTPUTS)])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_a_large_answer_is_written_in_pieces_that_make_the_same_text(names, in_rows, rows, monkeypatch):
+    outputs = {name: OUTPUTS[name][:rows] for name in names}
+    whole = write_answer(outputs, in_rows)
+    for values in (1, 2, 7, 25):
+        monkeypatch.setattr(json_tensors, "_PIECE", values)
+        assert write_answer(outputs, in_rows) == whole
+    assert write_answer(outputs, in_rows, len(whole)) == whole
+    with pytest.raises(RequestError, match=f"at most {len(whole) - 1} bytes. This one's is larger") as refused:
+        write_answer(outputs, in_rows, len(whole) - 1)
+    assert (refused.value.status, refused.value.code) == (413, "RESOURCE_EXHAUSTED")
+
+
+def test_a_long_sentence_is_cut_and_can_be_sent():
+    with pytest.raises(RequestError, match="Expected the inputs: text") as refused:
+        read({"inputs": {"\ud800": ["x"], "x" * 10_000: ["y"]}})
+    assert len(refused.value.sentence) < 1100
+    refused.value.sentence.encode()
