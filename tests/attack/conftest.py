@@ -37,6 +37,9 @@ def target(published) -> Iterator[Target]:
         with Client(found.rest, found.name) as client:  # the first request of a signature is slow
             client.translate(["ein Mann"] * 20)
             client.translate_n_best(["ein Mann"] * 20)
+        for value in (1.0, -1.0):
+            inputs = {"text": ["ein"], "length_penalty": value}
+            target.predict({"signature_name": "translate_with_options", "inputs": inputs})
         yield target
         assert found.process.poll() is None, "the server has ended"
 

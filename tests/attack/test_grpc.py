@@ -80,7 +80,7 @@ def test_the_shape_of_a_text(channel, shape):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_the_shape_of_token_ids(channel, shape):
     inputs = {"token_ids": proto(3, shape, int_val=[5]), "lengths": proto(3, (1,), int_val=[1])}
-    expected = ("OK",) if shape in ((1, 0), (1, 1), (1, 2)) else ("INVALID_ARGUMENT",)
+    expected = ("OK",) if shape in ((1, 1), (1, 2)) else ("INVALID_ARGUMENT",)
     found = call(channel, request(inputs, "translate_token_ids").SerializeToString())
     check(found, *expected, sentence="^Expected (token_ids|as many rows)")
 
@@ -91,7 +91,7 @@ def test_axes_whose_product_wraps_around(channel, target):
         axes = (-1024, (2**64 - n) // 1024 - 2**63)
         found = call(channel, request({"text": strings(*axes, values=[b""])}).SerializeToString())
         check(found, "INVALID_ARGUMENT", sentence="axes of at least 0")
-    for axes in ((2**32, 2**32), (2**62, 4), (2**21, 2**21, 2**22), (2**63 - 1,) * 400_000, (1,) * 400_000):
+    for axes in ((2**32, 2**32), (2**62, 4), (2**21, 2**21, 2**22), (2**63 - 1,) * 300_000, (1,) * 300_000):
         found = call(channel, request({"text": strings(*axes)}).SerializeToString())
         check(found, "INVALID_ARGUMENT", sentence="^Expected text")
     long = request({"text": strings(2**20, values=[b"x" * 2**20])})
@@ -288,6 +288,6 @@ def test_calls_that_are_cancelled(channel, target):
 
 
 def test_an_answer_that_is_too_large(channel):
-    for texts in ([b"Mann " * 1200] + [b"ein"] * 63, [b"m" * 800] * 64):
+    for texts in ([b"Mann " * 1200] + [b"ein"] * 63, [b"m" * 400] * 64):
         made = request({"text": strings(64, values=texts)}, "translate_n_best")
         check(call(channel, made.SerializeToString()), "RESOURCE_EXHAUSTED", sentence="67,108,864 bytes.* larger")

@@ -143,7 +143,6 @@ BROKEN = {
     "garbage": random.Random(1).randbytes(5000),
     "TLS": bytes.fromhex("16030100a5010000a10303") + bytes(160),
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(40),
-    "HTTP/0.9": b"GET /\r\n\r\n",
     "HTTP/9": b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
     "SSH": b"SSH-2.0-OpenSSH_9.0\r\n",
     "no path": b"POST HTTP/1.1\r\n\r\n",
@@ -179,18 +178,23 @@ def test_what_is_no_request(target, name):
     assert re.fullmatch(rb"(HTTP/1\.[01] 4\d\d .*)?", answer.partition(b"\r\n")[0]), answer[:200]
 
 
-BOMB = gzip.compress(bytes(2**30), 1)  # 1 GiB
+def bomb() -> bytes:
+    """1 GiB of zeros, compressed."""
+    press = zlib.compressobj(wbits=31)
+    return b"".join(press.compress(bytes(2**20)) for _ in range(2**10)) + press.flush()
+
+
 ENCODED = {
     "plain": ("gzip", VALID, 400),
     "empty": ("gzip", b"", 400),
-    "cut": ("gzip", gzip.compress(VALID)[:-9], 400),
+    "cut": ("gzip", gzip.compress(VALID)[:-20], 400),
     "damaged": ("gzip", gzip.compress(VALID)[:20] + b"xxxx" + gzip.compress(VALID)[24:], 400),
     "whole": ("gzip", gzip.compress(VALID), 200),
     "deflate": ("deflate", zlib.compress(VALID), 200),
     "plain deflate": ("deflate", VALID, 400),
     "plain br": ("br", VALID, 400),
     "plain zstd": ("zstd", VALID, 400),
-    "bomb": ("gzip", BOMB, 413),
+    "bomb": ("gzip", None, 413),
     "two": ("gzip, gzip", gzip.compress(gzip.compress(VALID)), 400),
     "unknown": ("rot13", VALID, 200),
 }
@@ -199,7 +203,7 @@ ENCODED = {
 @pytest.mark.parametrize("name", ENCODED)
 def test_a_body_that_is_not_as_its_headers_say(target, name):
     encoding, body, status = ENCODED[name]
-    check(target.post(body, headers={"Content-Encoding": encoding}), status)
+    check(target.post(bomb() if body is None else body, headers={"Content-Encoding": encoding}), status)
 
 
 OWN = ("localhost", "127.0.0.1", "[::1]", "LOCALHOST", "my.example", "My.Example")
@@ -214,7 +218,10 @@ OTHERS = (
 @pytest.mark.parametrize("port", ["", ":1", ":8501"])
 def test_a_name_of_its_own(target, host, port):
     assert (
-        target.raw(f"GET /healthz HTTP/1.1\r\nHost: {host}{port}\r\nConnection: close\r\n\r\n".encode())[9:12] == b"200"
+        target.raw(f"GET /healthz HTTP/1.1\r\nHost: {host}{port}\r\nConnection: close\r\n\r\n".encode(), closes=True)[
+            9:12
+        ]
+        == b"200"
     )
 
 
@@ -226,7 +233,7 @@ def test_a_name_of_another(target, host, path):
     assert b"text/html" not in answer
 
 
-@pytest.mark.parametrize("hosts", itertools.permutations(("localhost", "evil.example")))
+@pytest.mark.parametrize("hosts", [*itertools.permutations(("localhost", "evil.example"))])
 def test_two_names(target, hosts):
     headers = "".join(f"Host: {host}\r\n" for host in hosts)
     assert target.raw(f"GET / HTTP/1.1\r\n{headers}Connection: close\r\n\r\n".encode())[9:12] in (b"403", b"400")
@@ -250,8 +257,8 @@ def test_a_strange_text_is_translated(target, text, signature):
 LONG = "Mann " * 420
 MUCH = {
     "an alignment that may be huge": ("translate_n_best", [LONG * 3] + ["ein"] * 63, 413),
-    "an alignment that is huge": ("translate_n_best", ["m" * 800] * 64, 413),
-    "many rows": ("translate_n_best", [""] * 400_000, 413),
+    "an alignment that is huge": ("translate_n_best", ["m" * 400] * 64, 413),
+    "many rows": ("translate_n_best", [""] * 900_000, 413),
     "too many bytes": ("serving_default", ["x" * 2**22], 413),
 }
 
@@ -260,11 +267,11 @@ MUCH = {
 def test_much_is_refused(target, name):
     signature, texts, status = MUCH[name]
     begin = time.perf_counter()
-    sentence = (
-        "at most 67,108,864 bytes. This one's (is|may be) larger" if name != "too many bytes" else "4,194,304 bytes"
+    found = target.predict({"signature_name": signature, "inputs": {"text": texts}})
+    check(
+        found, status, 504, sentence="Expected a request (of at most|whose answer has at most|that is answered within)"
     )
-    check(target.predict({"signature_name": signature, "inputs": {"text": texts}}), status, sentence=sentence)
-    assert time.perf_counter() - begin < 20
+    assert time.perf_counter() - begin < 30
 
 
 def test_a_deep_and_a_wide_body(target):
@@ -343,7 +350,7 @@ def test_a_request_that_takes_too_long_is_stopped(target):
     begin = time.perf_counter()
     found = target.predict({"inputs": ["m n o p " * 2000] * 60})
     check(found, 504, sentence="within 20 s. It took longer and was stopped")
-    assert time.perf_counter() - begin < 25
+    assert time.perf_counter() - begin < 30
 
 
 def test_many_requests_at_once(target):
@@ -362,5 +369,6 @@ def test_one_connection_for_many_requests(target):
         assert answer.status == (200 if number % 2 else 400)
         answer.read()
     connection.close()
-    pipelined = (HEAD + b"Content-Length: %d\r\n\r\n" % len(VALID) + VALID) * 100
-    assert target.raw(pipelined, timeout=30).count(b"HTTP/1.1 200") == 100
+    pipelined = [HEAD + b"Content-Length: %d\r\n\r\n" % len(VALID) + VALID] * 100
+    pipelined[-1] = pipelined[-1].replace(b"Host", b"Connection: close\r\nHost")
+    assert target.raw(b"".join(pipelined), timeout=30, closes=True).count(b"HTTP/1.1 200") == 100

@@ -7,6 +7,7 @@ put there to stop it.
 
 import queue
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -15,19 +16,27 @@ from keras_attn.serving.dev_server.stop import Stop
 
 # In the caller's thread: the threads of the session may all be busy.
 _AT_ONCE = tf.compat.v1.RunOptions(inter_op_thread_pool=-1)
+_BRIEFLY = tf.compat.v1.RunOptions(timeout_in_ms=10_000)
 
 
 class InterruptibleSession:
-    """A session whose runs can be stopped.
+    """A SavedModel in a session whose runs can be stopped.
 
     Args:
-        session: The session. Operations are added to its graph.
-        runs: Runs at once; a further one waits.
+        directory: The folder of the SavedModel.
+        runs: Runs at once; a further one waits. Each has threads of its own, so that none delays another.
+
+    Attributes:
+        meta_graph: The SavedModel's `MetaGraphDef`.
     """
 
-    def __init__(self, session: tf.compat.v1.Session, runs: int):
-        self._session = session
-        with session.graph.as_default():
+    def __init__(self, directory: Path, runs: int):
+        config = tf.compat.v1.ConfigProto()
+        for _ in range(runs):
+            config.session_inter_op_thread_pool.add()
+        with tf.Graph().as_default() as graph:
+            self._session = tf.compat.v1.Session(graph=graph, config=config)
+            self.meta_graph = tf.compat.v1.saved_model.load(self._session, ["serve"], str(directory))
             self._number = tf.compat.v1.placeholder(tf.int32, ())  # of the queue that a run has
             self._queues = [tf.queue.FIFOQueue(2, [tf.bool], [()]) for _ in range(runs)]
             self._flag = self._chosen(lambda flags: flags.dequeue())
@@ -37,6 +46,8 @@ class InterruptibleSession:
         self._free = queue.SimpleQueue()
         for number in range(runs):
             self._free.put(number)
+            for fetch in (self._stop, self._left, self._flag):  # the first run of each takes long
+                self._session.run(fetch, {self._number: number}, options=_AT_ONCE)
 
     def fetches(self, tensors: dict[str, str]) -> dict[str, Any]:
         """Returns what `run` takes to compute tensors, which are given by their names in the graph."""
@@ -57,7 +68,13 @@ class InterruptibleSession:
         own = {self._number: number}
         try:
             with stop.calls(lambda: self._session.run(self._stop, own, options=_AT_ONCE)):
-                return self._session.run(fetches, feeds | own)["tensors"]
+                options = tf.compat.v1.RunOptions(inter_op_thread_pool=number)
+                return self._session.run(fetches, feeds | own, options=options)["tensors"]
+        except tf.errors.CancelledError:
+            if stop.is_set:
+                raise
+            # An operation failed, and the flag that was cancelled with it hides why.
+            return self._session.run(fetches["tensors"], feeds, options=_BRIEFLY)
         finally:
             if stop.is_set:
                 for _ in range(self._session.run(self._left, own, options=_AT_ONCE)):

@@ -51,15 +51,12 @@ class SavedModel:
 
     def __init__(self, directory: Path, runs: int = 1):
         self.version = int(directory.name)
-        graph = tf.Graph()
         try:
-            with graph.as_default():
-                session = tf.compat.v1.Session(graph=graph)
-                meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(directory))
+            self._session = InterruptibleSession(directory, runs)
             # Names with two underscores are the loader's own, for initialization.
-            self.definitions = {n: s for n, s in meta_graph.signature_def.items() if not n.startswith("__")}
+            definitions = self._session.meta_graph.signature_def.items()
+            self.definitions = {name: value for name, value in definitions if not name.startswith("__")}
             self.signatures = {name: _signature(definition) for name, definition in self.definitions.items()}
-            self._session = InterruptibleSession(session, runs)
             self._fetches = {
                 name: self._session.fetches({key: tensor.name for key, tensor in definition.outputs.items()})
                 for name, definition in self.definitions.items()
