@@ -107,10 +107,11 @@ class Honest:
                     self.slow.append(f"{self.seconds[-1]:.2f} s during {os.environ.get('PYTEST_CURRENT_TEST')}")
 
     def check(self) -> None:
-        """Every request was answered, each within a second."""
+        """Every request was answered, of a hundred at least 99 within a second."""
         assert not self.errors, self.errors[:3]
         assert self.seconds
-        assert not self.slow, self.slow
+        assert len(self.slow) <= len(self.seconds) / 100 + 1, self.slow
+        assert max(self.seconds) < 5, self.slow
 
 
 class Hostile:

@@ -22,7 +22,8 @@ from keras_attn.serving.dev_server.stop import Stop
 from keras_attn.serving.dev_server.tensors import Signature, longest
 
 Arrays = dict[str, np.ndarray]
-LONG = 512  # bytes of a text, or elements of a row of numbers, beyond which a request runs alone
+# A request runs alone if a text has more bytes (a row of numbers more elements), or all would have if each was as long.
+LONG, LARGE = 512, 2**13
 
 
 class Model(Protocol):
@@ -41,7 +42,8 @@ class _Waiting:
 
     def __post_init__(self):
         self.rows = max((len(array) for array in self.inputs.values() if array.ndim), default=1)
-        self.is_long = longest(self.inputs) > LONG
+        length = longest(self.inputs)
+        self.is_long = length > LONG or length * self.rows > LARGE
         self.key = None  # a request with a key of None is never joined
         if self.inputs and not self.is_long and self.model.signatures[self.signature_name].is_batched:
             shapes = tuple((name, array.shape[1:]) for name, array in sorted(self.inputs.items()))

@@ -181,7 +181,7 @@ def test_a_run_is_stopped_when_all_who_asked_for_it_have_gone():
     assert run(scenario).rows == [1]
 
 
-@pytest.mark.parametrize("rows", [numbers([5] * 513), numbers(*[[5]] * 65)])
+@pytest.mark.parametrize("rows", [numbers([5] * 513), numbers(*[[5]] * 65), numbers(*[[5] * 400] * 21)])
 def test_short_requests_do_not_wait_for_a_long_one(rows):
     async def scenario(batcher, model):
         model.gate.clear()
