@@ -22,6 +22,10 @@ class Translator(Engine):
             batch mates. Search continues until no hypothesis up to this length can be better: a generous limit costs
             steps.
 
+    Several threads may use one translator while its model is not trained. It can be copied and pickled, as far as Keras
+    can save its model; a copy compiles anew. A process that is forked after a model was loaded cannot compute with
+    TensorFlow or JAX, whose threads it lacks: load the translator in the new process, or start that with `spawn`.
+
     Raises:
         ValueError: if the size of a vocabulary differs from the model's.
 

@@ -4,11 +4,15 @@ import copy
 import dataclasses
 import functools
 import math
+import multiprocessing
 import pickle
 import re
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -25,6 +29,7 @@ from tests.test_scoring import word_tokenizer
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[2]
 SENTENCE = re.compile(r"^Expected .+ Received\b", re.DOTALL)
 LINES = ["s1 s2 s3 s4", "s20 s6", "", "s7 s8 s9", "s11"]
 
@@ -262,3 +267,30 @@ def test_copies_translate_alike(translator, state, copied):
     twin = copied(original)
     expected = [t.text for t in original.generate(LINES, beam_size=2)]
     assert [t.text for t in twin.generate(LINES, beam_size=2)] == expected
+
+
+@pytest.mark.parametrize("imported", ["keras_attn", "keras_attn.models"], ids=["without Keras", "with Keras"])
+def test_a_process_forked_after_the_import_translates(translator, imported, tmp_path):
+    """After a model is loaded, TensorFlow's and JAX's threads are missing in the new process, as is documented."""
+    translator.save_to_preset(tmp_path / "preset")
+    expected = translator.generate(["s1 s2"], beam_size=2)[0].text
+    code = f"""
+import os, {imported}
+if child := os.fork():
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+from keras_attn import Translator
+translation, = Translator.from_preset({str(tmp_path / "preset")!r}).generate(["s1 s2"], beam_size=2)
+os._exit(0 if translation.text == {expected!r} else 5)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_spawned_process_receives_a_translator(translator):
+    expected = translator.generate(["s1 s2"], beam_size=2)[0].text
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply_async(translate_one, (translator,)).get(timeout=120) == expected
+
+
+def translate_one(translator):
+    return translator.generate(["s1 s2"], beam_size=2)[0].text
