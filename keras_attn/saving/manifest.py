@@ -6,6 +6,7 @@ protect from damage. They do not protect from malice: who can change a file can 
 
 import json
 import math
+import textwrap
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -51,7 +52,9 @@ def read(
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         raise _changed(path) from None
     if known != FORMAT:
-        raise ValueError(f"Expected a preset of {FORMAT}. Received: {known} in {str(path)!r}.")
+        raise ValueError(
+            f"Expected a preset of {FORMAT}. Received: {textwrap.shorten(str(known), 200)} in {str(path)!r}."
+        )
     if unknown := sorted(recorded.keys() - {*required, *optional}):
         raise ValueError(f"Expected the manifest to name files of the preset. Received: {unknown[0]!r}")
     if not recorded.keys() >= set(required) or not all(map(math.isfinite, options.values())):

@@ -193,6 +193,7 @@ def download(name: str) -> Path:
     """
     folder = _home() / "keras_attn" / name
     if folder.is_dir():
+        files.remove_leftovers(folder.parent)
         return folder
     with files.staging(folder.parent) as temporary:
         texts = _built(name, temporary)

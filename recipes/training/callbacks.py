@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import textwrap
 import time
 from pathlib import Path
 
@@ -193,7 +194,8 @@ class Checkpoint(keras.callbacks.Callback):
             if not history or len(seconds) != len(self.time_budget.state()):
                 raise ValueError("It has no history.")
         except Exception as error:  # a damaged file fails in as many ways as it has parts
-            reason = error if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {error}"
+            name = "" if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: "
+            reason = textwrap.shorten(f"{name}{error}", 300)
             raise ValueError(
                 f"Expected {str(self.path)!r} to be a checkpoint of this run. {reason} Train again in a new folder."
             ) from error

@@ -90,6 +90,8 @@ def export_translator(
     options = dataclasses.replace(options, banned_tokens=banned)
     directory = Path(directory).absolute()
     _check_free(directory, options.version)
+    with files.staging(directory):  # refuses a folder that cannot be written now, not after the work
+        pass
     is_tensorflow = keras.backend.backend() == "tensorflow"
     modules = [] if is_tensorflow else custom_modules.custom_modules(translator.model)
     references = reference_translations(_as_stored(translator, options), options)

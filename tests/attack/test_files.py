@@ -1,0 +1,665 @@
+"""Hostile and damaged files: every one is refused with a sentence or does no harm, within little memory and time."""
+
+import contextlib
+import copy
+import gzip
+import http.client
+import io
+import json
+import os
+import random
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import ParallelDataset, Tokenizer, Translator, files
+from keras_attn.text import read_lines, tokenizer_files
+from recipes import corpora
+from recipes.corpora import sources
+from recipes.training import run_folder
+from recipes.training.callbacks import Checkpoint, TimeBudget
+from tests.attack import killing
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+MEGABYTES = 300  # that a case may take at most
+SECONDS = 20
+REFUSALS = (ValueError, FileNotFoundError, FileExistsError, IsADirectoryError, PermissionError)
+
+
+def memory(name: str) -> int:
+    """VmRSS, the memory of this process in kB, or VmHWM, the most since it was reset."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(name)))
+
+
+@contextlib.contextmanager
+def bounded() -> Iterator[None]:
+    """Little time, and little memory where the system can tell."""
+    started, before = time.monotonic(), None
+    with contextlib.suppress(OSError):  # not Linux
+        Path("/proc/self/clear_refs").write_text("5")
+        before = memory("VmRSS")
+    yield
+    assert time.monotonic() - started < SECONDS
+    if before is not None:
+        assert memory("VmHWM") - before < MEGABYTES * 1024
+
+
+def answer(work: Callable, *arguments):
+    """What the work returns, or its refusal, which is a sentence."""
+    refusal = None
+    with bounded():
+        try:
+            return work(*arguments)
+        except REFUSALS as error:
+            refusal = error
+    assert str(refusal).startswith("Expected"), repr(refusal)
+    assert len(str(refusal)) < 2000
+    return refusal
+
+
+def refused(work: Callable, *arguments) -> str:
+    error = answer(work, *arguments)
+    assert isinstance(error, REFUSALS), f"Expected a refusal. Received: {error!r}"
+    return str(error)
+
+
+def damaged(content: bytes, kind: str, draw: random.Random) -> bytes:
+    place = draw.randrange(len(content)) if content else 0
+    return {
+        "empty": lambda: b"",
+        "truncated": lambda: content[:place],
+        "flipped": lambda: content[:place] + bytes([content[place] ^ (1 << draw.randrange(8))]) + content[place + 1 :],
+        "zeros": lambda: content[:place] + bytes(min(64, len(content) - place)) + content[place + 64 :],
+        "doubled": lambda: content * 2,
+        "inserted": lambda: content[:place] + draw.randbytes(9) + content[place:],
+        "page": lambda: b"<html><body>Please log in.</body></html>",
+        "noise": lambda: draw.randbytes(len(content)),
+    }[kind]()
+
+
+KINDS = ("empty", "truncated", "flipped", "zeros", "doubled", "inserted", "page", "noise")
+JSON_VALUES = (
+    None,
+    True,
+    -1,
+    0,
+    7,
+    2.5,
+    1e400,
+    float("nan"),
+    10**30,
+    "",
+    "x",
+    "\ud800",
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    "x" * 5000,
+)
+
+
+def mutated(value, draw: random.Random):
+    """A JSON value in which one entry, chosen at random, has another value or is missing."""
+    value = copy.deepcopy(value)
+    places = []
+
+    def walk(one):
+        for key in one.keys() if isinstance(one, dict) else range(len(one)):
+            places.append((one, key))
+            if isinstance(one[key], (dict, list)):
+                walk(one[key])
+
+    walk(value)
+    parent, key = draw.choice(places)
+    if draw.random() < 0.2:
+        del parent[key]
+    else:
+        parent[key] = draw.choice(JSON_VALUES)
+    return value
+
+
+# Presets.
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("attacked") / "preset"
+    killing.translator().save_to_preset(folder)
+    return folder
+
+
+PRESET_FILES = (
+    *("translator.json", "model.keras", "source_tokenizer/tokenizer.json", "target_tokenizer/tokenizer.json"),
+    "target_tokenizer/sentencepiece.model",
+)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "missing", "a folder", "another's"])
+@pytest.mark.parametrize("name", PRESET_FILES)
+def test_a_damaged_preset_is_refused(preset, tmp_path, name, kind):
+    folder = Path(shutil.copytree(preset, tmp_path / "copy"))
+    path = folder / name
+    content = path.read_bytes()
+    path.unlink()
+    if kind == "a folder":
+        path.mkdir()
+    elif kind == "another's":
+        path.write_bytes((folder / PRESET_FILES[PRESET_FILES.index(name) - 1]).read_bytes())
+    elif kind != "missing":
+        path.write_bytes(damaged(content, kind, random.Random(f"{name} {kind}")))
+    refused(Translator.from_preset, folder)
+
+
+def mend(folder: Path) -> None:
+    """Makes the manifest fit the files, as who changes a preset on purpose can."""
+    path = folder / "translator.json"
+    recorded = json.loads(path.read_text())
+    path.unlink()
+    path.write_text(json.dumps(recorded | {"files": files.digests(folder)}))
+
+
+def parts_of(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def write_parts(path: Path, parts: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> None:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+
+
+def loads_or_is_refused(folder: Path) -> None:
+    mend(folder)
+    found = answer(Translator.from_preset, folder)
+    assert isinstance(found, (Translator, *REFUSALS))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_config_with_another_value_does_no_harm(preset, tmp_path, seed):
+    folder, draw = Path(shutil.copytree(preset, tmp_path / "copy")), random.Random(seed)
+    parts = parts_of(folder / "model.keras")
+    parts["config.json"] = json.dumps(mutated(json.loads(parts["config.json"]), draw)).encode()
+    write_parts(folder / "model.keras", parts)
+    loads_or_is_refused(folder)
+
+
+@pytest.mark.parametrize("part", ["config.json", "metadata.json", "model.weights.h5", "the file"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_model_does_no_harm_whatever_the_manifest_says(preset, tmp_path, part, kind):
+    folder, draw = Path(shutil.copytree(preset, tmp_path / "copy")), random.Random(f"{part} {kind}")
+    path = folder / "model.keras"
+    if part == "the file":
+        path.write_bytes(damaged(path.read_bytes(), kind, draw))
+    else:
+        parts = parts_of(path)
+        write_parts(path, parts | {part: damaged(parts[part], kind, draw)})
+    loads_or_is_refused(folder)
+
+
+@pytest.mark.parametrize("side", ["source_tokenizer", "target_tokenizer"])
+@pytest.mark.parametrize("seed", range(15))
+def test_a_tokenizer_with_another_value_does_no_harm(preset, tmp_path, side, seed):
+    folder = Path(shutil.copytree(preset, tmp_path / "copy"))
+    path = folder / side / "tokenizer.json"
+    recorded = mutated(json.loads(path.read_text()), random.Random(seed))
+    rest = {name: value for name, value in recorded.items() if name not in ("format", "sha256")}
+    path.write_text(json.dumps(recorded | {"sha256": tokenizer_files.digest(rest)}))
+    loads_or_is_refused(folder)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_manifest_with_another_value_does_no_harm(preset, tmp_path, seed):
+    folder = Path(shutil.copytree(preset, tmp_path / "copy"))
+    path = folder / "translator.json"
+    path.write_text(json.dumps(mutated(json.loads(path.read_text()), random.Random(seed))))
+    found = answer(Translator.from_preset, folder)
+    assert isinstance(found, (Translator, *REFUSALS))
+
+
+def test_bombs_take_no_memory(preset, tmp_path):
+    """Measured in a process of its own: 600 MB of zeros, deep JSON, and arrays that are larger than their file."""
+    code = """
+import io, json, resource, sys, zipfile
+from pathlib import Path
+import h5py
+from keras_attn import Translator
+from tests.attack.test_files import mend, parts_of, write_parts
+
+folder = Path(sys.argv[1])
+path = folder / "model.keras"
+parts = parts_of(path)
+Translator.from_preset(folder)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+def zeros(name):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for other, part in parts.items():
+            if other != name:
+                archive.writestr(other, part)
+        with archive.open(name, "w") as file:
+            for _ in range(600):
+                file.write(bytes(10**6))
+
+def weights(shape, **options):
+    file = io.BytesIO()
+    with h5py.File(file, "w") as arrays:
+        arrays.create_dataset("layers/embedding/vars/0", shape, "float32", **options)
+    write_parts(path, parts | {"model.weights.h5": file.getvalue()})
+
+for bomb in (
+    lambda: zeros("config.json"),
+    lambda: zeros("metadata.json"),
+    lambda: zeros("model.weights.h5"),
+    lambda: write_parts(path, parts | {"config.json": b"[" * 10**7}),
+    lambda: weights((2**28, 3), chunks=(2**10, 3), fillvalue=1.0),
+    lambda: weights((2**40, 2**20), chunks=(2**10, 3)),
+    lambda: weights((2**26, 3), chunks=(2**20, 3), compression="gzip", fillvalue=0.0),
+):
+    bomb()
+    mend(folder)
+    try:
+        Translator.from_preset(folder)
+    except ValueError as error:
+        assert str(error).startswith("Expected"), error
+    else:
+        raise AssertionError("It was loaded.")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    folder = shutil.copytree(preset, tmp_path / "copy")
+    line = [sys.executable, "-W", "ignore", "-c", code, str(folder)]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout.split()[-1]) < MEGABYTES * 1024
+
+
+# Runs.
+
+
+class Best:
+    """In the place of `Validation`."""
+
+    best, best_epoch, wait, best_weights = 1.0, 0, 0, None
+
+
+@pytest.fixture(scope="module")
+def checkpointed(tmp_path_factory):
+    """A model, and the folder of its checkpoint."""
+    folder = tmp_path_factory.mktemp("attacked")
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model.compile("adam", "mse")
+    checkpoint = checkpoint_of(folder)
+    checkpoint.validation.best_weights = model.get_weights()
+    model.fit(np.ones((4, 3)), np.ones((4, 2)), callbacks=[Clock(checkpoint.time_budget), checkpoint], verbose=0)
+    return model, folder
+
+
+class Clock(keras.callbacks.Callback):
+    """Starts the budget, which is no callback here."""
+
+    def __init__(self, budget):
+        super().__init__()
+        self.budget = budget
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.budget._started = self.budget._last_batch = time.monotonic()
+
+
+def checkpoint_of(folder: Path) -> Checkpoint:
+    return Checkpoint(folder / "checkpoint.npz", folder / "history.csv", Best(), TimeBudget(None, 0.1, 0.5))
+
+
+def restores_or_is_refused(model, folder: Path) -> None:
+    weights = model.get_weights()
+    checkpoint = checkpoint_of(folder)
+    found = answer(checkpoint.restore, model)
+    assert isinstance(found, (bool, ValueError)), found
+    if found is not False:
+        assert f"{str(folder / 'checkpoint.npz')!r} to be a checkpoint of this run" in str(found)
+    for one, other in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(4)])
+def test_a_damaged_checkpoint_is_refused_or_whole(checkpointed, tmp_path, kind, request):
+    model, source = checkpointed
+    folder = Path(shutil.copytree(source, tmp_path / "copy"))
+    content = (folder / "checkpoint.npz").read_bytes()
+    (folder / "checkpoint.npz").write_bytes(damaged(content, kind, random.Random(request.node.nodeid)))
+    restores_or_is_refused(model, folder)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_checkpoint_with_another_state_is_refused_or_harmless(checkpointed, tmp_path, seed):
+    model, source = checkpointed
+    folder = Path(shutil.copytree(source, tmp_path / "copy"))
+    with np.load(folder / "checkpoint.npz") as file:
+        arrays = dict(file)
+    state = mutated(json.loads(arrays["state"].tobytes()), random.Random(seed))
+    arrays["state"] = np.frombuffer(json.dumps(state).encode(), "uint8")
+    np.savez(folder / "checkpoint.npz", **arrays)
+    found = answer(checkpoint_of(folder).restore, model)
+    assert isinstance(found, (bool, ValueError)), found
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "deep", "a list", "a number", "huge"])
+def test_a_damaged_run_json_is_named(tmp_path, kind):
+    settings = {"recipe": "rnnsearch", "config": {"units": 3}, "seed": 7}
+    content = json.dumps(settings).encode()
+    made = {"deep": b"[" * 10**6, "a list": b"[1]", "a number": b"7", "huge": b'{"recipe": ' + b"9" * 10**4 + b"}"}
+    (tmp_path / "run.json").write_bytes(made.get(kind) or damaged(content, kind, random.Random(kind)))
+    assert str(tmp_path) in refused(run_folder.open_run, tmp_path, settings, True)
+
+
+# Exports.
+
+LOADS = """
+import json, sys
+from pathlib import Path
+from keras_attn.serving.dev_server.saved_model import SavedModel
+
+for folder in sys.argv[1:]:
+    try:
+        SavedModel(Path(folder))
+    except ValueError as error:
+        print(json.dumps(str(error)[:200]), flush=True)
+    else:
+        print("null", flush=True)
+"""
+VERSION_FILES = (
+    *("saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001"),
+    "assets.extra/tf_serving_warmup_requests",
+)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow writes and loads the graph")
+def test_a_damaged_version_is_refused_or_harmless(tmp_path):
+    """All in a process of their own, which goes on after each."""
+    assert killing.export_whole(tmp_path) == 0
+    version, folders = tmp_path / "models" / "1", []
+    for name in VERSION_FILES:
+        for kind in ("empty", "truncated", "zeros", "page", "missing"):
+            folder = Path(shutil.copytree(version, tmp_path / str(len(folders)) / "1"))
+            content = (folder / name).read_bytes()
+            (folder / name).unlink()
+            if kind != "missing":
+                (folder / name).write_bytes(damaged(content, kind, random.Random(f"{name} {kind}")))
+            folders.append(folder)
+    line = [sys.executable, "-W", "ignore", "-c", LOADS, *map(str, folders)]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = [json.loads(answer) for answer in done.stdout.splitlines()]
+    assert len(found) == len(folders)
+    for folder, sentence in zip(folders, found, strict=True):
+        assert sentence is None or sentence.startswith(f"Expected a SavedModel in {str(folder)!r}. It does not load"), (
+            sentence
+        )
+    # An empty or missing file of warm-up records is none, and zeros may be weights.
+    assert sum(sentence is not None for sentence in found) >= len(found) // 2
+
+
+def test_a_full_disk_at_export_is_a_sentence_and_leaves_nothing(preset, tmp_path):
+    """A limit to the size of files stands in for a disk."""
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000)); "
+    code = limit + "from keras_attn.cli.export import main; sys.exit(main(sys.argv[1:]))"
+    line = [sys.executable, "-W", "ignore", "-c", code, str(preset), str(tmp_path / "models"), "--beam", "2"]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert done.returncode == 1, done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+    assert "Expected" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# Token files.
+
+
+@pytest.fixture(scope="module")
+def encoded(tmp_path_factory):
+    """The arguments of `from_files`, and the batches, which were encoded once."""
+    folder = tmp_path_factory.mktemp("attacked")
+    for name, lines in (("source", killing.LINES), ("target", killing.LINES[::-1])):
+        (folder / name).write_text("\n".join(lines) + "\n")
+    tokenizer = Tokenizer.train(killing.LINES, level="word")
+    arguments = folder / "source", folder / "target", tokenizer, tokenizer
+    return arguments, folder, batches(arguments, folder / "cache")
+
+
+def batches(arguments, cache: Path) -> list:
+    dataset = ParallelDataset.from_files(*arguments, cache, batch_size=8)
+    return [(*inputs.values(), *rest) for inputs, *rest in dataset]
+
+
+@pytest.mark.parametrize("name", ["source.ids", "source.offsets", "target.ids", "target.offsets", "files.json"])
+@pytest.mark.parametrize("kind", [*KINDS, "missing", "the other's"])
+def test_damaged_token_files_are_written_anew(encoded, tmp_path, name, kind):
+    arguments, folder, whole = encoded
+    cache = Path(shutil.copytree(folder / "cache", tmp_path / "cache"))
+    (path,) = cache.rglob(name)
+    content = path.read_bytes()
+    path.unlink()
+    if kind == "the other's":
+        path.write_bytes(path.with_name("target.ids" if name == "source.ids" else "source.ids").read_bytes())
+    elif kind != "missing":
+        path.write_bytes(damaged(content, kind, random.Random(f"{name} {kind}")))
+    for one, other in zip(answer(batches, arguments, cache), whole, strict=True):
+        for mine, its in zip(one, other, strict=True):
+            np.testing.assert_array_equal(mine, its)
+    assert path.read_bytes() == content
+    assert len(list(cache.iterdir())) == 1
+
+
+# Corpora.
+
+TEXT = b"ein Haus\nzwei H\xc3\xa4user\ndrei\n"
+TEXTS = {
+    "nothing": b"",
+    "invalid": b"ein\n\xff\xfe\n",
+    "half a character": TEXT[:-1] + b"\xc3",
+    "a surrogate": b"ein\n\xed\xa0\x80\ndrei\n",
+    "UTF-16": TEXT.decode().encode("utf-16"),
+    "fewer lines": b"ein\n",
+    "more lines": TEXT * 2,
+    "a long line": b"x" * (17 << 20),
+    "zeros": bytes(100_000_000),
+}
+ODD_TEXTS = {
+    "a mark": b"\xef\xbb\xbf" + TEXT,
+    "returns": TEXT.replace(b"\n", b"\r\n"),
+    "nulls": b"\0\n\0\0\n\0\n",
+    "no last line break": TEXT[:-1],
+    "blank lines": b"\n\n\n",
+    "separators": "a\u2028b\x85c\x0b\n\x1c\n\x1d\n".encode(),
+}
+
+
+def corpus(folder: Path, **contents: bytes) -> Path:
+    for split in ("train", "val", "test"):
+        for language in ("de", "fr"):
+            (folder / f"{split}.{language}").write_bytes(TEXT)
+    for name, content in contents.items():
+        (folder / "train.fr").unlink(missing_ok=True)
+        (folder / name.replace("_", ".")).write_bytes(content)
+    return folder
+
+
+def load(folder: Path):
+    return corpora.load(folder, "de", "fr")
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_that_is_none_is_refused(tmp_path, text, zipped):
+    content = gzip.compress(TEXTS[text], 1) if zipped else TEXTS[text]
+    sentence = refused(load, corpus(tmp_path, **{"train_fr_gz" if zipped else "train_fr": content}))
+    assert "train.fr" in sentence or "train.de" in sentence
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("text", ODD_TEXTS)
+def test_an_odd_text_keeps_its_lines(tmp_path, text, zipped):
+    content = gzip.compress(ODD_TEXTS[text], 1) if zipped else ODD_TEXTS[text]
+    found = answer(load, corpus(tmp_path, **{"train_fr_gz" if zipped else "train_fr": content}))
+    assert len(found.splits["train"][1]) == 3
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(3)])
+def test_a_damaged_archive_of_text_is_refused_or_whole(tmp_path, kind, request):
+    content = damaged(gzip.compress(TEXT * 99), kind, random.Random(request.node.nodeid))
+    (tmp_path / "text.gz").write_bytes(content)
+    found = answer(read_lines, tmp_path / "text.gz")
+    if isinstance(found, list):  # bits that say nothing about the text, or a second copy
+        assert found in ((TEXT * 99).decode().splitlines(), (TEXT * 198).decode().splitlines())
+
+
+@pytest.mark.parametrize("what", ["a folder", "a pipe", "a loop", "a device", "nothing behind it"])
+def test_what_is_no_file_is_refused(tmp_path, what):
+    path = corpus(tmp_path) / "train.fr"
+    path.unlink()
+    {
+        "a folder": path.mkdir,
+        "a pipe": lambda: os.mkfifo(path),
+        "a loop": lambda: path.symlink_to(path),
+        "a device": lambda: path.symlink_to("/dev/zero"),
+        "nothing behind it": lambda: path.symlink_to("nowhere"),
+    }[what]()
+    refused(load, tmp_path)
+
+
+# Downloads.
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("KERAS_ATTN_DATA", raising=False)
+    return tmp_path / "home" / "keras_attn"
+
+
+def archive() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as parts:
+        parts.writestr("fra.txt", "".join(f"s{n}\tt{n}\n" for n in range(4100)))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(3)])
+def test_a_damaged_download_is_refused_and_not_kept(tmp_path, monkeypatch, cache, kind, request):
+    path = tmp_path / "genimind/seq2seq/4f3f8eb0adde54fcc8b89394336b002e7961244c/fra-eng.zip"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(damaged(archive(), kind, random.Random(request.node.nodeid)))
+    monkeypatch.setattr(sources, "BASE", tmp_path.as_uri())
+    assert "tatoeba-en-fr" in refused(corpora.load, "tatoeba-en-fr")
+    assert not cache.exists()
+
+
+FAILURES = {
+    "no name": urllib.error.URLError(socket.gaierror(-3, "Temporary failure in name resolution")),
+    "refused": urllib.error.URLError(ConnectionRefusedError(111, "Connection refused")),
+    "reset": ConnectionResetError(104, "Connection reset by peer"),
+    "slow": TimeoutError("timed out"),
+    "certificate": urllib.error.URLError(ssl.SSLError(1, "certificate verify failed")),
+    "404": urllib.error.HTTPError("https://x", 404, "Not Found", {}, None),
+    "no answer": http.client.RemoteDisconnected("Remote end closed connection without response"),
+}
+
+
+@pytest.mark.parametrize("name", corpora.loading.SOURCES)
+@pytest.mark.parametrize("failure", FAILURES)
+def test_without_a_network_a_sentence_says_what_to_do(monkeypatch, cache, name, failure):
+    def fail(*_, **__):
+        raise FAILURES[failure]
+
+    monkeypatch.setattr(urllib.request, "urlopen", fail)
+    sentence = refused(corpora.load, name)
+    assert f"DATA/{name} and give --data DATA" in sentence
+    assert not cache.exists()
+
+
+# Places that cannot be written.
+
+READ_ONLY = """
+import contextlib, io, json, os, sys
+from pathlib import Path
+from keras_attn import ParallelDataset, Tokenizer, Translator
+from keras_attn.cli import export, translate
+from recipes import corpora, train
+
+preset, place, corpus = map(Path, sys.argv[1:4])
+if os.geteuid() == 0:  # root without the capability to write everywhere (CAP_DAC_OVERRIDE, number 1)
+    import ctypes
+
+    system = ctypes.CDLL(None, use_errno=True)
+    header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert system.capget(header, sets) == 0, os.strerror(ctypes.get_errno())
+    sets[0] &= ~2
+    assert system.capset(header, sets) == 0, os.strerror(ctypes.get_errno())
+    assert system.prctl(24, 1, 0, 0, 0) == 0, "capset of the processes that it starts"  # PR_CAPBSET_DROP
+found = {}
+
+def command(name, main, *line):
+    error = io.StringIO()
+    with contextlib.redirect_stderr(error):
+        found[name] = main([*map(str, line)]), error.getvalue()
+
+def call(name, function, *arguments, **options):
+    try:
+        function(*arguments, **options)
+    except OSError as error:
+        found[name] = 1, f"{name}: {error}\\n"
+    else:
+        found[name] = 0, ""
+
+corpora.sources.BASE = corpus.as_uri()
+os.environ["KERAS_HOME"] = str(place / "home")
+os.environ.pop("KERAS_ATTN_DATA", None)
+languages = ["--source", "de", "--target", "fr"]
+command("train", train.main, "rnnsearch", "--corpus", corpus, *languages, "--out", place / "run")
+command("train here", train.main, "rnnsearch", "--corpus", corpus, *languages, "--out", place)
+command("export", export.main, preset, place / "models", "--beam", "2")
+command("translate", translate.main, preset, "--input", corpus / "val.de", "--output", place / "out.txt")
+command("draw", translate.main, preset, "--input", corpus / "val.de", "--png", place / "pictures")
+translator = Translator.from_preset(preset)
+call("save", translator.save_to_preset, place / "preset")
+call("save here", translator.save_to_preset, place)
+call("save a tokenizer", translator.source_tokenizer.save, place / "tokenizer")
+text, words = corpus / "train.de", translator.source_tokenizer
+call("encode", ParallelDataset.from_files, text, text, words, words, place / "cache", batch_size=8)
+call("download", corpora.load, "cmudict")
+print(json.dumps(found))
+"""
+
+
+def test_a_place_that_cannot_be_written_is_refused_with_a_sentence(preset, tmp_path):
+    place, texts = tmp_path / "place", tmp_path / "corpus"
+    texts.mkdir()
+    corpus(texts)
+    place.mkdir(0o555)
+    line = [sys.executable, "-W", "ignore", "-c", READ_ONLY, str(preset), str(place), str(texts)]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    if "capget" in done.stderr or "capset" in done.stderr:
+        pytest.skip("root writes everywhere, and the system does not let it give that up")
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == 10
+    for name, (status, error) in found.items():
+        assert status in (1, 2), (name, error)
+        assert "Permission denied" in error, (name, error)
+        assert "Expected " in error, (name, error)
+        assert error.count("\n") == 1, (name, error)
+    assert list(place.iterdir()) == []

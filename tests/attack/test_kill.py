@@ -1,0 +1,198 @@
+"""Kill −9 at random moments of what writes files; the same command then finishes, and loses and leaves nothing."""
+
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import keras
+import pytest
+
+from keras_attn import files
+from tests.attack import killing
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+MOMENTS = 20
+ON_TENSORFLOW = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow writes the graph")
+
+
+class Commands:
+    """A process that runs and kills commands; see `killing`."""
+
+    def __init__(self, action: str):
+        line = [sys.executable, "-W", "ignore", "-m", "tests.attack.killing", action]
+        self._process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        assert json.loads(self._process.stdout.readline()) == "ready"
+
+    def __enter__(self) -> "Commands":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._process.communicate()
+
+    def run(self, folder: Path, **moment) -> dict:
+        print(json.dumps({"folder": str(folder)} | moment), file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
+
+
+def moments(whole: dict, count: int, seed: int) -> list[dict]:
+    """Random moments of a command: half of them at its accesses to files, half of them in its time."""
+    draw = random.Random(seed)
+    events = draw.sample(range(1, whole["events"] + 1), min(count - count // 2, whole["events"]))
+    return [{"event": n} for n in events] + [
+        {"seconds": draw.uniform(0, whole["seconds"])} for _ in range(count - len(events))
+    ]
+
+
+def log(folder: Path) -> str:
+    return folder.with_name(f"{folder.name}.log").read_text()[-2000:]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def every_moment(action: str, tmp_path: Path, check, count: int = MOMENTS, seed: int = 0, processes: int = 2) -> None:
+    """Kills a command at `count` moments, runs it again after each, and checks the folder.
+
+    `check(folder, killed, again)` has the folder, whether the command was killed, and the second one's status.
+    """
+
+    def work(commands, numbered) -> bool:
+        number, moment = numbered
+        folder = tmp_path / f"killed-{number}"
+        first = commands.run(folder, **moment)
+        before = sorted(path.name for path in folder.rglob("*"))
+        again = commands.run(folder)["status"]
+        try:
+            check(folder, first["status"] == -9, again)
+        except AssertionError as error:
+            raise AssertionError(f"{action} killed at {moment}, with {before} left: {error}\n{log(folder)}") from error
+        return first["status"] == -9
+
+    def all_of(some: list) -> int:
+        with Commands(action) as commands:
+            return sum(work(commands, one) for one in some)
+
+    with Commands(action) as commands:
+        whole = commands.run(tmp_path / "whole")
+    assert whole["status"] == 0, log(tmp_path / "whole")
+    check(tmp_path / "whole", False, None)
+    numbered = list(enumerate(moments(whole, count, seed)))
+    with ThreadPoolExecutor(processes) as pool:
+        killed = sum(pool.map(all_of, [numbered[n::processes] for n in range(processes)]))
+    assert killed >= 0.7 * count, "most were killed before they had finished"
+
+
+PRESET = ["model.keras", "source_tokenizer", "target_tokenizer", "translator.json"]
+
+
+@pytest.mark.parametrize("action", ["save", "save_beside"])
+def test_save(action, tmp_path):
+    def check(folder, killed, again):
+        assert again in (None, 0, 2), again
+        assert names(folder) == ["preset"]
+        notes = ["notes.txt"] if action == "save_beside" else []
+        assert names(folder / "preset") == sorted([*PRESET, *notes])
+        recorded = json.loads((folder / "preset" / "translator.json").read_text())["files"]
+        found = files.digests(folder / "preset")
+        assert {name: found[name] for name in recorded} == recorded
+
+    every_moment(action, tmp_path, check)
+
+
+def test_encode(tmp_path):
+    def check(folder, killed, again):
+        assert again in (None, 0), again
+        assert names(folder) == ["cache", "text"]
+        (store,) = (folder / "cache").iterdir()
+        found = files.digests(store)
+        recorded = json.loads((store / "files.json").read_text())
+        assert found.pop("files.json")["size"]
+        assert found == recorded
+
+    every_moment("encode", tmp_path, check)
+
+
+def test_download(tmp_path):
+    def check(folder, killed, again):
+        assert again in (None, 0), again
+        assert names(folder / "home" / "keras_attn") == [killing.CORPUS]
+        assert len(names(folder / "home" / "keras_attn" / killing.CORPUS)) == 9
+
+    every_moment("download", tmp_path, check)
+
+
+RUN = [*PRESET, "report.json", "history.csv", "translations.txt", "alignment.png"]
+
+
+def test_train(tmp_path):
+    def check(folder, killed, again):
+        run = folder / "run"
+        assert again in (None, 0, 2), again
+        if again == 2:
+            assert "is finished: there is nothing to resume" in log(folder)
+        assert names(run) == sorted(RUN)
+        report = json.loads((run / "report.json").read_text())
+        assert report["epochs"] == len(report["history"]["loss"]) == 3
+        with (run / "history.csv").open() as table:
+            assert [row["epoch"] for row in csv.DictReader(table)] == ["0", "1", "2"]
+
+    every_moment("train", tmp_path, check)
+
+
+EXPORT = ["1", "README.md", "models.config"]
+
+
+def check_export(folder, killed, again):
+    assert again in (None, 0), again
+    models = folder / "models"
+    assert names(models) in (EXPORT, sorted([*EXPORT, "2"]))  # the first may have been complete
+    for version in models.glob("[12]"):
+        assert {"saved_model.pb", "variables", "assets.extra", "batching_params.pbtxt"} <= set(names(version))
+    assert (models / "README.md").read_text().endswith("says.\n")
+
+
+@ON_TENSORFLOW
+def test_export(tmp_path):
+    every_moment("export", tmp_path, check_export)
+
+
+@ON_TENSORFLOW
+def test_export_with_its_graph_and_its_check(tmp_path):
+    every_moment("export_whole", tmp_path, check_export, count=4, seed=1)
+
+
+def exports(tmp_path: Path, count: int, *options: str) -> list[tuple[int, str]]:
+    """The exit statuses and errors of exports that run at once."""
+    preset = tmp_path / "preset"
+    killing.translator().save_to_preset(preset)
+    line = [
+        sys.executable,
+        "-m",
+        "keras_attn",
+        "export",
+        str(preset),
+        str(tmp_path / "models"),
+        "--beam",
+        "2",
+        *options,
+    ]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
+    processes = [subprocess.Popen(line, **pipes, env=os.environ) for _ in range(count)]
+    errors = [process.communicate(timeout=300)[1] for process in processes]
+    return [(process.returncode, error) for process, error in zip(processes, errors, strict=True)]
+
+
+def test_of_two_exports_with_one_version_one_is_refused(tmp_path):
+    done = sorted(exports(tmp_path, 2, "--version", "7"))
+    assert [status for status, _ in done] == [0, 2], done
+    assert "Expected a new version. Received one that exists and is kept" in done[1][1]
+    assert "Traceback" not in done[1][1]
+    assert names(tmp_path / "models") == ["7", "README.md", "models.config"]
