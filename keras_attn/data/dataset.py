@@ -15,9 +15,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attn import files
 from keras_attn.data.bucketing import assign_buckets, checked_boundaries, choose_buckets, plan_batches
-from keras_attn.data.token_store import TokenStore, encode_files, encode_lines, is_whole
+from keras_attn.data.token_store import TokenStore, encode_files, encode_lines
 from keras_attn.text import END_ID, PAD_ID, START_ID, PathLike, Tokenizer
 
 
@@ -150,10 +149,7 @@ class ParallelDataset(keras.utils.PyDataset):
                 raise FileNotFoundError(f"Expected a text file {path}. Received: a path that does not exist")
             identity += [path.stat().st_size, path.stat().st_mtime_ns, tokenizer.fingerprint]
         folder = Path(cache_dir) / hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
-        if is_whole(folder):
-            files.remove_leftovers(folder.parent)
-        else:
-            encode_files(paths, tokenizers, folder)
+        encode_files(paths, tokenizers, folder)
         return cls(TokenStore.open(folder / "source"), TokenStore.open(folder / "target"), **kwargs)
 
     def __len__(self) -> int:

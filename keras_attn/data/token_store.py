@@ -89,7 +89,13 @@ def encode_lines(lines: Iterable[str], tokenizer: Tokenizer) -> list[list[int]]:
 
 
 def encode_files(paths: tuple[Path, Path], tokenizers: tuple[Tokenizer, Tokenizer], folder: Path) -> None:
-    """Writes `source` and `target` as `.ids` and `.offsets` into a folder that appears only when it is complete."""
+    """Writes `source` and `target` as `.ids` and `.offsets` into a folder, unless it has them as they were written.
+
+    The folder appears only when it is complete.
+    """
+    if _is_whole(folder):
+        files.remove_leftovers(folder.parent)
+        return
     with files.staging(folder.parent) as temporary:
         encoded = temporary / "encoded"
         encoded.mkdir()
@@ -100,13 +106,12 @@ def encode_files(paths: tuple[Path, Path], tokenizers: tuple[Tokenizer, Tokenize
         if counts[0] != counts[1]:
             raise unequal_lengths_error(*paths, *counts)
         (encoded / _MANIFEST).write_text(json.dumps(files.digests(encoded)))
-        if folder.exists() and not is_whole(folder):
+        if folder.exists() and not _is_whole(folder):
             os.rename(folder, temporary / "damaged")
         files.publish(encoded, folder)  # unless another process was faster
 
 
-def is_whole(folder: Path) -> bool:
-    """Returns whether a folder has all that `encode_files` wrote into it, as it was written."""
+def _is_whole(folder: Path) -> bool:
     try:
         recorded = json.loads((folder / _MANIFEST).read_text())
     except (OSError, ValueError, RecursionError):

@@ -57,8 +57,8 @@ def encode(folder: Path) -> int:
 
     token_store._CHUNK = 5
     tokenizer = Tokenizer.train(LINES, level="word")
-    text = folder / "text"
-    if not text.exists():
+    text = folder.parent / "text"
+    if not text.exists():  # the first attempt makes it, and is not killed
         text.write_text("\n".join(LINES))
     ParallelDataset.from_files(text, text, tokenizer, tokenizer, folder / "cache", batch_size=8)
     return 0
@@ -76,11 +76,13 @@ def download(folder: Path) -> int:
     sources.BASE = upstream.as_uri()
     root = upstream / "multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/tok"
     names = {"train": "train", "val": "val", "test": "test_2016_flickr"}
+    is_new = not root.exists()  # the first attempt makes it, and is not killed
+    root.mkdir(parents=True, exist_ok=True)
     for name in sources.SHA256[CORPUS]:
         split, language = name.split(".")
         text = f"{split} {language}\n".encode()
-        root.mkdir(parents=True, exist_ok=True)
-        (root / f"{names[split]}.lc.norm.tok.{language}").write_bytes(text)
+        if is_new:
+            (root / f"{names[split]}.lc.norm.tok.{language}").write_bytes(text)
         sources.SHA256[CORPUS][name] = hashlib.sha256(text).hexdigest()
     return int(corpora.load(CORPUS).splits["val"] != (["val de"], ["val en"]))
 
@@ -89,10 +91,11 @@ def train(folder: Path) -> int:
     from recipes import train
 
     corpus = folder.parent / "corpus"
-    corpus.mkdir(exist_ok=True)
-    for split in ("train", "val", "test"):
-        for language in ("de", "fr"):
-            (corpus / f"{split}.{language}").write_text("\n".join(LINES[:16]) + "\n")
+    if not corpus.exists():  # the first attempt makes it, and is not killed
+        corpus.mkdir()
+        for split in ("train", "val", "test"):
+            for language in ("de", "fr"):
+                (corpus / f"{split}.{language}").write_text("\n".join(LINES[:16]) + "\n")
     sizes = ["units=3", "embedding_size=4", "readout_size=4", "attention_units=3", "decoder_units=3"]
     line = ["rnnsearch", "--corpus", str(corpus), "--source", "de", "--target", "fr", "--out", str(folder / "run")]
     line += ["--resume", "--no-export", "--beam", "1", "--epochs", "3"]
