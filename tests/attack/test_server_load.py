@@ -67,7 +67,7 @@ def test_ctrl_c_while_it_serves(published, count, busy):
         answer = connection.recv(2**16) if busy and count == 1 else b""
         status, said = ended(process, 40)
     assert "Traceback" not in said
-    assert status == (0 if count == 1 or not busy else 130), said
+    assert status in ((0,) if count == 1 else (0, -signal.SIGINT)), said
     if busy and count == 1:
         assert answer.startswith(b"HTTP/1.1 200")
     else:

@@ -142,12 +142,13 @@ def _written(host: str, port: int) -> str:
 
 
 def _stopped() -> asyncio.Event:
-    """Returns an event that SIGTERM and SIGINT set. A second signal has its default effect."""
+    """Returns an event that SIGTERM and SIGINT set. A second signal ends the process at once."""
     loop, event = asyncio.get_running_loop(), asyncio.Event()
 
     def stop():
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)  # not KeyboardInterrupt, which would wait for what runs
         event.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
