@@ -25,7 +25,8 @@ def server(service: Service) -> grpc.aio.Server:
     options = [
         ("grpc.max_receive_message_length", limits.max_request_bytes),
         ("grpc.max_send_message_length", -1),
-        ("grpc.max_concurrent_streams", limits.max_requests),  # of one client; its further calls wait there
+        # Of one client, whose further calls wait there. Not fewer: a call counts until both sides have ended it.
+        ("grpc.max_concurrent_streams", max(128, limits.max_requests)),
         ("grpc.so_reuseport", 0),  # a port in use is an error; otherwise two servers would share its requests
     ]
     # Each call keeps a message in memory. Predict refuses more than max_requests, with a clear sentence.
