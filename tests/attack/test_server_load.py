@@ -39,7 +39,7 @@ def ended(process: subprocess.Popen, seconds: float) -> tuple[int, str]:
     return process.returncode, said
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.3, 1.0, 2.0, 4.0, 6.0])
+@pytest.mark.parametrize("seconds", [0.0, 1.0, 4.0])
 def test_ctrl_c_while_it_starts(published, seconds):
     process = start(published)
     time.sleep(seconds)
@@ -49,8 +49,7 @@ def test_ctrl_c_while_it_starts(published, seconds):
     assert status in (0, 130, -signal.SIGINT)  # the last: before Python runs any code of ours
 
 
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize(("busy", "count"), [(True, 1), (False, 2)])
 def test_ctrl_c_while_it_serves(published, count, busy):
     """Once: what it has is answered. Twice: it ends at once."""
     process = start(published)
