@@ -1,5 +1,6 @@
 """What all commands share: errors are one sentence on stderr and an exit status."""
 
+import _thread
 import argparse
 import contextlib
 import os
@@ -39,10 +40,11 @@ def run(
     """
     arguments = parser.parse_args(argv)
     try:
-        _import_keras(prepare)
-        command(arguments)
-        if sys.stdout:
-            sys.stdout.flush()  # a failure to write shows here, not when Python ends
+        with _unraisable_interrupts_raised():
+            _import_keras(prepare)
+            command(arguments)
+            if sys.stdout:
+                sys.stdout.flush()  # a failure to write shows here, not when Python ends
     except BrokenPipeError:
         return _complain(parser, "the reader of the output has gone before all was written.", 1)
     except (ValueError, FileNotFoundError, FileExistsError, IsADirectoryError, ImportError) as error:
@@ -91,6 +93,24 @@ def quietly() -> Iterator[None]:
         os.dup2(stderr, 2)
         os.close(stderr)
         os.close(nowhere)
+
+
+@contextlib.contextmanager
+def _unraisable_interrupts_raised() -> Iterator[None]:
+    """Raises an interruption again that came in a callback of the garbage collector, where Python ignores it."""
+    usual = sys.unraisablehook
+
+    def hook(unraisable):
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            threading.Timer(0.01, _thread.interrupt_main).start()  # by then the callback has ended
+        else:
+            usual(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = usual
 
 
 @contextlib.contextmanager

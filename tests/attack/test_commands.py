@@ -7,7 +7,6 @@ import functools
 import itertools
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -31,23 +30,26 @@ ROOT = Path(__file__).parents[2]
 TINY = ["units=5", "embedding_size=5", "readout_size=5", "attention_units=3", "decoder_units=5", "level=word"]
 
 
-def start(*line, memory=None, **options):
-    """Starts `python -m ...` as a terminal does: Ctrl+C is not ignored."""
+# As a terminal does, and without a fork of this process, which may have JAX's threads: Ctrl+C is not ignored.
+LAUNCH = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])
+"""
 
-    def prepare():
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        if memory:
-            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
+def start(*line, **options):
+    """Starts `python -m ...`."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-m", *map(str, line)], env=environment, preexec_fn=prepare, **pipes, **options
-    )
+    return subprocess.Popen([sys.executable, "-c", LAUNCH, *map(str, line)], env=environment, **pipes, **options)
 
 
 def ended(process, timeout=240, text=""):
-    out, error = process.communicate(text, timeout=timeout)
+    try:
+        out, error = process.communicate(text, timeout=timeout)
+    finally:
+        process.kill()
     assert "Traceback" not in error, error
     return process.returncode, out, error
 

@@ -109,3 +109,21 @@ def test_an_interrupt_while_keras_is_imported_ends_with_a_sentence(tmp_path):
         error = process.communicate(timeout=60)[1]
     assert error == "keras-attn translate: interrupted\n"
     assert process.returncode == 130
+
+
+def test_an_interruption_where_python_ignores_exceptions_is_raised_again(capfd) -> None:
+    class Collected:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    def work(arguments):
+        Collected()
+        for _ in range(200):
+            time.sleep(0.1)
+
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have set to be ignored
+    try:
+        assert command.run(work, command.Parser("work"), [], prepare=lambda: None) == 130
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert capfd.readouterr().err == "work: interrupted\n"
