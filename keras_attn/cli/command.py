@@ -81,13 +81,13 @@ def quietly() -> Iterator[None]:
     TensorFlow greets when it is imported: by Keras with its own backend and, on the other backends, when Keras first
     loads or saves a model.
 
-    Libraries may swallow an interruption as they are imported, or turn it into another error. It is raised again at the
-    end.
+    An interruption waits for the end of the block: libraries that are imported may swallow it, turn it into another
+    error, or abort the process in code of theirs. A second one is raised at once.
     """
     stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
-        with _interrupts_kept():
+        with _interrupts_deferred():
             yield
     finally:
         os.dup2(stderr, 2)
@@ -114,12 +114,14 @@ def _unraisable_interrupts_raised() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _interrupts_kept() -> Iterator[None]:
+def _interrupts_deferred() -> Iterator[None]:
+    """Raises an interruption at the end of the block; a second one at once."""
     interrupts = []
 
     def note(*received):
         interrupts.append(received)
-        raise KeyboardInterrupt
+        if len(interrupts) > 1:
+            raise KeyboardInterrupt
 
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not ignored, nor a handler of a caller's
     if not is_usual or threading.current_thread() is not threading.main_thread():

@@ -95,7 +95,7 @@ def test_an_interrupt_while_keras_is_imported_ends_with_a_sentence(tmp_path):
     A shell starts what it runs in the background, such as the suites of .ci/run, with interrupts ignored.
     """
     begun = tmp_path / "begun"
-    (tmp_path / "keras.py").write_text(f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(60)\n")
+    (tmp_path / "keras.py").write_text(f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(2)\n")
     command = [sys.executable, "-m", "keras_attn", "translate", str(tmp_path)]
     interruptible = (
         "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
