@@ -38,8 +38,8 @@ def run(
         The exit status: 0, 2 if the input was refused or something is not installed, 130 if interrupted, 1 if the
         system failed.
     """
-    arguments = parser.parse_args(argv)
     try:
+        arguments = parser.parse_args(argv)
         with _unraisable_interrupts_raised():
             _import_keras(prepare)
             command(arguments)

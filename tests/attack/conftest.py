@@ -10,8 +10,11 @@ import pytest
 from keras_attn.serving.client import Client
 from tests.attack.hostile import Honest, Target
 
-# Short times and a second name, so that attacks on them are quick.
-FLAGS = ("--transfer-seconds", "3", "--request-seconds", "20", "--allow-host", "my.example", "--poll-seconds", "0.2")
+# Short times, small answers and a second name, so that attacks on them are quick.
+FLAGS = (
+    *("--transfer-seconds", "3", "--request-seconds", "20", "--max-answer-bytes", "4194304"),
+    *("--allow-host", "my.example", "--poll-seconds", "0.2"),
+)
 
 
 @pytest.fixture(scope="session")

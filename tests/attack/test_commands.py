@@ -3,7 +3,6 @@
 Every case ends with a documented status and one sentence, without a traceback.
 """
 
-import functools
 import itertools
 import json
 import os
@@ -30,19 +29,33 @@ ROOT = Path(__file__).parents[2]
 TINY = ["units=5", "embedding_size=5", "readout_size=5", "attention_units=3", "decoder_units=5", "level=word"]
 
 
-# As a terminal does, and without a fork of this process, which may have JAX's threads: Ctrl+C is not ignored.
+# As a terminal does, and without a fork of this process, which may have JAX's threads: Ctrl+C is not ignored. The
+# program says when it reads its command line; before that, Python itself is at work.
 LAUNCH = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.executable, [sys.executable, "-m", *sys.argv[1:]])
+import argparse, os, runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+parse, ready = argparse.ArgumentParser.parse_args, int(sys.argv[1])
+def parse_args(*received):
+    argparse.ArgumentParser.parse_args = parse
+    os.write(ready, b".")
+    return parse(*received)
+argparse.ArgumentParser.parse_args = parse_args
+del sys.argv[:2]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
 
 def start(*line, **options):
-    """Starts `python -m ...`."""
+    """Starts `python -m ...`, up to the reading of its command line."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.Popen([sys.executable, "-c", LAUNCH, *map(str, line)], env=environment, **pipes, **options)
+    read, ready = os.pipe()
+    command = [sys.executable, "-c", LAUNCH, str(ready), *map(str, line)]
+    with open(read, "rb") as begins:
+        process = subprocess.Popen(command, env=environment, pass_fds=(ready,), **pipes, **options)
+        os.close(ready)
+        begins.read(1)
+    return process
 
 
 def ended(process, timeout=240, text=""):
@@ -108,21 +121,12 @@ LINES = {
 }
 
 
-@functools.cache
-def beginning(program):
-    """The seconds until a program reads its command line; before that, Python itself is at work."""
-    started = time.monotonic()
-    assert ended(start(program, "--help"))[0] == 0
-    return time.monotonic() - started
-
-
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("command", LINES)
 def test_ctrl_c_at_any_moment(command, moment, preset, tmp_path):
     program, *arguments = (part.format(preset=preset, tmp=tmp_path) for part in LINES[command])
-    wait = beginning(program) + moment
     process = start(program, *arguments)
-    time.sleep(wait)
+    time.sleep(moment)
     process.send_signal(signal.SIGINT)
     status, out, error = ended(process)
     assert status in (130, -signal.SIGINT), error  # to a shell both are 130; Python ends by the signal if C code saw it

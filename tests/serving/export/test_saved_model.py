@@ -18,6 +18,7 @@ def folder(tmp_path):
 
 def test_signatures_are_those_of_the_model(folder):
     from keras_attn.serving.dev_server.saved_model import SavedModel
+    from keras_attn.serving.dev_server.stop import Stop
 
     model = SavedModel(folder)
     signature = model.signatures["translate_with_options"]
@@ -28,7 +29,7 @@ def test_signatures_are_those_of_the_model(folder):
     assert not signature.is_batched
     assert model.signatures["translate_n_best"].is_batched
     text = np.array([b"four"], object)
-    assert model.run("translate_with_options", {"text": text})["score"].tolist() == [2.0]
+    assert model.run("translate_with_options", {"text": text}, Stop())["score"].tolist() == [2.0]
 
 
 def test_warm_up_records_are_run_before_a_version_is_served(folder):
