@@ -5,10 +5,12 @@ from keras_attn.backend.inference import inference_function
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.loops import scan, while_loop
 from keras_attn.backend.matmul import loop_product, prefer_fast_matmul
+from keras_attn.backend.variables import keep_values
 
 __all__ = [
     "disable_pipeline_autotuning",
     "inference_function",
+    "keep_values",
     "loop_product",
     "prefer_fast_matmul",
     "preferred_jit_compile",

@@ -1,0 +1,41 @@
+"""A model keeps its weights when an error ends `fit`, `evaluate` or `predict`."""
+
+import numpy as np
+import pytest
+
+from keras_attn.losses import SmoothedCrossentropy
+from keras_attn.models import RNNSearch
+from tests.models.test_token_checks import SOURCE, TARGET, Batches, batch
+
+
+class Failing(Batches):
+    """Fails when its batches have been drawn so many times, those included that Keras draws to learn their shapes."""
+
+    def __init__(self, draws):
+        super().__init__([batch()] * 3)
+        self.draws = draws
+
+    def __getitem__(self, index):
+        if not self.draws:
+            raise KeyError("mine")
+        self.draws -= 1
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("use", ["fit", "evaluate", "predict"])
+def test_weights_are_kept(use):
+    model = RNNSearch(SOURCE, TARGET, units=3, embedding_size=3, readout_size=3, attention_units=3, decoder_units=3)
+    model.compile(optimizer="adam", loss=SmoothedCrossentropy())
+    weights = model.get_weights()
+    for draws in range(6):
+        try:
+            getattr(model, use)(Failing(draws), verbose=0)
+        except Exception as error:
+            assert "mine" in str(error)  # TensorFlow wraps it
+        if use == "fit":
+            assert all(np.isfinite(array).all() for array in model.get_weights())
+        else:
+            for before, after in zip(weights, model.get_weights(), strict=True):
+                np.testing.assert_array_equal(after, before)
+    history = model.fit(Batches([batch()]), validation_data=Batches([batch()]), verbose=0).history
+    assert all(np.isfinite(values).all() for values in history.values())
