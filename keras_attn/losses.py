@@ -16,6 +16,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn.backend import replica_count, sum_over_replicas
 from keras_attn.layers import refuse_unknown_arguments
 
 
@@ -95,6 +96,13 @@ def _smoothed_crossentropy(label_smoothing: float):
     return crossentropy
 
 
+class _SumOfWeights(keras.losses.Loss):
+    """The divisor of the reduction "mean_with_sample_weight", whatever of weights and Keras masks is given."""
+
+    def call(self, y_true, y_pred):
+        return ops.ones(ops.shape(y_true), dtype=self.dtype)  # (B, T)
+
+
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SmoothedCrossentropy(keras.losses.Loss):
     """Cross-entropy of integer labels with label smoothing, averaged over real tokens.
@@ -106,6 +114,12 @@ class SmoothedCrossentropy(keras.losses.Loss):
 
     The sum over tokens, each multiplied by its sample weight, is divided by the sum of the weights. Give padding
     the weight 0.
+
+    In data-parallel training both sums are over all replicas, whose numbers of tokens may differ (with the default
+    reduction, under `keras.distribution`, `tf.distribute` and torch's `DistributedDataParallel`): gradients are those
+    of the whole batch on one device. All replicas must call the loss, because on TensorFlow and torch they exchange
+    their sums of weights. The value that one replica sees is its part: the mean over replicas (on TensorFlow, where
+    Keras divides losses by the number of replicas, the sum) is the loss of the whole batch.
 
     Args:
         label_smoothing: ε, at least 0 and less than 1.
@@ -152,6 +166,15 @@ class SmoothedCrossentropy(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype=checked_dtype(dtype))
         self.label_smoothing = float(label_smoothing)
         self._crossentropy = _smoothed_crossentropy(self.label_smoothing)
+        self._sum_of_weights = _SumOfWeights(reduction="sum", dtype=self.dtype)
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        loss = super().__call__(y_true, y_pred, sample_weight)  # divided by the weights of this replica alone
+        replicas = replica_count()
+        if replicas == 1 or self.reduction != "mean_with_sample_weight":
+            return loss
+        local = self._sum_of_weights(y_true, y_pred, sample_weight)
+        return loss * ops.divide_no_nan(replicas * local, sum_over_replicas(local))
 
     def call(self, y_true, y_pred):
         check_shapes(y_true, y_pred)

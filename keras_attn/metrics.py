@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn.backend import sum_over_replicas
 from keras_attn.layers import refuse_unknown_arguments
 from keras_attn.losses import check_shapes, checked_dtype, label_logits, log_normalizer, softmax_parts
 
@@ -17,6 +18,8 @@ class _TokenMean(keras.metrics.Metric):
 
     `keras.metrics.Mean` averages over T first, so that a token of a long batch counts less than one of a short
     batch. With length buckets that is not the mean over tokens.
+
+    The state is of one replica of data-parallel training; `result`, which all replicas must call, sums over all.
     """
 
     def __init__(self, name: str, dtype=None):
@@ -39,7 +42,7 @@ class _TokenMean(keras.metrics.Metric):
         raise NotImplementedError
 
     def result(self):
-        return ops.divide_no_nan(self.total, self.count)
+        return ops.divide_no_nan(sum_over_replicas(self.total), sum_over_replicas(self.count))
 
     def reset_state(self):
         self.total.assign(0.0)
@@ -53,7 +56,8 @@ class TokenAccuracy(_TokenMean):
     A tie for the highest logit counts as correct. (`argmax` would cost 11 to 45 ms per step of 1,920 tokens and
     5,921 words on two cores; the maximum is already known from the loss.)
 
-    Pass it to `compile` in `weighted_metrics`, not in `metrics`: Keras passes sample weights to the former only.
+    Pass it to `compile` in `weighted_metrics`, not in `metrics`: Keras passes sample weights to the former only. In
+    data-parallel training `result` is over the tokens of all replicas, and all of them must call it.
 
     Args:
         name: Name of the metric.
@@ -90,7 +94,8 @@ class Perplexity(_TokenMean):
     In a compiled step beside `SmoothedCrossentropy` it costs nothing. On torch, which runs eagerly, it makes its
     own passes over the logits (33 ms for 1,920 tokens and 5,921 words on two cores).
 
-    Pass it to `compile` in `weighted_metrics`, not in `metrics`: Keras passes sample weights to the former only.
+    Pass it to `compile` in `weighted_metrics`, not in `metrics`: Keras passes sample weights to the former only. In
+    data-parallel training `result` is over the tokens of all replicas, and all of them must call it.
 
     Args:
         name: Name of the metric.

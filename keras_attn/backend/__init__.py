@@ -5,6 +5,7 @@ from keras_attn.backend.inference import inference_function
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.loops import scan, while_loop
 from keras_attn.backend.matmul import loop_product, prefer_fast_matmul
+from keras_attn.backend.replicas import replica_count, sum_over_replicas
 from keras_attn.backend.variables import keep_values
 
 __all__ = [
@@ -14,6 +15,8 @@ __all__ = [
     "loop_product",
     "prefer_fast_matmul",
     "preferred_jit_compile",
+    "replica_count",
     "scan",
+    "sum_over_replicas",
     "while_loop",
 ]
