@@ -2,7 +2,7 @@
 
     python -m recipes.train RECIPE [--corpus NAME|DIR] [--source en --target fr] [--data DIR]
                                    [--epochs N] [--minutes N] [--set name=value ...] [--seed N]
-                                   [--out runs/RECIPE] [--resume]
+                                   [--out runs/RECIPE] [--resume] [--distribute data]
 
 A recipe is a module of `recipes` with a `Config`, `CONFIGS` (a dict of it for some corpora), and `build`. The run's
 folder gets the preset (model and tokenizers, for `Translator.from_preset`), report.json, history.csv,
@@ -44,6 +44,7 @@ def parser() -> command.Parser:
     option("--seed", type=int, default=0)
     option("--out", type=Path, help="folder of the run (default: runs/RECIPE)")
     option("--resume", action="store_true", help="continue the run in that folder")
+    option("--distribute", choices=("data",), help="data: divide each batch among all devices of this machine")
     option("--beam", type=between(int, 1, 1000), default=5, help="beam size of the final scores (default: %(default)s)")
     option("--no-export", action="store_true", help="write no SavedModel")
     return parser
@@ -56,15 +57,21 @@ def train(arguments: argparse.Namespace) -> None:
     out = arguments.out or Path("runs", arguments.recipe)
     with files.locked(out):
         refuse_taken(out, arguments.resume)
-        _train(recipe, config, arguments, out)
+
+        from keras_attn.backend import data_parallel
+        from recipes.training import distribution
+
+        devices = distribution.devices_for(arguments.distribute, config.batch_size)
+        with data_parallel(devices) as model_scope:
+            _train(recipe, config, arguments, out, devices, model_scope)
 
 
-def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: Path) -> None:
+def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: Path, devices, model_scope) -> None:
     import keras
 
     from keras_attn import Translator
     from recipes import corpora
-    from recipes.training import fitting
+    from recipes.training import distribution, fitting
 
     keras.utils.set_random_seed(arguments.seed)
     keras.config.set_dtype_policy(config.precision)
@@ -72,7 +79,9 @@ def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: P
     _check_splits(corpus)
     tokenizers = fitting.train_tokenizers(config, *corpus.splits["train"])
     training, validation = fitting.datasets(config, corpus, tokenizers, arguments.seed)
-    model = recipe.build(config, *(tokenizer.vocabulary_size for tokenizer in tokenizers))
+    distribution.check_batches(devices, config.batch_size, {"train": training, "val": validation})
+    with model_scope():
+        model = recipe.build(config, *(tokenizer.vocabulary_size for tokenizer in tokenizers))
     translator = Translator(model, *tokenizers)
     # Refuses search options that are wrong now, not after hours of training.
     translator.generate([], beam_size=arguments.beam, length_penalty=config.length_penalty)
@@ -83,10 +92,12 @@ def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: P
         translator = Translator.from_preset(out)
     else:
         budget, history = fitting.fit(translator, training, validation, corpus, config, arguments, out)
+        updates = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
         report = settings | {
             "command": command_line(arguments),
             "parameters": model.count_params(),
-            **_training_figures(training, int(model.optimizer.iterations), budget, history, config.metric),
+            **({"devices": len(devices)} if devices else {}),
+            **_training_figures(training, updates, budget, history, config.metric),
         }
         finish(translator, corpus, config, report, out, arguments.beam)
     (out / "checkpoint.npz").unlink(missing_ok=True)
@@ -246,6 +257,7 @@ def command_line(arguments) -> str:
     for name in ("epochs", "minutes", "seed"):
         value = getattr(arguments, name)
         parts += [f"--{name} {value:g}"] if value is not None else []
+    parts += [f"--distribute {arguments.distribute}"] if arguments.distribute else []
     return " ".join([*parts, *(["--set", *arguments.changes] if arguments.changes else [])])
 
 

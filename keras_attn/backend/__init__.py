@@ -1,6 +1,7 @@
 """What Keras lacks of a backend: loops and fast products. Only this package and `keras_attn.serving` name a backend."""
 
 from keras_attn.backend.compilation import preferred_jit_compile
+from keras_attn.backend.distribution import clipping_replicas, compilation_scope, data_parallel, local_devices
 from keras_attn.backend.inference import inference_function
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.loops import scan, while_loop
@@ -9,9 +10,13 @@ from keras_attn.backend.replicas import replica_count, sum_over_replicas
 from keras_attn.backend.variables import keep_values
 
 __all__ = [
+    "clipping_replicas",
+    "compilation_scope",
+    "data_parallel",
     "disable_pipeline_autotuning",
     "inference_function",
     "keep_values",
+    "local_devices",
     "loop_product",
     "prefer_fast_matmul",
     "preferred_jit_compile",

@@ -9,6 +9,7 @@ from pathlib import Path
 import keras
 
 from keras_attn import ParallelDataset, Tokenizer, Translator
+from keras_attn.backend import clipping_replicas, compilation_scope
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 from recipes import corpora
@@ -68,11 +69,13 @@ def fit(
     max_steps = config.max_steps or config.epochs * len(training)
     rate = schedule(config, max_steps) if arguments.minutes is None else config.learning_rate
     average = {"use_ema": True, "ema_momentum": config.ema_decay} if config.ema_decay else {}
-    model.compile(
-        optimizer=keras.optimizers.Adam(rate, global_clipnorm=config.global_clipnorm, **average),
-        loss=SmoothedCrossentropy(label_smoothing=config.label_smoothing),
-        weighted_metrics=[Perplexity(), TokenAccuracy()],
-    )
+    clipnorm = config.global_clipnorm / clipping_replicas(model)
+    with compilation_scope(model):
+        model.compile(
+            optimizer=keras.optimizers.Adam(rate, global_clipnorm=clipnorm, **average),
+            loss=SmoothedCrossentropy(label_smoothing=config.label_smoothing),
+            weighted_metrics=[Perplexity(), TokenAccuracy()],
+        )
     sources, references = (lines[: config.validation_sentences] for lines in corpus.splits["val"])
     patience = math.inf if config.max_steps else config.patience
     options = {"metric": config.metric, "tokenize": config.tokenize, "patience": patience}

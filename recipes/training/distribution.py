@@ -1,0 +1,86 @@
+"""`--distribute`: the devices on which a run trains, and batches that divide among them."""
+
+import json
+import os
+from collections.abc import Sequence
+
+import keras
+
+from keras_attn import ParallelDataset
+from keras_attn.backend import local_devices
+
+
+def devices_for(distribute: str | None, batch_size: int) -> list[str]:
+    """The devices on which to train, printed if there is a choice.
+
+    Args:
+        distribute: The value of `--distribute`, or None, for which the list is empty.
+        batch_size: Sentences of a batch, for all devices together.
+
+    Raises:
+        ValueError: If the backend cannot, the command was started as one of several processes, or the batch does not
+            divide among the devices.
+    """
+    if distribute is None:
+        return []
+    devices = local_devices()
+    _refuse_several_processes()
+    _check(len(devices), batch_size, {f"batch_size={batch_size}": batch_size})
+    print(f"Training on {len(devices)} device{'s' * (len(devices) > 1)}: {', '.join(devices)}.", flush=True)
+    return devices
+
+
+def check_batches(devices: Sequence[str], batch_size: int, splits: dict[str, ParallelDataset]) -> None:
+    """Refuses batches that do not divide among the devices, because a split has fewer pairs than a batch.
+
+    Args:
+        devices: As `devices_for` returned them.
+        batch_size: The configured number of sentences of a batch.
+        splits: The data sets by the names of their splits.
+
+    Raises:
+        ValueError: The sentence names sizes that fit.
+    """
+    if devices:
+        sizes = {split: data.shapes[0][0] for split, data in splits.items()}
+        rows = {f"batches of {size} in the small split {split}": size for split, size in sizes.items()}
+        _check(len(devices), batch_size, rows)
+
+
+def _check(count: int, batch_size: int, rows: dict[str, int]) -> None:
+    odd = [what for what, number in rows.items() if number % count]
+    if not odd:
+        return
+    # A split with fewer pairs than the batch has batches of its own size, whatever the larger batch_size.
+    limits = [number for number in rows.values() if number < batch_size]
+
+    def fits(size: int) -> bool:
+        return all(min(size, limit) % count == 0 for limit in [size, *limits])
+
+    below, above = batch_size // count * count, -(-batch_size // count) * count
+    while below and not fits(below):
+        below -= count
+    sizes = list(dict.fromkeys(size for size in (below, above) if size and fits(size)))
+    advice = f"With --set batch_size={' or '.join(map(str, sizes))} they do."
+    if not sizes:
+        advice = f"Use at most {min(limits)} devices, or a larger split."
+    raise ValueError(f"Expected batches that divide among {count} devices. Received: {odd[0]}. {advice}")
+
+
+def _refuse_several_processes() -> None:
+    """Raises ValueError if the environment says that this is one of several processes."""
+    try:
+        workers = json.loads(os.environ.get("TF_CONFIG", "{}"))["cluster"]["worker"]
+    except (ValueError, KeyError, TypeError):
+        workers = []
+    if keras.backend.backend() == "tensorflow" and len(workers) > 1:
+        raise ValueError(
+            "Expected one process on TensorFlow: with several workers, MultiWorkerMirroredStrategy fails in Keras. Use "
+            f"JAX (KERAS_BACKEND=jax). Received: TF_CONFIG with {len(workers)} workers"
+        )
+    for name in ("KERAS_DISTRIBUTION_NUM_PROCESSES", "WORLD_SIZE"):
+        if os.environ.get(name, "1") != "1":
+            raise ValueError(
+                "Expected one process: recipes.train does not train with several yet, a script of your own can, on "
+                f"JAX (docs/scaling.md). Received: {name}={os.environ[name]}"
+            )

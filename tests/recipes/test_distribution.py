@@ -1,0 +1,147 @@
+"""`--distribute data`: the course of one device, interrupted and resumed too; what cannot train is refused before."""
+
+import contextlib
+import csv
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from recipes import train
+from recipes.training import distribution
+from tests.data_parallel import finish, start
+
+TRAIN = """
+import sys
+import keras
+from recipes import train
+from recipes.training.callbacks import TimeBudget
+
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+def interrupted(self, epoch, logs=None):
+    if epoch == 2:
+        raise KeyboardInterrupt
+    on_epoch_begin(self, epoch, logs)
+
+on_epoch_begin = TimeBudget.on_epoch_begin
+kind, *line = sys.argv[1:]
+if kind == "devices":
+    TimeBudget.on_epoch_begin = interrupted
+    assert train.main([*line, "--distribute", "data"]) == 130
+    TimeBudget.on_epoch_begin = on_epoch_begin
+    line.append("--resume")
+sys.exit(train.main(line))
+"""
+# On TensorFlow each replica draws dropout and clips its gradient by itself.
+ALONE = ("embedding_dropout=0", "memory_dropout=0", "output_dropout=0", "global_clipnorm=1e9")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Digits, spelled in reverse order, in two lengths; the validation split has fewer pairs than a batch."""
+    folder = tmp_path_factory.mktemp("corpora") / "digits"
+    folder.mkdir()
+    names = ["zero", "un", "deux", "trois", "quatre", "cinq"]
+    random = np.random.default_rng(5)
+    for split, size in (("train", 97), ("val", 17), ("test", 5)):
+        rows = [random.integers(0, 6, random.choice([3, 7])) for _ in range(size)]
+        (folder / f"{split}.de").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
+        (folder / f"{split}.fr").write_text("".join(" ".join(names[i] for i in row[::-1]) + "\n" for row in rows))
+    return folder
+
+
+def command_line(corpus, out, *settings):
+    options = ["rnnsearch", "--corpus", str(corpus), "--source", "de", "--target", "fr", "--out", str(out)]
+    sizes = ["units=7", "embedding_size=11", "readout_size=11", "attention_units=5", "decoder_units=13", "level=word"]
+    sizes += ["validation_sentences=5", "learning_rate=0.02", "ema_decay=0.5"]
+    return [*options, "--no-export", "--epochs", "3", "--beam", "1", "--set", *sizes, *settings]
+
+
+def history(out):
+    with (out / "history.csv").open() as table:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(table)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="Keras 3.15 has no distribution on torch")
+def test_two_devices_and_then_one_take_the_course_of_one(corpus, tmp_path):
+    settings = ["batch_size=16", *(ALONE if keras.backend.backend() == "tensorflow" else ())]
+    runs = {kind: tmp_path / kind for kind in ("one", "devices")}
+    ended = finish(*(start("-c", TRAIN, kind, *command_line(corpus, out, *settings)) for kind, out in runs.items()))
+    for status, _, errors in ended:
+        assert status == 0, errors
+    assert "Training on 2 devices: cpu:0, cpu:1." in ended[1][1]
+    ours, expected = history(runs["devices"]), history(runs["one"])
+    assert len(ours) == len(expected) == 3
+    for row, one in zip(ours, expected, strict=True):
+        for name in ("loss", "perplexity", "accuracy", "val_loss", "val_perplexity", "val_accuracy"):
+            np.testing.assert_allclose(row[name], one[name], rtol=1e-5, err_msg=name)
+    assert json.loads((runs["one"] / "report.json").read_text()).keys() >= {"bleu", "history"}
+
+
+@pytest.fixture
+def eight_devices(monkeypatch):
+    monkeypatch.setattr(distribution, "local_devices", lambda: [f"cpu:{i}" for i in range(8)])
+
+
+def refusal(capsys, line):
+    assert train.main([*line, "--distribute", "data"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+@pytest.mark.usefixtures("eight_devices")
+@pytest.mark.parametrize(
+    ("batch_size", "sentence"),
+    [
+        (12, "divide among 8 devices. Received: batch_size=12. With --set batch_size=8 or 16 they do."),
+        (5, "divide among 8 devices. Received: batch_size=5. With --set batch_size=8 they do."),
+    ],
+)
+def test_batches_that_do_not_divide_are_refused(corpus, tmp_path, capsys, batch_size, sentence):
+    assert sentence in refusal(capsys, command_line(corpus, tmp_path / "run", f"batch_size={batch_size}"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("count", "advice"),
+    [(16, "With --set batch_size=16 they do."), (32, "Use at most 24 devices, or a larger split.")],
+)
+def test_batches_of_a_small_split_are_refused(corpus, tmp_path, capsys, monkeypatch, count, advice):
+    """Its batches have 24 rows: its 17 pairs, rounded up to a multiple of 8."""
+    monkeypatch.setattr(distribution, "local_devices", lambda: [f"cpu:{i}" for i in range(count)])
+    monkeypatch.setattr(
+        "keras_attn.backend.data_parallel", lambda devices: contextlib.nullcontext(contextlib.nullcontext)
+    )
+    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=64"))
+    assert f"among {count} devices. Received: batches of 24 in the small split val. {advice}" in error
+
+
+@pytest.mark.usefixtures("eight_devices")
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "KERAS_DISTRIBUTION_NUM_PROCESSES"])
+def test_several_processes_are_refused(corpus, tmp_path, capsys, monkeypatch, name):
+    monkeypatch.setenv(name, "2")
+    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"))
+    assert f"Received: {name}=2" in error
+
+
+@pytest.mark.usefixtures("eight_devices")
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's variable")
+def test_several_workers_on_tensorflow_are_refused(corpus, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1", "b:1"]}}))
+    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"))
+    assert "KERAS_BACKEND=jax" in error
+    assert "2 workers" in error
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's limitation")
+def test_torch_is_refused(corpus, tmp_path, capsys):
+    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"))
+    assert "before 3.16" in error
+    assert f"Received: torch with Keras {keras.__version__}" in error
