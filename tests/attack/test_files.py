@@ -31,6 +31,7 @@ from recipes.corpora import sources
 from recipes.training import run_folder
 from recipes.training.callbacks import Checkpoint, TimeBudget
 from tests.attack import killing
+from tests.attack.conftest import on_torch_alone
 
 pytestmark = pytest.mark.slow
 
@@ -414,6 +415,7 @@ def test_a_damaged_version_is_refused_or_harmless(tmp_path):
     assert sum(sentence is not None for sentence in found) >= len(found) // 3
 
 
+@on_torch_alone
 def test_a_full_disk_at_export_is_a_sentence_and_leaves_nothing(preset, tmp_path):
     """A limit to the size of files stands in for a disk."""
     limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000)); "
@@ -518,6 +520,7 @@ def test_an_odd_text_keeps_its_lines(tmp_path, text, zipped):
     assert len(found.splits["train"][1]) == 3
 
 
+@on_torch_alone
 @pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(3)])
 def test_a_damaged_archive_of_text_is_refused_or_whole(tmp_path, kind, request):
     content = damaged(gzip.compress(TEXT * 99), kind, random.Random(request.node.nodeid))
@@ -558,6 +561,7 @@ def archive() -> bytes:
     return file.getvalue()
 
 
+@on_torch_alone
 @pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(3)])
 def test_a_damaged_download_is_refused_and_not_kept(tmp_path, monkeypatch, cache, kind, request):
     path = tmp_path / "genimind/seq2seq/4f3f8eb0adde54fcc8b89394336b002e7961244c/fra-eng.zip"
@@ -579,6 +583,7 @@ FAILURES = {
 }
 
 
+@on_torch_alone
 @pytest.mark.parametrize("name", corpora.loading.SOURCES)
 @pytest.mark.parametrize("failure", FAILURES)
 def test_without_a_network_a_sentence_says_what_to_do(monkeypatch, cache, name, failure):
@@ -645,6 +650,7 @@ print(json.dumps(found))
 """
 
 
+@on_torch_alone
 def test_a_place_that_cannot_be_written_is_refused_with_a_sentence(preset, tmp_path):
     place, texts = tmp_path / "place", tmp_path / "corpus"
     texts.mkdir()

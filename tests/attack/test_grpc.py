@@ -288,6 +288,6 @@ def test_calls_that_are_cancelled(channel, target):
 
 
 def test_an_answer_that_is_too_large(channel):
-    for texts in ([b"Mann " * 420] + [b"ein"] * 63, [b"m" * 100] * 64):
+    for texts in ([b"Mann " * 840] + [b"ein"] * 63, [b"m" * 200] * 64):
         made = request({"text": strings(64, values=texts)}, "translate_n_best")
-        check(call(channel, made.SerializeToString()), "RESOURCE_EXHAUSTED", sentence="4,194,304 bytes.* larger")
+        check(call(channel, made.SerializeToString()), "RESOURCE_EXHAUSTED", sentence="16,777,216 bytes.* larger")

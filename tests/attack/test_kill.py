@@ -14,6 +14,7 @@ import pytest
 
 from keras_attn import files
 from tests.attack import killing
+from tests.attack.conftest import on_torch_alone
 
 pytestmark = pytest.mark.slow
 
@@ -107,6 +108,7 @@ def test_save(action, tmp_path):
     every_moment(action, tmp_path, check)
 
 
+@on_torch_alone
 def test_encode(tmp_path):
     def check(folder, killed, again):
         assert again in (None, 0), again
@@ -120,6 +122,7 @@ def test_encode(tmp_path):
     every_moment("encode", tmp_path, check)
 
 
+@on_torch_alone
 def test_download(tmp_path):
     def check(folder, killed, again):
         assert again in (None, 0), again

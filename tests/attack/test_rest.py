@@ -241,8 +241,8 @@ def test_two_names(target, hosts):
 
 STRANGE = (
     *(chr(n) for n in (0, 7, 27, 127, 0x85, 0xA0, 0x2028, 0x202E, 0x200D, 0xFEFF, 0xFFFF, 0x10FFFF)),
-    *("\u0301" * 300, "a\u0301" * 100, "👩‍👩‍👧" * 50, "\ufdfa" * 100, "▁" * 300, " " * 400, "\t\n" * 100, "</s>" * 50),
-    *("<script>alert(1)</script>", "'; DROP TABLE x; --", "${jndi:ldap://x}", "%s%n%x" * 20, "../" * 50, "a" * 500),
+    *("\u0301" * 100, "a\u0301" * 50, "👩‍👩‍👧" * 10, "\ufdfa" * 50, "▁" * 100, " " * 400, "\t\n" * 100, "</s>" * 20),
+    *("<script>alert(1)</script>", "'; DROP TABLE x; --", "${jndi:ldap://x}", "%s%n%x" * 20, "../" * 50, "a" * 200),
 )
 
 
@@ -256,9 +256,9 @@ def test_a_strange_text_is_translated(target, text, signature):
 # Requests that want much. Each is refused before the model runs, after it, or stopped.
 LONG = "Mann " * 420
 MUCH = {
-    "an alignment that may be huge": ("translate_n_best", [LONG] + ["ein"] * 63, 413),
-    "an alignment that is huge": ("translate_n_best", ["m" * 100] * 64, 413),
-    "many rows": ("translate_n_best", [""] * 60_000, 413),
+    "an alignment that may be huge": ("translate_n_best", [LONG * 2] + ["ein"] * 63, 413),
+    "an alignment that is huge": ("translate_n_best", ["m" * 200] * 64, 413),
+    "many rows": ("translate_n_best", [""] * 240_000, 413),
     "too many bytes": ("serving_default", ["x" * 2**22], 413),
 }
 
