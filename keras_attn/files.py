@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 import shutil
+import time
 import uuid
 import zipfile
 from collections.abc import Iterator
@@ -31,21 +32,25 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[int]:
+def locked(folder: Path, wait: bool = False) -> Iterator[int]:
     """Keeps a folder for this process, until the end of the block or of the process, and makes it if it is missing.
 
     What killed writers left in it is removed first. If it was made and is still empty at the end, it is removed.
+
+    Args:
+        folder: The folder.
+        wait: bool, whether to wait for the end of another process that has locked the folder.
 
     Yields:
         The descriptor of the lock. A process that inherits it holds the lock, too.
 
     Raises:
-        FileExistsError: if another process has locked the folder, or it is a file.
+        FileExistsError: if another process has locked the folder and `wait` is False, or it is a file.
         OSError: if it cannot be written.
     """
     with _made(folder):
         with _sentence("written", folder):
-            descriptor = _lock(folder)
+            descriptor = _lock_when_free(folder) if wait else _lock(folder)
         if descriptor is None:
             raise FileExistsError(
                 f"Expected no other process in {str(folder)!r}. One works there: wait for its end, or choose another "
@@ -85,16 +90,26 @@ def staging(parent: Path) -> Iterator[Path]:
             with contextlib.suppress(FileNotFoundError):
                 descriptor = _lock(folder)
         try:
-            yield folder
-        except OSError as error:
-            if error.errno not in _FULL:
-                raise
-            raise type(error)(
-                f"Expected room for what is written. Received: {str(parent)!r}, {error.strerror}."
-            ) from error
+            with needs_room(parent):
+                yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(descriptor)
+
+
+@contextlib.contextmanager
+def needs_room(folder: Path) -> Iterator[None]:
+    """A full disk becomes a sentence that names the folder.
+
+    Raises:
+        OSError: if the disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise type(error)(f"Expected room for what is written. Received: {str(folder)!r}, {error.strerror}.") from error
 
 
 @contextlib.contextmanager
@@ -179,13 +194,23 @@ def _made(folder: Path) -> Iterator[None]:
         if folder.exists() and not folder.is_dir():
             raise FileExistsError(f"Expected a folder. Received a file: {str(folder)!r}")
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
     try:
         yield
     finally:
         for path in missing:
             with contextlib.suppress(OSError):  # it has files now
                 path.rmdir()
+
+
+def _make(folder: Path) -> None:
+    for attempts_left in reversed(range(10)):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return
+        except (FileExistsError, FileNotFoundError):  # another process may have removed it, or its parent, meanwhile
+            if not attempts_left:
+                raise
 
 
 @contextlib.contextmanager
@@ -224,6 +249,17 @@ def _lock(folder: Path, required: bool = False) -> int | None:
         if _is_at(descriptor, folder / LOCK):
             return descriptor
         os.close(descriptor)  # its last holder has removed it since it was opened
+
+
+def _lock_when_free(folder: Path) -> int:
+    """Waits for the lock of a folder, which its holder may remove; makes it again then."""
+    while True:
+        _make(folder)
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = _lock(folder)
+            if descriptor is not None:
+                return descriptor
+        time.sleep(0.1)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 
-def choose_buckets(lengths: np.ndarray, count: int) -> list[tuple[int, int]]:
+def choose_buckets(lengths: np.ndarray, count: int, pairs: np.ndarray | None = None) -> list[tuple[int, int]]:
     """Chooses at most `count` rectangles (S, T) into which all pairs fit with little padding.
 
     All pairs fit into the first rectangle. The others are added one by one, each where it saves most given the rest,
@@ -15,16 +15,19 @@ def choose_buckets(lengths: np.ndarray, count: int) -> list[tuple[int, int]]:
     Args:
         lengths: int (N, 2), the lengths of both sides of each pair.
         count: int of 1 or more.
+        pairs: int (N,), the number of pairs of these lengths. None means 1.
 
     Returns:
         list of (S, T), smallest area first.
     """
     # At most 256 candidates per side, so that this takes milliseconds for sentences of any length.
     shares = np.linspace(0, 1, 256)
-    grids = [np.unique(np.quantile(side, shares, method="higher")) for side in lengths.T]
+    pairs = np.ones(len(lengths), np.int64) if pairs is None else pairs
+    grids = [np.unique(_quantiles(side, pairs, shares)) for side in lengths.T]
     cell = [np.searchsorted(grid, side) for grid, side in zip(grids, lengths.T, strict=True)]
     cost = grids[0][:, None] + grids[1]  # (S values, T values)
-    pairs = np.bincount(cell[0] * cost.shape[1] + cell[1], minlength=cost.size).reshape(cost.shape)
+    places = cell[0] * cost.shape[1] + cell[1]
+    pairs = np.bincount(places, pairs, cost.size).astype(np.int64).reshape(cost.shape)
 
     def best_place(others: list[tuple[int, int]]) -> tuple[int, int]:
         paid = np.full(cost.shape, cost[-1, -1])
@@ -47,6 +50,13 @@ def choose_buckets(lengths: np.ndarray, count: int) -> list[tuple[int, int]]:
             break
     buckets = {(int(grids[0][i]), int(grids[1][j])) for i, j in places}
     return sorted(buckets, key=lambda bucket: (sum(bucket), bucket))
+
+
+def _quantiles(lengths: np.ndarray, pairs: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Returns `np.quantile(lengths, shares, method="higher")` of lengths that occur `pairs` times each."""
+    order = lengths.argsort()
+    last = pairs[order].cumsum()
+    return lengths[order][last.searchsorted(np.ceil((last[-1] - 1) * shares), side="right")]
 
 
 def assign_buckets(lengths: np.ndarray, buckets: list[tuple[int, int]]) -> np.ndarray:

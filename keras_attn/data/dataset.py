@@ -15,9 +15,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attn.data.bucketing import assign_buckets, checked_boundaries, choose_buckets, plan_batches
-from keras_attn.data.token_store import TokenStore, encode_files, encode_lines
-from keras_attn.text import END_ID, PAD_ID, START_ID, PathLike, Tokenizer
+from keras_attn.data.batch_plan import PlanOptions, batch_plan
+from keras_attn.data.token_files import default_workers, encode_files
+from keras_attn.data.token_store import SIDES, TokenStore
+from keras_attn.text import END_ID, PAD_ID, START_ID, PathLike, Tokenizer, encode_lines, text_paths
 
 
 class ParallelDataset(keras.utils.PyDataset):
@@ -92,21 +93,12 @@ class ParallelDataset(keras.utils.PyDataset):
             raise ValueError(
                 f"Expected as many source as target rows. Received: {len(self._sides[0]):,} and {len(self._sides[1]):,}"
             )
-        self._batch_size, self._tokens_per_batch = batch_size, tokens_per_batch
         self._shuffle, self._curriculum_epochs = shuffle, curriculum_epochs
         self._seed, self._shard = seed, shard
-        boundaries, count = checked_boundaries(bucket_boundaries)
-        limit = np.array(boundaries[-1] if boundaries else (2**31 - 1,) * 2)
-        pairs, lengths = self._select(np.minimum(limit, max_length or limit), on_too_long)
-        buckets = boundaries or self._choose(lengths, count)
-        steps = self._step_rows(buckets)
-        home = assign_buckets(lengths, buckets)
-        counts = np.bincount(home, minlength=len(buckets))
-        batches, self._moves, positions = plan_batches(counts, buckets, steps)
-        self._members = [pairs[home == bucket] for bucket in range(len(buckets))]
-        self._shapes = [(step // shard[1], *bucket) for step, bucket in zip(steps, buckets, strict=True)]
-        self.shapes = [shape for shape, number in zip(self._shapes, batches, strict=True) if number]
-        self._report |= {"padding": 1 - float(lengths.sum() / positions), "batches": sum(batches)}
+        options = (batch_size, tokens_per_batch, bucket_boundaries, max_length, on_too_long, shard[1])
+        self._plan = batch_plan(self._sides, PlanOptions(*options))
+        batches = zip(self._plan.shapes, self._plan.batches, strict=True)
+        self.shapes = [shape for shape, number in batches if number]
         self.set_epoch(0)
 
     @classmethod
@@ -128,36 +120,62 @@ class ParallelDataset(keras.utils.PyDataset):
     @classmethod
     def from_files(
         cls,
-        source_path: PathLike,
-        target_path: PathLike,
+        source_path: PathLike | Sequence[PathLike],
+        target_path: PathLike | Sequence[PathLike],
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
         cache_dir: PathLike,
+        *,
+        workers: int | None = None,
         **kwargs: Any,
     ) -> "ParallelDataset":
-        """Encodes two text files into token files under `cache_dir` and memory-maps those.
+        """Encodes text files into token files under `cache_dir` and memory-maps those.
 
-        A pair takes a few dozen bytes of memory; the text and its ids stay on disk. The token files are reused as
-        long as the text files (their size and modification time) and the tokenizers are the same, and the token files
-        are as they were written (their SHA-256); else they are written anew.
+        A pair takes a dozen bytes of memory; the text and its ids stay on disk. The token files are used again as long
+        as the text files (their sizes and modification times) and the tokenizers are the same, and the token files are
+        as they were written: their SHA-256 is compared whenever their size, inode, modification or change time is not
+        that of the last comparison. The choice of buckets and the pairs of each are kept beside them, for the last 8
+        settings, and their SHA-256 is compared each time.
+
+        A call that is interrupted or killed leaves the text that is encoded, and the next call goes on from there. One
+        process encodes at a time; others that want the same files wait for it.
+
+        Args:
+            source_path, target_path: A file, plain, `.gz`, `.xz` or `.bz2`; a glob such as "news.*.de.gz", whose files
+                are taken in the order of their names; or a sequence of these. Each side has as many files, and the nth
+                of both have equally many lines.
+            source_tokenizer, target_tokenizer: The tokenizer of each side.
+            cache_dir: The folder of the token files.
+            workers: int, processes that encode. None means one for each processor that this process may use, up to
+                32, and fewer for less than 8 MiB of text each. The files are the same with any number.
+            **kwargs: The other arguments of `ParallelDataset`.
+
+        Raises:
+            FileNotFoundError: If a text file does not exist, or a glob matches none.
+            ValueError: If a text is invalid UTF-8, damaged, empty or has lines of more than 16 MiB, if the sides have
+                different numbers of files or lines, or an argument is out of range.
+            OSError: If `cache_dir` cannot be written, or the disk is full.
+            ChildProcessError: If a process that encodes was killed.
         """
-        paths = Path(source_path), Path(target_path)
+        if workers is not None and (not isinstance(workers, (int, np.integer)) or workers < 1):
+            raise ValueError(f"Expected workers to be a whole number of 1 or more. Received: {workers!r}")
+        paths = text_paths(source_path), text_paths(target_path)
         tokenizers = source_tokenizer, target_tokenizer
         identity = []
-        for path, tokenizer in zip(paths, tokenizers, strict=True):
-            if not path.is_file():
-                raise FileNotFoundError(f"Expected a text file {path}. Received: a path that does not exist")
-            identity += [path.stat().st_size, path.stat().st_mtime_ns, tokenizer.fingerprint]
+        for side, tokenizer in zip(paths, tokenizers, strict=True):
+            for path in side:
+                identity += [path.stat().st_size, path.stat().st_mtime_ns]
+            identity += [tokenizer.fingerprint]
         folder = Path(cache_dir) / hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
-        encode_files(paths, tokenizers, folder)
-        return cls(TokenStore.open(folder / "source"), TokenStore.open(folder / "target"), **kwargs)
+        encode_files(paths, tokenizers, folder, default_workers(paths) if workers is None else int(workers))
+        return cls(*(TokenStore.open(folder / side) for side in SIDES), **kwargs)
 
     def __len__(self) -> int:
         return len(self._order)
 
     def __getitem__(self, index: int) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
         bucket, rows = self._order[index]
-        size, source_length, target_length = self._shapes[bucket]
+        size, source_length, target_length = self._plan.shapes[bucket]
         source = self._sides[0].pad(rows, (size, source_length))  # (B, S)
         source[len(rows) :, 0] = END_ID  # no row without a real token: cuDNN and softmax want none
         labels = self._sides[1].pad(rows, (size, target_length))  # (B, T)
@@ -179,7 +197,7 @@ class ParallelDataset(keras.utils.PyDataset):
     @property
     def largest_token_ids(self) -> tuple[int, int]:
         """The largest id of each side, which a model compares with the sizes of its vocabularies."""
-        return tuple(side.largest_id for side in self._sides)
+        return self._plan.largest_token_ids
 
     def report(self) -> dict[str, int | float]:
         """Returns statistics of the data, over all shards.
@@ -189,68 +207,20 @@ class ParallelDataset(keras.utils.PyDataset):
             `source_tokens` and `target_tokens`, numbers of real positions, ends included; `padding`, the share of all
             positions of both sides that are padding; and `batches`, the number of batches of one shard.
         """
-        return dict(self._report)
-
-    def _select(self, limits: np.ndarray, on_too_long: str) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the pairs to keep (N,) and their lengths with the end, truncated to the limits (N, 2)."""
-        lengths = np.stack([side.lengths + 1 for side in self._sides], axis=1)  # (pairs, 2)
-        present = (lengths > 1).all(axis=1)
-        long = present & (lengths > limits).any(axis=1)
-        kept = present & ~long if on_too_long == "drop" else present
-        if not kept.any():
-            raise ValueError(
-                f"Expected at least one pair with text on both sides. Received: {len(lengths):,} pairs, of which "
-                f"{(~present).sum():,} are blank and {long.sum():,} longer than the limit"
-            )
-        lengths = np.minimum(lengths[kept], limits)
-        self._report = {
-            "pairs": int(kept.sum()),
-            "dropped_blank": int((~present).sum()),
-            "dropped_too_long": int(long.sum()) if on_too_long == "drop" else 0,
-            "truncated": int(long.sum()) if on_too_long == "truncate" else 0,
-            "source_tokens": int(lengths[:, 0].sum()),
-            "target_tokens": int(lengths[:, 1].sum()),
-        }
-        return np.flatnonzero(kept), lengths
-
-    def _step_rows(self, buckets: list[tuple[int, int]]) -> list[int]:
-        """Returns the number of rows that one step of all shards together takes from each bucket."""
-        count = self._shard[1]
-        most = -(-self._report["pairs"] // (8 * count)) * 8  # all pairs, rounded up
-        if self._batch_size is not None:
-            return [min(self._batch_size, most) * count] * len(buckets)
-        longest = max(max(bucket) for bucket in buckets)
-        if self._tokens_per_batch < longest:
-            raise ValueError(
-                f"Expected tokens_per_batch of at least {longest}, the length of the longest row; max_length drops or "
-                f"truncates longer rows. Received: tokens_per_batch={self._tokens_per_batch}"
-            )
-        sizes = [min(self._tokens_per_batch // max(bucket), most) for bucket in buckets]
-        return [(size if size < 8 else size - size % 8) * count for size in sizes]
-
-    def _choose(self, lengths: np.ndarray, most: int) -> list[tuple[int, int]]:
-        """Returns buckets for these lengths, as many, up to `most`, as give the fewest positions."""
-        plans = []
-        for count in range(1, most + 1):
-            buckets = choose_buckets(lengths, count)
-            counts = np.bincount(assign_buckets(lengths, buckets), minlength=len(buckets))
-            batches, _, positions = plan_batches(counts, buckets, self._step_rows(buckets))
-            used = [bucket for bucket, number in zip(buckets, batches, strict=True) if number]
-            plans.append((positions, len(used), used))
-        return min(plans)[-1]
+        return dict(self._plan.report)
 
     def _arrange(self, epoch: int) -> list[tuple[int, np.ndarray]]:
         """Returns the batches of an epoch for this shard: (bucket, pairs)."""
         random = np.random.default_rng((self._seed, epoch)) if self._shuffle else None
         index, count = self._shard
-        pools, batches = list(self._members), []
-        for bucket, (size, _, _) in enumerate(self._shapes):
+        pools, batches = list(self._plan.members), []
+        for bucket, (size, _, _) in enumerate(self._plan.shapes):
             pool, step = pools[bucket], size * count
             if random is not None:
                 pool = random.permutation(pool)
-            whole = len(pool) if self._moves[bucket] is None else len(pool) // step * step
+            whole = len(pool) if self._plan.moves[bucket] is None else len(pool) // step * step
             if whole < len(pool):
-                larger = self._moves[bucket]
+                larger = self._plan.moves[bucket]
                 pools[larger] = np.concatenate([pools[larger], pool[whole:]])
             batches += [(bucket, pool[i : i + step][index::count]) for i in range(0, whole, step)]
         if random is not None and epoch >= self._curriculum_epochs:
@@ -267,9 +237,9 @@ class ParallelDataset(keras.utils.PyDataset):
         first = {}
         for position, (bucket, _) in enumerate(batches):
             first.setdefault(bucket, position)
-        varying = {axis for axis in (1, 2) if len({self._shapes[bucket][axis] for bucket in first}) > 1}
+        varying = {axis for axis in (1, 2) if len({self._plan.shapes[bucket][axis] for bucket in first}) > 1}
         for one, other in itertools.combinations(first, 2):
-            if all(self._shapes[one][axis] != self._shapes[other][axis] for axis in varying):
+            if all(self._plan.shapes[one][axis] != self._plan.shapes[other][axis] for axis in varying):
                 for place, position in enumerate(sorted((first[one], first[other]))):
                     batches[place], batches[position] = batches[position], batches[place]
                 return

@@ -2,19 +2,17 @@
 
 import functools
 import itertools
-import json
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import index
 from pathlib import Path
 
 import numpy as np
 
-from keras_attn import files
-from keras_attn.text import BLANKS, END_ID, PAD_ID, UNKNOWN_ID, Tokenizer, iterate_lines, unequal_lengths_error
+from keras_attn.text import END_ID, PAD_ID, UNKNOWN_ID
 
-_CHUNK = 10_000  # lines encoded at a time while streaming
-_MANIFEST = "files.json"  # the size and the SHA-256 of each other file
+SIDES = ("source", "target")  # the names of the two stores of a folder
+MANIFEST = "files.json"  # there, the size and the SHA-256 of each token file
+_PART = 1 << 20  # ids that are read at a time
 
 
 class TokenStore:
@@ -23,12 +21,13 @@ class TokenStore:
     Args:
         token_ids: int32 (N,), the ids of all rows, without start and end. A row may be empty.
         offsets: int64 (rows + 1,), row i is `token_ids[offsets[i]:offsets[i + 1]]`.
+        prefix: Path, where the files of a memory-mapped store are: `<prefix>.ids` and `<prefix>.offsets`.
     """
 
-    def __init__(self, token_ids: np.ndarray, offsets: np.ndarray):
+    def __init__(self, token_ids: np.ndarray, offsets: np.ndarray, prefix: Path | None = None):
         self.token_ids = token_ids  # (N,)
         self.offsets = offsets  # (rows + 1,)
-        self.lengths = np.diff(offsets).astype(np.int32)  # (rows,)
+        self.prefix = prefix
 
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]]) -> "TokenStore":
@@ -58,76 +57,43 @@ class TokenStore:
         """Memory-maps `<prefix>.ids` and `<prefix>.offsets`, so that only the rows of a batch are read."""
         offsets = np.memmap(f"{prefix}.offsets", np.int64, "r")
         # An empty file cannot be mapped.
-        return cls(np.memmap(f"{prefix}.ids", np.int32, "r") if offsets[-1] else np.zeros(0, np.int32), offsets)
+        ids = np.memmap(f"{prefix}.ids", np.int32, "r") if offsets[-1] else np.zeros(0, np.int32)
+        return cls(ids, offsets, prefix)
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.offsets) - 1
+
+    def lengths(self, start: int, stop: int) -> np.ndarray:
+        """Returns the lengths of the rows from `start` to `stop`, int32 (stop - start,)."""
+        if self.prefix is None:
+            offsets = self.offsets[start : stop + 1]
+        else:  # read, not mapped: pages that a map has touched count as memory of this process
+            count = min(stop, len(self)) + 1 - start
+            offsets = np.fromfile(f"{self.prefix}.offsets", np.int64, count, offset=8 * start)
+        return np.diff(offsets).astype(np.int32)
 
     @functools.cached_property
     def largest_id(self) -> int:
         """The largest id, at least that of the end, which every padded row has."""
-        return int(self.token_ids.max(initial=END_ID))
+        if self.prefix is None:
+            return int(self.token_ids.max(initial=END_ID))
+        largest = END_ID
+        with open(f"{self.prefix}.ids", "rb") as file:  # read, as in `lengths`
+            while len(ids := np.fromfile(file, np.int32, _PART)):
+                largest = max(largest, int(ids.max()))
+        return largest
 
     def pad(self, rows: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
         """Returns rows with their end id and padding, int32 of `shape` (B, S).
 
         Rows that are too long are truncated; rows of the shape beyond those given are all padding.
         """
-        lengths = np.minimum(self.lengths[rows], shape[1] - 1)  # (rows,)
+        starts = self.offsets[rows]  # (rows,)
+        lengths = np.minimum(self.offsets[rows + 1] - starts, shape[1] - 1)  # (rows,)
         columns = np.arange(shape[1])
-        positions = self.offsets[rows][:, None] + columns  # (rows, S)
+        positions = starts[:, None] + columns  # (rows, S)
         token_ids = self.token_ids.take(positions, mode="clip")  # (rows, S), neighbours' ids after a row's end
         padded = np.full(shape, PAD_ID, np.int32)  # (B, S)
         padded[: len(rows)] = np.where(columns < lengths[:, None], token_ids, PAD_ID)
         padded[np.arange(len(rows)), lengths] = END_ID
         return padded
-
-
-def encode_lines(lines: Iterable[str], tokenizer: Tokenizer) -> list[list[int]]:
-    """Returns the ids of each line: none for a blank line, although BPE has pieces for blanks."""
-    return tokenizer.encode_batch([line if line.strip(BLANKS) else "" for line in lines])
-
-
-def encode_files(paths: tuple[Path, Path], tokenizers: tuple[Tokenizer, Tokenizer], folder: Path) -> None:
-    """Writes `source` and `target` as `.ids` and `.offsets` into a folder, unless it has them as they were written.
-
-    The folder appears only when it is complete.
-    """
-    if _is_whole(folder):
-        files.remove_leftovers(folder.parent)
-        return
-    with files.staging(folder.parent) as temporary:
-        encoded = temporary / "encoded"
-        encoded.mkdir()
-        counts = [
-            _encode_file(path, tokenizer, encoded / side)
-            for path, tokenizer, side in zip(paths, tokenizers, ("source", "target"), strict=True)
-        ]
-        if counts[0] != counts[1]:
-            raise unequal_lengths_error(*paths, *counts)
-        (encoded / _MANIFEST).write_text(json.dumps(files.digests(encoded)))
-        if folder.exists() and not _is_whole(folder):
-            os.rename(folder, temporary / "damaged")
-        files.publish(encoded, folder)  # unless another process was faster
-
-
-def _is_whole(folder: Path) -> bool:
-    try:
-        recorded = json.loads((folder / _MANIFEST).read_text())
-    except (OSError, ValueError, RecursionError):
-        return False
-    found = files.digests(folder)
-    del found[_MANIFEST]
-    return sorted(found) == ["source.ids", "source.offsets", "target.ids", "target.offsets"] and found == recorded
-
-
-def _encode_file(path: Path, tokenizer: Tokenizer, prefix: Path) -> int:
-    lines, total, count = iterate_lines(path), 0, 0
-    with open(f"{prefix}.ids", "wb") as ids, open(f"{prefix}.offsets", "wb") as offsets:
-        np.zeros(1, np.int64).tofile(offsets)
-        while chunk := list(itertools.islice(lines, _CHUNK)):
-            store = TokenStore.from_lists(encode_lines(chunk, tokenizer))
-            store.token_ids.tofile(ids)
-            (store.offsets[1:] + total).tofile(offsets)
-            total, count = total + len(store.token_ids), count + len(chunk)
-    return count

@@ -1,12 +1,15 @@
 """Text: tokenizers, and files of parallel lines."""
 
+from keras_attn.text.encoding import Encoders, TextBlock, TokenBlock, encode_lines
 from keras_attn.text.special_tokens import BLANKS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
 from keras_attn.text.text_files import (
     PathLike,
     corpus_path,
+    iterate_blocks,
     iterate_lines,
     read_lines,
     read_parallel,
+    text_paths,
     unequal_lengths_error,
 )
 from keras_attn.text.tokenizer import Tokenizer
@@ -18,11 +21,17 @@ __all__ = [
     "SPECIAL_TOKENS",
     "START_ID",
     "UNKNOWN_ID",
+    "Encoders",
     "PathLike",
+    "TextBlock",
+    "TokenBlock",
     "Tokenizer",
     "corpus_path",
+    "encode_lines",
+    "iterate_blocks",
     "iterate_lines",
     "read_lines",
     "read_parallel",
+    "text_paths",
     "unequal_lengths_error",
 ]

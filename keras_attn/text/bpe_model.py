@@ -52,9 +52,9 @@ class BPEModel:
             )
         return model
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
+    def encode(self, texts: list[str], threads: int | None) -> list[list[int]]:
         """Returns the ids of each text."""
-        return self._processor.encode(texts)
+        return self._processor.encode(texts, num_threads=threads or -1)
 
     def cut(self, text: str) -> list[str]:
         """Returns the pieces of a text, one for each id."""

@@ -46,8 +46,8 @@ class LookupModel:
         kept = None if size is None else size - len(SPECIAL_TOKENS)
         return cls(level, [*SPECIAL_TOKENS, *tokens[:kept]], table)
 
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Returns the ids of each text."""
+    def encode(self, texts: list[str], threads: int | None = None) -> list[list[int]]:
+        """Returns the ids of each text. One thread encodes, whatever `threads` is."""
         return [[self._ids.get(token, UNKNOWN_ID) for token in self.cut(text)] for text in texts]
 
     def cut(self, text: str) -> list[str]:

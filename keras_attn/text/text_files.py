@@ -1,54 +1,119 @@
 """Parallel text in files: one sentence per line, and line n of one file is the translation of line n of the other."""
 
+import bz2
+import glob
 import gzip
+import lzma
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 PathLike = str | os.PathLike
 _LONGEST_LINE = 1 << 24  # bytes
-_LARGEST_UNPACKED = 1 << 26  # bytes of a .gz that unpacks to more than `_MOST_EXPANSION` times its size
+_LARGEST_UNPACKED = 1 << 26  # bytes of a compressed file that unpacks to more than `_MOST_EXPANSION` times its size
 _MOST_EXPANSION = 200  # text has 3 to 10
+_BLOCK = 1 << 20  # bytes of text that are read at a time
+_OPEN = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_FORMATS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}
 
 
 def iterate_lines(path: PathLike) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file, plain or `.gz`. Only "\\n" ends a line, and it is left out.
+    """Yields the lines of a UTF-8 file, plain, `.gz`, `.xz` or `.bz2`. Only "\\n" ends a line, and it is left out.
 
     Raises:
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is empty, is invalid UTF-8 (the message has the line number), has a line of more than
-            16 MiB, or is a `.gz` that is damaged or unpacks to far more than text does.
+            16 MiB, or is compressed and damaged or unpacks to far more than text does.
     """
-    path, number, size = Path(path), 0, 0
+    for number, block in iterate_blocks(path):
+        yield from block_lines(block, path, number)
+
+
+def iterate_blocks(path: PathLike, size: int = _BLOCK) -> Iterator[tuple[int, bytes]]:
+    """Yields the bytes of a file in blocks of whole lines, each with the number of the lines before it.
+
+    Args:
+        path: A file as `iterate_lines` reads it.
+        size: int, bytes of a block; a block with a longer line is longer.
+
+    Raises:
+        FileNotFoundError, ValueError: As `iterate_lines`, but for invalid UTF-8, which `block_lines` finds.
+    """
+    path, number, total, rest = Path(path), 0, 0, b""
     if not path.is_file():
         raise FileNotFoundError(f"Expected a text file {path}. Received: a path that does not exist")
     most = max(_LARGEST_UNPACKED, _MOST_EXPANSION * path.stat().st_size)
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-            while line := file.readline(_LONGEST_LINE + 1):
-                number += 1
-                size += len(line)
-                if len(line) > _LONGEST_LINE:
+        with _OPEN.get(path.suffix, open)(path, "rb") as file:
+            while part := file.read(size):
+                total += len(part)
+                rest += part
+                first, end = rest.find(b"\n") + 1, rest.rfind(b"\n") + 1
+                if (first or len(rest)) > _LONGEST_LINE:
                     raise ValueError(
                         f"Expected lines of at most {_LONGEST_LINE:,} bytes in {path}. Received: a longer one, line "
-                        f"{number}"
+                        f"{number + 1}"
                     )
-                if size > most:
+                if total > most:
                     raise ValueError(
                         f"Expected text in {path}. Received: a file that unpacks to more than {most:,} bytes"
                     )
-                yield line.removesuffix(b"\n").decode("utf-8")
-    except UnicodeDecodeError as error:
+                if end:
+                    block, rest = rest[:end], rest[end:]
+                    yield number, block
+                    number += block.count(b"\n")
+            if rest:
+                yield number, rest
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the system; the others are of the format
+            raise
         raise ValueError(
-            f"Expected UTF-8 in {path}. Received: an invalid byte 0x{error.object[error.start]:02x} in line {number}"
+            f"Expected {path} to be a whole {_FORMATS.get(path.suffix)} file. Received: one that is damaged after line "
+            f"{number}"
         ) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise ValueError(
-            f"Expected {path} to be a whole gzip file. Received: one that is damaged after line {number}"
-        ) from None
-    if not number:
+    if not total:
         raise ValueError(f"Expected lines of text in {path}. Received: an empty file")
+
+
+def block_lines(block: bytes, path: PathLike, number: int) -> list[str]:
+    """Returns the lines of a block that `iterate_blocks` yielded with `number`.
+
+    Raises:
+        ValueError: If it is invalid UTF-8; the message has the line number.
+    """
+    try:
+        return block.removesuffix(b"\n").decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        line = number + block.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"Expected UTF-8 in {path}. Received: an invalid byte 0x{block[error.start]:02x} in line {line}"
+        ) from None
+
+
+def text_paths(paths: PathLike | Sequence[PathLike]) -> list[Path]:
+    """Returns the files that a path, a glob such as "news.*.de.gz" or a sequence of them stands for.
+
+    The files of a glob are in the order of their names. A file whose name has the characters of a glob is itself.
+
+    Raises:
+        FileNotFoundError: If a path or a glob stands for no file.
+        ValueError: If the sequence is empty.
+    """
+    found = []
+    for path in [paths] if isinstance(paths, PathLike) else paths:
+        if Path(path).is_file():
+            found.append(Path(path))
+        elif glob.has_magic(os.fspath(path)):
+            matches = [match for match in map(Path, sorted(glob.glob(os.fspath(path)))) if match.is_file()]
+            if not matches:
+                raise FileNotFoundError(f"Expected text files {path}. Received: a pattern that no file matches")
+            found += matches
+        else:
+            raise FileNotFoundError(f"Expected a text file {path}. Received: a path that does not exist")
+    if not found:
+        raise ValueError("Expected a text file or more. Received: none")
+    return found
 
 
 def read_lines(path: PathLike) -> list[str]:

@@ -134,11 +134,16 @@ class Tokenizer:
         """Returns the ids of a text, without start and end. A blank text may have none."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of many texts, faster than `encode` one by one."""
+    def encode_batch(self, texts: Sequence[str], *, threads: int | None = None) -> list[list[int]]:
+        """Returns the ids of many texts, faster than `encode` one by one.
+
+        Args:
+            texts: list of str.
+            threads: int, for "bpe": threads that encode. None means one for each processor.
+        """
         if isinstance(texts, str):
             raise ValueError("Expected a list of texts; use encode for one text. Received: a single str")
-        return self._model.encode([_checked_text(text) for text in texts])
+        return self._model.encode([_checked_text(text) for text in texts], threads)
 
     def pieces(self, text: str) -> list[str]:
         """Returns the pieces of a text, one for each id of `encode`. Unknown words keep their letters."""

@@ -116,8 +116,9 @@ def test_encode(tmp_path):
         (store,) = (folder / "cache").iterdir()
         found = files.digests(store)
         recorded = json.loads((store / "files.json").read_text())
-        assert found.pop("files.json")["size"]
-        assert found == recorded
+        assert {name: found.pop(name) for name in recorded} == recorded
+        assert found.keys() >= {"files.json", "checked.json"}
+        assert {Path(name).suffix for name in found} == {".json", ".plan"}
 
     every_moment("encode", tmp_path, check)
 

@@ -343,7 +343,7 @@ def corpus(tmp_path):
 
 def test_text_and_files_give_the_same_batches(corpus, monkeypatch):
     folder, source, target, tokenizer = corpus
-    monkeypatch.setattr("keras_attn.data.token_store._CHUNK", 7)  # so that many chunks are joined
+    monkeypatch.setattr("keras_attn.data.token_files._BLOCK", 40)  # so that many blocks are joined
     options = {"batch_size": 11, "seed": 3}
     from_text = ParallelDataset.from_text(source, target, tokenizer, tokenizer, **options)
     files = folder / "train.de", folder / "train.en", tokenizer, tokenizer, folder / "cache"
