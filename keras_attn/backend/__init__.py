@@ -6,13 +6,14 @@ from keras_attn.backend.inference import inference_function
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.loops import scan, while_loop
 from keras_attn.backend.matmul import loop_product, prefer_fast_matmul
-from keras_attn.backend.replicas import replica_count, sum_over_replicas
+from keras_attn.backend.replicas import data_shard, replica_count, sum_over_replicas
 from keras_attn.backend.variables import keep_values
 
 __all__ = [
     "clipping_replicas",
     "compilation_scope",
     "data_parallel",
+    "data_shard",
     "disable_pipeline_autotuning",
     "inference_function",
     "keep_values",

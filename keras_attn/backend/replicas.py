@@ -30,6 +30,31 @@ def replica_count() -> int:
     return 1
 
 
+def data_shard() -> tuple[int, int]:
+    """The part of the data that this process reads in training with several processes.
+
+    Returns:
+        (index, count). With a `keras.distribution` set, those of its replicas, which may span processes: processes of
+        one replica have the same index. Else, on JAX, the index and number of this process in the job that
+        `keras.distribution.initialize` or `jax.distributed.initialize` joined; on torch its rank and the number of
+        ranks, if `torch.distributed` is initialised. Else (0, 1).
+    """
+    distribution = keras.distribution.distribution()
+    if distribution is not None:
+        return distribution.data_shard_id, min(distribution.num_processes, distribution.num_model_replicas)
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return jax.process_index(), jax.process_count()
+    if backend == "torch":
+        import torch.distributed
+
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
+
+
 def sum_over_replicas(value):
     """The sum of a tensor over all replicas; with one replica, what was given.
 

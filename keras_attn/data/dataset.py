@@ -10,11 +10,12 @@ import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
 
+from keras_attn.backend import data_shard
 from keras_attn.data.batch_plan import PlanOptions, batch_plan
 from keras_attn.data.token_files import default_workers, encode_files
 from keras_attn.data.token_store import SIDES, TokenStore
@@ -52,11 +53,14 @@ class ParallelDataset(keras.utils.PyDataset):
             arXiv:1512.02595, section 3.2).
         seed: int of 0 or more.
         shard: (index, count), the part of this process in data-parallel training with `count` processes. The pairs of
-            the shards are disjoint, and at each step all shards have a batch of the same shape.
+            the shards are disjoint, and at each step all shards have a batch of the same shape. "auto" asks the running
+            job: `keras.distribution`, `jax.distributed` or `torch.distributed`, which must be initialised before. In
+            one process alone it is (0, 1).
 
     Attributes:
         shapes: list of (B, S, T), the buckets in use.
         epoch: int, the epoch whose order is in use.
+        shard: (index, count), the shard in use.
 
     Raises:
         ValueError: If the sides have different lengths, no pair is left, or an argument is out of range.
@@ -82,9 +86,10 @@ class ParallelDataset(keras.utils.PyDataset):
         shuffle: bool = True,
         curriculum_epochs: int = 0,
         seed: int = 0,
-        shard: tuple[int, int] = (0, 1),
+        shard: tuple[int, int] | Literal["auto"] = (0, 1),
     ):
         super().__init__()
+        shard = data_shard() if isinstance(shard, str) and shard == "auto" else shard
         _check_options(batch_size, tokens_per_batch, max_length, on_too_long, curriculum_epochs, seed, shard)
         self._sides = tuple(
             side if isinstance(side, TokenStore) else TokenStore.from_lists(side) for side in (source, target)
@@ -94,7 +99,7 @@ class ParallelDataset(keras.utils.PyDataset):
                 f"Expected as many source as target rows. Received: {len(self._sides[0]):,} and {len(self._sides[1]):,}"
             )
         self._shuffle, self._curriculum_epochs = shuffle, curriculum_epochs
-        self._seed, self._shard = seed, shard
+        self._seed, self.shard = seed, shard
         options = (batch_size, tokens_per_batch, bucket_boundaries, max_length, on_too_long, shard[1])
         self._plan = batch_plan(self._sides, PlanOptions(*options))
         batches = zip(self._plan.shapes, self._plan.batches, strict=True)
@@ -212,7 +217,7 @@ class ParallelDataset(keras.utils.PyDataset):
     def _arrange(self, epoch: int) -> list[tuple[int, np.ndarray]]:
         """Returns the batches of an epoch for this shard: (bucket, pairs)."""
         random = np.random.default_rng((self._seed, epoch)) if self._shuffle else None
-        index, count = self._shard
+        index, count = self.shard
         pools, batches = list(self._plan.members), []
         for bucket, (size, _, _) in enumerate(self._plan.shapes):
             pool, step = pools[bucket], size * count
@@ -264,5 +269,5 @@ def _check_options(batch_size, tokens_per_batch, max_length, on_too_long, curric
         raise ValueError(f"Expected curriculum_epochs of 0 or more. Received: {curriculum_epochs}")
     if seed < 0:
         raise ValueError(f"Expected seed of 0 or more. Received: {seed}")
-    if not 0 <= shard[0] < shard[1]:
-        raise ValueError(f"Expected shard (index, count) with 0 <= index < count. Received: {shard}")
+    if isinstance(shard, str) or not 0 <= shard[0] < shard[1]:
+        raise ValueError(f"Expected shard 'auto', or (index, count) with 0 <= index < count. Received: {shard!r}")

@@ -266,6 +266,7 @@ def test_padding_on_multi30k():
         (([[4]], [[4]]), {"batch_size": 2, "on_too_long": "keep"}, "'drop' or 'truncate'. Received: 'keep'"),
         (([[4]], [[4]]), {"batch_size": 2, "seed": -1}, "Received: -1"),
         (([[4]], [[4]]), {"batch_size": 2, "shard": (2, 2)}, r"Received: \(2, 2\)"),
+        (([[4]], [[4]]), {"batch_size": 2, "shard": "both"}, "shard 'auto', or .* Received: 'both'"),
         (([[4]], [[4]]), {"batch_size": 2, "bucket_boundaries": [(3, 5), (5, 3)]}, r"Received: \[\(3, 5\)"),
         (([[4]], [[4]]), {"batch_size": 2, "bucket_boundaries": []}, r"Received: \[\]"),
         (([[4]], [[4]]), {"batch_size": 2, "bucket_boundaries": 0}, "bucket_boundaries=0"),
