@@ -1,1 +1,1 @@
-"""The command line: `keras-attn translate | evaluate | score | export | serve`."""
+"""The command line: `keras-attn translate | translate-corpus | evaluate | score | export | serve`."""

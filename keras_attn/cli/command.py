@@ -41,7 +41,7 @@ def run(
     try:
         arguments = parser.parse_args(argv)
         with _unraisable_interrupts_raised():
-            _import_keras(prepare)
+            import_keras(prepare)
             command(arguments)
             if sys.stdout:
                 sys.stdout.flush()  # a failure to write shows here, not when Python ends
@@ -136,7 +136,12 @@ def _interrupts_deferred() -> Iterator[None]:
             raise KeyboardInterrupt
 
 
-def _import_keras(prepare: Callable[[], None]) -> None:
+def import_keras(prepare: Callable[[], None] = environment.prepare) -> None:
+    """Imports Keras as a command does: quietly, and with what is fastest on each backend.
+
+    Args:
+        prepare: Sets environment variables, or raises a `ModuleNotFoundError`, before.
+    """
     if sys.stderr is None:  # closed; print would fall back on stdout
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
         os.dup2(sys.stderr.fileno(), 2)

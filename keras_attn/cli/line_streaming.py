@@ -1,12 +1,14 @@
 """Reads lines in windows of bounded size, and writes files that are complete or absent."""
 
 import contextlib
+import gzip
 import io
 import os
 import select
 import stat
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -78,11 +80,24 @@ def standard(name: str) -> BinaryIO:
 
 
 def opened(path: Path) -> BinaryIO:
-    """Opens a file for reading."""
+    """Opens a file for reading, a `.gz` for reading what it unpacks to."""
     try:
-        return path.open("rb")
+        return Gzip(path) if path.suffix == ".gz" else path.open("rb")
     except OSError as error:
         raise type(error)(f"Expected a file that can be read. Received: {str(path)!r}, {error.strerror}.") from None
+
+
+class Gzip(gzip.GzipFile):
+    """A `.gz` that is read; that it is damaged is a sentence."""
+
+    def __init__(self, path: Path):
+        super().__init__(path, "rb")
+
+    def read1(self, size: int = -1) -> bytes:
+        try:
+            return super().read1(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise ValueError(f"Expected {self.name!r} to be a whole gzip file. Received: a damaged one") from None
 
 
 class Output:
@@ -188,7 +203,9 @@ class Progress:
 
 
 def size(stream: BinaryIO) -> int | None:
-    """Returns how many bytes of a file are left to read; None for a pipe or a terminal."""
+    """Returns how many bytes of a file are left to read; None for a pipe, a terminal or a `.gz`."""
+    if isinstance(stream, Gzip):
+        return None
     try:
         status = os.fstat(stream.fileno())
         return status.st_size - stream.tell() if stat.S_ISREG(status.st_mode) else None

@@ -4,6 +4,7 @@ import sys
 
 COMMANDS = {
     "translate": "translates stdin to stdout, or files",
+    "translate-corpus": "translates large files on a cluster",
     "evaluate": "scores a system, or compares two, on a test set",
     "score": "scores given translations",
     "export": "exports a SavedModel for TensorFlow Serving",
@@ -38,4 +39,4 @@ def _run(argv: list[str]) -> int:
     for name, summary in COMMANDS.items():
         commands.add_parser(name, help=summary)
     arguments = parser.parse_args(argv[:1])
-    return import_module(f"keras_attn.cli.{arguments.command}").main(argv[1:])
+    return import_module(f"keras_attn.cli.{arguments.command.replace('-', '_')}").main(argv[1:])

@@ -21,6 +21,26 @@ def named(name: str, fields: Sequence[str]) -> Callable[[int, str, object], str]
     return {"text": _text, "tsv": _tsv, "jsonl": functools.partial(_json_line, fields)}[name]
 
 
+def add_format(parser) -> None:
+    """Adds the options of the format."""
+    parser.add_argument("--format", choices=("text", "tsv", "jsonl"), help="default: text, or tsv with --n-best")
+    fields = f"for jsonl, any of {','.join(FIELDS)} (default: text,score)"
+    parser.add_argument("--fields", metavar="F,F", help=fields)
+
+
+def chosen(name: str | None, fields: str | None, n_best: int) -> tuple[Callable[[int, str, object], str], bool]:
+    """Returns the format that `--format`, `--fields` and `--n-best` choose, and whether it contains alignments.
+
+    Raises:
+        ValueError: If these do not fit together, or a field is unknown.
+    """
+    name = name or ("text" if n_best == 1 else "tsv")
+    if name == "text" and n_best > 1:
+        raise ValueError("Expected --format tsv or jsonl with --n-best, for text has a line for every line in.")
+    names = checked_fields(fields, name, "text,score")
+    return named(name, names), "alignment" in names
+
+
 def checked_fields(fields: str | None, form: str, default: str) -> list[str]:
     """Returns the fields of a JSON line, given with commas between.
 

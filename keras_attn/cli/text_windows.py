@@ -64,19 +64,23 @@ def translated_windows(
         progress: Counts lines.
     """
     reader = TextReader(arguments.max_characters)
-    for lines in windows(
-        source,
-        max_lines=arguments.window,
-        max_weight=MEMORY,
-        weigh=functools.partial(result_size, options["n_best"], options["return_alignments"]),
-        max_bytes=reader.max_bytes,
-        wait_from=options["batch_size"],
-    ):
+    for lines in windows(source, **window_limits(options, arguments)):
         number = reader.lines + 1
         texts = reader.read(lines)
         numbers, sizes = range(number, number + len(lines)), [len(line) + 1 for line in lines]
         yield number, texts, in_batches(generate, texts, numbers, options["batch_size"], progress, sizes)
     reader.close()
+
+
+def window_limits(options: dict, arguments) -> dict:
+    """Returns the arguments of `windows`; for the parameters see `translated_windows`."""
+    return {
+        "max_lines": arguments.window,
+        "max_weight": MEMORY,
+        "weigh": functools.partial(result_size, options["n_best"], options["return_alignments"]),
+        "max_bytes": TextReader(arguments.max_characters).max_bytes,
+        "wait_from": options["batch_size"],
+    }
 
 
 def in_batches(

@@ -35,9 +35,7 @@ def main(argv=None) -> int:
     option = parser.add_argument
     option("--input", metavar="FILE", type=Path, help="default: stdin")
     option("--output", metavar="FILE", type=Path, help="a new file (default: stdout)")
-    option("--format", choices=("text", "tsv", "jsonl"), help="default: text, or tsv with --n-best")
-    fields = ",".join(output_formats.FIELDS)
-    option("--fields", metavar="F,F", help=f"for jsonl, any of {fields} (default: text,score)")
+    output_formats.add_format(parser)
     add_windows(parser)
     add_search(parser)
     group = parser.add_argument_group("sampling, instead of beam search")
@@ -57,7 +55,8 @@ def translate(arguments: argparse.Namespace) -> None:
     options = search_arguments(arguments, arguments.run)
     samples = options.get("num_samples")
     options["n_best"] = samples or options["n_best"]
-    form, options["return_alignments"] = _format(arguments, options["n_best"])
+    form, has_alignments = output_formats.chosen(arguments.format, arguments.fields, options["n_best"])
+    options["return_alignments"] = has_alignments or bool(arguments.pharaoh or arguments.html or arguments.png)
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(streams.opened(arguments.input)) if arguments.input else streams.standard("stdin")
         files = {
@@ -91,16 +90,6 @@ def _sampler(translator, options: dict, seed: int) -> Callable[[list[str], list[
     names = {*_SAMPLE_FIELDS, "replace_unknown", "return_alignments"}
     options = {name: value for name, value in options.items() if name in names}
     return lambda texts, numbers: translator.sample(texts, seed=seed, row_ids=numbers, **options)
-
-
-def _format(arguments, n_best: int) -> tuple[Callable, bool]:
-    """Returns the format of a line, and whether search has to return alignments."""
-    name = arguments.format or ("text" if n_best == 1 else "tsv")
-    if name == "text" and n_best > 1:
-        raise ValueError("Expected --format tsv or jsonl with --n-best, for text has a line for every line in.")
-    fields = output_formats.checked_fields(arguments.fields, name, "text,score")
-    is_aligned = arguments.pharaoh or arguments.html or arguments.png or "alignment" in fields
-    return output_formats.named(name, fields), bool(is_aligned)
 
 
 def _alignment_files(translator, arguments, files: dict, pictures: Path | None):
