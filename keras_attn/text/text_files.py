@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 PathLike = str | os.PathLike
 _LONGEST_LINE = 1 << 24  # bytes
 _LARGEST_UNPACKED = 1 << 26  # bytes of a compressed file that unpacks to more than `_MOST_EXPANSION` times its size
@@ -114,6 +116,34 @@ def text_paths(paths: PathLike | Sequence[PathLike]) -> list[Path]:
     if not found:
         raise ValueError("Expected a text file or more. Received: none")
     return found
+
+
+def sample_lines(paths: PathLike | Sequence[PathLike], count: int, seed: int = 0) -> list[str]:
+    """Returns `count` lines of some files, each with the same probability, in their order; all if there are fewer.
+
+    Args:
+        paths: As `text_paths`; the files are read once.
+        count: int, number of lines.
+        seed: int, which sample to draw.
+
+    Raises:
+        FileNotFoundError, ValueError: As `text_paths` and `iterate_lines`.
+    """
+    random, kept, places, seen = np.random.default_rng(seed), [], [], 0
+    for path in text_paths(paths):
+        for number, block in iterate_blocks(path):
+            lines = block_lines(block, path, number)
+            # Algorithm R (Vitter 1985): line n takes a random one of n places, if that is one of those that are kept.
+            drawn = random.integers(0, np.arange(seen, seen + len(lines)) + 1)
+            for index in np.flatnonzero((drawn < count) | (np.arange(seen, seen + len(lines)) < count)).tolist():
+                position = seen + index
+                if position < count:
+                    kept.append(lines[index])
+                    places.append(position)
+                else:
+                    kept[drawn[index]], places[drawn[index]] = lines[index], position
+            seen += len(lines)
+    return [kept[index] for index in np.argsort(places)]
 
 
 def read_lines(path: PathLike) -> list[str]:

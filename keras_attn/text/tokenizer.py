@@ -16,12 +16,13 @@ in a text is an unknown word.
 from collections.abc import Iterable, Sequence
 from operator import index
 from pathlib import Path
+from typing import Any
 
 from keras_attn.text import tokenizer_files
 from keras_attn.text.bpe_model import BLANK_MARK, BPEModel
 from keras_attn.text.lookup_model import LookupModel
 from keras_attn.text.special_tokens import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
-from keras_attn.text.text_files import PathLike
+from keras_attn.text.text_files import PathLike, sample_lines
 
 LEVELS = ("bpe", "word", "symbol", "character")
 
@@ -119,6 +120,26 @@ class Tokenizer:
         else:
             model = LookupModel.train(lines, level, vocabulary_size, min_frequency, lowercase)
         return cls(level, lowercase, model)
+
+    @classmethod
+    def train_from_files(
+        cls, paths: PathLike | Sequence[PathLike], *, sample: int = 1_000_000, seed: int = 0, **options: Any
+    ) -> "Tokenizer":
+        """Learns a vocabulary from a random sample of the lines of files, in memory for the sample alone.
+
+        Args:
+            paths: A file, plain, `.gz`, `.xz` or `.bz2`, a glob such as "news.*.gz", or a sequence of these.
+            sample: int, number of lines; files with fewer are used whole.
+            seed: int, which sample to draw.
+            **options: The other arguments of `train`.
+
+        Raises:
+            FileNotFoundError: If a file does not exist.
+            ValueError: As `train`, and if a file is damaged, empty or no UTF-8.
+        """
+        if sample < 1:
+            raise ValueError(f"Expected sample of 1 line or more. Received: {sample}")
+        return cls.train(sample_lines(paths, sample, seed), **options)
 
     @property
     def vocabulary_size(self) -> int:
