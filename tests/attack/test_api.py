@@ -121,7 +121,7 @@ def test_an_option_is_valid_or_refused(translator, name, value):
         refused(lambda: method([], **{name: value}))
 
 
-@pytest.mark.parametrize("value", [value for name, value in VALUES.items() if "array" not in name], ids=str)
+@pytest.mark.parametrize("value", [pytest.param(VALUES[name], id=name) for name in VALUES if "array" not in name])
 @pytest.mark.parametrize("name", ["texts", "prefixes", "row_ids", "banned_tokens", "replace_unknown", "seed"])
 def test_other_arguments_are_valid_or_refused(translator, name, value):
     valid = {
