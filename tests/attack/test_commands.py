@@ -115,7 +115,7 @@ def training(folder, out, *more):
 
 # Interruption.
 
-MOMENTS = [0, 0.2, 0.5, 0.9, 1.6, 2.7, 4.0]  # seconds after the command line is read
+MOMENTS = [0, 0.5, 1.6, 4.0]  # seconds after the command line is read
 LINES = {
     "translate": ("keras_attn", "translate", "{preset}"),
     "train": ("recipes.train", "rnnsearch", "--out", "{tmp}/run"),

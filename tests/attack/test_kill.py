@@ -94,6 +94,7 @@ def every_moment(action: str, tmp_path: Path, check, count: int = MOMENTS, seed:
 PRESET = ["model.keras", "source_tokenizer", "target_tokenizer", "translator.json"]
 
 
+@on_torch_alone
 @pytest.mark.parametrize("action", ["save", "save_beside"])
 def test_save(action, tmp_path):
     def check(folder, killed, again):
@@ -195,6 +196,7 @@ def exports(tmp_path: Path, count: int, *options: str) -> list[tuple[int, str]]:
     return [(process.returncode, error) for process, error in zip(processes, errors, strict=True)]
 
 
+@ON_TENSORFLOW
 def test_of_two_exports_with_one_version_one_is_refused(tmp_path):
     done = sorted(exports(tmp_path, 2, "--version", "7"))
     assert [status for status, _ in done] == [0, 2], done
