@@ -213,7 +213,7 @@ def _built(name: str, folder: Path) -> dict[str, list[str]]:
     except FileNotFoundError:
         raise
     except _NOT_THE_CORPUS as error:
-        reason = textwrap.shorten(str(error), 200) or type(error).__name__
+        reason = textwrap.shorten(str(error), 600) or type(error).__name__
         raise ValueError(
             _advice(name, f"The files received are not this corpus, and were deleted ({reason}).")
         ) from error
