@@ -220,7 +220,12 @@ def test_a_layer_that_was_serialised_gives_the_same_outputs_from_the_same_weight
 
 @every_case
 @pytest.mark.parametrize(
-    "eagerly", [pytest.param(False, id="compiled", marks=pytest.mark.slow), pytest.param(True, id="eagerly")]
+    "eagerly",
+    [
+        pytest.param(False, id="compiled", marks=pytest.mark.slow),
+        # JAX compiles each operation alone.
+        pytest.param(True, id="eagerly", marks=[pytest.mark.slow] if keras.backend.backend() == "jax" else []),
+    ],
 )
 def test_training_goes_on_after_saving_and_loading(name, case, eagerly, rng, tmp_path):
     """Two steps, saved, loaded in safe mode, two more: the weights of four uninterrupted."""

@@ -247,6 +247,7 @@ def test_train_refuses_with_a_sentence(arguments, message, corpus, run, tmp_path
     assert sorted(p.name for p in run.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_training_that_diverges_stops_at_once_and_keeps_the_last_good_state(corpus, tmp_path, monkeypatch, capfd):
     """The weights become NaN when the second of three epochs begins; with `--resume` the run goes on from the first."""
     out = tmp_path / "run"
