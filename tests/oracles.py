@@ -263,3 +263,44 @@ def transformer(weights, source, target, layers, epsilon=1e-5):
 
 
 QKV = ("query", "key", "value")
+
+
+def expected_monotonic(p, previous):
+    """Raffel 2017, eq. 9: all ways to stop at j, from every k before it; p (S,), previous (S,)."""
+    return np.array([p[j] * sum(previous[k] * np.prod(1 - p[k:j]) for k in range(j + 1)) for j in range(len(p))])
+
+
+def hard_monotonic(scores, previous):
+    """Raffel 2017, algorithm 1: from the last word on, the first whose score is above 0; or none."""
+    alignment = np.zeros(len(scores))
+    for j in range(int(previous.argmax()) if previous.any() else len(scores), len(scores)):
+        if scores[j] > 0:
+            alignment[j] = 1.0
+            break
+    return alignment
+
+
+def chunkwise(alignment, energies, real, size):
+    """Chiu & Raffel 2018: what stops at k goes to the real words among the `size` that end at k, by a softmax."""
+    result = np.zeros(len(alignment))
+    for k, share in enumerate(alignment):
+        words = [j for j in range(max(0, k - size + 1), k + 1) if real[j]]
+        if words:
+            result[words] += share * softmax(energies[words])
+    return result
+
+
+def location_features(state, filters):
+    """Chorowski 2015, eq. 8: state (S,), filters (K, 1, F), K odd -> (S, F), with zeros around the source."""
+    half = len(filters) // 2
+    padded = np.pad(state, half)
+    return np.stack([padded[j : j + len(filters)] @ filters[:, 0] for j in range(len(state))])
+
+
+def sparsemax(scores):
+    """Martins & Astudillo 2016, eq. 3: tau by bisection."""
+    low, high = scores.min() - 1, scores.max()
+    for _ in range(200):
+        tau = (low + high) / 2
+        low, high = (tau, high) if np.maximum(scores - tau, 0).sum() > 1 else (low, tau)
+    return np.maximum(scores - tau, 0)

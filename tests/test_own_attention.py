@@ -28,14 +28,14 @@ class NearnessAttention(keras_attn.layers.Attention):
         return -ops.sum(ops.square(query[..., None, :] - (keys if len(query.shape) == 2 else keys[:, None])), axis=-1)
 
 
-@pytest.fixture
-def translator():
+@pytest.fixture(params=["nearness"])
+def translator(request):
     tokenizer = keras_attn.Tokenizer.train(LINES, level="word")
     sizes = {"units": 5, "embedding_size": 7, "readout_size": 11, "initializer": "glorot_uniform"}
-    model = keras_attn.models.RNNSearch(*[tokenizer.vocabulary_size] * 2, attention="nearness", **sizes)
+    model = keras_attn.models.RNNSearch(*[tokenizer.vocabulary_size] * 2, attention=request.param, **sizes)
     model.compile("adam", SmoothedCrossentropy())
     data = keras_attn.ParallelDataset.from_text(LINES, LINES, tokenizer, tokenizer, batch_size=10)
-    kernel = model.decoder.attentions[0].kernel
+    kernel = model.decoder.attentions[0].weights[0]
     before = ops.convert_to_numpy(kernel).copy()
     assert np.isfinite(model.fit(data, epochs=1, verbose=0).history["loss"]).all()  # two steps
     assert np.abs(ops.convert_to_numpy(kernel) - before).max() > 0
@@ -63,5 +63,15 @@ def test_it_trains_saves_and_loads(translator, tmp_path):
 def test_it_is_exported(translator, tmp_path):
     """`export` itself translates with the SavedModel and compares the strings with `generate`."""
     pytest.importorskip("tensorflow")
+    folder = translator.export(tmp_path, beam_size=2, max_source_length=17)
+    assert (folder / "saved_model.pb").stat().st_size > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("translator", ["additive_monotonic"], indirect=True)
+def test_attention_with_a_state_of_its_own_is_exported(translator, tmp_path):
+    """Its state, an alignment as long as the source, goes through the search of the graph."""
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("the graph is the same whichever backend has the weights; one of them is enough")
     folder = translator.export(tmp_path, beam_size=2, max_source_length=17)
     assert (folder / "saved_model.pb").stat().st_size > 1000

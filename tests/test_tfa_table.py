@@ -39,6 +39,7 @@ def names(rng):
     logits = rng.normal(size=(B, T, V)).astype("float32")
     return {
         **{name: getattr(keras_attn, name) for name in (*keras_attn.__all__, "search", "losses")},
+        "keras": keras,
         "units": H,
         "n": 23,
         "K": 4,

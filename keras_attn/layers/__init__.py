@@ -12,8 +12,12 @@ from keras_attn.layers.initializers import Float32Initializer, half_precision_sa
 from keras_attn.layers.layer import refuse_unknown_arguments
 from keras_attn.layers.local import LocalMonotonicAttention, LocalPredictiveAttention
 from keras_attn.layers.location import LocationAttention
+from keras_attn.layers.location_sensitive import LocationSensitiveAttention
 from keras_attn.layers.luong import LuongAttention
+from keras_attn.layers.monotonic import BahdanauMonotonicAttention, GeneralMonotonicAttention
+from keras_attn.layers.monotonic_alignment import monotonic_alignment, safe_cumprod
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
+from keras_attn.layers.normalizers import hardmax, sparsemax
 from keras_attn.layers.readout import AttentionalLayer, DeepOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
 from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
@@ -23,6 +27,7 @@ __all__ = [
     "AttentionDecoder",
     "AttentionalLayer",
     "BahdanauAttention",
+    "BahdanauMonotonicAttention",
     "BiGRUEncoder",
     "ConcatAttention",
     "CosineAttention",
@@ -31,9 +36,11 @@ __all__ = [
     "FixedContextDecoder",
     "Float32Initializer",
     "GeneralAttention",
+    "GeneralMonotonicAttention",
     "LocalMonotonicAttention",
     "LocalPredictiveAttention",
     "LocationAttention",
+    "LocationSensitiveAttention",
     "LuongAttention",
     "MultiHeadAttention",
     "RNNEncoder",
@@ -42,8 +49,12 @@ __all__ = [
     "TransformerDecoder",
     "get_attention",
     "half_precision_safe",
+    "hardmax",
     "kerashub_layers",
+    "monotonic_alignment",
     "refuse_unknown_arguments",
     "register_attention",
+    "safe_cumprod",
+    "sparsemax",
     "top_state",
 ]

@@ -1,4 +1,4 @@
-"""The base of the attention layers (scores, then mask, softmax and context), and their registry."""
+"""The base of the attention layers (scores, then mask, normaliser and context), and their registry."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn.layers.layer import Layer, constructor_arguments
+from keras_attn.layers.normalizers import at_least_float32, get_normalizer, normalize, score_dtype
 
 _REGISTRY: dict[str, type["Attention"]] = {}
 
@@ -20,7 +21,15 @@ class Attention(Layer):
     Shapes: B batch, T target length, S source length, H query units, M memory width, A attention width.
 
     Subclasses define their weights in `build(query_shape, values_shape)` and implement `keys` and `scores`, or `align`
-    where the alignment is more than a softmax of the scores. `register_attention` gives a subclass a name.
+    where the alignment is more than the normalised scores. `register_attention` gives a subclass a name.
+
+    A layer that remembers earlier steps gives its first state by `initial_state`. One that is random in training gives
+    the numbers of all steps by `noise`, and its `call` has an argument of that name.
+
+    Args:
+        normalizer: "softmax"; "hardmax", 1 at the highest score; "sparsemax" (Martins & Astudillo 2016), where low
+            scores get exactly 0; or a function from scores `(..., S)`, -1e9 at masked positions, to an alignment
+            `(..., S)`, which `keras.saving.register_keras_serializable` lets models save.
 
     Call arguments:
         query: `(B, H)` for one step of the decoder, or `(B, T, H)` for all steps at once.
@@ -33,9 +42,13 @@ class Attention(Layer):
         `(context, alignment, state)`: `(B, M)` and `(B, S)` for one step, `(B, T, M)` and `(B, T, S)` for all.
 
     Mask behaviour: a masked position gets alignment exactly 0. A row with no real position gets a zero alignment,
-    a zero context, and finite gradients. Scores and softmax are float32 under every dtype policy; the context has
-    the layer's compute dtype.
+    a zero context, and finite gradients. Scores and alignment are float32 under every dtype policy but float64's; the
+    context has the layer's compute dtype.
     """
+
+    def __init__(self, *, normalizer: str | Callable = "softmax", **kwargs):
+        super().__init__(**kwargs)
+        self.normalizer = get_normalizer(normalizer)
 
     def call(self, query, values, keys=None, mask=None, state=()):
         if keys is None:
@@ -52,9 +65,9 @@ class Attention(Layer):
         raise NotImplementedError(f"{type(self).__name__} must implement `scores(query, keys)`.")
 
     def align(self, query, keys, mask, state):
-        """alpha_ij `(B, S)` or `(B, T, S)`, float32, and the next state."""
-        scores = ops.cast(self.scores(query, keys), "float32")  # (B, S) or (B, T, S)
-        return masked_softmax(scores, mask), state
+        """alpha_ij `(B, S)` or `(B, T, S)`, at least float32, and the next state."""
+        scores = at_least_float32(self.scores(query, keys))  # (B, S) or (B, T, S)
+        return normalize(scores, mask, self.normalizer), state
 
     def context(self, alignment, values):
         """sum_j alpha_ij h_j."""
@@ -67,6 +80,10 @@ class Attention(Layer):
         """State before the first step; `()` unless the mechanism remembers earlier steps."""
         return ()
 
+    def noise(self, steps, values) -> Any:
+        """Random numbers `(T, B, S)` for the training of T steps; None unless the mechanism is random in training."""
+        return None
+
     def check_built(self) -> None:
         """Refuses a call of `keys` before the layer has its weights."""
         if not self.built:
@@ -76,24 +93,9 @@ class Attention(Layer):
         steps = query.shape[:-1]  # (B,) or (B, T)
         return (
             keras.KerasTensor((*steps, values.shape[-1]), dtype=self.compute_dtype),
-            keras.KerasTensor((*steps, values.shape[1]), dtype="float32"),
+            keras.KerasTensor((*steps, values.shape[1]), dtype=score_dtype(self.compute_dtype)),
             state,
         )
-
-
-def masked_softmax(scores, mask=None):
-    """Softmax over the last axis of float32 scores `(B, ..., S)`; masked positions get exactly 0.
-
-    The mask is `(B, S)`, or has as many axes as the scores.
-    """
-    if mask is None:
-        return ops.softmax(scores, axis=-1)
-    mask = ops.cast(mask, "bool")
-    while len(mask.shape) < len(scores.shape):
-        mask = mask[:, None]  # (B, 1, S)
-    # A finite floor, not -inf: a row without any real position would otherwise be 0 / 0 in both directions.
-    alignment = ops.softmax(ops.where(mask, scores, -1e9), axis=-1)
-    return ops.where(mask, alignment, 0.0)
 
 
 def register_attention(name: str) -> Callable[[type[Attention]], type[Attention]]:
@@ -139,8 +141,9 @@ def get_attention(identifier, units: int | None = None, dtype=None) -> Attention
 
     Args:
         identifier: A registered name: "additive", "concat", "cosine", "dot", "general", "location" and "scaled_dot" by
-            their score, "local_m" and "local_p" for Luong's local attention with the general score, and those of
-            `register_attention`; an `Attention`; or a serialised one.
+            their score, "local_m" and "local_p" for Luong's local attention with the general score,
+            "additive_monotonic", "general_monotonic" and "location_sensitive", and those of `register_attention`; an
+            `Attention`; or a serialised one.
         units: Width of the hidden layer, for a class that has one and is given by name.
         dtype: Dtype policy of a layer given by name.
 

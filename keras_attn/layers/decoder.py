@@ -132,11 +132,13 @@ class AttentionDecoder(Layer):
         recur = recurrence(self.cell, self.loop_width)
 
         def step(state, x):
-            *out, state = self._advance(recur, x[0], memory, state, *x[1:])
+            *out, state = self._advance(recur, x["projected"], memory, state, x.get("keep"), x["noise"])
             return state, tuple(out)
 
-        projected = project(self.cell, inputs)  # (T, B, P)
-        _, out = scan(step, state, (projected,) if keep is None else (projected, keep))
+        # Of each attention: no random numbers, or those of its steps.
+        noise = [a.noise(ops.shape(inputs)[0], values) if training else None for a in self.attentions]
+        xs = {"projected": project(self.cell, inputs), "noise": [[] if x is None else [x] for x in noise]}  # (T, B, P)
+        _, out = scan(step, state, xs if keep is None else {**xs, "keep": keep})
         return tuple(ops.transpose(x, (1, 0, 2)) for x in out)
 
     def step(self, inputs, memory, state):
@@ -166,27 +168,28 @@ class AttentionDecoder(Layer):
         """What the cell reads that does not depend on the recurrence, (T, B, I) or (B, I)."""
         return inputs
 
-    def _advance(self, recur, projected, memory, state, keep=None):
+    def _advance(self, recur, projected, memory, state, keep=None, noise=()):
         if self.attend == "before":
             query = top_state(state["cell"])  # (B, H), s_{i-1}
-            context, alignment, attention_state = self._attend(query, memory, state["attention"])
+            context, alignment, attention_state = self._attend(query, memory, state["attention"], noise)
             output, cell_state = recur(projected, context, state["cell"])
         else:
             query, cell_state = recur(projected, state.get("previous_output"), state["cell"])
-            context, alignment, attention_state = self._attend(query, memory, state["attention"])
+            context, alignment, attention_state = self._attend(query, memory, state["attention"], noise)
             output = self._output(context, query, keep)  # (B, O)
         state = {"cell": cell_state, "attention": attention_state}
         if self.input_feeding:
             state["previous_output"] = output
         return output, context, alignment, state
 
-    def _attend(self, query, memory, states):
+    def _attend(self, query, memory, states, noise=()):
         """Contexts, alignments and next states for the query of one step (B, H), or of all steps (B, T, H)."""
+        noise = [{"noise": x[0]} if x else {} for x in noise or [()] * len(self.attentions)]
         if not self.attentions:
             return query[..., :0], ops.zeros_like(spread(memory["mask"], query), "float32"), states
         results = [
-            attention(query, memory["values"], keys=keys, mask=memory["mask"], state=state)
-            for attention, keys, state in zip(self.attentions, memory["keys"], states, strict=True)
+            attention(query, memory["values"], keys=keys, mask=memory["mask"], state=state, **random)
+            for attention, keys, state, random in zip(self.attentions, memory["keys"], states, noise, strict=True)
         ]
         contexts, alignments, states = zip(*results, strict=True)
         if len(results) == 1:

@@ -77,5 +77,5 @@ class FixedContextDecoder(AttentionDecoder):
         context = context + ops.zeros_like(inputs[..., :1])  # (T, B, C) or (B, C)
         return ops.concatenate([inputs, context], axis=-1)
 
-    def _attend(self, query, memory, states):
+    def _attend(self, query, memory, states, noise=()):
         return spread(memory["context"], query), spread(memory["alignment"], query), states

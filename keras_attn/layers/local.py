@@ -3,9 +3,10 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.attention import masked_softmax, register_attention
+from keras_attn.layers.attention import register_attention
 from keras_attn.layers.layer import check_size
 from keras_attn.layers.luong import LuongAttention
+from keras_attn.layers.normalizers import at_least_float32, normalize
 
 
 class _LocalAttention(LuongAttention):
@@ -21,7 +22,7 @@ class _LocalAttention(LuongAttention):
         return alignment, state
 
     def align_in_window(self, query, keys, mask, state):
-        """The softmax over the window, and each word's distance from p_t, `(B, S)` or `(B, T, S)`; the next state."""
+        """The alignment in the window, and each word's distance from p_t, `(B, S)` or `(B, T, S)`; the next state."""
         mask = ops.ones_like(keys[:, :, 0], "int32") if mask is None else ops.cast(mask, "int32")  # (B, S)
         # Positions are counted over real words, so that padding on either side does not shift them.
         positions = ops.cast(ops.cumsum(mask, axis=-1) - 1, "float32")  # (B, S)
@@ -31,8 +32,8 @@ class _LocalAttention(LuongAttention):
             positions, mask = positions[:, None], mask[:, None]  # (B, 1, S)
         distances = positions - centres[..., None]  # (B, S) or (B, T, S)
         inside = ops.cast(mask, "bool") & (ops.abs(distances) <= self.window)
-        scores = ops.cast(self.scores(query, keys), "float32")  # (B, S) or (B, T, S)
-        return masked_softmax(scores, inside), distances, state
+        scores = at_least_float32(self.scores(query, keys))  # (B, S) or (B, T, S)
+        return normalize(scores, inside, self.normalizer), distances, state
 
     def centres(self, query, lengths, state):
         """p_t `(B,)` or `(B, T)`, float32, for sources of `lengths (B,)`; and the next state."""
@@ -45,8 +46,8 @@ class LocalMonotonicAttention(_LocalAttention):
 
         p_t = t,   alpha_t(j) = softmax over j in [p_t - D, p_t + D] of score(s_t, h_j)    (Luong 2015, section 3.2)
 
-    It is not the monotonic attention of Raffel 2017, which tensorflow_addons calls `BahdanauMonotonicAttention` and
-    `LuongMonotonicAttention`.
+    It is not the monotonic attention of Raffel 2017: that is `BahdanauMonotonicAttention` and
+    `GeneralMonotonicAttention`, tensorflow_addons' `LuongMonotonicAttention`.
 
     Args:
         score: As in `LuongAttention`.

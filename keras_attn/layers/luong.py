@@ -19,6 +19,7 @@ class LuongAttention(Attention):
         score: A registered name ("dot", "general", "concat", "location", "scaled_dot", "cosine"; see
             `keras_attn.layers.get_attention`), or an `Attention` layer whose weights and scores are used, such as
             `GeneralAttention(use_scale=True)` or `ConcatAttention(512)`.
+        normalizer: As in `Attention`.
 
     Call arguments, returns and mask behaviour: see `Attention`.
 
@@ -52,9 +53,14 @@ class LuongAttention(Attention):
             )
         super().__init__(**kwargs)
         self.score = get_attention(score, dtype=self.dtype_policy)
-        if isinstance(self.score, LuongAttention):
+        if isinstance(self.score, LuongAttention) or type(self.score).align is not Attention.align:
             raise ValueError(
                 f"Expected a score function, not another global or local attention. Received: {self.score!r}"
+            )
+        if self.score.normalizer != "softmax":
+            raise ValueError(
+                f"Expected the `normalizer` of {type(self).__name__} itself, not of its score. Received: a score with "
+                f"normalizer={self.score.normalizer!r}"
             )
 
     def build(self, query_shape, values_shape, **_):

@@ -3,8 +3,8 @@
 import keras
 from keras import initializers, ops
 
-from keras_attn.layers.attention import masked_softmax
 from keras_attn.layers.layer import Layer, check_size
+from keras_attn.layers.normalizers import masked_softmax
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -45,6 +45,10 @@ MODELS = {
         models.RNNSearch,
         {**RNNSEARCH, "attention": ka.LocalPredictiveAttention("concat", window=2)},
     ),
+    "rnnsearch, monotonic": (
+        models.RNNSearch,
+        {**RNNSEARCH, "attention": ka.BahdanauMonotonicAttention(13, sigmoid_noise=1.0, chunk_size=2)},
+    ),
     "rnnencdec": (models.RNNEncoderDecoder, ENCDEC),
     "rnnencdec, bare context, dropout": (
         models.RNNEncoderDecoder,
@@ -69,6 +73,7 @@ MODELS = {
         models.LuongSeq2Seq,
         {**LUONG, **DROPOUT, "attention": ka.LocationAttention(5), "layer_dropout": 0.2, "reverse_source": False},
     ),
+    "luong, location-sensitive": (models.LuongSeq2Seq, {**LUONG, "attention": "location_sensitive"}),
     "luong, both ways": (models.LuongSeq2Seq, {**LUONG, "units": 6, "bidirectional": True}),
     "transformer": (models.TransformerSeq2Seq, TRANSFORMER),
     "transformer, normalised first, all tied, dropout": (
@@ -139,8 +144,11 @@ def logits_of(model, inputs):
 
 
 def alignment_total(name):
-    """What a row of the alignment sums to: nothing without attention; local-p leaves some of it out."""
-    return 0.0 if "lstm_seq2seq" in name else None if "local-p" in name else 1.0
+    """What a row of the alignment sums to: nothing without attention; local-p and monotonic leave some of it out."""
+    return 0.0 if "lstm_seq2seq" in name else None if "local-p" in name or "monotonic" in name else 1.0
+
+
+STATEFUL = ["luong, local-m, not fed", "rnnsearch, monotonic", "luong, location-sensitive"]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -189,7 +197,7 @@ def test_scaled_embeddings_enter_times_the_root_of_their_width(inputs, name):
     np.testing.assert_allclose(logits_of(model, inputs), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [*ONE_EACH, "rnnsearch, local-p", "luong, local-m, not fed"])
+@pytest.mark.parametrize("name", [*ONE_EACH, "rnnsearch, local-p", *STATEFUL])
 def test_padding_and_batch_mates_change_nothing(inputs, name):
     """The second sentence alone, without its padding, against all of them with more of it."""
     model = make(name)
@@ -260,7 +268,7 @@ class Search(keras.Model):
         return {"beam": beam.token_ids[:, 0], "log_probs": beam.log_probs[:, 0], "greedy": greedy.token_ids[:, 0]}
 
 
-@pytest.mark.parametrize("name", [*ONE_EACH, "luong, local-m, not fed"])
+@pytest.mark.parametrize("name", [*ONE_EACH, *STATEFUL])
 def test_search_finds_what_teacher_forcing_scores(inputs, name):
     model, source = make(name), inputs["encoder_token_ids"]
     found = Search(model, 6).predict(source, verbose=0)

@@ -1,0 +1,232 @@
+"""What tensorflow_addons computes for random configurations: `tests/fixtures/record_tfa.py` recorded it."""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_attn as ka
+from keras_attn.search import beam_search
+from tests.fixtures import tfa_cases
+from tests.fixtures.tfa_cases import END, KINDS, SEARCHES, draw, draw_search
+
+with np.load(Path(tfa_cases.__file__).with_name("tfa.npz"), allow_pickle=False) as file:
+    RECORDED = dict(file)
+PLAIN = [number for number in range(len(KINDS)) if draw(number).plain]
+CELLS = {
+    "gru": keras.layers.GRUCell,
+    "gru_before": lambda units, **kwargs: keras.layers.GRUCell(units, reset_after=False, **kwargs),
+    "rnn": keras.layers.SimpleRNNCell,
+    "lstm": keras.layers.LSTMCell,
+}
+
+
+def recorded(number):
+    prefix = f"{number}/"
+    return {name.removeprefix(prefix): RECORDED[name] for name in RECORDED if name.startswith(prefix)}
+
+
+def mechanism(spec, dtype):
+    """Our layer, unbuilt, and the names of its weights: ours by those of the case."""
+    kind, options = spec["kind"], {"dtype": dtype}
+    if kind != "location_sensitive" and "mode" not in spec:
+        options["normalizer"] = spec["normalizer"]
+    if "mode" in spec:
+        options |= {"mode": spec["mode"], "sigmoid_noise": float(spec["noise"] is not None)}
+        options["chunk_size"] = spec.get("chunk_size")
+    if kind.startswith("general"):
+        cls = ka.GeneralAttention if kind == "general" else ka.GeneralMonotonicAttention
+        names = {"key_kernel": "kernel", "scale": "scale"}
+        layer = cls(use_scale=spec["scale"] is not None, **options)
+    else:
+        names = {"key_kernel": "key_kernel", "query_kernel": "query_kernel", "vector": "score_vector"}
+        names |= {"gain": "gain", "bias": "bias"}
+        if kind == "location_sensitive":
+            names |= {"filters": "filter_kernel", "location_kernel": "location_kernel"}
+            sizes = {"filters": spec["filters"].shape[-1], "kernel_size": len(spec["filters"])}
+            layer = ka.LocationSensitiveAttention(spec["units"], cumulative=spec["cumulative"], **sizes, **options)
+        else:
+            cls = ka.BahdanauAttention if kind == "additive" else ka.BahdanauMonotonicAttention
+            layer = cls(spec["units"], normalize=spec["gain"] is not None, **options)
+    if "score_bias" in spec:
+        names["score_bias"] = "score_bias"
+    if "chunk" in spec:
+        chunk = {"key_kernel": "key_kernel", "query_kernel": "query_kernel", "vector": "score_vector", "bias": "bias"}
+        names |= {f"chunk_{name}": f"chunk_score.{ours}" for name, ours in chunk.items()}
+    return layer, names
+
+
+def find(layer, path):
+    for name in path.split("."):
+        layer = getattr(layer, name)
+    return layer
+
+
+def swapped(kernel, width):
+    """The rows of the attention layer's kernel: [state; context] there, [context; state] here, and back."""
+    return np.concatenate([kernel[width:], kernel[:width]])
+
+
+class Ours:
+    """Our decoder with the weights of a case, and its weights by the names of the recording."""
+
+    def __init__(self, case):
+        self.case, self.weights = case, {}
+        cells = [CELLS[spec["kind"]](spec["units"], dtype=case.dtype) for spec in case.cells]
+        layers, names = zip(*[mechanism(spec, case.dtype) for spec in case.mechanisms], strict=True)
+        attentional = ka.AttentionalLayer(case.layers[0].shape[1], activation=None, dtype=case.dtype)
+        self.decoder = ka.AttentionDecoder(
+            cells[0] if len(cells) == 1 else keras.layers.StackedRNNCells(cells, dtype=case.dtype),
+            layers[0],
+            attend="after",
+            attentional=attentional,
+            input_feeding=case.cell_input == "concat",
+            dtype=case.dtype,
+        )
+        self.decoder.build(case.inputs.shape, case.memories[0].shape)
+        for k, (spec, layer) in enumerate(zip(case.mechanisms, layers, strict=True)):
+            if spec.get("noise") is not None:
+                layer.noise = lambda *_, noise=spec["noise"]: ops.convert_to_tensor(noise)
+            given = {**spec, **{f"chunk_{name}": value for name, value in spec.get("chunk", {}).items()}}
+            for name, ours in names[k].items():
+                if given.get(name) is not None:
+                    self.assign(f"mechanism_{k}_{name}", find(layer, ours), given[name])
+        for n, (spec, cell) in enumerate(zip(case.cells, cells, strict=True)):
+            for name in ("kernel", "recurrent_kernel", "bias"):
+                self.assign(f"cell_{n}_{name}", getattr(cell, name), spec[name])
+        self.units = case.cells[-1]["units"]
+        self.assign("layer_0", attentional.kernel, swapped(case.layers[0], self.units))
+
+    def assign(self, name, weight, value):
+        weight.assign(np.reshape(value, weight.shape))
+        self.weights[name] = weight
+
+    def parts(self, leaves):
+        """Calls the decoder with arrays in the place of its weights, by the names of the recording."""
+        case, leaves = self.case, dict(leaves)
+        states = [[leaves.pop(f"state_{n}_{i}") for i in range(len(s))] for n, s in enumerate(case.cell_state or [])]
+        arguments = leaves.pop("inputs"), leaves.pop("memory_0")
+        states = (states if len(case.cells) > 1 else states[0]) if states else None
+        mapping = [(self.weights[name], ops.reshape(x, self.weights[name].shape)) for name, x in leaves.items()]
+        with keras.StatelessScope(state_mapping=mapping):
+            outputs, _, alignments = self.decoder(*arguments, mask=case.masks[0], cell_state=states, training=True)
+        return {"outputs": outputs, "alignments_0": alignments}
+
+    def last_states(self):
+        """The cell's states after the last step, one step at a time."""
+        case, decoder = self.case, self.decoder
+        values, mask = ops.convert_to_tensor(case.memories[0]), case.masks[0]
+        memory = decoder.memory(values, None if mask is None else ops.convert_to_tensor(mask))
+        states = keras.tree.map_structure(ops.convert_to_tensor, case.cell_state or [])
+        state = decoder.initial_state(values, (states if len(case.cells) > 1 else states[0]) if states else None)
+        for t in range(case.inputs.shape[1]):
+            *_, state = decoder.step(ops.convert_to_tensor(case.inputs[:, t]), memory, state)
+        return ops.concatenate(keras.tree.flatten(state["cell"]), axis=-1)
+
+    def leaves(self):
+        """The arrays by whose gradients the recording differs, in its names."""
+        case = self.case
+        leaves = {"inputs": case.inputs} | {f"memory_{i}": memory for i, memory in enumerate(case.memories)}
+        for n, states in enumerate(case.cell_state or []):
+            leaves |= {f"state_{n}_{i}": state for i, state in enumerate(states)}
+        return leaves | {name: ops.convert_to_numpy(weight) for name, weight in self.weights.items()}
+
+
+def run(function, leaves):
+    """The arrays `function(leaves)[1]`, and the gradient of `function(leaves)[0]` by each of the leaves.
+
+    It is not compiled: each case would be a program of its own.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        with jax.disable_jit():
+            (_, found), gradients = jax.value_and_grad(function, has_aux=True)(
+                {name: jax.numpy.asarray(x) for name, x in leaves.items()}
+            )
+        return found, gradients
+    if backend == "torch":
+        import torch
+
+        tensors = {name: torch.tensor(x, requires_grad=True) for name, x in leaves.items()}
+        loss, found = function(tensors)
+        gradients = torch.autograd.grad(loss, list(tensors.values()), allow_unused=True)
+        pairs = zip(tensors.items(), gradients, strict=True)
+        return found, {name: torch.zeros_like(x) if g is None else g for (name, x), g in pairs}
+    import tensorflow as tf
+
+    tensors = {name: tf.convert_to_tensor(x) for name, x in leaves.items()}
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        loss, found = function(tensors)
+    return found, tape.gradient(loss, tensors, unconnected_gradients="zero")
+
+
+def close(found, expected, name):
+    """To 1e-5, of the largest figure where that is above 1."""
+    found = ops.convert_to_numpy(found)
+    np.testing.assert_allclose(found, expected, atol=1e-5 * max(1, np.abs(expected).max()), rtol=0, err_msg=name)
+
+
+@pytest.mark.parametrize("number", PLAIN)
+def test_outputs_alignments_states_and_gradients(number):
+    case, expected = draw(number), recorded(number)
+    ours = Ours(case)
+    weights = case.loss_weights({name: x.shape for name, x in expected.items() if name[:2] in ("ou", "al")})
+    weights = {name: ops.convert_to_tensor(x) for name, x in weights.items()}
+
+    def loss(leaves):
+        parts = ours.parts(leaves)
+        return sum(ops.sum(x * weights[name]) for name, x in parts.items()), parts
+
+    found, gradients = run(loss, ours.leaves())
+    for name, x in found.items():
+        close(x, expected[name], name)
+    assert {f"d_{name}" for name in gradients} == {name for name in expected if name.startswith("d_")}
+    for name, gradient in gradients.items():
+        if name.startswith("layer_"):
+            gradient = swapped(ops.convert_to_numpy(gradient), len(gradient) - ours.units)
+        close(gradient, np.reshape(expected[f"d_{name}"], gradient.shape), name)
+    if not any(spec.get("noise") is not None for spec in case.mechanisms):
+        close(ours.last_states(), expected["states"], "states")
+
+
+def table_step(token_ids, memory, state):
+    """Logits by place and previous token."""
+    place, previous = ops.one_hot(state, memory["logits"].shape[1]), ops.one_hot(token_ids, tfa_cases.VOCABULARY)
+    table = ops.sum(memory["logits"] * place[:, :, None, None], axis=1)  # (R, V, V)
+    logits = ops.sum(table * previous[:, :, None], axis=1)  # (R, V)
+    return logits, state + 1, ops.ones_like(memory["mask"], "float32")
+
+
+def searched(case):
+    """Our beam search with tfa's norm: it counts the end token, but at the last place, where tfa stops at once."""
+    length = case.logits.shape[1]
+    counted = np.minimum(np.arange(1, length + 1), length - 1)
+    return beam_search(
+        table_step,
+        {"mask": ops.ones((tfa_cases.B, 1), "bool"), "logits": ops.convert_to_tensor(case.logits)},
+        ops.zeros((tfa_cases.B,), "int32"),
+        beam_size=case.beam_size,
+        n_best=1,
+        normalization=(((5 + counted) / 6) ** case.length_penalty).astype("float32"),
+        max_length=length,
+    )
+
+
+@pytest.mark.parametrize("number", range(SEARCHES))
+def test_beam_search_with_the_norm_of_tfa(number):
+    """A beam of all hypotheses finds the same; a narrow one, where finished ones take no places here, none worse."""
+    case = draw_search(number)
+    found, ids, scores = searched(case), RECORDED[f"search_{number}/ids"], RECORDED[f"search_{number}/scores"]
+    best = ops.convert_to_numpy(found.scores)[:, 0]
+    if not case.exhaustive:
+        assert (best >= scores.max(-1) - 1e-5).all()
+        return
+    np.testing.assert_allclose(best, scores[:, 0], atol=1e-5)
+    for row, expected in zip(ops.convert_to_numpy(found.token_ids)[:, 0], ids[:, :, 0], strict=True):
+        length = list(expected).index(END) + 1
+        np.testing.assert_array_equal(row[:length], expected[:length])
