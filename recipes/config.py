@@ -27,7 +27,10 @@ class TrainingConfig:
     # Optimisation
     epochs: int = 10
     max_steps: int | None = None  # exactly so many updates, whatever epochs and patience are
+    validate_every: int | None = None  # updates after which to score and save; none: after each epoch
     batch_size: int = 96  # sentences
+    tokens_per_batch: int | None = None  # instead of batch_size: at most so many positions of the longer side
+    accumulation_steps: int = 1  # batches of an update, whose mean gradient it takes
     curriculum_epochs: int = 0  # the first epochs go from short sentences to long ones
     learning_rate: float = 1e-3
     warmup_steps: int = 0  # linear from zero
@@ -36,8 +39,8 @@ class TrainingConfig:
     global_clipnorm: float = 1.0
     label_smoothing: float = 0.1
     ema_decay: float = 0.0  # of the moving average of the weights, which is validated and saved; 0: no average
-    patience: int = 5  # epochs without a better validation score before training stops
-    precision: str = "float32"  # Keras' dtype policy, such as "mixed_bfloat16"
+    patience: int = 5  # validations without a better score before training stops
+    precision: str = "auto"  # or a dtype policy; auto: "mixed_bfloat16" on GPUs and TPUs that have it, else "float32"
 
     # Scoring
     metric: str = "bleu"  # or "wer", for pronunciations (see keras_attn/evaluation/by_metric.py)
@@ -48,15 +51,21 @@ class TrainingConfig:
     def __post_init__(self):
         _check_choice(self, "metric", ("bleu", "wer"))
         _check_choice(self, "schedule", ("linear", "inverse_sqrt"))
-        for name in ("epochs", "max_steps", "batch_size", "patience", "min_frequency", "max_tokens", "max_words"):
+        for name in ("epochs", "max_steps", "validate_every", "batch_size", "tokens_per_batch", "accumulation_steps"):
             check_range(self, name, low=1)
-        check_range(self, "validation_sentences", low=1)
+        for name in ("patience", "min_frequency", "max_tokens", "max_words", "validation_sentences"):
+            check_range(self, name, low=1)
         for name in ("curriculum_epochs", "warmup_steps", "length_penalty"):
             check_range(self, name, low=0)
         for name in ("learning_rate", "global_clipnorm"):
             check_range(self, name, low=0, low_included=False)
         for name in ("hold_fraction", "label_smoothing", "ema_decay"):
             check_range(self, name, low=0, high=1)
+
+    @property
+    def sentences_per_batch(self) -> int | None:
+        """`batch_size`, or None with `tokens_per_batch`."""
+        return None if self.tokens_per_batch else self.batch_size
 
 
 def _check_choice(config: TrainingConfig, name: str, choices: tuple[str, ...]) -> None:

@@ -31,10 +31,11 @@ def _split(arguments: argparse.Namespace, report: dict) -> TestSet:
     same = name == report["corpus"]
     source = arguments.source or (report["source"] if same else None)
     target = arguments.target or (report["target"] if same else None)
-    corpus = corpora.load(name, source, target, data=arguments.data)
+    corpus = corpora.load(name, source, target, data=arguments.data, stream=None)
     if arguments.split not in corpus.splits:
         raise ValueError(f"Expected --split among: {', '.join(corpus.splits)}. Received: {arguments.split!r}")
-    return corpus_test_set(corpus.name, arguments.split, corpus.source, corpus.target, *corpus.splits[arguments.split])
+    lines = map(list, corpus.splits[arguments.split])
+    return corpus_test_set(corpus.name, arguments.split, corpus.source, corpus.target, *lines)
 
 
 if __name__ == "__main__":

@@ -40,16 +40,14 @@ def sweep(arguments: argparse.Namespace) -> None:
     from keras_attn import Translator
     from recipes import corpora
 
-    corpus = corpora.load(trained["corpus"], trained["source"], trained["target"], data=arguments.data)
+    corpus = corpora.load(trained["corpus"], trained["source"], trained["target"], data=arguments.data, stream=None)
+    lines = [list(side) for side in corpus.splits[arguments.split]]
     with command.quietly():
         translator = Translator.from_preset(arguments.run)
     with line_streaming.new_file(arguments.output) if arguments.output else contextlib.nullcontext() as file:
         searches = [(beam, penalty) for beam in beams for penalty in (penalties if beam > 1 else [1.0])]
         shared = {"batch_size": arguments.batch_size, "return_alignments": False}
-        rows = [
-            _row(translator, *corpus.splits[arguments.split], trained["config"]["tokenize"], shared, *chosen)
-            for chosen in searches
-        ]
+        rows = [_row(translator, *lines, trained["config"]["tokenize"], shared, *chosen) for chosen in searches]
         print(f"BLEU: {rows[0]['bleu']['signature']}")
         if file:
             result = {name: trained[name] for name in ("recipe", "corpus", "source", "target")}

@@ -2,7 +2,7 @@
 
     python -m recipes.train RECIPE [--corpus NAME|DIR] [--source en --target fr] [--data DIR]
                                    [--epochs N] [--minutes N] [--set name=value ...] [--seed N]
-                                   [--out runs/RECIPE] [--resume] [--distribute data]
+                                   [--out runs/RECIPE] [--resume] [--distribute data] [--stream] [--cache DIR]
 
 A recipe is a module of `recipes` with a `Config`, `CONFIGS` (a dict of it for some corpora), and `build`. The run's
 folder gets the preset (model and tokenizers, for `Translator.from_preset`), report.json, history.csv,
@@ -45,6 +45,8 @@ def parser() -> command.Parser:
     option("--out", type=Path, help="folder of the run (default: runs/RECIPE)")
     option("--resume", action="store_true", help="continue the run in that folder")
     option("--distribute", choices=("data",), help="data: divide each batch among all devices of this machine")
+    option("--stream", action=argparse.BooleanOptionalAction, help="train from files (default: if these are large)")
+    option("--cache", type=Path, help="folder of the token files that are made of them (default: in Keras' cache)")
     option("--beam", type=between(int, 1, 1000), default=5, help="beam size of the final scores (default: %(default)s)")
     option("--no-export", action="store_true", help="write no SavedModel")
     return parser
@@ -61,7 +63,7 @@ def train(arguments: argparse.Namespace) -> None:
         from keras_attn.backend import data_parallel
         from recipes.training import distribution
 
-        devices = distribution.devices_for(arguments.distribute, config.batch_size)
+        devices = distribution.devices_for(arguments.distribute, config.sentences_per_batch)
         with data_parallel(devices) as model_scope:
             _train(recipe, config, arguments, out, devices, model_scope)
 
@@ -70,16 +72,21 @@ def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: P
     import keras
 
     from keras_attn import Translator
+    from keras_attn.backend import preferred_precision
     from recipes import corpora
     from recipes.training import distribution, fitting
 
+    if config.precision == "auto":
+        config = dataclasses.replace(config, precision=preferred_precision())
     keras.utils.set_random_seed(arguments.seed)
     keras.config.set_dtype_policy(config.precision)
-    corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
+    stream = False if config.max_words else arguments.stream
+    corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data, stream=stream)
     _check_splits(corpus)
     tokenizers = fitting.train_tokenizers(config, *corpus.splits["train"])
-    training, validation = fitting.datasets(config, corpus, tokenizers, arguments.seed)
-    distribution.check_batches(devices, config.batch_size, {"train": training, "val": validation})
+    cache = arguments.cache or corpora.cache_folder() / "token_files"
+    training, validation = fitting.datasets(config, corpus, tokenizers, arguments.seed, cache)
+    distribution.check_batches(devices, config.sentences_per_batch, {"train": training, "val": validation})
     with model_scope():
         model = recipe.build(config, *(tokenizer.vocabulary_size for tokenizer in tokenizers))
     translator = Translator(model, *tokenizers)
@@ -97,7 +104,7 @@ def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: P
             "command": command_line(arguments),
             "parameters": model.count_params(),
             **({"devices": len(devices)} if devices else {}),
-            **_training_figures(training, updates, budget, history, config.metric),
+            **_training_figures(training, updates, budget, history, config),
         }
         finish(translator, corpus, config, report, out, arguments.beam)
     (out / "checkpoint.npz").unlink(missing_ok=True)
@@ -139,6 +146,11 @@ def configure(recipe, arguments: argparse.Namespace) -> TrainingConfig:
     config = recipe.CONFIGS.get(arguments.corpus, recipe.Config())
     changes = [] if arguments.epochs is None else [f"epochs={arguments.epochs}"]
     config = override(config, [*changes, *arguments.changes])
+    if arguments.stream and config.max_words:
+        raise ValueError(
+            "Expected --stream without max_words, for it counts tokens alone (max_tokens). Received: "
+            f"max_words={config.max_words}"
+        )
     if arguments.minutes is not None and not 0 < arguments.minutes < math.inf:
         raise ValueError(f"Expected --minutes above 0. Received: {arguments.minutes}")
     return config
@@ -148,6 +160,8 @@ def _check_splits(corpus) -> None:
     if missing := [split for split in ("train", "val", "test") if split not in corpus.splits]:
         raise ValueError(f"Expected the corpus to have train, val and test. It lacks: {', '.join(missing)}")
     for split, sides in corpus.splits.items():
+        if split == "train" and corpus.is_streamed:
+            continue  # it is not read twice: `ParallelDataset.from_files` finds what is wrong
         if not any(source.strip() and target.strip() for source, target in zip(*sides, strict=True)):
             raise ValueError(
                 f"Expected the split {split} of the corpus to have a pair with text on both sides. "
@@ -190,7 +204,7 @@ def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) 
 
 def _repeated_sources(corpus) -> int:
     """How many distinct source lines of the test split are in the training split too."""
-    return len(set(corpus.splits["test"][0]) & set(corpus.splits["train"][0]))
+    return len(set(corpus.splits["test"][0]).intersection(corpus.splits["train"][0]))
 
 
 def export(translator, config, out: Path, beam_size: int) -> None:
@@ -227,15 +241,16 @@ def _settings(arguments, config, corpus, tokenizers) -> dict:
     }
 
 
-def _training_figures(training, updates: int, budget, history: list[dict], metric: str) -> dict:
-    data = training.report()
+def _training_figures(training, updates: int, budget, history: list[dict], config) -> dict:
+    data, metric = training.report(), config.metric
+    passes = updates * config.accumulation_steps / data["batches"]
     best = min if metric == "wer" else max
     return {
         "updates": updates,
         "epochs": len(history),
         "best_epoch": 1 + best(range(len(history)), key=lambda i: history[i][f"val_{metric}"]),
         "train_seconds": round(budget.seconds, 1),
-        "target_tokens_per_second": round(updates / data["batches"] * data["target_tokens"] / budget.training_seconds),
+        "target_tokens_per_second": round(passes * data["target_tokens"] / budget.training_seconds),
         "training_pairs": data["pairs"],
         "padding": round(data["padding"], 4),
         "data": data,
@@ -258,6 +273,7 @@ def command_line(arguments) -> str:
         value = getattr(arguments, name)
         parts += [f"--{name} {value:g}"] if value is not None else []
     parts += [f"--distribute {arguments.distribute}"] if arguments.distribute else []
+    parts += ["--stream" if arguments.stream else "--no-stream"] if arguments.stream is not None else []
     return " ".join([*parts, *(["--set", *arguments.changes] if arguments.changes else [])])
 
 

@@ -6,6 +6,7 @@ from keras_attn.backend.inference import inference_function
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.loops import scan, while_loop
 from keras_attn.backend.matmul import loop_product, prefer_fast_matmul
+from keras_attn.backend.precision import preferred_precision
 from keras_attn.backend.replicas import data_shard, replica_count, sum_over_replicas
 from keras_attn.backend.variables import keep_values
 
@@ -21,6 +22,7 @@ __all__ = [
     "loop_product",
     "prefer_fast_matmul",
     "preferred_jit_compile",
+    "preferred_precision",
     "replica_count",
     "scan",
     "sum_over_replicas",

@@ -33,7 +33,8 @@ class ParallelDataset(keras.utils.PyDataset):
 
     The order of an epoch depends only on `seed` and `epoch`, and `on_epoch_end` moves to the next epoch. Keras calls it
     once more when `fit` begins, so call `set_epoch(initial_epoch)` before every `fit`: a resumed run then sees the same
-    batches as an uninterrupted one. Do not pass `steps_per_epoch`: an epoch is one pass over the data.
+    batches as an uninterrupted one. Do not pass `steps_per_epoch`: an epoch is one pass over
+    the data, or `batches_per_epoch` batches.
 
     The workers of `PyDataset` are not offered. A batch takes 0.1 ms, and Keras 3.15 carries the batches that they have
     queued over into the next epoch, which then misses some pairs and sees others twice.
@@ -42,15 +43,18 @@ class ParallelDataset(keras.utils.PyDataset):
         source, target: Rows of ids without start and end, as lists or as a `TokenStore`. A pair with an empty side is
             dropped and counted as blank.
         batch_size: int, sentences per batch. Give either this or `tokens_per_batch`.
-        tokens_per_batch: int, upper limit of B * max(S, T). B is a multiple of 8 if it is 8 or more.
+        tokens_per_batch: int, upper limit of B * max(S, T): about so many positions of the longer side, padding
+            included, in a batch of any bucket. B is a multiple of 8 if it is 8 or more.
         bucket_boundaries: The lengths of the buckets, each an int for both sides or a pair (S, T), one of which is
             the longest on both sides; or an int, the maximum number of buckets to choose from the data. None means 8.
         max_length: int, length of the longest row to keep, its end included. None means no limit.
         on_too_long: "drop" pairs with a side that is too long, or "truncate" that side.
         shuffle: bool. False gives the same order in every epoch, short buckets first.
-        curriculum_epochs: int, number of first epochs in which the shuffled batches are sorted by bucket, short ones
+        curriculum_epochs: int, number of first passes in which the shuffled batches are sorted by bucket, short ones
             first: attention is learnt on short sentences first, which is cheaper (SortaGrad: Amodei et al. 2016,
             arXiv:1512.02595, section 3.2).
+        batches_per_epoch: int, batches of an epoch, so that Keras validates and saves within a pass over much data: an
+            epoch goes on where the previous one ended, from pass to pass. None means one pass.
         seed: int of 0 or more.
         shard: (index, count), the part of this process in data-parallel training with `count` processes. The pairs of
             the shards are disjoint, and at each step all shards have a batch of the same shape. "auto" asks the running
@@ -85,12 +89,15 @@ class ParallelDataset(keras.utils.PyDataset):
         on_too_long: str = "drop",
         shuffle: bool = True,
         curriculum_epochs: int = 0,
+        batches_per_epoch: int | None = None,
         seed: int = 0,
         shard: tuple[int, int] | Literal["auto"] = (0, 1),
     ):
         super().__init__()
         shard = data_shard() if isinstance(shard, str) and shard == "auto" else shard
-        _check_options(batch_size, tokens_per_batch, max_length, on_too_long, curriculum_epochs, seed, shard)
+        optional = {"batch_size": batch_size, "tokens_per_batch": tokens_per_batch, "max_length": max_length}
+        optional |= {"batches_per_epoch": batches_per_epoch}
+        _check_options(optional, on_too_long, curriculum_epochs, seed, shard)
         self._sides = tuple(
             side if isinstance(side, TokenStore) else TokenStore.from_lists(side) for side in (source, target)
         )
@@ -99,6 +106,7 @@ class ParallelDataset(keras.utils.PyDataset):
                 f"Expected as many source as target rows. Received: {len(self._sides[0]):,} and {len(self._sides[1]):,}"
             )
         self._shuffle, self._curriculum_epochs = shuffle, curriculum_epochs
+        self._batches_per_epoch = batches_per_epoch
         self._seed, self.shard = seed, shard
         options = (batch_size, tokens_per_batch, bucket_boundaries, max_length, on_too_long, shard[1])
         self._plan = batch_plan(self._sides, PlanOptions(*options))
@@ -196,7 +204,7 @@ class ParallelDataset(keras.utils.PyDataset):
     def set_epoch(self, epoch: int) -> None:
         """Sets the order of the batches to that of `epoch`, 0 or more: a pure function of the seed and `epoch`."""
         # One assignment: on TensorFlow a prefetching thread may be reading the old order.
-        self._order = self._arrange(epoch)
+        self._order = self._arrange(epoch) if self._batches_per_epoch is None else self._part(epoch)
         self.epoch = epoch
 
     @property
@@ -214,9 +222,19 @@ class ParallelDataset(keras.utils.PyDataset):
         """
         return dict(self._plan.report)
 
-    def _arrange(self, epoch: int) -> list[tuple[int, np.ndarray]]:
-        """Returns the batches of an epoch for this shard: (bucket, pairs)."""
-        random = np.random.default_rng((self._seed, epoch)) if self._shuffle else None
+    def _part(self, epoch: int) -> list[tuple[int, np.ndarray]]:
+        """Returns the batches of an epoch of `batches_per_epoch`, as `_arrange` does."""
+        size, length = self._batches_per_epoch, sum(self._plan.batches)
+        first, last, batches = epoch * size, (epoch + 1) * size, []
+        for number in range(first // length, -(-last // length)):
+            start = number * length
+            batches += self._arrange(number)[max(0, first - start) : last - start]
+        self._vary_first_two(batches)
+        return batches
+
+    def _arrange(self, number: int) -> list[tuple[int, np.ndarray]]:
+        """Returns the batches of a pass over the data for this shard: (bucket, pairs)."""
+        random = np.random.default_rng((self._seed, number)) if self._shuffle else None
         index, count = self.shard
         pools, batches = list(self._plan.members), []
         for bucket, (size, _, _) in enumerate(self._plan.shapes):
@@ -228,7 +246,7 @@ class ParallelDataset(keras.utils.PyDataset):
                 larger = self._plan.moves[bucket]
                 pools[larger] = np.concatenate([pools[larger], pool[whole:]])
             batches += [(bucket, pool[i : i + step][index::count]) for i in range(0, whole, step)]
-        if random is not None and epoch >= self._curriculum_epochs:
+        if random is not None and number >= self._curriculum_epochs:
             batches = [batches[i] for i in random.permutation(len(batches))]
         self._vary_first_two(batches)
         return batches
@@ -250,8 +268,8 @@ class ParallelDataset(keras.utils.PyDataset):
                 return
 
 
-def _check_options(batch_size, tokens_per_batch, max_length, on_too_long, curriculum_epochs, seed, shard) -> None:
-    optional = {"batch_size": batch_size, "tokens_per_batch": tokens_per_batch, "max_length": max_length}
+def _check_options(optional, on_too_long, curriculum_epochs, seed, shard) -> None:
+    batch_size, tokens_per_batch, max_length, batches_per_epoch = optional.values()
     given = {name: number for name, number in optional.items() if number is not None}
     for name, number in (given | {"curriculum_epochs": curriculum_epochs, "seed": seed}).items():
         if not isinstance(number, (int, np.integer)):
@@ -263,6 +281,8 @@ def _check_options(batch_size, tokens_per_batch, max_length, on_too_long, curric
         )
     if max_length is not None and max_length < 2:
         raise ValueError(f"Expected max_length of 2 (a token and the end) or more. Received: {max_length}")
+    if batches_per_epoch is not None and batches_per_epoch < 1:
+        raise ValueError(f"Expected batches_per_epoch of 1 or more. Received: {batches_per_epoch}")
     if on_too_long not in ("drop", "truncate"):
         raise ValueError(f"Expected on_too_long to be 'drop' or 'truncate'. Received: {on_too_long!r}")
     if curriculum_epochs < 0:

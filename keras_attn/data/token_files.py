@@ -3,7 +3,8 @@
 A folder of token files has `source` and `target` as `.ids` and `.offsets`, and their sizes and SHA-256 in `files.json`.
 While they are written they are in a folder `<name>.part` beside it, which is locked, with a line in a journal for each
 block of text that is done. Another process that wants the same token files waits. If the writer is killed, the next one
-checks the blocks that are done and goes on after them.
+checks the blocks that are done and goes on after them. If the text has changed meanwhile, it cannot: `text.json` in the
+old folder has the names of the files and the tokenizers, and the next one that encodes these removes the folder.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ from keras_attn.data.token_store import MANIFEST, SIDES
 from keras_attn.text import Encoders, TextBlock, Tokenizer, iterate_blocks, unequal_lengths_error
 
 _CHECKED = "checked.json"  # the state of the files when their SHA-256 was last compared
+_TEXT = "text.json"  # what is being encoded, whatever it contains
 _BLOCK = 1 << 20  # bytes of text
 _TOKEN_FILES = [f"{side}.{kind}" for side in SIDES for kind in ("ids", "offsets")]
 _LINE = re.compile(rb"(?P<text>[0-9a-f]{64}) (?P<ids>\d{1,15}) (?P<tokens>[0-9a-f]{64})\n")  # of a journal
@@ -72,6 +74,7 @@ def encode_files(
             files.remove_leftovers(folder.parent)
             try:
                 if not is_whole(folder):  # else another process was faster
+                    _remove_outdated(paths, tokenizers, part)
                     _encode(paths, tokenizers, part, workers)
                     _publish(part, folder)
             except ChildProcessError:
@@ -127,6 +130,20 @@ def _publish(part: Path, folder: Path) -> None:
         os.rename(folder, part / "damaged")
     os.rename(encoded, folder)
     _record(folder)
+
+
+def _remove_outdated(paths: tuple[list[Path], ...], tokenizers: tuple[Tokenizer, ...], part: Path) -> None:
+    """Removes what killed writers left of the same files with other text, and notes which files these are."""
+    names = [[str(path.resolve()) for path in side] for side in paths]
+    text = json.dumps([*names, *(tokenizer.fingerprint for tokenizer in tokenizers)])
+    for other in part.parent.glob("*.part"):
+        # Locked: another process encodes into it. Not readable: it is removed meanwhile.
+        with contextlib.suppress(OSError, ValueError):
+            if other != part and (other / _TEXT).read_text(encoding="utf-8") == text:
+                with files.locked(other):
+                    _clear(other)
+                other.rmdir()
+    (part / _TEXT).write_text(text, encoding="utf-8")
 
 
 def _clear(part: Path) -> None:

@@ -5,6 +5,7 @@ from keras_attn.text.special_tokens import BLANKS, END_ID, PAD_ID, SPECIAL_TOKEN
 from keras_attn.text.text_files import (
     PathLike,
     corpus_path,
+    corpus_paths,
     iterate_blocks,
     iterate_lines,
     read_lines,
@@ -27,6 +28,7 @@ __all__ = [
     "TokenBlock",
     "Tokenizer",
     "corpus_path",
+    "corpus_paths",
     "encode_lines",
     "iterate_blocks",
     "iterate_lines",

@@ -168,18 +168,43 @@ def corpus_path(folder: PathLike, split: str, language: str) -> Path:
     )
 
 
-def read_parallel(folder: PathLike, split: str, source: str, target: str) -> tuple[list[str], list[str]]:
-    """Returns the source and target lines of a split.
+def corpus_paths(folder: PathLike, split: str, language: str) -> list[Path]:
+    """Returns the files of one side of a large corpus: `<split>.<language>`, or its parts in the order of their names.
+
+    The parts are `<split>.<part>.<language>`. Each file is plain, `.gz`, `.xz` or `.bz2`.
 
     Raises:
-        FileNotFoundError: As `corpus_path`.
-        ValueError: As `iterate_lines`, and if the sides differ in length.
+        FileNotFoundError: If there is none; the message lists the files of the folder.
     """
-    paths = [corpus_path(folder, split, language) for language in (source, target)]
-    sides = [read_lines(path) for path in paths]
-    if len(sides[0]) != len(sides[1]):
-        raise unequal_lengths_error(*paths, len(sides[0]), len(sides[1]))
-    return sides[0], sides[1]
+    for suffix in ("", *_OPEN):
+        if (path := Path(folder, f"{split}.{language}{suffix}")).is_file():
+            return [path]
+    endings = tuple(f".{language}{suffix}" for suffix in ("", *_OPEN))
+    parts = [path for path in sorted(Path(folder).glob(f"{split}.*")) if path.name.endswith(endings) and path.is_file()]
+    return parts or [corpus_path(folder, split, language)]  # which raises
+
+
+def read_parallel(folder: PathLike, split: str, source: str, target: str) -> tuple[list[str], list[str]]:
+    """Returns the source and target lines of a split, of all its parts.
+
+    Raises:
+        FileNotFoundError: As `corpus_paths`.
+        ValueError: As `iterate_lines`, and if the sides differ in their number of parts or of lines.
+    """
+    paths = [corpus_paths(folder, split, language) for language in (source, target)]
+    if len(paths[0]) != len(paths[1]):
+        raise ValueError(
+            f"Expected as many {source} as {target} files of {split} in {folder}. Received: {len(paths[0])} and "
+            f"{len(paths[1])}"
+        )
+    sides: tuple[list[str], list[str]] = [], []
+    for pair in zip(*paths, strict=True):
+        parts = [read_lines(path) for path in pair]
+        if len(parts[0]) != len(parts[1]):
+            raise unequal_lengths_error(*pair, len(parts[0]), len(parts[1]))
+        for side, part in zip(sides, parts, strict=True):
+            side += part
+    return sides
 
 
 def unequal_lengths_error(source: Path, target: Path, source_count: int, target_count: int) -> ValueError:

@@ -1,6 +1,7 @@
 """Corpora by name or by folder: `load("multi30k")`, `load("my/folder", "de", "en")`.
 
-A corpus is a folder of `<split>.<language>` files, plain or `.gz`, aligned line by line. The corpus `phrases` is
+A corpus is a folder of `<split>.<language>` files, aligned line by line, plain, `.gz`, `.xz` or `.bz2`; or of parts of
+these, `<split>.<part>.<language>`. The training split of large folders stays in its files. The corpus `phrases` is
 generated. The other named corpora are looked for in `data` (`data/NAME` or `NAME` below it), else in Keras'
 cache, where they are downloaded and split once (`recipes.corpora.sources`); in every case the SHA-256 of their files
 must be the one in that module. To train on a changed copy of a named corpus, give its folder instead of its name.
@@ -25,6 +26,7 @@ from keras_attn.requirements import require
 from keras_attn.text import read_parallel
 from recipes.corpora.phrases import generator
 from recipes.corpora.sources import SHA256, SOURCES, SPLITS
+from recipes.corpora.streaming import TextFiles, is_large, training_files
 
 NAMES = ("phrases", *SOURCES)
 # What `build` raises for files that are something else, such as a portal's page: no JSON, no zip file, no lines.
@@ -37,12 +39,17 @@ Lines = tuple[list[str], list[str]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Parallel text: `splits["train"]` is `(source lines, target lines)`."""
+    """Parallel text: `splits["train"]` is `(source lines, target lines)`, lists or `TextFiles`."""
 
     name: str
     source: str
     target: str
-    splits: dict[str, Lines]
+    splits: dict[str, Lines | tuple[TextFiles, TextFiles]]
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the training split stays in its files."""
+        return isinstance(self.splits.get("train", ((),))[0], TextFiles)
 
 
 def load(
@@ -50,21 +57,31 @@ def load(
     source: str | None = None,
     target: str | None = None,
     data: str | os.PathLike | None = None,
+    stream: bool | None = False,
 ) -> Corpus:
-    """The splits of a named corpus, or of a folder of `<split>.<language>[.gz]` files.
+    """The splits of a named corpus, or of a folder of `<split>.<language>` files.
 
     Args:
         name_or_dir: one of `NAMES`, or a folder; or several, joined by "+", whose splits are concatenated. A part may
             lack a split.
         source, target: languages, as in the file names; a named corpus has a default direction.
         data: folder in which named corpora are looked for; default `$KERAS_ATTN_DATA`.
+        stream: whether the training split stays in its files, as `TextFiles`; folders only. None: if it is large.
 
     Raises:
-        ValueError: for an unknown corpus or language, files of unequal length or empty, invalid UTF-8, or text that is
-            not the named corpus'.
+        ValueError: for a named corpus that is to stay in files, an unknown corpus or language, files of unequal length
+            or empty, invalid UTF-8, or text that is not the named corpus'.
         FileNotFoundError: if there is no such folder, or the download fails.
     """
     name = os.fspath(name_or_dir)
+    parts = [name] if Path(name).is_dir() else name.split("+")
+    named = [part for part in parts if part in NAMES or not Path(part).is_dir()]
+    if stream and named:
+        raise ValueError(f"Expected folders of text to stream, for named corpora are small. Received: {named[0]!r}")
+    if stream is None:
+        stream = not named and is_large([Path(part) for part in parts], source, target)
+    if len(parts) > 1:
+        return _joined([load(part, source, target, data, stream) for part in parts])
     if name == "phrases":
         _check_languages(name, source or "en", target or "fr", ["en", "fr"])
         if (source or "en", target or "fr") != ("en", "fr"):
@@ -73,12 +90,9 @@ def load(
         return Corpus(name, "en", "fr", dict(generator.splits()))
     if name in SOURCES:
         return _named(name, source, target, data)
-    folder = Path(name)
-    if "+" in name and not folder.is_dir():
-        return _joined([load(part, source, target, data) for part in name.split("+")])
-    if not name or not folder.is_dir():
+    if not name or named:
         raise ValueError(f"Expected a corpus ({', '.join(NAMES)}) or a folder. Received: {name!r}")
-    return _folder(folder, source, target)
+    return _folder(Path(name), source, target, stream)
 
 
 def public_name(name_or_dir: str | os.PathLike) -> str:
@@ -96,7 +110,10 @@ def _joined(parts: list[Corpus]) -> Corpus:
     splits = {}
     for split in SPLITS:
         sides = [part.splits[split] for part in parts if split in part.splits]
-        if sides:
+        if sides and isinstance(sides[0][0], TextFiles):
+            paths = [[path for side in both for path in side.paths] for both in zip(*sides, strict=True)]
+            splits[split] = tuple(map(TextFiles, paths))
+        elif sides:
             splits[split] = tuple([line for side in both for line in side] for both in zip(*sides, strict=True))
     return Corpus("+".join(part.name for part in parts), parts[0].source, parts[0].target, splits)
 
@@ -149,12 +166,12 @@ def find(name: str, data: str | os.PathLike | None) -> Path | None:
     return next((folder for folder in (Path(data, "data", name), Path(data, name)) if folder.is_dir()), None)
 
 
-def _folder(folder: Path, source: str | None, target: str | None) -> Corpus:
+def _folder(folder: Path, source: str | None, target: str | None, stream: bool) -> Corpus:
     found: dict[str, set[str]] = {}
     for path in sorted(folder.iterdir()):
-        match = re.fullmatch(r"([^.]+)\.([^.]+?)(\.gz)?", path.name)
-        if match and path.is_file():
-            found.setdefault(match[1], set()).add(match[2])
+        split, *rest = re.sub(r"\.(gz|xz|bz2)$", "", path.name).split(".")
+        if rest and path.is_file():
+            found.setdefault(split, set()).add(rest[-1])
     known = [split for split in SPLITS if split in found]
     if not known:
         raise ValueError(
@@ -165,7 +182,12 @@ def _folder(folder: Path, source: str | None, target: str | None) -> Corpus:
     if not source or not target:
         raise ValueError(f"Expected a source and a target language for {folder}. It has: {', '.join(languages)}")
     _check_languages(os.fspath(folder), source, target, languages)
-    splits = {split: read_parallel(folder, split, source, target) for split in known}
+    splits = {
+        split: training_files(folder, source, target)
+        if stream and split == "train"
+        else read_parallel(folder, split, source, target)
+        for split in known
+    }
     return Corpus(folder.resolve().name, source, target, splits)
 
 
@@ -180,8 +202,9 @@ def _check_languages(name: str, source: str, target: str, languages: list[str]) 
 # --- the cache
 
 
-def _home() -> Path:
-    return Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
+def cache_folder() -> Path:
+    """The folder in Keras' cache of what is downloaded, or made of large corpora."""
+    return Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "keras_attn"
 
 
 def download(name: str) -> Path:
@@ -191,7 +214,7 @@ def download(name: str) -> Path:
         FileNotFoundError: if a file cannot be downloaded.
         ValueError: if the result is not the corpus that `recipes.corpora.sources` describes; it is deleted.
     """
-    folder = _home() / "keras_attn" / name
+    folder = cache_folder() / name
     if folder.is_dir():
         files.remove_leftovers(folder.parent)
         return folder

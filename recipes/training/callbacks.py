@@ -62,7 +62,7 @@ class TimeBudget(keras.callbacks.Callback):
 
 
 class StopAfterSteps(keras.callbacks.Callback):
-    """Ends training after `max_steps` updates, in the middle of an epoch if necessary."""
+    """Ends training after `max_steps` batches, in the middle of an epoch if necessary."""
 
     def __init__(self, max_steps: int, steps_per_epoch: int):
         super().__init__()

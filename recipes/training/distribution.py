@@ -10,12 +10,12 @@ from keras_attn import ParallelDataset
 from keras_attn.backend import local_devices
 
 
-def devices_for(distribute: str | None, batch_size: int) -> list[str]:
+def devices_for(distribute: str | None, batch_size: int | None) -> list[str]:
     """The devices on which to train, printed if there is a choice.
 
     Args:
         distribute: The value of `--distribute`, or None, for which the list is empty.
-        batch_size: Sentences of a batch, for all devices together.
+        batch_size: Sentences of a batch, for all devices together; None: batches have numbers of their own.
 
     Raises:
         ValueError: If the backend cannot, the command was started as one of several processes, or the batch does not
@@ -25,26 +25,43 @@ def devices_for(distribute: str | None, batch_size: int) -> list[str]:
         return []
     devices = local_devices()
     _refuse_several_processes()
-    _check(len(devices), batch_size, {f"batch_size={batch_size}": batch_size})
+    if batch_size is not None:
+        _check(len(devices), batch_size, {f"batch_size={batch_size}": batch_size})
     print(f"Training on {len(devices)} device{'s' * (len(devices) > 1)}: {', '.join(devices)}.", flush=True)
     return devices
 
 
-def check_batches(devices: Sequence[str], batch_size: int, splits: dict[str, ParallelDataset]) -> None:
-    """Refuses batches that do not divide among the devices, because a split has fewer pairs than a batch.
+def check_batches(devices: Sequence[str], batch_size: int | None, splits: dict[str, ParallelDataset]) -> None:
+    """Refuses batches that do not divide among the devices: of a split with fewer pairs, or of a few long pairs.
 
     Args:
         devices: As `devices_for` returned them.
-        batch_size: The configured number of sentences of a batch.
+        batch_size: As `devices_for`.
         splits: The data sets by the names of their splits.
 
     Raises:
         ValueError: The sentence names sizes that fit.
     """
-    if devices:
+    if devices and batch_size is None:
+        _check_shapes(len(devices), splits)
+    elif devices:
         sizes = {split: data.shapes[0][0] for split, data in splits.items()}
         rows = {f"batches of {size} in the small split {split}": size for split, size in sizes.items()}
         _check(len(devices), batch_size, rows)
+
+
+def _check_shapes(count: int, splits: dict[str, ParallelDataset]) -> None:
+    """Refuses batches of `tokens_per_batch` that do not divide; those of 8 rows and more have a multiple of 8."""
+    for split, data in splits.items():
+        for rows, *lengths in data.shapes:
+            if rows % count:
+                longest = max(max(shape[1:]) for data in splits.values() for shape in data.shapes)
+                enough = f"With --set tokens_per_batch={8 * longest} or more they do."
+                raise ValueError(
+                    f"Expected batches that divide among {count} devices. Received: {rows} pairs of up to "
+                    f"{max(lengths)} tokens in the split {split}. "
+                    + (enough if 8 % count == 0 else "Set batch_size in place of tokens_per_batch.")
+                )
 
 
 def _check(count: int, batch_size: int, rows: dict[str, int]) -> None:

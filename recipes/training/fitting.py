@@ -14,40 +14,57 @@ from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 from recipes import corpora
 from recipes.config import TrainingConfig
+from recipes.corpora.streaming import TextFiles
 from recipes.training.callbacks import Checkpoint, StopAfterSteps, StopIfNotFinite, TimeBudget, Validation
 from recipes.training.schedules import schedule
 
 
 def train_tokenizers(
-    config: TrainingConfig, sources: Sequence[str], targets: Sequence[str]
+    config: TrainingConfig, sources: Sequence[str] | TextFiles, targets: Sequence[str] | TextFiles
 ) -> tuple[Tokenizer, Tokenizer]:
-    """A tokenizer for each side; with `shared_vocabulary` the same one twice."""
+    """A tokenizer for each side; with `shared_vocabulary` the same one twice.
 
-    def learn(lines, size):
-        options = {"min_frequency": config.min_frequency, "lowercase": config.lowercase}
-        return Tokenizer.train(lines, level=config.level, vocabulary_size=size, **options)
+    From lists they learn from all lines, and from files from a sample, which is all lines if there are few.
+    """
+
+    def learn(size, *sides):
+        options = {"level": config.level, "min_frequency": config.min_frequency, "lowercase": config.lowercase}
+        if isinstance(sides[0], TextFiles):
+            paths = [path for side in sides for path in side.paths]
+            return Tokenizer.train_from_files(paths, vocabulary_size=size, **options)
+        return Tokenizer.train([line for side in sides for line in side], vocabulary_size=size, **options)
 
     if config.shared_vocabulary:
-        return (learn([*sources, *targets], config.source_vocabulary_size),) * 2
-    return learn(sources, config.source_vocabulary_size), learn(targets, config.target_vocabulary_size)
+        return (learn(config.source_vocabulary_size, sources, targets),) * 2
+    return learn(config.source_vocabulary_size, sources), learn(config.target_vocabulary_size, targets)
 
 
-def datasets(config: TrainingConfig, corpus: corpora.Corpus, tokenizers, seed: int) -> tuple[ParallelDataset, ...]:
+def datasets(
+    config: TrainingConfig, corpus: corpora.Corpus, tokenizers, seed: int, cache: Path
+) -> tuple[ParallelDataset, ...]:
     """Training and validation batches.
+
+    A training split that stays in files is encoded into token files in `cache`, unless it has them. Another process
+    that calls this meanwhile waits for them.
 
     Raises:
         ValueError: if a split has no pair with text on both sides that is short enough; the sentence names the split.
     """
-    shared = {"batch_size": config.batch_size, "max_length": config.max_tokens, "on_too_long": "drop", "seed": seed}
+    shared = {"max_length": config.max_tokens, "on_too_long": "drop", "seed": seed}
+    shared |= {"batch_size": config.sentences_per_batch, "tokens_per_batch": config.tokens_per_batch}
 
     def batches(split, lines, **options):
         try:
+            if isinstance(lines[0], TextFiles):
+                paths = (side.paths for side in lines)
+                return ParallelDataset.from_files(*paths, *tokenizers, cache, **shared, **options)
             return ParallelDataset.from_text(*lines, *tokenizers, **shared, **options)
         except ValueError as error:
             raise ValueError(f"In the split {split} of the corpus: {error}") from None
 
     pairs = corpora.pairs_up_to(config.max_words, corpus.splits["train"])
-    training = batches("train", pairs, curriculum_epochs=config.curriculum_epochs)
+    every = config.validate_every and config.validate_every * config.accumulation_steps
+    training = batches("train", pairs, curriculum_epochs=config.curriculum_epochs, batches_per_epoch=every)
     return training, batches("val", corpus.splits["val"], shuffle=False)
 
 
@@ -66,13 +83,17 @@ def fit(
         The seconds that training took, and the history, a row for each epoch.
     """
     model = translator.model
-    max_steps = config.max_steps or config.epochs * len(training)
-    rate = schedule(config, max_steps) if arguments.minutes is None else config.learning_rate
-    average = {"use_ema": True, "ema_momentum": config.ema_decay} if config.ema_decay else {}
-    clipnorm = config.global_clipnorm / clipping_replicas(model)
+    steps = config.accumulation_steps
+    max_batches = steps * config.max_steps if config.max_steps else config.epochs * training.report()["batches"]
+    rate = schedule(config, math.ceil(max_batches / steps)) if arguments.minutes is None else config.learning_rate
+    options = {"global_clipnorm": config.global_clipnorm / clipping_replicas(model)}
+    if steps > 1:
+        options |= {"gradient_accumulation_steps": steps}
+    if config.ema_decay:  # which Keras applies after each batch
+        options |= {"use_ema": True, "ema_momentum": config.ema_decay ** (1 / steps)}
     with compilation_scope(model):
         model.compile(
-            optimizer=keras.optimizers.Adam(rate, global_clipnorm=clipnorm, **average),
+            optimizer=keras.optimizers.Adam(rate, **options),
             loss=SmoothedCrossentropy(label_smoothing=config.label_smoothing),
             weighted_metrics=[Perplexity(), TokenAccuracy()],
         )
@@ -93,12 +114,12 @@ def fit(
             training,
             validation_data=validation,
             initial_epoch=len(checkpoint.history),
-            epochs=math.ceil(max_steps / len(training)),
+            epochs=math.ceil(max_batches / len(training)),
             shuffle=False,  # the dataset shuffles, by seed and epoch
             callbacks=[
                 StopIfNotFinite(checkpoint),  # before all that would score or save such weights
                 order,
-                StopAfterSteps(max_steps, len(training)),
+                StopAfterSteps(max_batches, len(training)),
                 budget,
                 scorer,
                 checkpoint,

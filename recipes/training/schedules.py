@@ -1,4 +1,7 @@
-"""Learning rate schedules, chosen by a recipe's `schedule`."""
+"""Learning rate schedules, chosen by a recipe's `schedule`.
+
+Keras' optimizers count batches. With `accumulation_steps` batches an update, these count updates.
+"""
 
 import keras
 
@@ -9,14 +12,22 @@ from recipes.config import TrainingConfig
 class ConstantThenLinear(keras.optimizers.schedules.LearningRateSchedule):
     """A rate that warms up linearly, stays constant for a fraction of all steps, then falls linearly to zero."""
 
-    def __init__(self, learning_rate: float, total_steps: int, hold_fraction: float = 0.5, warmup_steps: int = 0):
+    def __init__(
+        self,
+        learning_rate: float,
+        total_steps: int,
+        hold_fraction: float = 0.5,
+        warmup_steps: int = 0,
+        accumulation_steps: int = 1,
+    ):
         self.learning_rate = learning_rate
         self.total_steps = total_steps
         self.hold_fraction = hold_fraction
         self.warmup_steps = warmup_steps
+        self.accumulation_steps = accumulation_steps
 
     def __call__(self, step):
-        step = keras.ops.cast(step, "float32")
+        step = keras.ops.floor(keras.ops.cast(step, "float32") / self.accumulation_steps)
         warm = (step + 1) / max(1, self.warmup_steps)
         left = (1 - step / self.total_steps) / max(1e-9, 1 - self.hold_fraction)
         return self.learning_rate * keras.ops.clip(keras.ops.minimum(warm, left), 0.0, 1.0)
@@ -27,6 +38,7 @@ class ConstantThenLinear(keras.optimizers.schedules.LearningRateSchedule):
             "total_steps": self.total_steps,
             "hold_fraction": self.hold_fraction,
             "warmup_steps": self.warmup_steps,
+            "accumulation_steps": self.accumulation_steps,
         }
 
 
@@ -39,21 +51,27 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
     The peak, H^-0.5 warmup^-0.5 in the paper, is `learning_rate` here.
     """
 
-    def __init__(self, learning_rate: float, warmup_steps: int):
+    def __init__(self, learning_rate: float, warmup_steps: int, accumulation_steps: int = 1):
         self.learning_rate = learning_rate
         self.warmup_steps = max(1, warmup_steps)
+        self.accumulation_steps = accumulation_steps
 
     def __call__(self, step):
-        step = keras.ops.cast(step, "float32") + 1
+        step = keras.ops.floor(keras.ops.cast(step, "float32") / self.accumulation_steps) + 1
         warm = step / self.warmup_steps
         return self.learning_rate * keras.ops.minimum(warm, keras.ops.rsqrt(warm))
 
     def get_config(self):
-        return {"learning_rate": self.learning_rate, "warmup_steps": self.warmup_steps}
+        return {
+            "learning_rate": self.learning_rate,
+            "warmup_steps": self.warmup_steps,
+            "accumulation_steps": self.accumulation_steps,
+        }
 
 
 def schedule(config: TrainingConfig, total_steps: int):
-    """The schedule of a run of `total_steps`."""
+    """The schedule of a run of `total_steps` updates."""
+    options = {"warmup_steps": config.warmup_steps, "accumulation_steps": config.accumulation_steps}
     if config.schedule == "inverse_sqrt":
-        return InverseSquareRoot(config.learning_rate, config.warmup_steps)
-    return ConstantThenLinear(config.learning_rate, total_steps, config.hold_fraction, config.warmup_steps)
+        return InverseSquareRoot(config.learning_rate, **options)
+    return ConstantThenLinear(config.learning_rate, total_steps, config.hold_fraction, **options)

@@ -2,6 +2,7 @@
 
 import gzip
 import itertools
+import lzma
 import os
 import shutil
 
@@ -12,7 +13,17 @@ import pytest
 from keras_attn.data.bucketing import choose_buckets
 from keras_attn.data.dataset import ParallelDataset
 from keras_attn.data.token_store import TokenStore
-from keras_attn.text import END_ID, PAD_ID, START_ID, Tokenizer, corpus_path, iterate_lines, read_lines, read_parallel
+from keras_attn.text import (
+    END_ID,
+    PAD_ID,
+    START_ID,
+    Tokenizer,
+    corpus_path,
+    corpus_paths,
+    iterate_lines,
+    read_lines,
+    read_parallel,
+)
 
 DATA = os.environ.get("KERAS_ATTN_DATA")
 
@@ -150,6 +161,26 @@ def test_the_order_is_a_function_of_seed_and_epoch():
     assert order_of(again) == orders[0]
 
 
+@pytest.mark.parametrize("size", [5, 40])
+def test_epochs_of_some_batches_go_on_from_pass_to_pass(size):
+    options = {"batch_size": 13, "seed": 5, "curriculum_epochs": 1}
+    whole = ParallelDataset(*random_pairs(211), **options)
+    parts, again = (ParallelDataset(*random_pairs(211), **options, batches_per_epoch=size) for _ in range(2))
+    expected, found = [], []
+    for _ in range(5):
+        expected += [list(rows) for _, rows in whole._order]
+        whole.on_epoch_end()
+    for epoch in range(len(expected) // size):
+        assert len(parts) == len(list(parts)) == size
+        again.set_epoch(epoch)
+        assert order_of(again) == order_of(parts)
+        found += sorted(list(rows) for _, rows in parts._order)
+        assert found[-size:] == sorted(expected[epoch * size : (epoch + 1) * size])
+        parts.on_epoch_end()
+    assert len(found) > 2 * parts.report()["batches"]
+    assert parts.report() == whole.report()
+
+
 def test_buckets_come_mixed_and_unshuffled_ones_in_order():
     pairs = random_pairs(997)
     shapes = shapes_of(ParallelDataset(*pairs, batch_size=13))
@@ -265,6 +296,7 @@ def test_padding_on_multi30k():
         (([[4]], [[4]]), {"batch_size": 2, "max_length": 1}, "Received: 1"),
         (([[4]], [[4]]), {"batch_size": 2, "on_too_long": "keep"}, "'drop' or 'truncate'. Received: 'keep'"),
         (([[4]], [[4]]), {"batch_size": 2, "seed": -1}, "Received: -1"),
+        (([[4]], [[4]]), {"batch_size": 2, "batches_per_epoch": 0}, "batches_per_epoch of 1 or more. Received: 0"),
         (([[4]], [[4]]), {"batch_size": 2, "shard": (2, 2)}, r"Received: \(2, 2\)"),
         (([[4]], [[4]]), {"batch_size": 2, "shard": "both"}, "shard 'auto', or .* Received: 'both'"),
         (([[4]], [[4]]), {"batch_size": 2, "bucket_boundaries": [(3, 5), (5, 3)]}, r"Received: \[\(3, 5\)"),
@@ -324,9 +356,17 @@ def test_parallel_files(tmp_path):
     (tmp_path / "train.fr").write_text("un\ndeux", encoding="utf-8")
     assert read_parallel(tmp_path, "train", "de", "fr") == (["eins", "zwei"], ["un", "deux"])
     assert corpus_path(tmp_path, "train", "en") == tmp_path / "train.en.gz"
+    (tmp_path / "train.1.it").write_text("uno", encoding="utf-8")
+    (tmp_path / "train.2.it.xz").write_bytes(lzma.compress(b"due\n"))
+    (tmp_path / "train.1.pt").write_text("um", encoding="utf-8")
+    (tmp_path / "train.2.pt").write_text("dois\n", encoding="utf-8")
+    assert read_parallel(tmp_path, "train", "it", "pt") == (["uno", "due"], ["um", "dois"])
+    assert [path.name for path in corpus_paths(tmp_path, "train", "it")] == ["train.1.it", "train.2.it.xz"]
+    with pytest.raises(ValueError, match=r"as many de as it files of train in .* Received: 1 and 2"):
+        read_parallel(tmp_path, "train", "de", "it")
     with pytest.raises(ValueError, match=r"lines in .*train\.de as in .*train\.en\.gz. Received: 2 and 3"):
         read_parallel(tmp_path, "train", "de", "en")
-    with pytest.raises(FileNotFoundError, match=r"train\.es or train\.es\.gz .* Received: train\.de, train\.en\.gz"):
+    with pytest.raises(FileNotFoundError, match=r"train\.es or train\.es\.gz .* Received: .*train\.de, train\.en\.gz"):
         read_parallel(tmp_path, "train", "de", "es")
     with pytest.raises(FileNotFoundError, match="an empty or missing folder"):
         read_parallel(tmp_path / "absent", "train", "de", "es")

@@ -274,3 +274,26 @@ def test_what_a_killed_process_left_after_its_last_step_is_removed(texts, tokeni
     (part / files.LOCK).touch()
     dataset(texts, tokenizer, cache)
     assert [path.name for path in cache.iterdir()] == [folder.name]
+
+
+def test_what_a_killed_process_left_of_text_that_has_changed_is_removed(texts, tokenizer, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    other = write(tmp_path / "other.de", SOURCE)
+
+    def killed(*_):
+        raise ChildProcessError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(token_files, "_encode_side", killed)
+        for source in (texts[0], other):
+            with pytest.raises(ChildProcessError):
+                dataset([source, texts[1]], tokenizer, cache)
+    left = {path.name for path in cache.iterdir()}
+    assert len(left) == 2
+    write(texts[0], [*SOURCE[:-1], "elf"])
+    dataset(texts, tokenizer, cache)
+    names = {path.name for path in cache.iterdir()}
+    assert len(names) == 2
+    assert len(names & left) == 1, "that of the other text, which can go on"
+    dataset([other, texts[1]], tokenizer, cache)
+    assert not list(cache.glob("*.part"))

@@ -10,6 +10,7 @@ import pytest
 
 from recipes import train
 from recipes.training import distribution
+from tests.attack.conftest import on_torch_alone
 from tests.data_parallel import finish, start
 
 TRAIN = """
@@ -122,6 +123,20 @@ def test_batches_of_a_small_split_are_refused(corpus, tmp_path, capsys, monkeypa
     )
     error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=64"))
     assert f"among {count} devices. Received: batches of 24 in the small split val. {advice}" in error
+
+
+@on_torch_alone
+@pytest.mark.parametrize(
+    ("count", "advice"),
+    [(8, "With --set tokens_per_batch=48 or more they do."), (3, "Set batch_size in place of tokens_per_batch.")],
+)
+def test_batches_of_tokens_that_do_not_divide_are_refused(corpus, tmp_path, capsys, monkeypatch, count, advice):
+    monkeypatch.setattr(distribution, "local_devices", lambda: [f"cpu:{i}" for i in range(count)])
+    monkeypatch.setattr(
+        "keras_attn.backend.data_parallel", lambda devices: contextlib.nullcontext(contextlib.nullcontext)
+    )
+    error = refusal(capsys, command_line(corpus, tmp_path / "run", "tokens_per_batch=30"))
+    assert f"divide among {count} devices. Received: 5 pairs of up to 6 tokens in the split train. {advice}" in error
 
 
 @pytest.mark.usefixtures("eight_devices")

@@ -384,8 +384,10 @@ def test_schedule_warms_up_stays_and_falls():
     schedule = ConstantThenLinear(0.5, total_steps=100, hold_fraction=0.6, warmup_steps=10)
     rates = [float(schedule(step)) for step in (0, 4, 9, 10, 60, 80, 99, 100, 120)]
     np.testing.assert_allclose(rates, [0.05, 0.25, 0.5, 0.5, 0.5, 0.25, 0.0125, 0, 0], atol=1e-6)
-    again = ConstantThenLinear.from_config(schedule.get_config())
-    assert float(again(80)) == float(schedule(80))
+    again = ConstantThenLinear.from_config(schedule.get_config() | {"accumulation_steps": 3})
+    assert [float(again(3 * step + batch)) for step in (4, 80) for batch in range(3)] == [
+        float(schedule(step)) for step in (4, 80) for _ in range(3)
+    ]
 
 
 class FakeTranslator:
