@@ -12,6 +12,10 @@ from collections.abc import Callable, Iterator
 from keras_attn.cli import environment
 
 
+class Terminated(Exception):
+    """The process was asked to end by SIGTERM, and has put in order what it could."""
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
 
@@ -35,8 +39,8 @@ def run(
         prepare: Sets environment variables, or raises a `ModuleNotFoundError`, before Keras is imported.
 
     Returns:
-        The exit status: 0, 2 if the input was refused or something is not installed, 130 if interrupted, 1 if the
-        system failed.
+        The exit status: 0, 2 if the input was refused or something is not installed, 130 if interrupted, 143 if
+        terminated, 1 if the system failed.
     """
     try:
         arguments = parser.parse_args(argv)
@@ -53,8 +57,10 @@ def run(
         return _complain(parser, "there is not enough memory for this.", 1)
     except (OSError, RuntimeError) as error:
         return _complain(parser, error, 1)
-    except KeyboardInterrupt:
-        return _complain(parser, "interrupted", 130)
+    except KeyboardInterrupt as error:
+        return _complain(parser, error if error.args else "interrupted", 130)
+    except Terminated as error:
+        return _complain(parser, error, 143)
     return 0
 
 

@@ -11,12 +11,16 @@ A line that fails is an empty line of the output. `out/NAME.failures` has its nu
 """
 
 import argparse
+import contextlib
 import glob
 import hashlib
 import shutil
+import signal
 import sys
+import threading
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 from keras_attn import files
@@ -67,7 +71,8 @@ def translate_corpus(arguments: argparse.Namespace) -> None:
                 "set of options": _hash([sorted(options.items()), *(getattr(arguments, name) for name in _FORM)]),
             }
             blocks = _blocks(inputs, folder, job, window_limits(options, arguments))
-            _translate(blocks, worker, workers, arguments.gpus)
+            with _told_when_interrupted():
+                _translate(blocks, worker, workers, arguments.gpus)
         for name in names:
             corpus_blocks.join(blocks[name], arguments.output / name)
         counts = _counts(blocks)
@@ -122,6 +127,29 @@ def _translate(blocks: dict[str, list[corpus_blocks.Block]], worker: tuple, work
             if not progress.shown and time.monotonic() - news > _NEWS:
                 news = time.monotonic()
                 print(f"{done + progress.lines:,} of {total:,} lines", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _told_when_interrupted() -> Iterator[None]:
+    """Ctrl+C and SIGTERM, for which Ray has handlers of its own, become a sentence and an exit status."""
+    received = []
+
+    def note(number, frame):
+        received.append(number)
+        raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()
+    usual = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM) if is_main}
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = "The finished blocks are kept: the same command goes on."
+        if signal.SIGTERM in received:
+            raise command.Terminated(f"received SIGTERM. {kept}") from None
+        raise KeyboardInterrupt(f"interrupted. {kept}") from None
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 def _counts(blocks: dict[str, list[corpus_blocks.Block]]) -> dict[str, int]:

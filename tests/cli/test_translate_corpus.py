@@ -23,6 +23,8 @@ from tests.attack.killing import translator
 ROOT = Path(__file__).parents[2]
 HAS_RAY = is_installed("ray") and is_installed("pyarrow")
 NAN_WORD = "w1"
+KEPT = "The finished blocks are kept: the same command goes on."
+SECONDS = 600  # for what takes 20 on a quiet machine
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +145,32 @@ def test_only_the_job_itself_goes_on(here, preset, corpus, tmp_path, capfd, monk
 
 
 @pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [(signal.SIGINT, 130, "interrupted. "), (signal.SIGTERM, 143, "received SIGTERM. ")],
+)
+def test_a_signal_is_a_sentence_and_the_job_goes_on(
+    here, preset, corpus, tmp_path, capfd, monkeypatch, number, status, said
+):
+    line = (preset, "--input", corpus / "*", "--output", tmp_path / "out", *OPTIONS)
+    whole, handler = corpus_worker.BlockTranslator.__call__, signal.getsignal(signal.SIGTERM)
+
+    def signalled(self, row):
+        if finished(tmp_path / "out") == 2:
+            os.kill(os.getpid(), number)
+        return whole(self, row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus_worker.BlockTranslator, "__call__", signalled)
+        assert here(*line) == status
+    error = capfd.readouterr().err
+    assert error == f"keras-attn translate-corpus: {said}{KEPT}\n"
+    assert finished(tmp_path / "out") == 2
+    assert signal.getsignal(signal.SIGTERM) is handler
+    assert here(*line) == 0
+    assert "Going on with the job" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--input", "{tmp}/none*"], "which matches none"),
@@ -246,7 +274,7 @@ def finished(out: Path) -> int:
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="Ray is the same on each backend: one of them is enough")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the workers in /proc")
 def test_the_same_bytes_though_the_job_and_a_worker_are_killed(preset, tmp_path, rng):
-    corpus = written(tmp_path / "in", rng, [1 + 4 * (row // 4) for row in range(18)])  # each block compiles anew
+    corpus = written(tmp_path / "in", rng, [1 + 4 * (row // 4) for row in range(26)])  # each block compiles anew
     out = tmp_path / "out"
     line = [sys.executable, "-m", "keras_attn", "translate-corpus", preset, "--input", corpus / "*", "--output", out]
     line += [*OPTIONS, "--workers", "2"]
@@ -261,7 +289,7 @@ def test_the_same_bytes_though_the_job_and_a_worker_are_killed(preset, tmp_path,
             return subprocess.Popen(line, cwd=ROOT, env=environment, stderr=stderr, stdout=stderr)
 
     def when(process, condition):
-        deadline = time.monotonic() + 150
+        deadline = time.monotonic() + SECONDS
         while not condition():
             assert process.poll() is None, said.read_text()
             assert time.monotonic() < deadline
@@ -270,14 +298,20 @@ def test_the_same_bytes_though_the_job_and_a_worker_are_killed(preset, tmp_path,
     process = started()
     try:
         when(process, lambda: finished(out))
+        process.terminate()
+        assert process.wait(timeout=SECONDS) == 143
+        assert said.read_text() == f"keras-attn translate-corpus: received SIGTERM. {KEPT}\n"
+        before = finished(out)
+        process = started()
+        when(process, lambda: finished(out) > before)
         process.kill()
         process.wait()
-        assert 0 < finished(out) < 7
+        assert 0 < finished(out) < 9
         process = started()
         when(process, lambda: len(workers_of(process.pid)) == 2)
         os.kill(workers_of(process.pid)[0], signal.SIGKILL)
-        assert finished(out) < 7
-        assert process.wait(timeout=150) == 0, said.read_text()
+        assert finished(out) < 9
+        assert process.wait(timeout=SECONDS) == 0, said.read_text()
         assert "Going on with the job" in said.read_text()
     finally:
         process.kill()
