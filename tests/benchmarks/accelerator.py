@@ -222,6 +222,8 @@ def main(argv=None) -> int:
 
     cases = plan(BATCHES[size], backends, "joeynmt" not in report["missing"] and "torch" in backends)
     run(cases, {"size": size} | SETTINGS[size], report["cases"], start_or_keep, remaining, write)
+    for worker in kept:  # no case was measured
+        worker.close()
     statuses = [case["status"] for case in report["cases"]]
     print(json.dumps({status: statuses.count(status) for status in sorted(set(statuses))}))
     return int("failed" in statuses)
