@@ -1,6 +1,7 @@
 """Inference with a compiled model, by any number of threads at once."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,8 @@ def inference_function(model: keras.Model) -> Callable[[Any], Any]:
 
     @jax.jit
     def program(trainable, non_trainable, inputs):
-        return model.stateless_call(trainable, non_trainable, inputs)[0]
+        with _undivided():
+            return model.stateless_call(trainable, non_trainable, inputs)[0]
 
     def run(inputs):
         groups = model.trainable_variables, model.non_trainable_variables
@@ -33,3 +35,14 @@ def inference_function(model: keras.Model) -> Callable[[Any], Any]:
         return tree.map_structure(np.array, program(*values, inputs))
 
     return run
+
+
+@contextlib.contextmanager
+def _undivided() -> Iterator[None]:
+    """Inside, loops do not divide their rows among devices: each process has to have all of the result."""
+    before = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
+        yield
+    finally:
+        keras.distribution.set_distribution(before)

@@ -20,6 +20,7 @@ def scan(
     reverse: bool = False,
     mask: Any = None,
     owner: Any = None,
+    constants: Any = None,
 ) -> tuple[Any, Any]:
     """Runs `carry, y = step(carry, x)` along the leading axis of `xs`.
 
@@ -36,6 +37,11 @@ def scan(
         mask: Boolean `(T, B)`, True = real. A masked step carries the carry over and outputs zeros.
         owner: The layer that owns all weights that `step` reads; besides them `step` reads its arguments only. Without
             gradients, torch then traces the step, as in `while_loop`.
+        constants: Nested structure of tensors `(B, ...)`, such as a memory. The step is then `step(carry, x,
+            constants)`, and reads no other tensors but weights.
+
+    Where Keras divides batches among devices on JAX, and `owner` or `constants` is given, each device scans its own
+    rows, and the gradients of the weights are summed over devices once, after the loop.
 
     Returns:
         `(carry, ys)`: the last carry, and the outputs stacked to `(T, ...)`.
@@ -46,13 +52,21 @@ def scan(
     xs = () if xs is None else xs
     if length is None and not tree.flatten(xs):
         raise ValueError("Expected `xs` or `length` to give the number of steps. Received neither.")
-    run = step
     if mask is not None:
-        run, xs = _masked(step), (xs, ops.cast(mask, "bool"))
+        xs = xs, ops.cast(mask, "bool")
+
+    def bind(constants):
+        run = step if constants is None else lambda carry, x: step(carry, x, constants)
+        return run if mask is None else _masked(run)
+
+    if keras.backend.backend() == "jax":
+        from keras_attn.backend.jax_loops import scan_jax
+
+        closed = owner is not None or constants is not None
+        return scan_jax(bind, init, xs, length, reverse, constants, closed)
     if keras.backend.backend() == "torch":
-        return _scan_torch(run, init, xs, length, reverse, owner, step)
-    runner = {"tensorflow": _scan_tensorflow, "jax": _scan_jax}[keras.backend.backend()]
-    return runner(run, init, xs, length, reverse)
+        return _scan_torch(bind(constants), init, xs, length, reverse, owner, step)
+    return _scan_tensorflow(bind(constants), init, xs, length, reverse)
 
 
 def while_loop(condition: Callable, body: Callable, state: Any, constants: Any = (), owner: Any = None) -> Any:
@@ -96,12 +110,6 @@ def _masked(step: Callable) -> Callable:
         return new_carry, tree.map_structure(lambda new: select(mask, new, ops.zeros_like(new)), y)
 
     return masked_step
-
-
-def _scan_jax(step, init, xs, length, reverse):
-    import jax
-
-    return jax.lax.scan(step, init, xs, length=length, reverse=reverse)
 
 
 def _scan_torch(step, init, xs, length, reverse, owner, inner):

@@ -131,14 +131,14 @@ class AttentionDecoder(Layer):
             return self._output(contexts, queries, keep), contexts, alignments
         recur = recurrence(self.cell, self.loop_width)
 
-        def step(state, x):
+        def step(state, x, memory):
             *out, state = self._advance(recur, x["projected"], memory, state, x.get("keep"), x["noise"])
             return state, tuple(out)
 
         # Of each attention: no random numbers, or those of its steps.
         noise = [a.noise(ops.shape(inputs)[0], values) if training else None for a in self.attentions]
         xs = {"projected": project(self.cell, inputs), "noise": [[] if x is None else [x] for x in noise]}  # (T, B, P)
-        _, out = scan(step, state, xs if keep is None else {**xs, "keep": keep})
+        _, out = scan(step, state, xs if keep is None else {**xs, "keep": keep}, constants=memory)
         return tuple(ops.transpose(x, (1, 0, 2)) for x in out)
 
     def step(self, inputs, memory, state):
