@@ -2,7 +2,8 @@
 
     python -m recipes.train RECIPE [--corpus NAME|DIR] [--source en --target fr] [--data DIR]
                                    [--epochs N] [--minutes N] [--set name=value ...] [--seed N]
-                                   [--out runs/RECIPE] [--resume] [--distribute data] [--stream] [--cache DIR]
+                                   [--out runs/RECIPE] [--resume] [--distribute data|model=N]
+                                   [--stream] [--cache DIR]
 
 A recipe is a module of `recipes` with a `Config`, `CONFIGS` (a dict of it for some corpora), and `build`. The run's
 folder gets the preset (model and tokenizers, for `Translator.from_preset`), report.json, history.csv,
@@ -44,7 +45,12 @@ def parser() -> command.Parser:
     option("--seed", type=int, default=0)
     option("--out", type=Path, help="folder of the run (default: runs/RECIPE)")
     option("--resume", action="store_true", help="continue the run in that folder")
-    option("--distribute", choices=("data",), help="data: divide each batch among all devices of this machine")
+    option(
+        "--distribute",
+        metavar="data|model=N",
+        help="divide each batch among all devices of this machine; model=N: "
+        "among groups of N, and in each the vocabulary's matrices (JAX)",
+    )
     option("--stream", action=argparse.BooleanOptionalAction, help="train from files (default: if these are large)")
     option("--cache", type=Path, help="folder of the token files that are made of them (default: in Keras' cache)")
     option("--beam", type=between(int, 1, 1000), default=5, help="beam size of the final scores (default: %(default)s)")
@@ -61,10 +67,10 @@ def train(arguments: argparse.Namespace) -> None:
         refuse_taken(out, arguments.resume)
 
         from keras_attn.backend import data_parallel
-        from recipes.training import distribution
+        from recipes.training import distribution, vocabulary
 
         devices = distribution.devices_for(arguments.distribute, config.sentences_per_batch)
-        with data_parallel(devices) as model_scope:
+        with data_parallel(devices, vocabulary.parts(arguments.distribute)) as model_scope:
             _train(recipe, config, arguments, out, devices, model_scope)
 
 
@@ -74,7 +80,7 @@ def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: P
     from keras_attn import Translator
     from keras_attn.backend import preferred_precision
     from recipes import corpora
-    from recipes.training import distribution, fitting
+    from recipes.training import distribution, fitting, vocabulary
 
     if config.precision == "auto":
         config = dataclasses.replace(config, precision=preferred_precision())
@@ -86,9 +92,11 @@ def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: P
     tokenizers = fitting.train_tokenizers(config, *corpus.splits["train"])
     cache = arguments.cache or corpora.cache_folder() / "token_files"
     training, validation = fitting.datasets(config, corpus, tokenizers, arguments.seed, cache)
-    distribution.check_batches(devices, config.sentences_per_batch, {"train": training, "val": validation})
+    splits = {"train": training, "val": validation}
+    distribution.check_batches(devices, config.sentences_per_batch, splits, arguments.distribute)
     with model_scope():
         model = recipe.build(config, *(tokenizer.vocabulary_size for tokenizer in tokenizers))
+    vocabulary.check_divided(model, vocabulary.parts(arguments.distribute))
     translator = Translator(model, *tokenizers)
     # Refuses search options that are wrong now, not after hours of training.
     translator.generate([], beam_size=arguments.beam, length_penalty=config.length_penalty)
@@ -102,7 +110,7 @@ def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: P
         updates = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
         report = settings | {
             "command": command_line(arguments),
-            "parameters": model.count_params(),
+            "parameters": vocabulary.parameters(model),
             **({"devices": len(devices)} if devices else {}),
             **_training_figures(training, updates, budget, history, config),
         }

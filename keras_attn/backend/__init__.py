@@ -1,7 +1,14 @@
 """What Keras lacks of a backend: loops and fast products. Only this package and `keras_attn.serving` name a backend."""
 
 from keras_attn.backend.compilation import preferred_jit_compile
-from keras_attn.backend.distribution import clipping_replicas, compilation_scope, data_parallel, local_devices
+from keras_attn.backend.distribution import (
+    clipping_replicas,
+    compilation_scope,
+    data_parallel,
+    local_devices,
+    model_parallel,
+    parts_of_axis,
+)
 from keras_attn.backend.inference import inference_function
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.loops import scan, while_loop
@@ -20,6 +27,8 @@ __all__ = [
     "keep_values",
     "local_devices",
     "loop_product",
+    "model_parallel",
+    "parts_of_axis",
     "prefer_fast_matmul",
     "preferred_jit_compile",
     "preferred_precision",

@@ -1,4 +1,4 @@
-"""Data-parallel training over the devices of this process."""
+"""Training on several devices of this process: batches divided among them, or the vocabulary's matrices, or both."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -34,27 +34,65 @@ def local_devices() -> list[str]:
 
 
 @contextlib.contextmanager
-def data_parallel(devices: Sequence[str]) -> Iterator[Callable[[], contextlib.AbstractContextManager]]:
+def data_parallel(
+    devices: Sequence[str], vocabulary_parts: int = 1
+) -> Iterator[Callable[[], contextlib.AbstractContextManager]]:
     """Inside, `fit` divides the rows of each batch among devices; the model's weights are on all of them.
 
-    On JAX this sets `keras.distribution.DataParallel` and, at the end, what was set before. On TensorFlow it makes a
-    `tf.distribute.MirroredStrategy`. With one device it does nothing.
+    With `vocabulary_parts=N`, the rows are divided among groups of N devices, and the devices of each group have a part
+    of the vocabulary each: of the embeddings, the output's kernel and bias, and the optimizer's averages of them.
+
+    On JAX this sets `keras.distribution.DataParallel` or `ModelParallel` and, at the end, what was set before. On
+    TensorFlow it makes a `tf.distribute.MirroredStrategy`. With one device it does nothing.
 
     Args:
         devices: Names, as `local_devices` returns them.
+        vocabulary_parts: N, a divisor of their number; 1 but on JAX.
 
     Yields:
         A function that returns a context manager: make the model inside. Compile it in `compilation_scope(model)`.
     """
     scope = contextlib.nullcontext
     with contextlib.ExitStack() as stack:
-        if len(devices) > 1 and keras.backend.backend() == "jax":
+        if vocabulary_parts > 1:
+            stack.enter_context(_vocabulary_parallel(list(devices), vocabulary_parts).scope())
+        elif len(devices) > 1 and keras.backend.backend() == "jax":
             stack.enter_context(keras.distribution.DataParallel(devices=list(devices)).scope())
         elif len(devices) > 1:
             import tensorflow as tf
 
             scope = tf.distribute.MirroredStrategy(list(devices)).scope
         yield scope
+
+
+def _vocabulary_parallel(devices: list[str], parts: int) -> keras.distribution.ModelParallel:
+    mesh = keras.distribution.DeviceMesh((len(devices) // parts, parts), ("batch", "model"), devices)
+    layouts = keras.distribution.LayoutMap(mesh)
+    layouts[".*embedding/embeddings"] = ("model", None)
+    layouts["output/kernel"] = (None, "model")
+    layouts["output/bias"] = ("model",)
+    return keras.distribution.ModelParallel(layout_map=layouts)
+
+
+def model_parallel() -> bool:
+    """Whether the distribution in force, Keras' own, may divide variables among devices."""
+    return isinstance(keras.distribution.distribution(), keras.distribution.ModelParallel)
+
+
+def parts_of_axis(path: str, axis: int) -> int:
+    """Among how many devices the distribution in force divides an axis of a variable.
+
+    Args:
+        path: The variable's path, such as "output/kernel".
+        axis: Its axis.
+
+    Returns:
+        The size of the mesh's axis that the variable's layout names there, or 1.
+    """
+    layout = keras.distribution.distribution().get_tensor_layout(path) if model_parallel() else None
+    if layout is None or layout.axes[axis] is None:
+        return 1
+    return dict(zip(layout.device_mesh.axis_names, layout.device_mesh.shape, strict=True))[layout.axes[axis]]
 
 
 def compilation_scope(model: keras.Model) -> contextlib.AbstractContextManager:

@@ -21,6 +21,7 @@ from keras_attn.layers.normalizers import hardmax, sparsemax
 from keras_attn.layers.readout import AttentionalLayer, DeepOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
 from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
+from keras_attn.layers.vocabulary import vocabulary_embedding, vocabulary_projection
 
 __all__ = [
     "Attention",
@@ -57,4 +58,6 @@ __all__ = [
     "safe_cumprod",
     "sparsemax",
     "top_state",
+    "vocabulary_embedding",
+    "vocabulary_projection",
 ]

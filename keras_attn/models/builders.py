@@ -5,7 +5,7 @@ from collections.abc import Callable
 import keras
 from keras.initializers import Initializer, RandomNormal
 
-from keras_attn.layers import half_precision_safe
+from keras_attn.layers import half_precision_safe, vocabulary_embedding, vocabulary_projection
 
 
 def make_initializers(
@@ -52,9 +52,7 @@ def make_embeddings(
         )
 
     def embedding(size, name):
-        return keras.layers.ReversibleEmbedding(
-            size, width, embeddings_initializer=initializer.clone(), dtype=dtype, name=name
-        )
+        return vocabulary_embedding(size, width, embeddings_initializer=initializer.clone(), dtype=dtype, name=name)
 
     target = embedding(target_size, "target_embedding")
     return target if tie in ("source", "all") else embedding(source_size, "source_embedding"), target
@@ -64,7 +62,7 @@ def make_output_projection(size: int, initializer, tie: str | None, dtype=None):
     """The layer from features to logits; None if the transposed target embedding takes its place."""
     if tie in ("target", "all"):
         return None
-    return keras.layers.Dense(size, kernel_initializer=initializer.clone(), dtype=dtype, name="output")
+    return vocabulary_projection(size, kernel_initializer=initializer.clone(), dtype=dtype, name="output")
 
 
 def make_lstm_stack(units: int, num_layers: int, initializer, paper: Callable[[], Initializer], name: str, dtype=None):

@@ -12,6 +12,8 @@ import numpy as np
 
 from keras_attn import Translator, files
 from keras_attn.evaluation import by_metric
+from keras_attn.models import Seq2Seq
+from recipes.training.vocabulary import fit_padding
 
 
 class TimeBudget(keras.callbacks.Callback):
@@ -183,7 +185,8 @@ class Checkpoint(keras.callbacks.Callback):
                 raise ValueError("It has another number of variables.")
             for name, variables in groups.items():
                 for i, variable in enumerate(variables):
-                    array = arrays[f"{name}_{i}"]
+                    array = fit_padding(arrays[f"{name}_{i}"], variable.shape, _vocabularies(model))
+                    arrays[f"{name}_{i}"] = array
                     if array.shape != tuple(variable.shape) or array.dtype.kind not in "fiu":
                         raise ValueError(f"It has another shape or type of {variable.path}.")
             history = state["history"]
@@ -241,6 +244,14 @@ class StopIfNotFinite(keras.callbacks.Callback):
             f"Training diverged: the {name} is {logs[name]} in epoch {epochs + 1:,}, {where}. {kept} "
             "Train with a lower learning_rate in a new folder."
         )
+
+
+def _vocabularies(model) -> list[int]:
+    return (
+        [getattr(model, f"{side}_vocabulary_size") for side in ("source", "target")]
+        if isinstance(model, Seq2Seq)
+        else []
+    )
 
 
 def _variables(model):

@@ -8,6 +8,7 @@ import keras
 
 from keras_attn import ParallelDataset
 from keras_attn.backend import local_devices
+from recipes.training import vocabulary
 
 
 def devices_for(distribute: str | None, batch_size: int | None) -> list[str]:
@@ -18,36 +19,58 @@ def devices_for(distribute: str | None, batch_size: int | None) -> list[str]:
         batch_size: Sentences of a batch, for all devices together; None: batches have numbers of their own.
 
     Raises:
-        ValueError: If the backend cannot, the command was started as one of several processes, or the batch does not
-            divide among the devices.
+        ValueError: If the backend cannot, the command was started as one of several processes, the devices do not
+            divide into groups of N, or the batch does not divide among the devices or groups.
     """
     if distribute is None:
         return []
+    parts = vocabulary.parts(distribute)
     devices = local_devices()
+    if parts > 1 and keras.backend.backend() != "jax":
+        raise ValueError(
+            "Expected the backend jax to divide the vocabulary among devices (KERAS_BACKEND=jax). Received: "
+            f"--distribute {distribute} on {keras.backend.backend()}"
+        )
     _refuse_several_processes()
+    if len(devices) % parts:
+        fit = " or ".join(f"model={n}" for n in range(2, len(devices) + 1) if len(devices) % n == 0)
+        raise ValueError(
+            f"Expected N in --distribute model=N to divide the {len(devices)} devices of this machine"
+            f"{f', as {fit} does' if fit else ''}. Received: model={parts}"
+        )
     if batch_size is not None:
-        _check(len(devices), batch_size, {f"batch_size={batch_size}": batch_size})
-    print(f"Training on {len(devices)} device{'s' * (len(devices) > 1)}: {', '.join(devices)}.", flush=True)
+        _check(len(devices), parts, batch_size, {f"batch_size={batch_size}": batch_size})
+    print(
+        f"Training on {len(devices)} device{'s' * (len(devices) > 1)}: {', '.join(devices)}"
+        f"{f'; the vocabulary in {parts} parts' if parts > 1 else ''}.",
+        flush=True,
+    )
     return devices
 
 
-def check_batches(devices: Sequence[str], batch_size: int | None, splits: dict[str, ParallelDataset]) -> None:
+def check_batches(
+    devices: Sequence[str],
+    batch_size: int | None,
+    splits: dict[str, ParallelDataset],
+    distribute: str | None = None,
+) -> None:
     """Refuses batches that do not divide among the devices: of a split with fewer pairs, or of a few long pairs.
 
     Args:
         devices: As `devices_for` returned them.
         batch_size: As `devices_for`.
         splits: The data sets by the names of their splits.
+        distribute: The value of `--distribute`.
 
     Raises:
         ValueError: The sentence names sizes that fit.
     """
     if devices and batch_size is None:
-        _check_shapes(len(devices), splits)
+        _check_shapes(len(devices) // vocabulary.parts(distribute), splits)
     elif devices:
         sizes = {split: data.shapes[0][0] for split, data in splits.items()}
         rows = {f"batches of {size} in the small split {split}": size for split, size in sizes.items()}
-        _check(len(devices), batch_size, rows)
+        _check(len(devices), vocabulary.parts(distribute), batch_size, rows)
 
 
 def _check_shapes(count: int, splits: dict[str, ParallelDataset]) -> None:
@@ -64,7 +87,8 @@ def _check_shapes(count: int, splits: dict[str, ParallelDataset]) -> None:
                 )
 
 
-def _check(count: int, batch_size: int, rows: dict[str, int]) -> None:
+def _check(devices: int, parts: int, batch_size: int, rows: dict[str, int]) -> None:
+    count = devices // parts  # groups, each of which has the whole model
     odd = [what for what, number in rows.items() if number % count]
     if not odd:
         return
@@ -80,8 +104,9 @@ def _check(count: int, batch_size: int, rows: dict[str, int]) -> None:
     sizes = list(dict.fromkeys(size for size in (below, above) if size and fits(size)))
     advice = f"With --set batch_size={' or '.join(map(str, sizes))} they do."
     if not sizes:
-        advice = f"Use at most {min(limits)} devices, or a larger split."
-    raise ValueError(f"Expected batches that divide among {count} devices. Received: {odd[0]}. {advice}")
+        advice = f"Use at most {min(limits) * parts} devices, or a larger split."
+    among = f"{count} devices" if parts == 1 else f"{count} groups of {parts} devices"
+    raise ValueError(f"Expected batches that divide among {among}. Received: {odd[0]}. {advice}")
 
 
 def _refuse_several_processes() -> None:

@@ -56,7 +56,7 @@ def models():
 with data_parallel(local_devices()):
     print(json.dumps([program(model) for model in models()]))
     jax_loops._mesh = lambda *_: None  # as XLA divides the loops by itself
-    print(json.dumps([program(model) for model in models()]))
+    print(json.dumps([program(next(models()))]))
 """
 
 
@@ -68,7 +68,7 @@ def test_no_loop_waits_for_another_device():
     ((status, output, errors),) = finish(start("-c", SCRIPT))
     assert status == 0, errors
     divided, plain = (json.loads(line) for line in output.splitlines() if line.startswith("["))
-    for (inside, whole), (inside_plain, _) in zip(divided, plain, strict=True):
+    for inside, whole in divided:
         assert inside == 0
         assert whole
-        assert inside_plain, "the check sees no all-reduce where there is one"
+    assert plain[0][0], "the check sees no all-reduce where there is one"
