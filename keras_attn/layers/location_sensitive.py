@@ -76,8 +76,8 @@ class LocationSensitiveAttention(BahdanauAttention):
             setattr(self, name, self.add_weight(name=name, shape=shape, initializer=self.filter_initializer.clone()))
 
     def align(self, query, keys, mask, state):
-        if isinstance(state, tuple):
-            state = self.initial_state(keys)
+        state = self.initial_state(keys) if isinstance(state, tuple) else state
+        state = ops.cast(state, score_dtype(keys.dtype))  # Keras casts what a layer is called with to the compute dtype
 
         def step(state, query):
             alignment, _ = super(LocationSensitiveAttention, self).align(query, self.placed(keys, state), mask, ())

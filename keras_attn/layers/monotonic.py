@@ -83,8 +83,8 @@ class _MonotonicAttention(Attention):
         if mask is not None:
             mask = spread_mask(mask, scores)
             chosen = ops.where(mask, chosen, 0.0)
-        if isinstance(state, tuple):
-            state = self.initial_state(keys)
+        state = self.initial_state(keys) if isinstance(state, tuple) else state
+        state = ops.cast(state, scores.dtype)  # Keras casts what a layer is called with to the compute dtype
         alignment, state = _all_steps(chosen, state, mode)
         if chunk_keys is not None:
             energies = at_least_float32(self.chunk_score.scores(query, chunk_keys))  # (B, S) or (B, T, S)

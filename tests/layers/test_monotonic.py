@@ -178,6 +178,18 @@ def test_steps_equal_the_whole_sequence(decoder, arrays):
             np.testing.assert_allclose(ops.convert_to_numpy(one), all_steps[:, t], atol=1e-5)
 
 
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_states_stay_float32_in_a_decoder_of_half_precision(arrays, policy):
+    keras.config.set_dtype_policy(policy)
+    monotonic = ka.BahdanauMonotonicAttention(A, sigmoid_noise=1.0, chunk_size=2)
+    decoder = ka.AttentionDecoder(keras.layers.GRUCell(H), [monotonic, ka.LocationSensitiveAttention(A)])
+    inputs, values = (ops.cast(x, policy.removeprefix("mixed_")) for x in arrays[:2])
+    found = decoder(inputs, values, mask=MASK, training=True)
+    assert all(np.isfinite(ops.convert_to_numpy(ops.cast(x, "float32"))).all() for x in found)
+    *_, state = decoder.step(inputs[:, 0], decoder.memory(values), decoder.initial_state(values))
+    assert [keras.backend.standardize_dtype(s.dtype) for s in state["attention"]] == ["float32"] * 2
+
+
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
