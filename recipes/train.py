@@ -69,7 +69,8 @@ def train(arguments: argparse.Namespace) -> None:
         from keras_attn.backend import data_parallel
         from recipes.training import distribution, vocabulary
 
-        devices = distribution.devices_for(arguments.distribute, config.sentences_per_batch)
+        steps = config.accumulation_steps
+        devices = distribution.devices_for(arguments.distribute, config.sentences_per_batch, steps)
         with data_parallel(devices, vocabulary.parts(arguments.distribute)) as model_scope:
             _train(recipe, config, arguments, out, devices, model_scope)
 

@@ -11,12 +11,13 @@ from keras_attn.backend import local_devices
 from recipes.training import vocabulary
 
 
-def devices_for(distribute: str | None, batch_size: int | None) -> list[str]:
+def devices_for(distribute: str | None, batch_size: int | None, accumulation_steps: int = 1) -> list[str]:
     """The devices on which to train, printed if there is a choice.
 
     Args:
         distribute: The value of `--distribute`, or None, for which the list is empty.
         batch_size: Sentences of a batch, for all devices together; None: batches have numbers of their own.
+        accumulation_steps: Batches of an update.
 
     Raises:
         ValueError: If the backend cannot, the command was started as one of several processes, the devices do not
@@ -30,6 +31,11 @@ def devices_for(distribute: str | None, batch_size: int | None) -> list[str]:
         raise ValueError(
             "Expected the backend jax to divide the vocabulary among devices (KERAS_BACKEND=jax). Received: "
             f"--distribute {distribute} on {keras.backend.backend()}"
+        )
+    if accumulation_steps > 1 and len(devices) > 1 and keras.backend.backend() == "tensorflow":
+        raise ValueError(
+            "Expected an update for each batch: Keras cannot accumulate gradients on several devices of TensorFlow. "
+            f"Use JAX (KERAS_BACKEND=jax). Received: accumulation_steps={accumulation_steps}"
         )
     _refuse_several_processes()
     if len(devices) % parts:

@@ -234,6 +234,14 @@ def test_several_workers_on_tensorflow_are_refused(corpus, tmp_path, capsys, mon
     assert "2 workers" in error
 
 
+@pytest.mark.usefixtures("eight_devices")
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a limitation of Keras on TensorFlow")
+def test_accumulation_on_several_devices_is_refused_on_tensorflow(corpus, tmp_path, capsys):
+    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16", "accumulation_steps=2"))
+    assert "Use JAX (KERAS_BACKEND=jax). Received: accumulation_steps=2" in error
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's limitation")
 def test_torch_is_refused(corpus, tmp_path, capsys):
     error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"))
