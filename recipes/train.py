@@ -8,15 +8,20 @@
 A recipe is a module of `recipes` with a `Config`, `CONFIGS` (a dict of it for some corpora), and `build`. The run's
 folder gets the preset (model and tokenizers, for `Translator.from_preset`), report.json, history.csv,
 translations.txt and alignment.png; the SavedModel goes to saved_models/ under the folder's name. A run that
-was killed continues with `--resume` after its last whole epoch. No other run may begin in the folder meanwhile.
+was killed continues with `--resume` after its last whole epoch, one that received SIGTERM after its last batch. No
+other run may begin in the folder meanwhile. With `--distribute data` and Keras' variables KERAS_DISTRIBUTION_..., this
+is one of several processes that train one model (docs/scaling.md).
 """
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import math
+import os
 import pkgutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import recipes
@@ -28,7 +33,9 @@ from recipes.training.run_folder import open_run, refuse_taken
 
 
 def main(argv=None) -> int:
-    return command.run(train, parser(), argv)
+    jobs = []
+    status = command.run(lambda arguments: train(arguments, jobs.append), parser(), argv)
+    return jobs[0].leave(status) if jobs else status
 
 
 def parser() -> command.Parser:
@@ -48,7 +55,7 @@ def parser() -> command.Parser:
     option(
         "--distribute",
         metavar="data|model=N",
-        help="divide each batch among all devices of this machine; model=N: "
+        help="divide each batch among all devices; model=N: "
         "among groups of N, and in each the vocabulary's matrices (JAX)",
     )
     option("--stream", action=argparse.BooleanOptionalAction, help="train from files (default: if these are large)")
@@ -58,30 +65,48 @@ def parser() -> command.Parser:
     return parser
 
 
-def train(arguments: argparse.Namespace) -> None:
-    """A whole run; `arguments` as `parser` reads them."""
+def train(arguments: argparse.Namespace, begun: Callable = lambda job: None) -> None:
+    """A whole run.
+
+    Args:
+        arguments: As `parser` reads them.
+        begun: Takes the job of this process, before it meets the others.
+    """
     recipe = load_recipe(arguments.recipe)
     config = configure(recipe, arguments)
     out = arguments.out or Path("runs", arguments.recipe)
-    with files.locked(out):
-        refuse_taken(out, arguments.resume)
 
-        from keras_attn.backend import data_parallel
-        from recipes.training import distribution, vocabulary
+    from keras_attn.backend import data_parallel
+    from recipes.training import distribution, vocabulary
+    from recipes.training.stopping import Termination
 
+    job = distribution.join(arguments.distribute)
+    begun(job)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(job.ending_together())
+        job.meet()
+        termination = stack.enter_context(Termination())
+        if job.rank:  # one process tells what happens
+            nowhere = stack.enter_context(open(os.devnull, "w"))
+            stack.enter_context(contextlib.redirect_stdout(nowhere))
+        job.agree(_command_settings(arguments, config, out))
+        job.on_rank_0(lambda: (stack.enter_context(files.locked(out)), refuse_taken(out, arguments.resume)))
         steps = config.accumulation_steps
         devices = distribution.devices_for(arguments.distribute, config.sentences_per_batch, steps)
-        with data_parallel(devices, vocabulary.parts(arguments.distribute)) as model_scope:
-            _train(recipe, config, arguments, out, devices, model_scope)
+        model_scope = stack.enter_context(data_parallel(devices, vocabulary.parts(arguments.distribute)))
+        _train(recipe, config, arguments, out, devices, model_scope, job, termination)
 
 
-def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: Path, devices, model_scope) -> None:
+def _train(
+    recipe, config: TrainingConfig, arguments: argparse.Namespace, out: Path, devices, model_scope, job, termination
+) -> None:
     import keras
 
     from keras_attn import Translator
     from keras_attn.backend import preferred_precision
     from recipes import corpora
     from recipes.training import distribution, fitting, vocabulary
+    from recipes.training import report as run_report
 
     if config.precision == "auto":
         config = dataclasses.replace(config, precision=preferred_precision())
@@ -91,6 +116,7 @@ def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: P
     corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data, stream=stream)
     _check_splits(corpus)
     tokenizers = fitting.train_tokenizers(config, *corpus.splits["train"])
+    distribution.check_equal_text(job, corpus, tokenizers)
     cache = arguments.cache or corpora.cache_folder() / "token_files"
     training, validation = fitting.datasets(config, corpus, tokenizers, arguments.seed, cache)
     splits = {"train": training, "val": validation}
@@ -102,24 +128,31 @@ def _train(recipe, config: TrainingConfig, arguments: argparse.Namespace, out: P
     # Refuses search options that are wrong now, not after hours of training.
     translator.generate([], beam_size=arguments.beam, length_penalty=config.length_penalty)
     settings = _settings(arguments, config, corpus, tokenizers)
-    open_run(out, settings, arguments.resume)
+    job.on_rank_0(lambda: open_run(out, settings, arguments.resume))
 
-    if (out / "report.json").exists():  # killed after that, in the export
+    if job.share((out / "report.json").exists()):  # killed after that, in the export
         translator = Translator.from_preset(out)
     else:
-        budget, history = fitting.fit(translator, training, validation, corpus, config, arguments, out)
+        budget, history = fitting.fit(
+            translator, training, validation, corpus, config, arguments, out, job, termination
+        )
         updates = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
         report = settings | {
             "command": command_line(arguments),
             "parameters": vocabulary.parameters(model),
             **({"devices": len(devices)} if devices else {}),
-            **_training_figures(training, updates, budget, history, config),
+            **({"processes": job.count} if job.count > 1 else {}),
+            **run_report.training_figures(training, updates, budget, history, config),
         }
-        finish(translator, corpus, config, report, out, arguments.beam)
-    (out / "checkpoint.npz").unlink(missing_ok=True)
-    if not arguments.no_export:
-        export(translator, config, out, arguments.beam)
-    (out / "run.json").unlink()  # last: as long as it is there, --resume goes on
+        finish(translator, corpus, config, report, out, arguments.beam, job)
+
+    def end():
+        (out / "checkpoint.npz").unlink(missing_ok=True)
+        if not arguments.no_export:
+            export(translator, config, out, arguments.beam)
+        (out / "run.json").unlink()  # last: as long as it is there, --resume goes on
+
+    job.on_rank_0(end)
 
 
 def load_recipe(name: str):
@@ -178,42 +211,19 @@ def _check_splits(corpus) -> None:
             )
 
 
-def finish(translator, corpus, config, report: dict, out: Path, beam_size: int) -> None:
-    """Scores the test split, then writes translations, picture, preset and, last, the report."""
-    from keras_attn.cli.environment import surroundings
-    from keras_attn.evaluation import by_metric
+def finish(translator, corpus, config, report: dict, out: Path, beam_size: int, job) -> None:
+    """Scores the test split, then writes translations, picture, preset and, last, the report.
+
+    All processes of the job translate the whole split; rank 0 scores and writes.
+    """
     from recipes.training import report as run_report
 
-    sources, references = corpus.splits["test"]
+    sources = corpus.splits["test"][0]
     options = {"batch_size": 64, "length_penalty": config.length_penalty}
     greedy, _ = run_report.translate(translator, sources, beam_size=1, return_alignments=False, **options)
     translations, seconds = run_report.translate(translator, sources, beam_size=beam_size, **options)
-    test = config.metric, sources, references
-    results = by_metric.all_scores(*test, [t.text for t in translations], config.tokenize)
-    # Without TER, whose search for shifts takes minutes if translations are poor.
-    greedy_results = by_metric.all_scores(*test, [t.text for t in greedy], config.tokenize, main_only=True)
-    run_report.write_translations(out / "translations.txt", sources, references, translations)
-    run_report.draw_reordering(out / "alignment.png", translator, translations, references)
-    if not (out / "translator.json").exists():
-        translator.save_to_preset(out)
-    figures = {
-        "beam_size": beam_size,
-        "test_sentences": len(sources),
-        **results,
-        f"greedy_{config.metric}": greedy_results[config.metric],
-        **({} if config.metric == "bleu" else {"test_sources_in_training": _repeated_sources(corpus)}),
-        "decode_seconds": round(seconds, 2),
-        "peak_memory_mb": run_report.peak_memory_mb(),
-    }
-    run_report.write(out / "report.json", report | figures | surroundings())
-    for name, result in results.items():
-        print(f"{name} {result['score']:.2f}  {result['signature']}")
-    print(f"The run is in {out}.")
-
-
-def _repeated_sources(corpus) -> int:
-    """How many distinct source lines of the test split are in the training split too."""
-    return len(set(corpus.splits["test"][0]).intersection(corpus.splits["train"][0]))
+    report |= {"beam_size": beam_size, "decode_seconds": round(seconds, 2)}
+    job.on_rank_0(lambda: run_report.write_results(translator, corpus, config, report, out, greedy, translations))
 
 
 def export(translator, config, out: Path, beam_size: int) -> None:
@@ -234,6 +244,12 @@ def export(translator, config, out: Path, beam_size: int) -> None:
     print(f"The SavedModel is in {folder}.")
 
 
+def _command_settings(arguments, config, out: Path) -> dict:
+    """What the command lines of the processes of a job have in common. Corpora may have different places."""
+    names = ("recipe", "source", "target", "minutes", "seed", "resume", "distribute", "beam", "no_export")
+    return {name: getattr(arguments, name) for name in names} | {"out": str(out)} | dataclasses.asdict(config)
+
+
 def _settings(arguments, config, corpus, tokenizers) -> dict:
     """What determines the outcome of a run, as JSON types, because --resume compares it with run.json."""
     return {
@@ -247,23 +263,6 @@ def _settings(arguments, config, corpus, tokenizers) -> dict:
         "source_vocabulary_size": tokenizers[0].vocabulary_size,
         "target_vocabulary_size": tokenizers[1].vocabulary_size,
         "tokenizers": [tokenizer.fingerprint for tokenizer in tokenizers],
-    }
-
-
-def _training_figures(training, updates: int, budget, history: list[dict], config) -> dict:
-    data, metric = training.report(), config.metric
-    passes = updates * config.accumulation_steps / data["batches"]
-    best = min if metric == "wer" else max
-    return {
-        "updates": updates,
-        "epochs": len(history),
-        "best_epoch": 1 + best(range(len(history)), key=lambda i: history[i][f"val_{metric}"]),
-        "train_seconds": round(budget.seconds, 1),
-        "target_tokens_per_second": round(passes * data["target_tokens"] / budget.training_seconds),
-        "training_pairs": data["pairs"],
-        "padding": round(data["padding"], 4),
-        "data": data,
-        "history": {name: [round(row[name], 4) for row in history] for name in history[0]},
     }
 
 

@@ -5,19 +5,21 @@ from keras_attn.backend.distribution import (
     clipping_replicas,
     compilation_scope,
     data_parallel,
-    local_devices,
     model_parallel,
     parts_of_axis,
+    training_devices,
 )
 from keras_attn.backend.inference import inference_function
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
+from keras_attn.backend.job import Job
 from keras_attn.backend.loops import scan, while_loop
 from keras_attn.backend.matmul import loop_product, prefer_fast_matmul
 from keras_attn.backend.precision import preferred_precision
 from keras_attn.backend.replicas import data_shard, replica_count, sum_over_replicas
-from keras_attn.backend.variables import keep_values
+from keras_attn.backend.variables import keep_values, random_state, set_random_state, sync_variables
 
 __all__ = [
+    "Job",
     "clipping_replicas",
     "compilation_scope",
     "data_parallel",
@@ -25,15 +27,18 @@ __all__ = [
     "disable_pipeline_autotuning",
     "inference_function",
     "keep_values",
-    "local_devices",
     "loop_product",
     "model_parallel",
     "parts_of_axis",
     "prefer_fast_matmul",
     "preferred_jit_compile",
     "preferred_precision",
+    "random_state",
     "replica_count",
     "scan",
+    "set_random_state",
     "sum_over_replicas",
+    "sync_variables",
+    "training_devices",
     "while_loop",
 ]

@@ -1,4 +1,4 @@
-"""Training on several devices of this process: batches divided among them, or the vocabulary's matrices, or both."""
+"""Training on several devices: batches divided among them, or the vocabulary's matrices, or both."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 import keras
 
 
-def local_devices() -> list[str]:
-    """The devices of this process on which `data_parallel` can train.
+def training_devices() -> list[str]:
+    """The devices on which `data_parallel` can train.
 
     Returns:
-        list of names such as "gpu:0": all accelerators or, without one, all CPU devices. There is one of those unless
-        the backend was set up with several virtual ones.
+        list of names such as "gpu:0": all accelerators or, without one, all CPU devices, of which a process has one
+        unless the backend was set up with several virtual ones. On JAX those of all processes of the job, by rank.
 
     Raises:
         ValueError: On torch, where Keras has no distribution before 3.16, and this function does not know it yet.
@@ -20,7 +20,8 @@ def local_devices() -> list[str]:
     if backend == "jax":
         import jax
 
-        return [f"{device.platform}:{device.id}" for device in jax.local_devices()]
+        devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+        return [f"{device.platform}:{device.id}" for device in devices]
     if backend == "tensorflow":
         import tensorflow as tf
 
@@ -46,7 +47,7 @@ def data_parallel(
     TensorFlow it makes a `tf.distribute.MirroredStrategy`. With one device it does nothing.
 
     Args:
-        devices: Names, as `local_devices` returns them.
+        devices: Names, as `training_devices` returns them.
         vocabulary_parts: N, a divisor of their number; 1 but on JAX.
 
     Yields:
@@ -57,7 +58,9 @@ def data_parallel(
         if vocabulary_parts > 1:
             stack.enter_context(_vocabulary_parallel(list(devices), vocabulary_parts).scope())
         elif len(devices) > 1 and keras.backend.backend() == "jax":
-            stack.enter_context(keras.distribution.DataParallel(devices=list(devices)).scope())
+            # The data sets give each process its rows.
+            distribution = keras.distribution.DataParallel(devices=list(devices), auto_shard_dataset=False)
+            stack.enter_context(distribution.scope())
         elif len(devices) > 1:
             import tensorflow as tf
 

@@ -1,9 +1,10 @@
-"""The values of a model's variables, which Keras takes out of them on JAX while the model trains."""
+"""The state of training that Keras does not keep in a model's variables, or not always."""
 
 import contextlib
 from collections.abc import Iterator
 
 import keras
+import numpy as np
 
 
 @contextlib.contextmanager
@@ -35,6 +36,42 @@ def keep_values(model: keras.Model) -> Iterator[None]:
         if not all(map(_has_value, model.metrics_variables)):
             model.reset_metrics()
         raise
+
+
+def sync_variables(model: keras.Model) -> None:
+    """Gives a model's variables their values in a callback of `fit`, where Keras on JAX keeps them elsewhere.
+
+    Args:
+        model: A model that `fit` trains.
+    """
+    if keras.backend.backend() == "jax":
+        model.jax_state_sync()
+
+
+def random_state() -> list[np.ndarray]:
+    """The random state that Keras keeps in no variable: on torch, where dropout draws from torch's own generators.
+
+    Returns:
+        The states (uint8) of torch's generator on the CPU and on each GPU; none on other backends.
+    """
+    if keras.backend.backend() != "torch":
+        return []
+    import torch
+
+    states = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_available() else ())]
+    return [state.numpy() for state in states]
+
+
+def set_random_state(states: list[np.ndarray]) -> None:
+    """Sets what `random_state` returned, on as many devices as there are now; nothing if that is empty."""
+    if not states:
+        return
+    import torch
+
+    first, *others = (torch.from_numpy(state) for state in states)
+    torch.set_rng_state(first)
+    for device, state in enumerate(others[: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(state, device)
 
 
 def _has_value(variable: keras.Variable) -> bool:

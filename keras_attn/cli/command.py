@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from keras_attn.cli import environment
 
 
-class Terminated(Exception):
+class Terminated(BaseException):
     """The process was asked to end by SIGTERM, and has put in order what it could."""
 
 

@@ -1,14 +1,37 @@
 """`--distribute`: the devices on which a run trains, and batches that divide among them."""
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
 
 import keras
 
-from keras_attn import ParallelDataset
-from keras_attn.backend import local_devices
+from keras_attn import ParallelDataset, Tokenizer, files
+from keras_attn.backend import Job, training_devices
+from recipes.corpora import Corpus
+from recipes.corpora.streaming import TextFiles
 from recipes.training import vocabulary
+
+
+def join(distribute: str | None) -> Job:
+    """The job of this process, as Keras' variables describe it.
+
+    Args:
+        distribute: The value of `--distribute`, or None.
+
+    Raises:
+        ValueError: If the variables are wrong, or the backend or the command cannot train with several processes.
+    """
+    job = Job.from_environment()
+    if job.count == 1 and distribute is not None:
+        _refuse_other_launchers()
+    if job.count > 1 and distribute != "data":
+        raise ValueError(
+            f"Expected --distribute data with {job.count} processes. Received: "
+            f"{'no' if distribute is None else distribute} --distribute"
+        )
+    return job
 
 
 def devices_for(distribute: str | None, batch_size: int | None, accumulation_steps: int = 1) -> list[str]:
@@ -20,13 +43,13 @@ def devices_for(distribute: str | None, batch_size: int | None, accumulation_ste
         accumulation_steps: Batches of an update.
 
     Raises:
-        ValueError: If the backend cannot, the command was started as one of several processes, the devices do not
-            divide into groups of N, or the batch does not divide among the devices or groups.
+        ValueError: If the backend cannot, the devices do not divide into groups of N, or the batch does not divide
+            among the devices or groups.
     """
     if distribute is None:
         return []
     parts = vocabulary.parts(distribute)
-    devices = local_devices()
+    devices = training_devices()
     if parts > 1 and keras.backend.backend() != "jax":
         raise ValueError(
             "Expected the backend jax to divide the vocabulary among devices (KERAS_BACKEND=jax). Received: "
@@ -37,7 +60,6 @@ def devices_for(distribute: str | None, batch_size: int | None, accumulation_ste
             "Expected an update for each batch: Keras cannot accumulate gradients on several devices of TensorFlow. "
             f"Use JAX (KERAS_BACKEND=jax). Received: accumulation_steps={accumulation_steps}"
         )
-    _refuse_several_processes()
     if len(devices) % parts:
         fit = " or ".join(f"model={n}" for n in range(2, len(devices) + 1) if len(devices) % n == 0)
         raise ValueError(
@@ -115,8 +137,28 @@ def _check(devices: int, parts: int, batch_size: int, rows: dict[str, int]) -> N
     raise ValueError(f"Expected batches that divide among {among}. Received: {odd[0]}. {advice}")
 
 
-def _refuse_several_processes() -> None:
-    """Raises ValueError if the environment says that this is one of several processes."""
+def check_equal_text(job: Job, corpus: Corpus, tokenizers: Sequence[Tokenizer]) -> None:
+    """Compares the text and the vocabularies of all processes before training.
+
+    Raises:
+        ValueError: In all processes. The sentence names what differs.
+    """
+    if job.count > 1:
+        texts = {f"text of the split {split}": [*map(_digest, sides)] for split, sides in corpus.splits.items()}
+        job.agree(texts | {"vocabularies": [tokenizer.fingerprint for tokenizer in tokenizers]})
+
+
+def _digest(side: Sequence[str] | TextFiles) -> str:
+    if isinstance(side, TextFiles):
+        return " ".join(map(files.sha256, side.paths))
+    digest = hashlib.sha256()
+    for line in side:
+        digest.update(line.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _refuse_other_launchers() -> None:
+    """Raises ValueError if the environment says that another launcher has started several processes."""
     try:
         workers = json.loads(os.environ.get("TF_CONFIG", "{}"))["cluster"]["worker"]
     except (ValueError, KeyError, TypeError):
@@ -126,9 +168,8 @@ def _refuse_several_processes() -> None:
             "Expected one process on TensorFlow: with several workers, MultiWorkerMirroredStrategy fails in Keras. Use "
             f"JAX (KERAS_BACKEND=jax). Received: TF_CONFIG with {len(workers)} workers"
         )
-    for name in ("KERAS_DISTRIBUTION_NUM_PROCESSES", "WORLD_SIZE"):
-        if os.environ.get(name, "1") != "1":
-            raise ValueError(
-                "Expected one process: recipes.train does not train with several yet, a script of your own can, on "
-                f"JAX (docs/scaling.md). Received: {name}={os.environ[name]}"
-            )
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise ValueError(
+            "Expected one process, or several on JAX with Keras' variables KERAS_DISTRIBUTION_... (docs/scaling.md). "
+            f"Received: WORLD_SIZE={os.environ['WORLD_SIZE']}"
+        )

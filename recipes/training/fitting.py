@@ -9,14 +9,17 @@ from pathlib import Path
 import keras
 
 from keras_attn import ParallelDataset, Tokenizer, Translator
-from keras_attn.backend import clipping_replicas, compilation_scope
+from keras_attn.backend import Job, clipping_replicas, compilation_scope
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 from recipes import corpora
 from recipes.config import TrainingConfig
 from recipes.corpora.streaming import TextFiles
-from recipes.training.callbacks import Checkpoint, StopAfterSteps, StopIfNotFinite, TimeBudget, Validation
+from recipes.training.callbacks import TimeBudget, Validation
+from recipes.training.checkpoint import Checkpoint
+from recipes.training.run_batches import RunBatches
 from recipes.training.schedules import schedule
+from recipes.training.stopping import StopAfterSteps, StopIfNotFinite, StopTogether, Termination
 
 
 def train_tokenizers(
@@ -76,8 +79,12 @@ def fit(
     config: TrainingConfig,
     arguments: argparse.Namespace,
     out: Path,
+    job: Job,
+    termination: Termination,
 ) -> tuple[TimeBudget, list[dict]]:
     """Compiles and fits the translator's model, which then has its best weights.
+
+    All processes of the job fit it together, each with its rows of every batch.
 
     Returns:
         The seconds that training took, and the history, a row for each epoch.
@@ -101,29 +108,42 @@ def fit(
     patience = math.inf if config.max_steps else config.patience
     options = {"metric": config.metric, "tokenize": config.tokenize, "patience": patience}
     scorer = Validation(translator, sources, references, **options)
-    budget = TimeBudget(arguments.minutes and 60 * arguments.minutes, config.learning_rate, config.hold_fraction)
-    checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, budget)
+    budget = TimeBudget(arguments.minutes and 60 * arguments.minutes, config.learning_rate, config.hold_fraction, job)
+    checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, budget, job)
+    batches, validation_batches = (RunBatches(data, (job.rank, job.count)) for data in (training, validation))
     # Keras prepares the batches of an epoch one epoch early on some backends. Set here, epoch n has the order of
     # epoch n after --resume too.
-    order = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: training.set_epoch(epoch))
-    if checkpoint.path.exists() and checkpoint.restore(model):  # killed after the last epoch
-        scorer.set_model(model)
-        scorer.on_train_end()
-    else:
-        model.fit(
-            training,
-            validation_data=validation,
-            initial_epoch=len(checkpoint.history),
-            epochs=math.ceil(max_batches / len(training)),
-            shuffle=False,  # the dataset shuffles, by seed and epoch
-            callbacks=[
-                StopIfNotFinite(checkpoint),  # before all that would score or save such weights
-                order,
-                StopAfterSteps(max_batches, len(training)),
-                budget,
-                scorer,
-                checkpoint,
-            ],
-            verbose=1 if sys.stdout.isatty() else 2,
-        )
+    order = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: batches.begin(epoch))
+    has_ended = job.share(checkpoint.path.exists()) and checkpoint.restore(model)
+    while not has_ended:
+        batches.first = checkpoint.first_batch
+        callbacks = [
+            StopIfNotFinite(checkpoint),  # before all that would score or save such weights
+            order,
+            StopAfterSteps(max_batches, batches),
+            budget,
+            scorer,
+            checkpoint,
+            StopTogether(termination, budget, checkpoint, batches),
+        ]
+        # For Keras all epochs are equally long. The rest of one is a fit of its own, whose checkpoint is then resumed.
+        if batches.first:
+            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: _stop(model)))
+        with termination.deferred():
+            model.fit(
+                batches,
+                validation_data=validation_batches,
+                initial_epoch=len(checkpoint.history),
+                epochs=math.ceil(max_batches / len(training)),
+                shuffle=False,  # the dataset shuffles, by seed and epoch
+                callbacks=callbacks,
+                verbose=1 if sys.stdout.isatty() else 2,
+            )
+        has_ended = not batches.first or checkpoint.restore(model)
+    scorer.set_model(model)
+    scorer.on_train_end()
     return budget, checkpoint.history
+
+
+def _stop(model: keras.Model) -> None:
+    model.stop_training = True

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from keras_attn import Translator, files, plots
+from keras_attn.cli.environment import surroundings
+from keras_attn.evaluation import by_metric
 from keras_attn.translator import Translation
 
 
@@ -56,6 +58,53 @@ def _inversions(alignment: np.ndarray) -> float:
     positions = alignment.argmax(axis=1)
     earlier, later = np.triu_indices(len(positions), 1)
     return float((positions[earlier] > positions[later]).mean())
+
+
+def training_figures(training, updates: int, budget, history: list[dict], config) -> dict:
+    """What the report says of the training."""
+    data, metric = training.report(), config.metric
+    passes = updates * config.accumulation_steps / data["batches"]
+    best = min if metric == "wer" else max
+    return {
+        "updates": updates,
+        "epochs": len(history),
+        "best_epoch": 1 + best(range(len(history)), key=lambda i: history[i][f"val_{metric}"]),
+        "train_seconds": round(budget.seconds, 1),
+        "target_tokens_per_second": round(passes * data["target_tokens"] / budget.training_seconds),
+        "training_pairs": data["pairs"],
+        "padding": round(data["padding"], 4),
+        "data": data,
+        "history": {name: [round(row[name], 4) for row in history] for name in history[0]},
+    }
+
+
+def write_results(translator, corpus, config, report: dict, out: Path, greedy, translations) -> None:
+    """Scores the translations of the test split, then writes them, a picture, the preset and, last, the report."""
+    sources, references = corpus.splits["test"]
+    test = config.metric, sources, references
+    results = by_metric.all_scores(*test, [t.text for t in translations], config.tokenize)
+    # Without TER, whose search for shifts takes minutes if translations are poor.
+    greedy_results = by_metric.all_scores(*test, [t.text for t in greedy], config.tokenize, main_only=True)
+    write_translations(out / "translations.txt", sources, references, translations)
+    draw_reordering(out / "alignment.png", translator, translations, references)
+    if not (out / "translator.json").exists():
+        translator.save_to_preset(out)
+    figures = {
+        "test_sentences": len(sources),
+        **results,
+        f"greedy_{config.metric}": greedy_results[config.metric],
+        **({} if config.metric == "bleu" else {"test_sources_in_training": _repeated_sources(corpus)}),
+        "peak_memory_mb": peak_memory_mb(),
+    }
+    write(out / "report.json", report | figures | surroundings())
+    for name, result in results.items():
+        print(f"{name} {result['score']:.2f}  {result['signature']}")
+    print(f"The run is in {out}.")
+
+
+def _repeated_sources(corpus) -> int:
+    """How many distinct source lines of the test split are in the training split too."""
+    return len(set(corpus.splits["test"][0]).intersection(corpus.splits["train"][0]))
 
 
 def peak_memory_mb() -> int:

@@ -29,7 +29,8 @@ from keras_attn.text import read_lines, tokenizer_files
 from recipes import corpora
 from recipes.corpora import sources
 from recipes.training import run_folder
-from recipes.training.callbacks import Checkpoint, TimeBudget
+from recipes.training.callbacks import TimeBudget
+from recipes.training.checkpoint import Checkpoint
 from tests.attack import killing
 from tests.attack.conftest import on_torch_alone
 

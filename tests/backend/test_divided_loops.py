@@ -12,7 +12,7 @@ import json, re
 import jax
 import keras
 import numpy as np
-from keras_attn.backend import data_parallel, jax_loops, local_devices
+from keras_attn.backend import data_parallel, jax_loops, training_devices
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.models import LuongSeq2Seq, RNNSearch
 
@@ -53,7 +53,7 @@ def models():
     yield RNNSearch(VS, VT, units=5, embedding_size=7, readout_size=6, attention_units=3)
     yield LuongSeq2Seq(VS, VT, units=6, embedding_size=7, output_dropout=0.1, input_feeding=True)
 
-with data_parallel(local_devices()):
+with data_parallel(training_devices()):
     print(json.dumps([program(model) for model in models()]))
     jax_loops._mesh = lambda *_: None  # as XLA divides the loops by itself
     print(json.dumps([program(next(models()))]))

@@ -14,7 +14,7 @@ import json, sys
 import keras
 import numpy as np
 from keras_attn import ParallelDataset
-from keras_attn.backend import data_parallel, local_devices
+from keras_attn.backend import data_parallel, training_devices
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity
 from keras_attn.models import RNNSearch, TransformerSeq2Seq
@@ -53,7 +53,7 @@ def trained(name, parts):
 
 for name in makers:
     print(json.dumps(trained(name, 1)))
-    with data_parallel(local_devices(), PARTS):
+    with data_parallel(training_devices(), PARTS):
         print(json.dumps(trained(name, PARTS)))
         loaded = keras.saving.load_model(f"{folder}/{name}-1.keras")  # into a padded model
         print(json.dumps(loaded.predict_on_batch(data[0][0]).tolist()))

@@ -1,0 +1,141 @@
+"""When and how training ends early: after a number of updates, at a loss that is not finite, at SIGTERM."""
+
+import contextlib
+import math
+import signal
+import threading
+from collections.abc import Iterator
+
+import keras
+
+from keras_attn.cli.command import Terminated
+from recipes.training.callbacks import TimeBudget
+from recipes.training.checkpoint import Checkpoint
+from recipes.training.run_batches import RunBatches
+
+
+class StopAfterSteps(keras.callbacks.Callback):
+    """Ends training after `max_steps` batches, in the middle of an epoch if necessary."""
+
+    def __init__(self, max_steps: int, batches: RunBatches):
+        super().__init__()
+        self.max_steps = max_steps
+        self.batches = batches
+
+    def on_train_batch_end(self, batch, logs=None):
+        # Counted here, because on JAX the optimizer's own count is updated only after the epoch.
+        if self.batches.number(batch) >= self.max_steps:
+            self.model.stop_training = True
+
+
+class StopIfNotFinite(keras.callbacks.Callback):
+    """Ends training with an error at the first loss that is not finite, so that nothing is saved after it.
+
+    Args:
+        checkpoint: Keeps the state after the last whole epoch.
+
+    Raises:
+        RuntimeError: if the loss of a batch, or the validation loss of an epoch, is NaN or infinite.
+    """
+
+    def __init__(self, checkpoint: Checkpoint):
+        super().__init__()
+        self.checkpoint = checkpoint
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._check("loss", logs, f"batch {batch + 1:,}")
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._check("val_loss", logs, "validation")
+
+    def _check(self, name: str, logs: dict, where: str) -> None:
+        if math.isfinite(logs[name]):
+            return
+        epochs = len(self.checkpoint.history)
+        kept = (
+            f"{str(self.checkpoint.path)!r} has the state after epoch {epochs:,}." if epochs else "Nothing was saved."
+        )
+        raise RuntimeError(
+            f"Training diverged: the {name} is {logs[name]} in epoch {epochs + 1:,}, {where}. {kept} "
+            "Train with a lower learning_rate in a new folder."
+        )
+
+
+class Termination:
+    """SIGTERM, the signal before a machine is taken away: an error at once or, while `deferred`, at the end of a batch.
+
+    Use it as a context manager: inside, SIGTERM is handled, if nobody else handles it.
+
+    Attributes:
+        requested: Whether the signal has come.
+    """
+
+    def __init__(self):
+        self.requested = False
+        self._is_deferred = False
+
+    def __enter__(self) -> "Termination":
+        is_main = threading.current_thread() is threading.main_thread()
+        self._is_handled = is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if self._is_handled:
+            signal.signal(signal.SIGTERM, self._note)
+        return self
+
+    def __exit__(self, *_):
+        if self._is_handled:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _note(self, *_):
+        self.requested = True
+        if not self._is_deferred:
+            raise Terminated("received SIGTERM. Continue with --resume if there is a run.json in the folder.")
+
+    @contextlib.contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Inside, the signal is noted in `requested` and raises nothing before the end."""
+        self._is_deferred = True
+        try:
+            yield
+        finally:
+            self._is_deferred = False
+        if self.requested:
+            raise Terminated("received SIGTERM after training. Continue with --resume.")
+
+
+class StopTogether(keras.callbacks.Callback):
+    """Ends training in all processes of a job after the same batch: at SIGTERM in one, or when rank 0's time is over.
+
+    At SIGTERM all that determines the rest of training is saved, within an epoch too. At its end, this callback comes
+    after `Checkpoint`.
+
+    Raises:
+        Terminated: After SIGTERM, when the checkpoint is written.
+    """
+
+    def __init__(self, termination: Termination, budget: TimeBudget, checkpoint: Checkpoint, batches: RunBatches):
+        super().__init__()
+        self.termination = termination
+        self.budget = budget
+        self.checkpoint = checkpoint
+        self.batches = batches
+
+    def on_train_batch_end(self, batch, logs=None):
+        job = self.checkpoint.job
+        wish = 2 if self.termination.requested else int(job.count > 1 and job.rank == 0 and self.budget.is_over)
+        decision = job.vote(self.batches.number(batch), wish)
+        if decision == 1:
+            self.model.stop_training = True
+        # Before validation, `Checkpoint` is about to save the epoch; Keras cannot resume with no batch left.
+        if decision == 2 and not self.model.stop_training and batch + 1 < len(self.batches):
+            done = self.batches.first + batch + 1
+            self.checkpoint.save_within_epoch(done)
+            self._end(f"batch {done:,} of epoch {len(self.checkpoint.history) + 1:,}")
+        self.termination.requested |= decision == 2
+
+    def on_epoch_end(self, epoch, logs=None):
+        if any(self.checkpoint.job.gather(self.termination.requested)):
+            self._end(f"epoch {epoch + 1:,}")
+
+    def _end(self, moment: str):
+        where = f"{str(self.checkpoint.path)!r} has the state after {moment}"
+        raise Terminated(f"received SIGTERM. {where}: continue with --resume.")
