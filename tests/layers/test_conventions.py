@@ -49,7 +49,6 @@ ARGUMENTS = {
         lambda _: {"units": A, "normalize": True, "query_initializer": "zeros"},
     ],
     "BahdanauMonotonicAttention": [
-        lambda _: {"units": A, "mode": "recursive"},
         lambda _: {"units": A, "normalize": True, "sigmoid_noise": 1.0, "inference_mode": "hard", "chunk_size": 2},
     ],
     "BiGRUEncoder": [lambda _: {"units": H}, lambda _: {"units": H, "num_layers": 2, "dropout": 0.3}],
@@ -62,7 +61,7 @@ ARGUMENTS = {
         lambda dtype: {"cell": stack(dtype), "projection": keras.layers.Dense(A, dtype=dtype)},
     ],
     "GeneralAttention": [lambda _: {}, lambda _: {"use_scale": True, "kernel_initializer": "he_normal"}],
-    "GeneralMonotonicAttention": [lambda _: {}, lambda _: {"use_scale": True, "chunk_size": 3}],
+    "GeneralMonotonicAttention": [lambda _: {"use_scale": True}],
     "LocalMonotonicAttention": [lambda _: {}, lambda _: {"score": "location", "window": 1}],
     "LocalPredictiveAttention": [
         lambda _: {},
@@ -70,7 +69,6 @@ ARGUMENTS = {
     ],
     "LocationAttention": [lambda _: {}, lambda _: {"max_length": 3}],
     "LocationSensitiveAttention": [
-        lambda _: {"units": A},
         lambda _: {"units": A, "filters": 2, "kernel_size": 3, "cumulative": False, "normalizer": "sparsemax"},
     ],
     "LuongAttention": [lambda _: {}, lambda _: {"score": "cosine"}],
