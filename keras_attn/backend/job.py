@@ -134,9 +134,14 @@ class Job:
         return self.gather(value if self.rank == 0 else None)[0]
 
     def on_rank_0(self, action: Callable[[], None]) -> None:
-        """Rank 0 does something, such as writing a file, while the others wait. If that fails, all raise."""
+        """Rank 0 does something, such as writing a file, while the others wait. If that fails, all raise.
+
+        Meanwhile no distribution is set there: on JAX, a model or variable that is made under one of several processes
+        waits for the others to make it, too.
+        """
         if self.rank == 0:
-            action()
+            with _no_distribution() if self.count > 1 else contextlib.nullcontext():
+                action()
         self.share(None)
 
     def agree(self, values: dict[str, Any]) -> None:
@@ -264,3 +269,13 @@ def _client():
 
 def _shortened(value: Any) -> str:
     return textwrap.shorten(str(value), 200)
+
+
+@contextlib.contextmanager
+def _no_distribution() -> Iterator[None]:
+    distribution = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
+        yield
+    finally:
+        keras.distribution.set_distribution(distribution)

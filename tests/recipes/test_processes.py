@@ -1,6 +1,7 @@
 """`--distribute data` with several processes, and SIGTERM: the course of one process that nothing interrupts."""
 
 import json
+import shutil
 import signal
 
 import keras
@@ -116,9 +117,15 @@ def test_two_processes_and_then_one_take_the_course_of_one(corpus, uninterrupted
     assert "batch 3 of epoch 2" in ended[0][2] or "batch 4 of epoch 2" in ended[0][2]
     assert "Training on 2 devices" in ended[0][1]
     assert "Training" not in ended[1][1]
+    together = shutil.copytree(out, tmp_path / "together")
     ((status, _, errors),) = run(line_of(corpus, out, "--resume"))
     assert status == 0, errors
     same_course(out, uninterrupted)
+    line = line_of(corpus, together, "--distribute", "data", "--resume")
+    for status, _, errors in run(line, line):
+        assert status == 0, errors
+    same_course(together, uninterrupted)
+    assert json.loads((together / "report.json").read_text())["processes"] == 2
 
 
 @on_jax
