@@ -69,7 +69,8 @@ def test_compiles_at_most_once_a_bucket(backend, tmp_path):
     """XLA's own dump of what it compiled, counted: TPUs need it to stay at one program a shape."""
     if backend == "torch":
         pytest.skip("torch runs eagerly")
-    environment = {**os.environ, "XLA_FLAGS": f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text"}
+    dump = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text"
+    environment = {**os.environ, "XLA_FLAGS": dump, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     code = "from tests.test_training import trained; trained(jit_compile=True, epochs=3)"
     root = Path(__file__).parents[1]
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=root, check=True, capture_output=True)
