@@ -46,7 +46,10 @@ def names(rng):
         "L": T,
         "cell": keras.layers.GRUCell(H),
         "attention": keras_attn.BahdanauAttention(5),
-        "decoder": keras_attn.AttentionDecoder(keras.layers.GRUCell(H), keras_attn.DotAttention()),
+        "decoder": keras_attn.AttentionDecoder(
+            keras.layers.GRUCell(H), keras_attn.DotAttention(), attend="after", input_feeding=True
+        ),
+        "c0": np.ones((B, H), "float32"),
         "inputs": inputs,
         "values": values[..., :H],
         "step": table_step,
@@ -65,8 +68,11 @@ def test_the_right_hand_side_runs(names, code):
     result = names.get("result")
     if isinstance(result, keras_attn.AttentionDecoder):
         outputs, contexts, alignments = result(names["inputs"], names["values"])
-        assert tuple(outputs.shape) == (B, T, H if result.attentional is None else 23)
-        assert (tuple(contexts.shape), tuple(alignments.shape)) == ((B, T, H), (B, T, S))
+        layers = result.attentional if isinstance(result.attentional, list) else [result.attentional]
+        width = sum(23 if isinstance(layer, keras.layers.Layer) else H for layer in layers)
+        assert tuple(outputs.shape) == (B, T, width)
+        assert tuple(contexts.shape) == (B, T, H * len(result.attentions))
+        assert tuple(alignments.shape) == (B, T, S)
     elif isinstance(result, keras.layers.Layer):
         context, alignment, _ = result(names["inputs"][..., :1].repeat(H, -1), names["values"])
         assert (tuple(context.shape), tuple(alignment.shape)) == ((B, T, H), (B, T, S))

@@ -21,7 +21,8 @@ def loop_product(kernel) -> Callable[[Any], Any]:
             gather, product = _torch_deferred_product()
             pairs = []  # (x, gradient of x @ kernel) of every step, filled by the backward pass
             kernel = gather.apply(ops.convert_to_tensor(kernel), pairs)
-            return lambda x: product.apply(x, kernel, pairs)
+            # Keras' operations turn float64 into float32 on torch; a product of both is an error.
+            return lambda x: product.apply(x.to(kernel.dtype), kernel, pairs)
     return lambda x: ops.matmul(x, kernel)
 
 

@@ -4,16 +4,17 @@ from keras import initializers, ops
 
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.layer import check_size
+from keras_attn.layers.normalizers import at_least_float32
 
 
 def additive_scores(query, keys, vector):
-    """v^T tanh(query + keys) in float32: `(B, A)` or `(B, T, A)` and `(B, S, A)` -> `(B, S)` or `(B, T, S)`."""
+    """v^T tanh(query + keys), at least float32: `(B, A)` or `(B, T, A)` and `(B, S, A)` -> `(B, S)` or `(B, T, S)`."""
     if len(query.shape) == 3:
         keys = keys[:, None]  # (B, 1, S, A)
     hidden = ops.tanh(keys + query[..., None, :])  # (B, S, A) or (B, T, S, A)
     # One product of rank 2: half the time of a product and a sum, and rank 3 has no gradient in TensorFlow's XLA loops.
-    flat = ops.reshape(ops.cast(hidden, "float32"), (-1, hidden.shape[-1]))  # (B * S, A) or (B * T * S, A)
-    scores = ops.matmul(flat, ops.cast(vector, "float32")[:, None])  # (B * S, 1) or (B * T * S, 1)
+    flat = ops.reshape(at_least_float32(hidden), (-1, hidden.shape[-1]))  # (B * S, A) or (B * T * S, A)
+    scores = ops.matmul(flat, ops.cast(vector, flat.dtype)[:, None])  # (B * S, 1) or (B * T * S, 1)
     return ops.reshape(scores, ops.shape(hidden)[:-1])
 
 
@@ -87,9 +88,9 @@ class BahdanauAttention(Attention):
 
     def scores(self, query, keys):
         query = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))  # (B, A) or (B, T, A)
-        v = ops.cast(self.score_vector, "float32")  # (A,)
+        v = at_least_float32(self.score_vector)  # (A,)
         if self.normalize:
-            v = ops.cast(self.gain, "float32") * v * ops.rsqrt(ops.sum(ops.square(v)))
+            v = ops.cast(self.gain, v.dtype) * v * ops.rsqrt(ops.sum(ops.square(v)))
         return additive_scores(query, keys, v)
 
 

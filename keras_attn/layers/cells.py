@@ -1,8 +1,8 @@
 """Splits a Keras cell into an input projection, hoisted out of the loop, and the recurrence.
 
 A cell computes its gates from W x_t and U h_{t-1}. W x_t does not depend on the recurrence: `project` computes it for
-all T in one matrix product, and `recurrence` does the rest, one step at a time, with the same weights. GRU and LSTM
-cells are split; any other Keras cell runs whole inside the loop, with the same result, only slower.
+all T in one matrix product, and `recurrence` does the rest, one step at a time, with the same weights. Keras' GRU, LSTM
+and SimpleRNN cells are split; any other cell runs whole inside the loop, with the same result, only slower.
 """
 
 from functools import singledispatch
@@ -11,6 +11,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn.backend import loop_product, scan
+from keras_attn.layers.cell_dropout import GATES, drop_inputs, drop_state, has_dropout
 
 
 def dense(inputs, kernel):
@@ -19,15 +20,14 @@ def dense(inputs, kernel):
 
 
 def check_cell(cell) -> None:
-    """Refuses what is not a recurrent cell, and cells with dropout, which would draw random numbers inside the loop."""
+    """Refuses what is not a recurrent cell, and dropout in other cells than Keras', which nobody else can draw."""
     for part in getattr(cell, "cells", [cell]):
         if not hasattr(part, "state_size") or not hasattr(part, "get_initial_state"):
             raise ValueError(f"Expected a Keras RNN cell such as `keras.layers.GRUCell(512)`. Received: {cell!r}")
-        if getattr(part, "dropout", 0) or getattr(part, "recurrent_dropout", 0):
+        if has_dropout(part) and not isinstance(part, tuple(GATES)):
             raise ValueError(
-                f"Expected a cell without dropout of its own: the layer around it applies dropout, outside the loop. "
-                f"Received: {part.name} with dropout={part.dropout}, "
-                f"recurrent_dropout={part.recurrent_dropout}"
+                f"Expected a cell without dropout of its own, or Keras' GRUCell, LSTMCell or SimpleRNNCell, whose "
+                f"masks can be drawn before the loop. Received: {part.name}, a {type(part).__name__} with dropout"
             )
 
 
@@ -50,30 +50,33 @@ def output_width(cell) -> int:
     return tree.flatten(top.state_size)[0]
 
 
-def unroll(cell, inputs, states, *, mask=None, reverse=False):
+def unroll(cell, inputs, states, *, mask=None, reverse=False, drops=None):
     """Runs a cell over all T steps; a stack runs layer by layer, so that each projects its inputs in one product.
 
     Args:
         inputs: `(T, B, I)`.
         states: The initial states, in lists nested as the cell's.
         mask, reverse: As in `scan`; outputs stay aligned with inputs.
+        drops: The cell's dropout masks, from `draw_masks`.
 
     Returns:
         `(outputs (T, B, H), states)`, the final states.
     """
     if hasattr(cell, "cells"):
         finals = []
-        for layer, state in zip(cell.cells, states, strict=True):
-            inputs, final = unroll(layer, inputs, state, mask=mask, reverse=reverse)
+        for layer, state, drop in zip(cell.cells, states, drops or [None] * len(states), strict=True):
+            inputs, final = unroll(layer, inputs, state, mask=mask, reverse=reverse, drops=drop)
             finals.append(final)
         return inputs, finals
-    recur = recurrence(cell)
+    recur = recurrence(cell, 0, drops)
 
-    def step(state, projected):
-        output, state = recur(projected, None, state)
+    def step(state, projected, drops=None):
+        output, state = recur(projected, None, state, drops)
         return state, output
 
-    final, outputs = scan(step, states, project(cell, inputs), reverse=reverse, mask=mask, owner=cell)
+    final, outputs = scan(
+        step, states, project(cell, inputs, drops), reverse=reverse, mask=mask, owner=cell, constants=drops
+    )
     return outputs, final
 
 
@@ -83,29 +86,31 @@ def concatenate(*parts):
 
 
 @singledispatch
-def project(cell, inputs):
+def project(cell, inputs, drops=None):
     """The input projection of `cell`, for any number of steps at once: (..., I) -> (..., P).
 
-    The inputs may be the leading part of the cell's, where the rest is only known inside the loop.
+    The inputs may be the leading part of the cell's, where the rest is only known inside the loop. `drops` are the
+    cell's dropout masks, from `draw_masks`.
     """
     return inputs
 
 
 @singledispatch
-def recurrence(cell, loop_width: int = 0):
+def recurrence(cell, loop_width: int = 0, drops=None):
     """The part of `cell` that stays in the loop, as a function of one step whose weights are sliced beforehand.
 
     Args:
         cell: A Keras RNN cell.
         loop_width: F, the width of the inputs that are only known inside the loop (a context, the previous output).
             They follow the projected part of the inputs.
+        drops: The cell's dropout masks, from `draw_masks`, which the function is then called with.
 
     Returns:
-        `(projected (B, P), loop_inputs (B, F) or None, states) -> (output (B, H), states)`, where states are lists,
-        nested as the cell's.
+        `(projected (B, P), loop_inputs (B, F) or None, states, drops=None) -> (output (B, H), states)`, where states
+        are lists, nested as the cell's.
     """
 
-    def step(projected, loop_inputs, states):
+    def step(projected, loop_inputs, states, drops=None):
         inputs = projected if loop_inputs is None else ops.concatenate([projected, loop_inputs], axis=-1)  # (B, I + F)
         output, new_states = cell(inputs, states)
         return output, tree.pack_sequence_as(states, tree.flatten(new_states))
@@ -121,23 +126,41 @@ def _input_bias(cell):
 
 @project.register(keras.layers.GRUCell)
 @project.register(keras.layers.LSTMCell)
-def _(cell, inputs):
+@project.register(keras.layers.SimpleRNNCell)
+def _(cell, inputs, drops=None):
+    inputs = drop_inputs(inputs, drops)
     projected = dense(inputs, cell.kernel[: inputs.shape[-1]])  # (..., 3 H) or (..., 4 H)
     bias = _input_bias(cell)
     return projected if bias is None else projected + ops.cast(bias, projected.dtype)
 
 
 @project.register(keras.layers.StackedRNNCells)
-def _(cell, inputs):
-    return project(cell.cells[0], inputs)
+def _(cell, inputs, drops=None):
+    return project(cell.cells[0], inputs, drops and drops[0])
 
 
 def _add_loop_inputs(cell, loop_width):
     """Adds the projection of the loop's inputs; their rows of the kernel are sliced here, before the loop."""
     if not loop_width:
-        return lambda projected, _: projected
+        return lambda projected, _, __: projected
     product = _loop_dense(cell, cell.kernel[-loop_width:])
-    return lambda projected, loop_inputs: projected + product(loop_inputs)
+    return lambda projected, loop_inputs, drops: projected + product(drop_inputs(loop_inputs, drops, last=True))
+
+
+def _hidden_product(cell, drops, gates):
+    """`(h, drops) -> h @ U` for the gates of a range; with dropout of h, which has a mask a gate, gate by gate."""
+    units, kernel = cell.units, cell.recurrent_kernel
+    if drops is None or drops.recurrent is None:
+        whole = len(gates) * units == kernel.shape[1]
+        dot = _loop_dense(cell, kernel if whole else kernel[:, gates.start * units : gates.stop * units])
+        return lambda h, _: dot(h)
+    products = [_loop_dense(cell, kernel[:, gate * units : (gate + 1) * units]) for gate in gates]
+
+    def product(h, drops):
+        parts = [dot(drop_state(h, drops, gate)) for gate, dot in zip(gates, products, strict=True)]
+        return concatenate(*parts)
+
+    return product
 
 
 def _loop_dense(cell, kernel):
@@ -145,7 +168,7 @@ def _loop_dense(cell, kernel):
 
 
 @recurrence.register(keras.layers.GRUCell)
-def _(cell, loop_width=0):
+def _(cell, loop_width=0, drops=None):
     """GRU, Cho 2014, section 2.3, with Keras' update gate, one minus the paper's.
 
     z = sigma(W_z x + U_z h), r = sigma(W_r x + U_r h), h' = tanh(W x + U (r * h)), h_t = z h + (1 - z) h';
@@ -153,15 +176,15 @@ def _(cell, loop_width=0):
     """
     units, sigmoid, tanh = cell.units, cell.recurrent_activation, cell.activation
     project_all = _add_loop_inputs(cell, loop_width)
-    hidden = [cell.recurrent_kernel]
-    if not cell.reset_after:
-        hidden = [cell.recurrent_kernel[:, : 2 * units], cell.recurrent_kernel[:, 2 * units :]]
-    hidden = [_loop_dense(cell, kernel) for kernel in hidden]
+    gates_of = [range(3)] if cell.reset_after else [range(2), range(2, 3)]
+    hidden = [_hidden_product(cell, drops, gates) for gates in gates_of]
 
-    def reset_after(projected, loop_inputs, states):
+    def reset_after(projected, loop_inputs, states, drops=None):
         (h,) = states  # (B, H)
-        gates, candidate = ops.split(project_all(projected, loop_inputs), [2 * units], axis=-1)  # (B, 2 H), (B, H)
-        inner = hidden[0](h)  # (B, 3 H)
+        gates, candidate = ops.split(
+            project_all(projected, loop_inputs, drops), [2 * units], axis=-1
+        )  # (B, 2 H), (B, H)
+        inner = hidden[0](h, drops)  # (B, 3 H)
         if cell.use_bias:
             inner = inner + ops.cast(cell.bias[1], inner.dtype)
         inner_gates, inner_candidate = ops.split(inner, [2 * units], axis=-1)
@@ -170,11 +193,13 @@ def _(cell, loop_width=0):
         h = candidate + z * (h - candidate)
         return h, [h]
 
-    def reset_before(projected, loop_inputs, states):
+    def reset_before(projected, loop_inputs, states, drops=None):
         (h,) = states  # (B, H)
-        gates, candidate = ops.split(project_all(projected, loop_inputs), [2 * units], axis=-1)  # (B, 2 H), (B, H)
-        z, r = ops.split(sigmoid(gates + hidden[0](h)), 2, axis=-1)
-        candidate = tanh(candidate + hidden[1](r * h))
+        gates, candidate = ops.split(
+            project_all(projected, loop_inputs, drops), [2 * units], axis=-1
+        )  # (B, 2 H), (B, H)
+        z, r = ops.split(sigmoid(gates + hidden[0](h, drops)), 2, axis=-1)
+        candidate = tanh(candidate + hidden[1](r * h, drops))
         h = candidate + z * (h - candidate)
         return h, [h]
 
@@ -182,15 +207,15 @@ def _(cell, loop_width=0):
 
 
 @recurrence.register(keras.layers.LSTMCell)
-def _(cell, loop_width=0):
+def _(cell, loop_width=0, drops=None):
     """LSTM, Hochreiter & Schmidhuber 1997 with forget gates: c = f c + i g, h = o tanh(c)."""
     sigmoid, tanh = cell.recurrent_activation, cell.activation
     project_all = _add_loop_inputs(cell, loop_width)
-    hidden = _loop_dense(cell, cell.recurrent_kernel)
+    hidden = _hidden_product(cell, drops, range(4))
 
-    def step(projected, loop_inputs, states):
+    def step(projected, loop_inputs, states, drops=None):
         h, c = states  # (B, H), (B, H)
-        gates = project_all(projected, loop_inputs) + hidden(h)  # (B, 4 H)
+        gates = project_all(projected, loop_inputs, drops) + hidden(h, drops)  # (B, 4 H)
         i, f, candidate, o = ops.split(gates, 4, axis=-1)
         c = sigmoid(f) * c + sigmoid(i) * tanh(candidate)
         h = sigmoid(o) * tanh(c)
@@ -199,16 +224,31 @@ def _(cell, loop_width=0):
     return step
 
 
-@recurrence.register(keras.layers.StackedRNNCells)
-def _(cell, loop_width=0):
-    steps = [recurrence(layer, 0 if i else loop_width) for i, layer in enumerate(cell.cells)]
+@recurrence.register(keras.layers.SimpleRNNCell)
+def _(cell, loop_width=0, drops=None):
+    """Elman's network: h_t = tanh(W x + U h + b). Keras' own cell draws its masks in the loop."""
+    project_all = _add_loop_inputs(cell, loop_width)
+    hidden = _hidden_product(cell, drops, range(1))
 
-    def step(projected, loop_inputs, states):
+    def step(projected, loop_inputs, states, drops=None):
+        h = cell.activation(project_all(projected, loop_inputs, drops) + hidden(states[0], drops))  # (B, H)
+        return h, [h]
+
+    return step
+
+
+@recurrence.register(keras.layers.StackedRNNCells)
+def _(cell, loop_width=0, drops=None):
+    drops = drops or [None] * len(cell.cells)
+    steps = [recurrence(layer, 0 if i else loop_width, drops[i]) for i, layer in enumerate(cell.cells)]
+
+    def step(projected, loop_inputs, states, drops=None):
+        drops = drops or [None] * len(cell.cells)
         output, new_states = None, []
         for i, (layer, run, state) in enumerate(zip(cell.cells, steps, states, strict=True)):
             if i:
-                projected, loop_inputs = project(layer, output), None
-            output, state = run(projected, loop_inputs, state)
+                projected, loop_inputs = project(layer, output, drops[i]), None
+            output, state = run(projected, loop_inputs, state, drops[i])
             new_states.append(state)
         return output, new_states
 

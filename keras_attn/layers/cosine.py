@@ -6,6 +6,7 @@ from keras import initializers, ops
 
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.dot import dot_scores
+from keras_attn.layers.normalizers import at_least_float32
 
 
 @register_attention("cosine")
@@ -55,14 +56,16 @@ class CosineAttention(Attention):
         self.sharpness_bias = self.add_weight(name="sharpness_bias", shape=(), initializer=bias)
 
     def keys(self, values):
-        return ops.cast(_unit(ops.cast(values, "float32")), values.dtype)  # (B, S, M)
+        return ops.cast(_unit(at_least_float32(values)), values.dtype)  # (B, S, M)
 
     def scores(self, query, keys):
         key = ops.matmul(query, ops.cast(self.kernel, query.dtype))  # (B, M) or (B, T, M)
-        query = ops.cast(query, "float32")
-        beta = ops.sum(query * ops.cast(self.sharpness_vector, "float32"), axis=-1, keepdims=True)  # (B, 1), (B, T, 1)
-        beta = ops.softplus(beta + ops.cast(self.sharpness_bias, "float32"))
-        return beta * dot_scores(_unit(ops.cast(key, "float32")), keys)
+        query = at_least_float32(query)
+        beta = ops.sum(
+            query * ops.cast(self.sharpness_vector, query.dtype), axis=-1, keepdims=True
+        )  # (B, 1), (B, T, 1)
+        beta = ops.softplus(beta + ops.cast(self.sharpness_bias, query.dtype))
+        return beta * dot_scores(_unit(at_least_float32(key)), keys)
 
 
 def _unit(x):

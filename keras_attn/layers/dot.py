@@ -3,11 +3,12 @@
 from keras import initializers, ops
 
 from keras_attn.layers.attention import Attention, register_attention
+from keras_attn.layers.normalizers import at_least_float32
 
 
 def dot_scores(query, keys):
-    """query . key in float32: `(B, A)` or `(B, T, A)` and `(B, S, A)` -> `(B, S)` or `(B, T, S)`."""
-    query, keys = ops.cast(query, "float32"), ops.cast(keys, "float32")
+    """query . key in at least float32: `(B, A)` or `(B, T, A)` and `(B, S, A)` -> `(B, S)` or `(B, T, S)`."""
+    query, keys = at_least_float32(query), at_least_float32(keys)
     if len(query.shape) == 3:
         return ops.matmul(query, ops.transpose(keys, (0, 2, 1)))  # (B, T, S)
     return ops.squeeze(ops.matmul(keys, query[:, :, None]), axis=-1)  # (B, S)
@@ -115,4 +116,4 @@ class GeneralAttention(Attention):
 
     def scores(self, query, keys):
         scores = dot_scores(query, keys)  # (B, S) or (B, T, S)
-        return scores if self.scale is None else scores * ops.cast(self.scale, "float32")
+        return scores if self.scale is None else scores * ops.cast(self.scale, scores.dtype)

@@ -3,8 +3,10 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.decoder import AttentionDecoder, spread
+from keras_attn.layers.decoder import AttentionDecoder
 from keras_attn.layers.layer import refuse_unknown_arguments
+from keras_attn.layers.memories import spread
+from keras_attn.layers.normalizers import score_dtype
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -27,7 +29,7 @@ class FixedContextDecoder(AttentionDecoder):
     Mask behaviour: h_S is the state after the row's last real word. A row without any has c = 0 before the projection.
 
     Raises:
-        ValueError: for a cell with dropout of its own, or what is not a cell.
+        ValueError: for a cell of one's own with dropout, or what is not a cell.
 
     Example:
         >>> decoder = keras_attn.FixedContextDecoder(keras.layers.GRUCell(5))
@@ -69,7 +71,7 @@ class FixedContextDecoder(AttentionDecoder):
         context = ops.sum(values * ops.cast(is_last, values.dtype)[:, :, None], axis=1)  # (B, M)
         if self.projection is not None:
             context = self.projection(context)  # (B, C)
-        return {"mask": mask, "context": context, "alignment": ops.cast(is_last, "float32")}
+        return {"mask": mask, "context": context, "alignment": ops.cast(is_last, score_dtype(values.dtype))}
 
     def _cell_inputs(self, inputs, memory):
         context = memory["context"]  # (B, C)

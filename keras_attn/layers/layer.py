@@ -59,6 +59,12 @@ def check_size(name: str, size: Any) -> None:
         raise ValueError(f"Expected `{name}` to be a positive whole number. Received: {name}={size!r}")
 
 
+def build_once(layer, *shapes) -> None:
+    """Builds a layer, unless it is built already, as one loaded from a file is."""
+    if not layer.built:
+        layer.build(*shapes)
+
+
 class Layer(keras.layers.Layer):
     """Base of the layers of this package.
 

@@ -6,7 +6,7 @@ from keras import ops
 from keras_attn.layers.attention import register_attention
 from keras_attn.layers.layer import check_size
 from keras_attn.layers.luong import LuongAttention
-from keras_attn.layers.normalizers import at_least_float32, normalize
+from keras_attn.layers.normalizers import at_least_float32, normalize, score_dtype
 
 
 class _LocalAttention(LuongAttention):
@@ -25,8 +25,8 @@ class _LocalAttention(LuongAttention):
         """The alignment in the window, and each word's distance from p_t, `(B, S)` or `(B, T, S)`; the next state."""
         mask = ops.ones_like(keys[:, :, 0], "int32") if mask is None else ops.cast(mask, "int32")  # (B, S)
         # Positions are counted over real words, so that padding on either side does not shift them.
-        positions = ops.cast(ops.cumsum(mask, axis=-1) - 1, "float32")  # (B, S)
-        lengths = ops.cast(ops.sum(mask, axis=-1), "float32")  # (B,)
+        positions = ops.cast(ops.cumsum(mask, axis=-1) - 1, score_dtype(query.dtype))  # (B, S)
+        lengths = ops.cast(ops.sum(mask, axis=-1), positions.dtype)  # (B,)
         centres, state = self.centres(query, lengths, state)  # (B,) or (B, T)
         if len(query.shape) == 3:
             positions, mask = positions[:, None], mask[:, None]  # (B, 1, S)
@@ -76,10 +76,10 @@ class LocalMonotonicAttention(_LocalAttention):
         if isinstance(state, tuple):
             state = ops.zeros_like(lengths, "int32")  # (B,)
         if len(query.shape) == 2:
-            return ops.minimum(ops.cast(state, "float32"), lengths - 1), state + 1
+            return ops.minimum(ops.cast(state, lengths.dtype), lengths - 1), state + 1
         steps = ops.shape(query)[1]
         t = state[:, None] + ops.arange(steps, dtype="int32")  # (B, T)
-        return ops.minimum(ops.cast(t, "float32"), lengths[:, None] - 1), state + steps
+        return ops.minimum(ops.cast(t, lengths.dtype), lengths[:, None] - 1), state + steps
 
     def initial_state(self, values):
         return ops.zeros_like(values[:, 0, 0], "int32")  # (B,)
@@ -138,8 +138,8 @@ class LocalPredictiveAttention(_LocalAttention):
 
     def centres(self, query, lengths, state):
         hidden = ops.tanh(ops.matmul(query, ops.cast(self.position_kernel, query.dtype)))  # (B, H) or (B, T, H)
-        vector = ops.cast(self.position_vector, "float32")  # (H,)
-        shares = ops.sigmoid(ops.sum(ops.cast(hidden, "float32") * vector, axis=-1))  # (B,) or (B, T)
+        hidden = at_least_float32(hidden)
+        shares = ops.sigmoid(ops.sum(hidden * ops.cast(self.position_vector, hidden.dtype), axis=-1))  # (B,) or (B, T)
         return shares * (lengths if len(shares.shape) == 1 else lengths[:, None]), state
 
     def apply_gaussian(self, alignment, distances):

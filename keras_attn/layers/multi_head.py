@@ -4,7 +4,7 @@ import keras
 from keras import initializers, ops
 
 from keras_attn.layers.layer import Layer, check_size
-from keras_attn.layers.normalizers import masked_softmax
+from keras_attn.layers.normalizers import at_least_float32, masked_softmax, score_dtype
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -78,7 +78,7 @@ class MultiHeadAttention(Layer):
         queries = self._heads(query, self.query_kernel)  # (B, N, T, D)
         keys = self._heads(values, self.key_kernel)  # (B, N, S, D)
         values = self._heads(values, self.value_kernel)  # (B, N, S, D)
-        scores = ops.matmul(ops.cast(queries, "float32"), ops.cast(ops.swapaxes(keys, 2, 3), "float32"))
+        scores = ops.matmul(at_least_float32(queries), at_least_float32(ops.swapaxes(keys, 2, 3)))
         alignments = masked_softmax(scores * queries.shape[-1] ** -0.5, mask)  # (B, N, T, S)
         contexts = ops.matmul(ops.cast(alignments, values.dtype), values)  # (B, N, T, D)
         contexts = ops.transpose(contexts, (0, 2, 1, 3))  # (B, T, N, D)
@@ -95,7 +95,7 @@ class MultiHeadAttention(Layer):
         alignments = (query.shape[0], self.num_heads, query.shape[1], values.shape[1])
         return (
             keras.KerasTensor(query.shape, dtype=self.compute_dtype),
-            keras.KerasTensor(alignments, dtype="float32"),
+            keras.KerasTensor(alignments, dtype=score_dtype(self.compute_dtype)),
         )
 
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.layer import Layer, check_size, refuse_unknown_arguments
+from keras_attn.layers.layer import Layer, build_once, check_size, refuse_unknown_arguments
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -95,3 +95,32 @@ class DeepOutput(Layer):
 
     def compute_output_shape(self, state_shape, embedding_shape, context_shape):
         return (*state_shape[:-1], self.units)
+
+
+def build_attentional(attentional, batch, context_widths: list[int], query_width: int) -> int:
+    """Builds what makes the attentional vector, `AttentionDecoder`'s argument, and returns the vector's width."""
+    if attentional is None:
+        return query_width
+    if attentional == "context":
+        return sum(context_widths)
+    layers, widths = [attentional], [sum(context_widths)]
+    if isinstance(attentional, list):
+        layers, widths = attentional, context_widths
+    shapes = [(batch, width + query_width) for width in widths]
+    for layer, shape in zip(layers, shapes, strict=True):
+        build_once(layer, shape)
+    return sum(layer.compute_output_shape(shape)[-1] for layer, shape in zip(layers, shapes, strict=True))
+
+
+def attentional_vector(attentional, context, query, context_widths: list[int]):
+    """The attentional vector of contexts `(..., C)`, side by side, and states `(..., H)`: `(..., F)`."""
+    if attentional is None:
+        return query
+    if attentional == "context":
+        return context
+    if not isinstance(attentional, list):
+        return attentional(ops.concatenate([context, query], axis=-1))
+    ends = [sum(context_widths[: i + 1]) for i in range(len(context_widths) - 1)]
+    contexts = ops.split(context, ends, axis=-1) if ends else [context]
+    both = [ops.concatenate([c, query], axis=-1) for c in contexts]
+    return ops.concatenate([layer(x) for layer, x in zip(attentional, both, strict=True)], axis=-1)

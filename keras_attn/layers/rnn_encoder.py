@@ -3,6 +3,7 @@
 import keras
 from keras import ops, tree
 
+from keras_attn.layers.cell_dropout import draw_masks
 from keras_attn.layers.cells import as_lists, check_cell, concatenate, output_width, top_state, unroll
 from keras_attn.layers.layer import Layer
 
@@ -25,7 +26,7 @@ class RNNEncoder(Layer):
 
     Args:
         cell: Any Keras RNN cell; `StackedRNNCells` for several layers. GRU and LSTM cells project their inputs for all
-            S in one product.
+            S in one product. In training, the dropout of Keras' cells has one mask for all steps.
         backward_cell: A second cell, with as many layers and states as `cell`, that reads from the last real word to
             the first; None: one direction.
         reverse: Reads from the last real word to the first (Sutskever 2014, section 3.3); only in one direction.
@@ -46,7 +47,7 @@ class RNNEncoder(Layer):
     position has zero states.
 
     Raises:
-        ValueError: for a cell with dropout of its own, what is not a cell, or two cells whose states do not match.
+        ValueError: for a cell of one's own with dropout, what is not a cell, or two cells whose states do not match.
 
     Example:
         >>> cell = keras.layers.StackedRNNCells([keras.layers.LSTMCell(5), keras.layers.LSTMCell(7)])
@@ -114,8 +115,10 @@ class RNNEncoder(Layer):
             inputs = self.dropout_layer(outputs, training=training) if i else outputs
             runs = []
             for cell, reverse in directions:
-                initial = as_lists(cell.get_initial_state(batch_size=ops.shape(inputs)[1]))
-                runs.append(unroll(cell, inputs, initial, mask=mask, reverse=reverse))
+                batch = ops.shape(inputs)[1]
+                initial = as_lists(cell.get_initial_state(batch_size=batch))
+                drops = draw_masks(cell, batch, inputs.shape[-1]) if training else None
+                runs.append(unroll(cell, inputs, initial, mask=mask, reverse=reverse, drops=drops))
             outputs, finals = zip(*runs, strict=True)
             outputs = concatenate(*outputs)  # (S, B, H)
             states.append(list(finals))

@@ -42,6 +42,15 @@ ARGUMENTS = {
             "input_feeding": True,
             "dropout": 0.0,
         },
+        lambda dtype: {
+            "cell": gru(dtype),
+            "attention": ka.BahdanauAttention(A, dtype=dtype),
+            "attend": "after",
+            "attentional": "context",
+            "input_feeding": True,
+            "output_attention": False,
+            "cell_input": keras.layers.Dense(E, dtype=dtype),
+        },
     ],
     "AttentionalLayer": [lambda _: {"units": A}, lambda _: {"units": A, "use_bias": True}],
     "BahdanauAttention": [

@@ -136,13 +136,33 @@ def test_config_round_trip_through_a_saved_model(arrays, order, tmp_path):
         np.testing.assert_array_equal(ops.convert_to_numpy(got), ops.convert_to_numpy(expected))
 
 
+class OwnCell(layers.Layer):
+    state_size, dropout = H, 0.1
+
+    def get_initial_state(self, batch_size=None):
+        raise NotImplementedError
+
+
 def test_mistakes_are_refused_with_a_sentence():
     with pytest.raises(ValueError, match='"before" or "after"'):
         AttentionDecoder(layers.GRUCell(H), BahdanauAttention(A), attend="during")
     with pytest.raises(ValueError, match="only with attend='after'"):
         AttentionDecoder(layers.GRUCell(H), BahdanauAttention(A), input_feeding=True)
-    with pytest.raises(ValueError, match="cell without dropout"):
-        AttentionDecoder(layers.GRUCell(H, dropout=0.1), BahdanauAttention(A))
+    with pytest.raises(ValueError, match=r"cell without dropout of its own, or Keras'.*Received: .* a OwnCell"):
+        AttentionDecoder(OwnCell(), BahdanauAttention(A))
+    for options, message in (
+        ({"attentional": "state"}, "\"context\", or a list of layers, one for each of 1 .*'state'"),
+        ({"attentional": [AttentionalLayer(F)] * 2}, "one for each of 1 attention"),
+        ({"output_attention": False}, "`output_attention=False` with `attentional`"),
+        ({"cell_input": layers.Dense(3)}, "`cell_input` with something to add"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            AttentionDecoder(layers.GRUCell(H), BahdanauAttention(A), attend="after", **options)
+    values = np.ones((B, S, M), "float32")
+    with pytest.raises(ValueError, match=r"`values` for each of 1 attention layers. Received: 2"):
+        make()(np.ones((B, T, E), "float32"), [values, values])
+    with pytest.raises(ValueError, match="`fed` only with `input_feeding=True`"):
+        make()(np.ones((B, T, E), "float32"), values, fed=np.ones((B, F), "float32"))
     with pytest.raises(ValueError, match="Expected a Keras RNN cell"):
         AttentionDecoder(layers.Dense(H), BahdanauAttention(A))
     with pytest.raises(ValueError, match="only with attend='after'"):

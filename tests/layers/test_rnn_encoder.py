@@ -6,6 +6,7 @@ import pytest
 from keras import layers, ops
 
 from keras_attn import FixedContextDecoder, RNNEncoder
+from tests.layers.test_decoder import OwnCell
 from tests.oracles import gru_step, lstm_step
 
 B, S, T, E, H, M, C = 3, 5, 2, 7, 11, 13, 17
@@ -179,9 +180,9 @@ def test_a_config_without_a_second_cell_reads_one_way():
 
 def test_mistakes_are_refused_with_a_sentence():
     with pytest.raises(ValueError, match="cell without dropout"):
-        RNNEncoder(layers.LSTMCell(H, dropout=0.1))
+        RNNEncoder(OwnCell())
     with pytest.raises(ValueError, match="cell without dropout"):
-        RNNEncoder(layers.LSTMCell(H), backward_cell=layers.LSTMCell(H, dropout=0.1))
+        RNNEncoder(layers.LSTMCell(H), backward_cell=OwnCell())
     with pytest.raises(ValueError, match=r"as many layers and states as `cell`. Received: \[1\] and \[2\]"):
         RNNEncoder(layers.LSTMCell(H), backward_cell=layers.GRUCell(H))
     with pytest.raises(ValueError, match="reads backwards already"):

@@ -1,0 +1,161 @@
+"""What tensorflow_addons' AttentionWrapper can be asked for, in steps, compiled, saved and in half precision.
+
+The figures are compared with its own in test_tfa_recorded.py.
+"""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from keras_attn import (
+    AttentionalLayer,
+    AttentionDecoder,
+    BahdanauAttention,
+    BahdanauMonotonicAttention,
+    FixedContextDecoder,
+    GeneralAttention,
+)
+from keras_attn.layers import RNNEncoder
+
+B, T, S, E, H, M, A, F = 2, 3, 5, 7, 11, 13, 17, 19
+OPTIONS = {
+    "context fed back": lambda: {"attentional": "context"},
+    "state put out": lambda: {"attentional": AttentionalLayer(F), "output_attention": False},
+    "context fed back, state put out": lambda: {"attentional": "context", "output_attention": False},
+    "cell input": lambda: {"attentional": AttentionalLayer(F), "cell_input": layers.Dense(E, "tanh")},
+    "before, cell input": lambda: {"attend": "before", "input_feeding": False, "cell_input": layers.Dense(E)},
+    "several memories": lambda: {"attentional": "context", "several": True},
+    "several memories, a layer each": lambda: {
+        "attentional": [AttentionalLayer(F), AttentionalLayer(4)],
+        "several": True,
+        "dropout": 0.2,
+    },
+    "several memories, not fed": lambda: {"attentional": "context", "several": "global", "input_feeding": False},
+}
+CELLS = {
+    "gru": lambda: layers.GRUCell(H, dropout=0.3),
+    "lstm": lambda: layers.LSTMCell(H, recurrent_dropout=0.3),
+    "stack": lambda: layers.StackedRNNCells(
+        [
+            layers.GRUCell(4, dropout=0.3, recurrent_dropout=0.3, reset_after=False),
+            layers.SimpleRNNCell(5, dropout=0.2, recurrent_dropout=0.3),
+            layers.LSTMCell(H),
+        ]
+    ),
+}
+
+
+def make(name, cell="gru"):
+    options = {"attend": "after", "input_feeding": True, **OPTIONS[name]()}
+    several = options.pop("several", False)
+    second = GeneralAttention() if several == "global" else BahdanauMonotonicAttention(A, sigmoid_noise=1.0)
+    attention = [BahdanauAttention(A), second] if several else BahdanauAttention(A)
+    return AttentionDecoder(CELLS[cell](), attention, **options), bool(several)
+
+
+@pytest.fixture
+def arrays(rng):
+    values = [rng.normal(size=(B, S + i, M - 2 * i)).astype("float32") for i in range(2)]
+    masks = [np.arange(S + i) < np.array([[S + i], [3]]) for i in range(2)]
+    return rng.normal(size=(B, T, E)).astype("float32"), values, masks
+
+
+def given(arrays, several):
+    inputs, values, masks = arrays
+    return (inputs, values, masks) if several else (inputs, values[0], masks[0])
+
+
+def numpy_of(structure):
+    return [ops.convert_to_numpy(ops.cast(x, "float32")) for x in keras.tree.flatten(structure)]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_steps_equal_the_whole_sequence(arrays, name):
+    decoder, several = make(name, "stack")
+    inputs, values, masks = given(arrays, several)
+    whole = decoder(inputs, values, mask=masks)
+    assert len(whole) == 3
+    assert isinstance(whole[2], list) == several
+    values, masks = keras.tree.map_structure(ops.convert_to_tensor, (values, masks))
+    memory, state = decoder.memory(values, masks), decoder.initial_state(values)
+    for t in range(T):
+        *out, state = decoder.step(ops.convert_to_tensor(inputs[:, t]), memory, state)
+        for one, steps in zip(numpy_of(out), numpy_of(whole), strict=True):
+            np.testing.assert_allclose(one, steps[:, t], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["state put out", "before, cell input", "several memories, a layer each"])
+def test_it_trains_saves_and_loads(arrays, name, tmp_path):
+    """Gradients reach every weight through the compiled loop, dropout of cells and noise included."""
+    decoder, several = make(name, "stack")
+    inputs, values, masks = given(arrays, several)
+    shared = [keras.Input(x.shape[1:], dtype=x.dtype) for x in keras.tree.flatten((inputs, values, masks))]
+    packed = keras.tree.pack_sequence_as((inputs, values, masks), shared)
+    found = decoder(packed[0], packed[1], mask=packed[2])
+    flat = [layers.Flatten()(x) for x in keras.tree.flatten(found)]
+    model = keras.Model(shared, layers.Concatenate()(flat))
+    model.compile("sgd", "mse", jit_compile=keras.backend.backend() == "jax")
+    before = [ops.convert_to_numpy(w) for w in model.trainable_weights]
+    arrays = keras.tree.flatten((inputs, values, masks))
+    model.train_on_batch(arrays, np.ones((B, model.output_shape[-1]), "float32"))
+    for old, new in zip(before, model.trainable_weights, strict=True):
+        assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(*[ops.convert_to_numpy(m(arrays)) for m in (again, model)])
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_half_precision(arrays, policy):
+    keras.config.set_dtype_policy(policy)
+    decoder, several = make("several memories, a layer each", "stack")
+    inputs, values, masks = given(arrays, several)
+    outputs, _, alignments = decoder(inputs, values, mask=masks, training=True)
+    assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
+    assert [keras.backend.standardize_dtype(a.dtype) for a in alignments] == ["float32"] * 2
+    assert all(np.isfinite(x).all() for x in numpy_of((outputs, alignments)))
+
+
+def test_a_first_context_is_read_by_the_first_step(arrays, rng):
+    decoder, _ = make("context fed back")
+    inputs, values, masks = given(arrays, False)
+    fed = rng.normal(size=(B, M)).astype("float32")
+    given_one, none, zeros = (decoder(inputs, values, mask=masks, fed=f)[0] for f in (fed, None, 0 * fed))
+    np.testing.assert_array_equal(*numpy_of([none, zeros]))
+    assert np.abs(numpy_of(given_one)[0] - numpy_of(none)[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_cells_dropout_is_drawn_once_for_all_steps(rng, cell):
+    """The same inputs at each step and rates near 1: a unit of the inputs is dropped at all steps or at none."""
+    values = rng.normal(size=(B, S, M)).astype("float32")
+    inputs = rng.normal(size=(B, T, E)).astype("float32")
+    for layer in (AttentionDecoder(CELLS[cell](), BahdanauAttention(A)), FixedContextDecoder(CELLS[cell]())):
+        still, again = (numpy_of(layer(inputs, values)[0])[0] for _ in range(2))
+        np.testing.assert_array_equal(still, again)
+        drawn = [numpy_of(layer(inputs, values, training=True)[0])[0] for _ in range(2)]
+        assert np.abs(drawn[0] - drawn[1]).max() > 1e-4
+    encoder = RNNEncoder(CELLS[cell](), backward_cell=CELLS[cell]())
+    drawn = [numpy_of(encoder(inputs, training=training)[0])[0] for training in (True, True, False, False)]
+    assert np.abs(drawn[0] - drawn[1]).max() > 1e-4
+    np.testing.assert_array_equal(drawn[2], drawn[3])
+
+
+@pytest.mark.parametrize("cell", ["gru", "simple"])
+def test_a_cells_dropout_is_keras_own(rng, cell):
+    """With everything dropped but what Keras' cell keeps with the same masks."""
+    from keras_attn.layers.cell_dropout import draw_masks
+    from keras_attn.layers.cells import project, recurrence
+
+    kind = {"gru": layers.GRUCell, "simple": layers.SimpleRNNCell}[cell]
+    cell = kind(H, dropout=0.5, recurrent_dropout=0.5)
+    cell.build((B, E))
+    x, h = (ops.convert_to_tensor(rng.normal(size=(B, n)).astype("float32")) for n in (E, H))
+    drops = draw_masks(cell, B, E)
+    gates = len(drops.recurrent)
+    cell._dropout_mask = [drops.inputs] * gates if gates > 1 else drops.inputs
+    cell._recurrent_dropout_mask = drops.recurrent if gates > 1 else drops.recurrent[0]
+    expected, _ = cell(x, [h], training=True)
+    found, _ = recurrence(cell, 0, drops)(project(cell, x, drops), None, [h], drops)
+    np.testing.assert_allclose(*numpy_of([found, expected]), atol=1e-6)
