@@ -9,12 +9,13 @@ from keras_attn.backend.distribution import (
     parts_of_axis,
     training_devices,
 )
+from keras_attn.backend.float64 import cumsum, keep_float64, matmul, maximum, tanh
 from keras_attn.backend.inference import inference_function
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.job import Job
 from keras_attn.backend.loops import scan, while_loop
-from keras_attn.backend.matmul import loop_product, prefer_fast_matmul
 from keras_attn.backend.precision import preferred_precision
+from keras_attn.backend.products import loop_product, prefer_fast_matmul
 from keras_attn.backend.replicas import data_shard, replica_count, sum_over_replicas
 from keras_attn.backend.variables import keep_values, random_state, set_random_state, sync_variables
 
@@ -22,12 +23,16 @@ __all__ = [
     "Job",
     "clipping_replicas",
     "compilation_scope",
+    "cumsum",
     "data_parallel",
     "data_shard",
     "disable_pipeline_autotuning",
     "inference_function",
+    "keep_float64",
     "keep_values",
     "loop_product",
+    "matmul",
+    "maximum",
     "model_parallel",
     "parts_of_axis",
     "prefer_fast_matmul",
@@ -39,6 +44,7 @@ __all__ = [
     "set_random_state",
     "sum_over_replicas",
     "sync_variables",
+    "tanh",
     "training_devices",
     "while_loop",
 ]

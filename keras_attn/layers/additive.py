@@ -2,6 +2,7 @@
 
 from keras import initializers, ops
 
+from keras_attn.backend import matmul, tanh
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.layer import check_size
 from keras_attn.layers.normalizers import at_least_float32
@@ -11,10 +12,10 @@ def additive_scores(query, keys, vector):
     """v^T tanh(query + keys), at least float32: `(B, A)` or `(B, T, A)` and `(B, S, A)` -> `(B, S)` or `(B, T, S)`."""
     if len(query.shape) == 3:
         keys = keys[:, None]  # (B, 1, S, A)
-    hidden = ops.tanh(keys + query[..., None, :])  # (B, S, A) or (B, T, S, A)
+    hidden = tanh(keys + query[..., None, :])  # (B, S, A) or (B, T, S, A)
     # One product of rank 2: half the time of a product and a sum, and rank 3 has no gradient in TensorFlow's XLA loops.
     flat = ops.reshape(at_least_float32(hidden), (-1, hidden.shape[-1]))  # (B * S, A) or (B * T * S, A)
-    scores = ops.matmul(flat, ops.cast(vector, flat.dtype)[:, None])  # (B * S, 1) or (B * T * S, 1)
+    scores = matmul(flat, ops.cast(vector, flat.dtype)[:, None])  # (B * S, 1) or (B * T * S, 1)
     return ops.reshape(scores, ops.shape(hidden)[:-1])
 
 
@@ -82,12 +83,12 @@ class BahdanauAttention(Attention):
 
     def keys(self, values):
         self.check_built()
-        keys = ops.matmul(values, ops.cast(self.key_kernel, values.dtype))  # (B, S, A)
+        keys = matmul(values, ops.cast(self.key_kernel, values.dtype))  # (B, S, A)
         # The bias is added to the keys: once a sentence instead of once a step.
         return keys if self.bias is None else keys + ops.cast(self.bias, keys.dtype)
 
     def scores(self, query, keys):
-        query = ops.matmul(query, ops.cast(self.query_kernel, query.dtype))  # (B, A) or (B, T, A)
+        query = matmul(query, ops.cast(self.query_kernel, query.dtype))  # (B, A) or (B, T, A)
         v = at_least_float32(self.score_vector)  # (A,)
         if self.normalize:
             v = ops.cast(self.gain, v.dtype) * v * ops.rsqrt(ops.sum(ops.square(v)))
@@ -149,8 +150,8 @@ class ConcatAttention(Attention):
 
     def keys(self, values):
         self.check_built()
-        return ops.matmul(values, ops.cast(self.kernel[self.query_width :], values.dtype))  # (B, S, A)
+        return matmul(values, ops.cast(self.kernel[self.query_width :], values.dtype))  # (B, S, A)
 
     def scores(self, query, keys):
-        query = ops.matmul(query, ops.cast(self.kernel[: self.query_width], query.dtype))  # (B, A) or (B, T, A)
+        query = matmul(query, ops.cast(self.kernel[: self.query_width], query.dtype))  # (B, A) or (B, T, A)
         return additive_scores(query, keys, self.score_vector)

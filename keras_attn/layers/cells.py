@@ -10,13 +10,13 @@ from functools import singledispatch
 import keras
 from keras import ops, tree
 
-from keras_attn.backend import loop_product, scan
+from keras_attn.backend import keep_float64, loop_product, matmul, scan
 from keras_attn.layers.cell_dropout import GATES, drop_inputs, drop_state, has_dropout
 
 
 def dense(inputs, kernel):
     """`inputs @ kernel` in the dtype of `inputs`; the inputs may be (..., I), the kernel is (I, O)."""
-    return ops.matmul(inputs, ops.cast(kernel, inputs.dtype))
+    return matmul(inputs, ops.cast(kernel, inputs.dtype))
 
 
 def check_cell(cell) -> None:
@@ -174,7 +174,7 @@ def _(cell, loop_width=0, drops=None):
     z = sigma(W_z x + U_z h), r = sigma(W_r x + U_r h), h' = tanh(W x + U (r * h)), h_t = z h + (1 - z) h';
     with `reset_after=True`, cuDNN's h' = tanh(W x + r * (U h + b)).
     """
-    units, sigmoid, tanh = cell.units, cell.recurrent_activation, cell.activation
+    units, sigmoid, tanh = cell.units, cell.recurrent_activation, keep_float64(cell.activation)
     project_all = _add_loop_inputs(cell, loop_width)
     gates_of = [range(3)] if cell.reset_after else [range(2), range(2, 3)]
     hidden = [_hidden_product(cell, drops, gates) for gates in gates_of]
@@ -209,7 +209,7 @@ def _(cell, loop_width=0, drops=None):
 @recurrence.register(keras.layers.LSTMCell)
 def _(cell, loop_width=0, drops=None):
     """LSTM, Hochreiter & Schmidhuber 1997 with forget gates: c = f c + i g, h = o tanh(c)."""
-    sigmoid, tanh = cell.recurrent_activation, cell.activation
+    sigmoid, tanh = cell.recurrent_activation, keep_float64(cell.activation)
     project_all = _add_loop_inputs(cell, loop_width)
     hidden = _hidden_product(cell, drops, range(4))
 
@@ -228,10 +228,10 @@ def _(cell, loop_width=0, drops=None):
 def _(cell, loop_width=0, drops=None):
     """Elman's network: h_t = tanh(W x + U h + b). Keras' own cell draws its masks in the loop."""
     project_all = _add_loop_inputs(cell, loop_width)
-    hidden = _hidden_product(cell, drops, range(1))
+    hidden, activation = _hidden_product(cell, drops, range(1)), keep_float64(cell.activation)
 
     def step(projected, loop_inputs, states, drops=None):
-        h = cell.activation(project_all(projected, loop_inputs, drops) + hidden(states[0], drops))  # (B, H)
+        h = activation(project_all(projected, loop_inputs, drops) + hidden(states[0], drops))  # (B, H)
         return h, [h]
 
     return step

@@ -4,6 +4,7 @@ import math
 
 from keras import initializers, ops
 
+from keras_attn.backend import matmul, maximum
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.dot import dot_scores
 from keras_attn.layers.normalizers import at_least_float32
@@ -59,7 +60,7 @@ class CosineAttention(Attention):
         return ops.cast(_unit(at_least_float32(values)), values.dtype)  # (B, S, M)
 
     def scores(self, query, keys):
-        key = ops.matmul(query, ops.cast(self.kernel, query.dtype))  # (B, M) or (B, T, M)
+        key = matmul(query, ops.cast(self.kernel, query.dtype))  # (B, M) or (B, T, M)
         query = at_least_float32(query)
         beta = ops.sum(
             query * ops.cast(self.sharpness_vector, query.dtype), axis=-1, keepdims=True
@@ -70,4 +71,4 @@ class CosineAttention(Attention):
 
 def _unit(x):
     """Vectors of length 1 along the last axis; a zero vector stays zero, with zero gradients."""
-    return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-12))
+    return x * ops.rsqrt(maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-12))

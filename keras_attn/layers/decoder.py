@@ -232,8 +232,8 @@ class AttentionDecoder(Layer):
         recur = recurrence(self.cell, 0, drops)
 
         def step(inputs, loop_inputs, states, drops=None):
-            inputs = self.cell_input(ops.concatenate([inputs, loop_inputs], axis=-1))  # (B, I)
-            return recur(project(self.cell, inputs, drops), None, states, drops)
+            read = self.cell_input(ops.concatenate([inputs, loop_inputs], axis=-1))  # (B, I)
+            return recur(project(self.cell, ops.cast(read, inputs.dtype), drops), None, states, drops)
 
         return step
 

@@ -2,6 +2,7 @@
 
 from keras import initializers, ops
 
+from keras_attn.backend import matmul
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.normalizers import at_least_float32
 
@@ -10,8 +11,8 @@ def dot_scores(query, keys):
     """query . key in at least float32: `(B, A)` or `(B, T, A)` and `(B, S, A)` -> `(B, S)` or `(B, T, S)`."""
     query, keys = at_least_float32(query), at_least_float32(keys)
     if len(query.shape) == 3:
-        return ops.matmul(query, ops.transpose(keys, (0, 2, 1)))  # (B, T, S)
-    return ops.squeeze(ops.matmul(keys, query[:, :, None]), axis=-1)  # (B, S)
+        return matmul(query, ops.transpose(keys, (0, 2, 1)))  # (B, T, S)
+    return ops.squeeze(matmul(keys, query[:, :, None]), axis=-1)  # (B, S)
 
 
 @register_attention("dot")
@@ -112,7 +113,7 @@ class GeneralAttention(Attention):
 
     def keys(self, values):
         self.check_built()
-        return ops.matmul(values, ops.cast(self.kernel, values.dtype))  # (B, S, H)
+        return matmul(values, ops.cast(self.kernel, values.dtype))  # (B, S, H)
 
     def scores(self, query, keys):
         scores = dot_scores(query, keys)  # (B, S) or (B, T, S)

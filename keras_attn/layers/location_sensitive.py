@@ -3,7 +3,7 @@
 import keras
 from keras import initializers, ops
 
-from keras_attn.backend import scan
+from keras_attn.backend import matmul, scan
 from keras_attn.layers.additive import BahdanauAttention
 from keras_attn.layers.attention import register_attention
 from keras_attn.layers.layer import check_size
@@ -92,7 +92,7 @@ class LocationSensitiveAttention(BahdanauAttention):
     def placed(self, keys, state):
         """U h_j + L f_ij, `(B, S, A)`, for keys U h_j and a_i `(B, S)`."""
         # F and L in one convolution: as many products as two, and no matrix product of rank 3.
-        kernel = ops.matmul(self.filter_kernel[:, 0], self.location_kernel)[:, None]  # (kernel_size, 1, A)
+        kernel = matmul(self.filter_kernel[:, 0], self.location_kernel)[:, None]  # (kernel_size, 1, A)
         state = ops.cast(state, keys.dtype)[:, :, None]  # (B, S, 1)
         return keys + ops.conv(state, ops.cast(kernel, keys.dtype), padding="same")
 

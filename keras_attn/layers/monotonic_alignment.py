@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from keras_attn.backend import scan
+from keras_attn.backend import cumsum, maximum, scan
 from keras_attn.layers.normalizers import at_least_float32, score_dtype
 
 MODES = ("recursive", "parallel", "hard")
@@ -26,7 +26,7 @@ def safe_cumprod(x, *, exclusive: bool = False):
     logs = ops.log(ops.where(x < tiny, tiny, ops.where(x > 1, 1.0, x)))  # (..., S)
     if exclusive:
         logs = ops.concatenate([ops.zeros_like(logs[..., :1]), logs[..., :-1]], axis=-1)
-    return ops.exp(ops.cumsum(logs, axis=-1))
+    return ops.exp(cumsum(logs, axis=-1))
 
 
 def monotonic_alignment(chosen, previous, mode: str = "parallel"):
@@ -52,11 +52,11 @@ def monotonic_alignment(chosen, previous, mode: str = "parallel"):
     check_mode("mode", mode)
     chosen, previous = ops.convert_to_tensor(chosen), ops.convert_to_tensor(previous)
     if mode == "hard":
-        chosen = chosen * ops.cumsum(previous, axis=-1)  # (B, S), the words from the last one on
-        return chosen * ops.cast(ops.cumsum(chosen, axis=-1) == 1, chosen.dtype)
+        chosen = chosen * cumsum(previous, axis=-1)  # (B, S), the words from the last one on
+        return chosen * ops.cast(cumsum(chosen, axis=-1) == 1, chosen.dtype)
     if mode == "parallel":
         passed = safe_cumprod(1 - chosen, exclusive=True)  # (B, S), the probability to pass all words before j
-        return chosen * passed * ops.cumsum(previous / ops.maximum(passed, 1e-10), axis=-1)
+        return chosen * passed * cumsum(previous / maximum(passed, 1e-10), axis=-1)
     passing = ops.concatenate([ops.ones_like(chosen[:, :1]), 1 - chosen[:, :-1]], axis=-1)  # (B, S)
 
     def step(q, x):

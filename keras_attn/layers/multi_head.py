@@ -3,6 +3,7 @@
 import keras
 from keras import initializers, ops
 
+from keras_attn.backend import matmul
 from keras_attn.layers.layer import Layer, check_size
 from keras_attn.layers.normalizers import at_least_float32, masked_softmax, score_dtype
 
@@ -78,16 +79,16 @@ class MultiHeadAttention(Layer):
         queries = self._heads(query, self.query_kernel)  # (B, N, T, D)
         keys = self._heads(values, self.key_kernel)  # (B, N, S, D)
         values = self._heads(values, self.value_kernel)  # (B, N, S, D)
-        scores = ops.matmul(at_least_float32(queries), at_least_float32(ops.swapaxes(keys, 2, 3)))
+        scores = matmul(at_least_float32(queries), at_least_float32(ops.swapaxes(keys, 2, 3)))
         alignments = masked_softmax(scores * queries.shape[-1] ** -0.5, mask)  # (B, N, T, S)
-        contexts = ops.matmul(ops.cast(alignments, values.dtype), values)  # (B, N, T, D)
+        contexts = matmul(ops.cast(alignments, values.dtype), values)  # (B, N, T, D)
         contexts = ops.transpose(contexts, (0, 2, 1, 3))  # (B, T, N, D)
         contexts = ops.reshape(contexts, (*ops.shape(contexts)[:2], self.output_kernel.shape[0]))  # (B, T, N D)
-        return ops.matmul(contexts, ops.cast(self.output_kernel, contexts.dtype)), alignments
+        return matmul(contexts, ops.cast(self.output_kernel, contexts.dtype)), alignments
 
     def _heads(self, x, kernel):
         """(B, T, E) -> (B, N, T, D)."""
-        x = ops.matmul(x, ops.cast(kernel, x.dtype))  # (B, T, N D)
+        x = matmul(x, ops.cast(kernel, x.dtype))  # (B, T, N D)
         x = ops.reshape(x, (*ops.shape(x)[:2], self.num_heads, kernel.shape[1] // self.num_heads))  # (B, T, N, D)
         return ops.transpose(x, (0, 2, 1, 3))
 

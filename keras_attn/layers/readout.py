@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attn.backend import keep_float64, matmul
 from keras_attn.layers.layer import Layer, build_once, check_size, refuse_unknown_arguments
 
 
@@ -30,6 +31,12 @@ class AttentionalLayer(keras.layers.Dense):
     def __init__(self, units: int, *, activation="tanh", use_bias: bool = False, **kwargs):
         refuse_unknown_arguments(type(self), kwargs)
         super().__init__(units, activation=activation, use_bias=use_bias, **kwargs)
+
+    def call(self, inputs, training=None):
+        if self.compute_dtype != "float64":
+            return super().call(inputs, training=training)
+        outputs = matmul(inputs, self.kernel)  # Keras' own is float32 on torch, its tanh on JAX
+        return keep_float64(self.activation)(outputs if self.bias is None else outputs + self.bias)
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -83,14 +90,14 @@ class DeepOutput(Layer):
 
     def call(self, state, embedding, context):
         hidden = (
-            ops.matmul(state, self.state_kernel)
-            + ops.matmul(embedding, self.embedding_kernel)
-            + ops.matmul(context, self.context_kernel)
+            matmul(state, self.state_kernel)
+            + matmul(embedding, self.embedding_kernel)
+            + matmul(context, self.context_kernel)
         )  # (..., 2 l) or (..., l)
         if self.bias is not None:
             hidden = hidden + self.bias
         if self.activation != "maxout":
-            return keras.activations.get(self.activation)(hidden)
+            return keep_float64(keras.activations.get(self.activation))(hidden)
         return ops.max(ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, 2)), axis=-1)  # (..., l)
 
     def compute_output_shape(self, state_shape, embedding_shape, context_shape):
@@ -119,8 +126,10 @@ def attentional_vector(attentional, context, query, context_widths: list[int]):
     if attentional == "context":
         return context
     if not isinstance(attentional, list):
-        return attentional(ops.concatenate([context, query], axis=-1))
+        # The cast is for layers of another dtype policy, and for Keras' own, which compute in float32 on torch.
+        return ops.cast(attentional(ops.concatenate([context, query], axis=-1)), query.dtype)
     ends = [sum(context_widths[: i + 1]) for i in range(len(context_widths) - 1)]
     contexts = ops.split(context, ends, axis=-1) if ends else [context]
     both = [ops.concatenate([c, query], axis=-1) for c in contexts]
-    return ops.concatenate([layer(x) for layer, x in zip(attentional, both, strict=True)], axis=-1)
+    vectors = [ops.cast(layer(x), query.dtype) for layer, x in zip(attentional, both, strict=True)]
+    return ops.concatenate(vectors, axis=-1)

@@ -22,7 +22,7 @@ from keras_attn.search.options import check_numbers
 from keras_attn.search.ranking import coverage_score, length_norms
 from keras_attn.search.records import NEGATIVE_INFINITY, SearchResult
 from keras_attn.search.selection import merge, select
-from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, write
+from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, take_step, write
 from keras_attn.text import START_ID
 
 
@@ -218,7 +218,7 @@ def _advance(old: BeamState, constants: tuple[BeamConfig, Any]) -> BeamState:
     """One step: the body of the loop."""
     config, _ = constants
     beams = config.slots.shape[1]
-    logits, state, alignment = config.step(old.token_ids, config.memory, old.state)
+    logits, state, alignment = take_step(config.step, old.token_ids, config.memory, old.state)
     extensions = candidates(logits, old.position, config.constraints, old.history, beams)
     chosen = select(old.log_probs, extensions, config.offsets)
 

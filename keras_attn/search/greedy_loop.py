@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attn.backend import while_loop
 from keras_attn.search.records import NEGATIVE_INFINITY, Constraints, SearchResult
-from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, write
+from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, take_step, write
 from keras_attn.text import END_ID, PAD_ID, START_ID
 
 
@@ -82,7 +82,7 @@ def _any_alive(state: GreedyState, _):
 
 def _advance(old: GreedyState, config: GreedyConfig) -> GreedyState:
     """One step: the body of the loop."""
-    logits, model_state, alignment = config.step(old.token_ids, config.memory, old.state)
+    logits, model_state, alignment = take_step(config.step, old.token_ids, config.memory, old.state)
     token_ids, log_probs = config.choose(logits, old, config)  # (R,), (R,)
     token_ids = ops.where(old.alive, token_ids, PAD_ID)  # (R,)
     alignment = ops.where(old.alive[:, None], alignment, 0)  # (R, S)

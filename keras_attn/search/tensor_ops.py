@@ -21,6 +21,17 @@ def gather(x, index, offsets):
     return ops.take(ops.reshape(x, (-1,)), index + offsets * ops.shape(x)[1], axis=0)
 
 
+def take_step(step, token_ids, memory, state):
+    """`step(token_ids, memory, state)`; it has to return one alignment, whose shape is the memory's mask's."""
+    logits, state, alignment = step(token_ids, memory, state)
+    if isinstance(alignment, (list, tuple)):
+        raise ValueError(
+            f"Expected `step` to return one alignment (R, S). Received: {len(alignment)} of them, as an "
+            f"`AttentionDecoder` with several memories has. Return the first, whose mask is the memory's."
+        )
+    return logits, state, alignment
+
+
 def write(buffer, position, update):
     """`buffer` (L, ...) with `buffer[position] = update`."""
     # Not `slice_update`: it is an XLA op on TensorFlow, and on torch it builds an index for every element.

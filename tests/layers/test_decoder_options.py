@@ -17,8 +17,10 @@ from keras_attn import (
     GeneralAttention,
 )
 from keras_attn.layers import RNNEncoder
+from keras_attn.search import beam_search
+from tests.data_parallel import finish, start
 
-B, T, S, E, H, M, A, F = 2, 3, 5, 7, 11, 13, 17, 19
+B, T, S, E, H, M, A, F, V = 2, 3, 5, 7, 11, 13, 17, 19, 23
 OPTIONS = {
     "context fed back": lambda: {"attentional": "context"},
     "state put out": lambda: {"attentional": AttentionalLayer(F), "output_attention": False},
@@ -106,6 +108,43 @@ def test_it_trains_saves_and_loads(arrays, name, tmp_path):
     np.testing.assert_array_equal(*[ops.convert_to_numpy(m(arrays)) for m in (again, model)])
 
 
+# The others compile each search, for long.
+SEARCHED = (
+    list(OPTIONS)
+    if keras.backend.backend() == "torch"
+    else [pytest.param("several memories, a layer each", marks=pytest.mark.slow)]
+)
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_beam_search_over_the_steps(arrays, name):
+    """One row alone gets what it gets in the batch, whatever the memory and the state are made of."""
+    decoder, several = make(name, "stack")
+    _, values, masks = given(arrays, several)
+    embed, project = layers.Embedding(V, E), layers.Dense(V)
+
+    def step(token_ids, memory, state):
+        output, _, alignment, state = decoder.step(embed(token_ids), memory, state)
+        return project(output), state, alignment[0] if several else alignment
+
+    def search(rows, step=step):
+        ours = keras.tree.map_structure(lambda x: ops.convert_to_tensor(x[rows]), (values, masks))
+        start = decoder.memory(*ours), decoder.initial_state(ours[0])
+        return beam_search(step, *start, beam_size=3, n_best=2, max_length=T + 2)
+
+    outputs, *_ = decoder(arrays[0], values, mask=masks)
+    embed.build(None)
+    project.build(outputs.shape)
+    together, alone = search(slice(None)), [search(slice(i, i + 1)) for i in range(B)]
+    for name, tolerance in (("token_ids", 0), ("scores", 1e-5)):
+        (whole,), rows = (numpy_of([getattr(x, name) for x in found]) for found in ([together], alone))
+        np.testing.assert_allclose(whole, np.concatenate(rows), atol=tolerance)
+    assert tuple(together.alignments.shape) == (B, 2, T + 2, S)
+    if several:
+        with pytest.raises(ValueError, match=r"one alignment .* Received: 2 of them"):
+            search(slice(None), lambda *arguments: (*step(*arguments)[:2], [step(*arguments)[2]] * 2))
+
+
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_half_precision(arrays, policy):
     keras.config.set_dtype_policy(policy)
@@ -159,3 +198,44 @@ def test_a_cells_dropout_is_keras_own(rng, cell):
     expected, _ = cell(x, [h], training=True)
     found, _ = recurrence(cell, 0, drops)(project(cell, x, drops), None, [h], drops)
     np.testing.assert_allclose(*numpy_of([found, expected]), atol=1e-6)
+
+
+DIVIDED = """
+import keras, numpy as np
+from keras import layers
+from keras_attn import AttentionDecoder, AttentionalLayer, BahdanauAttention, BahdanauMonotonicAttention
+from keras_attn.layers import RNNEncoder
+
+def losses():
+    keras.utils.set_random_seed(3)
+    dropout = {"dropout": 0.4, "recurrent_dropout": 0.3}
+    x, y = keras.Input((5, 7)), keras.Input((3, 7))
+    encoder = RNNEncoder(layers.GRUCell(6, **dropout), backward_cell=layers.SimpleRNNCell(6, **dropout))
+    fed = AttentionDecoder(
+        layers.StackedRNNCells([layers.LSTMCell(5, **dropout), layers.GRUCell(4, **dropout, reset_after=False)]),
+        BahdanauMonotonicAttention(3, sigmoid_noise=1.0), attend="after", attentional=AttentionalLayer(9),
+        input_feeding=True, dropout=0.2,
+    )
+    plain = AttentionDecoder(layers.GRUCell(4, **dropout), BahdanauAttention(3), attend="after", attentional="context")
+    values, *_ = encoder(x)
+    model = keras.Model([x, y], layers.Concatenate()([fed(y, values)[0], plain(y, values)[0]]))
+    model.compile(keras.optimizers.SGD(0.5), "mse", jit_compile=True)
+    random = np.random.default_rng(0)
+    data = [random.normal(size=(4, n, 7)).astype("float32") for n in (5, 3)]
+    history = model.fit(data, np.ones((4, 3, 21), "float32"), epochs=3, verbose=0, batch_size=4, shuffle=False).history
+    return history["loss"], [np.asarray(w).ravel() for w in model.get_weights() if w.dtype == "float32"]
+
+one = losses()
+keras.distribution.set_distribution(keras.distribution.DataParallel())
+two = losses()
+assert len(set(one[0])) == 3
+np.testing.assert_allclose(two[0], one[0], rtol=1e-5)
+np.testing.assert_allclose(*map(np.concatenate, (two[1], one[1])), rtol=1e-4, atol=1e-5)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras divides batches in one process on JAX alone")
+def test_a_cells_dropout_on_two_devices_is_that_of_one():
+    [(status, _, errors)] = finish(start("-c", DIVIDED))
+    assert status == 0, errors

@@ -199,10 +199,17 @@ def run(function, leaves):
     return found, tape.gradient(loss, tensors, unconnected_gradients="zero")
 
 
-def close(found, expected, name):
-    """To 1e-5, of the largest figure where that is above 1."""
+def close(found, expected, name, tolerance=1e-5):
+    """To the tolerance, of the largest figure where that is above 1."""
     found = ops.convert_to_numpy(found)
-    np.testing.assert_allclose(found, expected, atol=1e-5 * max(1, np.abs(expected).max()), rtol=0, err_msg=name)
+    assert found.dtype == expected.dtype, name
+    np.testing.assert_allclose(found, expected, atol=tolerance * max(1, np.abs(expected).max()), rtol=0, err_msg=name)
+
+
+def tolerance(case):
+    """Keras' own `Dense` multiplies in float32 on torch, whatever its dtype is, and its tanh is float32 on JAX."""
+    exact = keras.backend.backend() == "tensorflow" or isinstance(case.cell_input, str)
+    return 1e-10 if case.dtype == "float64" and exact else 1e-5
 
 
 @pytest.fixture
@@ -217,8 +224,11 @@ def wide():
         yield
 
 
-# JAX compiles each operation of each case: there a third of them takes as long as all elsewhere.
-@pytest.mark.parametrize("number", range(0, len(KINDS), 3 if keras.backend.backend() == "jax" else 1))
+# JAX compiles each operation of each case: there a third of them takes as long as all elsewhere. All in float64 run.
+FEW = [n for n in range(len(KINDS)) if n % 3 == 0 or draw(n).dtype == "float64"]
+
+
+@pytest.mark.parametrize("number", FEW if keras.backend.backend() == "jax" else range(len(KINDS)))
 def test_outputs_alignments_states_and_gradients(number, monkeypatch, request):
     case, expected = draw(number), recorded(number)
     if case.dtype == "float64":
@@ -239,14 +249,14 @@ def test_outputs_alignments_states_and_gradients(number, monkeypatch, request):
 
     found, gradients = run(loss, ours.leaves())
     for name, x in found.items():
-        close(x, expected[name], name)
+        close(x, expected[name], name, tolerance(case))
     assert {f"d_{name}" for name in gradients} == {name for name in expected if name.startswith("d_")}
     for name, gradient in gradients.items():
         if name.startswith("layer_"):
             gradient = swapped(ops.convert_to_numpy(gradient), len(gradient) - ours.units)
-        close(gradient, np.reshape(expected[f"d_{name}"], gradient.shape), name)
+        close(gradient, np.reshape(expected[f"d_{name}"], gradient.shape), name, tolerance(case))
     if not random and not any(spec.get("noise") is not None for spec in case.mechanisms):
-        close(ours.last_states(), expected["states"], "states")
+        close(ours.last_states(), expected["states"], "states", tolerance(case))
 
 
 def table_step(token_ids, memory, state):
