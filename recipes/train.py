@@ -9,8 +9,8 @@ A recipe is a module of `recipes` with a `Config`, `CONFIGS` (a dict of it for s
 folder gets the preset (model and tokenizers, for `Translator.from_preset`), report.json, history.csv,
 translations.txt and alignment.png; the SavedModel goes to saved_models/ under the folder's name. A run that
 was killed continues with `--resume` after its last whole epoch, one that received SIGTERM after its last batch. No
-other run may begin in the folder meanwhile. With `--distribute data` and Keras' variables KERAS_DISTRIBUTION_..., this
-is one of several processes that train one model (docs/scaling.md).
+other run may begin in the folder meanwhile. With `--distribute data` and Keras' variables KERAS_DISTRIBUTION_..., or
+under torchrun, this is one of several processes that train one model (docs/scaling.md).
 """
 
 import argparse

@@ -17,7 +17,7 @@ from keras_attn.backend.loops import scan, while_loop
 from keras_attn.backend.precision import preferred_precision
 from keras_attn.backend.products import loop_product, prefer_fast_matmul
 from keras_attn.backend.replicas import data_shard, replica_count, sum_over_replicas
-from keras_attn.backend.variables import keep_values, random_state, set_random_state, sync_variables
+from keras_attn.backend.variables import keep_values, random_state, seed_process, set_random_state, sync_variables
 
 __all__ = [
     "Job",
@@ -41,6 +41,7 @@ __all__ = [
     "random_state",
     "replica_count",
     "scan",
+    "seed_process",
     "set_random_state",
     "sum_over_replicas",
     "sync_variables",

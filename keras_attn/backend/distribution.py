@@ -5,16 +5,20 @@ from collections.abc import Callable, Iterator, Sequence
 
 import keras
 
+from keras_attn.backend.job_stores import check_torch_can_distribute
+from keras_attn.backend.replicas import replica_count
+
 
 def training_devices() -> list[str]:
     """The devices on which `data_parallel` can train.
 
     Returns:
         list of names such as "gpu:0": all accelerators or, without one, all CPU devices, of which a process has one
-        unless the backend was set up with several virtual ones. On JAX those of all processes of the job, by rank.
+        unless the backend was set up with several virtual ones. On JAX and torch those of all processes of the job, by
+        rank.
 
     Raises:
-        ValueError: On torch, where Keras has no distribution before 3.16, and this function does not know it yet.
+        ValueError: On torch, if Keras is older than 3.16, or there are more devices than processes.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -27,11 +31,14 @@ def training_devices() -> list[str]:
 
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         return [device.name.removeprefix("/device:").lower() for device in devices]
-    raise ValueError(
-        "Expected the backend jax or tensorflow for training on several devices. On torch, Keras has no distribution "
-        "before 3.16, and this version of keras_attn does not use that of 3.16 yet. Received: torch with Keras "
-        f"{keras.__version__}"
-    )
+    check_torch_can_distribute()
+    devices = keras.distribution.list_devices()
+    if len(devices) > replica_count():
+        raise ValueError(
+            f"Expected a process for each of the {len(devices)} devices of this machine. Start them with torchrun "
+            f"--nproc-per-node {len(devices)} -m recipes.train and the same arguments. Received: one process"
+        )
+    return devices
 
 
 @contextlib.contextmanager
@@ -43,8 +50,8 @@ def data_parallel(
     With `vocabulary_parts=N`, the rows are divided among groups of N devices, and the devices of each group have a part
     of the vocabulary each: of the embeddings, the output's kernel and bias, and the optimizer's averages of them.
 
-    On JAX this sets `keras.distribution.DataParallel` or `ModelParallel` and, at the end, what was set before. On
-    TensorFlow it makes a `tf.distribute.MirroredStrategy`. With one device it does nothing.
+    On JAX and torch this sets `keras.distribution.DataParallel` or, on JAX, `ModelParallel`, and at the end what was
+    set before. On TensorFlow it makes a `tf.distribute.MirroredStrategy`. With one device it does nothing.
 
     Args:
         devices: Names, as `training_devices` returns them.
@@ -57,7 +64,7 @@ def data_parallel(
     with contextlib.ExitStack() as stack:
         if vocabulary_parts > 1:
             stack.enter_context(_vocabulary_parallel(list(devices), vocabulary_parts).scope())
-        elif len(devices) > 1 and keras.backend.backend() == "jax":
+        elif len(devices) > 1 and keras.backend.backend() != "tensorflow":
             # The data sets give each process its rows.
             distribution = keras.distribution.DataParallel(devices=list(devices), auto_shard_dataset=False)
             stack.enter_context(distribution.scope())
@@ -120,8 +127,8 @@ def clipping_replicas(model: keras.Model) -> int:
         model: A model.
 
     Returns:
-        On TensorFlow the number of replicas of the model's strategy; on JAX, where the gradient is that of the whole
-        batch, 1.
+        On TensorFlow the number of replicas of the model's strategy; elsewhere, where the gradient is that of the
+        whole batch, 1.
     """
     if keras.backend.backend() != "tensorflow":
         return 1

@@ -1,8 +1,9 @@
-"""The processes that train one model together, on JAX: how they meet, what they tell each other, and how they end."""
+"""The processes that train one model together, on JAX and torch: what they tell each other, and how they end."""
 
 import contextlib
 import json
 import os
+import signal
 import sys
 import textwrap
 import threading
@@ -12,30 +13,29 @@ from typing import Any
 
 import keras
 
-ADDRESSES, COUNT, RANK = (f"KERAS_DISTRIBUTION_{name}" for name in ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID"))
+from keras_attn.backend import job_stores
+
 _SECONDS_TO_MEET = 300  # as JAX has it: a cluster may start processes minutes apart
 _SECONDS_TO_LEAVE = 10
-_HEARTBEAT_SECONDS = 60  # without a sign of life a process is taken for dead; JAX then ends the others
 
 
 class Job:
     """The processes that train one model together. Each has a rank; a process alone is rank 0 of 1.
 
-    They exchange short messages through the key-value store of `jax.distributed`, which rank 0 keeps: no accelerator
-    takes part. All processes call `gather`, `share`, `on_rank_0` and `agree` in the same order; each call returns
-    when all have made it.
+    They exchange short messages through a key-value store: no accelerator takes part. All processes call `gather`,
+    `share`, `on_rank_0` and `agree` in the same order; each call returns when all have made it.
 
     Args:
-        rank: int, the number of this process.
-        count: int, the number of processes.
+        store: What the processes share, see `keras_attn.backend.job_stores`. None: this process is alone.
 
     Attributes:
-        rank, count: As given.
+        rank: int, the number of this process.
+        count: int, the number of processes.
     """
 
-    def __init__(self, rank: int = 0, count: int = 1):
-        self.rank = rank
-        self.count = count
+    def __init__(self, store: job_stores.Store | None = None):
+        self.rank, self.count = (store.rank, store.count) if store else (0, 1)
+        self._store = store
         self._has_met = False
         self._exchanges = 0
         self._wished = False
@@ -43,31 +43,18 @@ class Job:
 
     @classmethod
     def from_environment(cls) -> "Job":
-        """The job that Keras' variables describe: KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID.
+        """The job that the environment describes.
+
+        On JAX that are Keras' variables KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID, on torch
+        those that `torchrun` sets.
 
         Raises:
-            ValueError: If a variable is missing or out of range, or the backend is not JAX.
+            ValueError: If a variable is missing or out of range, or the backend has no job of several processes.
         """
-        address, count, rank = (os.environ.get(name) for name in (ADDRESSES, COUNT, RANK))
-        if count in (None, "1") and rank in (None, "0"):
-            return cls()
-        received = ", ".join(f"{name}={os.environ.get(name)}" for name in (ADDRESSES, COUNT, RANK))
-        if keras.backend.backend() != "jax":
-            raise ValueError(
-                "Expected the backend jax for training with several processes (KERAS_BACKEND=jax). Received: "
-                f"{keras.backend.backend()}, {received}"
-            )
-        host, _, port = (address or "").split(",")[0].rpartition(":")
-        numbers = [int(text) if text and text.isdecimal() else -1 for text in (count, rank, port)]
-        if not host or not 0 <= numbers[1] < numbers[0] or not 0 < numbers[2] < 2**16:
-            raise ValueError(
-                f"Expected the address of process 0, host:port, in {ADDRESSES}, the number of processes in {COUNT}, "
-                f"and a number from 0 to one less in {RANK}. Received: {received}"
-            )
-        return cls(numbers[1], numbers[0])
+        return cls(job_stores.from_environment())
 
     def meet(self) -> None:
-        """Waits for the other processes of the job. Call it before JAX computes anything.
+        """Waits for the other processes of the job. Call it before the backend computes anything.
 
         Raises:
             RuntimeError: If not all processes have come after 300 seconds.
@@ -75,35 +62,16 @@ class Job:
         """
         if self.count == 1:
             return
-        import jax
-
-        # JAX would take SIGTERM for itself.
-        jax.config.update("jax_enable_preemption_service", False)
         self._has_met = True
-        address = os.environ[ADDRESSES].split(",")[0]
-        errors = []
-
-        def initialize():
-            try:
-                jax.distributed.initialize(
-                    *(address, self.count, self.rank),
-                    initialization_timeout=2 * _SECONDS_TO_MEET,
-                    heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
-                )
-            except Exception as error:
-                errors.append(error)
-
-        # In a thread, because JAX may end the process when its own time is over, with no word to Python.
-        thread = threading.Thread(target=initialize, daemon=True)
-        thread.start()
-        thread.join(_SECONDS_TO_MEET)
-        if errors or thread.is_alive():
-            reason = f" Received: {_shortened(errors[0])}" if errors else ""
+        try:
+            self._store.meet(_SECONDS_TO_MEET)
+        except Exception as error:
+            reason = f" Received: {_shortened(error)}" if str(error) else ""
             raise RuntimeError(
-                f"Expected the {self.count} processes of the job to meet at {address}. Process {self.rank} waited "
-                f"{_SECONDS_TO_MEET} seconds: another one has not started, or the address is wrong.{reason}"
-            )
-        counts = self.gather(jax.local_device_count())
+                f"Expected the {self.count} processes of the job to meet at {self._store.address}. Process {self.rank} "
+                f"waited {_SECONDS_TO_MEET} seconds: another one has not started, or the address is wrong.{reason}"
+            ) from error
+        counts = self.gather(_local_devices())
         if len(set(counts)) > 1:
             raise ValueError(f"Expected as many devices in each process. Received: {', '.join(map(str, counts))}")
 
@@ -201,16 +169,15 @@ class Job:
         except BaseException as error:
             if not self._has_met:
                 raise
-            import jax
-
-            sentence = str(error) or type(error).__name__
-            is_lost = isinstance(error, jax.errors.JaxRuntimeError)
-            if is_lost:
-                sentence = self._failures_soon() or (
-                    f"Expected {self.count} processes to go on. Another one has ended, or the connection to it: "
-                    f"{_shortened(error)}"
-                )
-            self._report(sentence)
+            is_lost = self._store.is_lost(error)
+            with _without_sigterm():
+                sentence = str(error) or type(error).__name__
+                if is_lost:
+                    sentence = self._failures_soon() or (
+                        f"Expected {self.count} processes to go on. Another one has ended, or the connection to it: "
+                        f"{_shortened(error)}"
+                    )
+                self._report(sentence)
             if is_lost:
                 raise RuntimeError(sentence) from error
             raise
@@ -232,11 +199,10 @@ class Job:
         return status
 
     def _say(self, name: str, value: Any) -> None:
-        _client().key_value_set(f"keras_attn/{name}", json.dumps(value))
+        self._store.set(name, json.dumps(value))
 
     def _heard(self, folder: str) -> dict[int, Any]:
-        found = _client().key_value_dir_get(f"keras_attn/{folder}")
-        return {int(name.rpartition("/")[2]): json.loads(value) for name, value in found}
+        return {rank: json.loads(text) for rank, text in self._store.texts(folder).items()}
 
     def _failures(self) -> str:
         failures = self._heard("failed/")
@@ -255,20 +221,34 @@ class Job:
         with contextlib.suppress(RuntimeError):
             self._say(f"failed/{self.rank}", sentence)
             end = time.monotonic() + _SECONDS_TO_LEAVE
-            while self.rank == 0 and len(self._heard("failed/")) < self.count and time.monotonic() < end:
-                time.sleep(0.1)  # the store ends with this process
+            is_awaited = self._store.ends_with_rank_0 and self.rank == 0
+            while is_awaited and len(self._heard("failed/")) < self.count and time.monotonic() < end:
+                time.sleep(0.1)
 
 
-def _client():
-    from jax._src import distributed  # the store has no public name
+def _local_devices() -> int:
+    if keras.backend.backend() != "jax":  # on torch a process has one
+        return 1
+    import jax
 
-    if distributed.global_state.client is None:
-        raise RuntimeError("Expected a job that has met.")
-    return distributed.global_state.client
+    return jax.local_device_count()
 
 
 def _shortened(value: Any) -> str:
     return textwrap.shorten(str(value), 200)
+
+
+@contextlib.contextmanager
+def _without_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM is ignored: a launcher that saw a process end sends it to others, which are about to say why."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 @contextlib.contextmanager

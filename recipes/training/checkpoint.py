@@ -5,13 +5,14 @@ import hashlib
 import json
 import math
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
 import numpy as np
 
 from keras_attn import files
-from keras_attn.backend import Job, random_state, set_random_state, sync_variables
+from keras_attn.backend import Job, random_state, replica_count, set_random_state, sum_over_replicas, sync_variables
 from keras_attn.models import Seq2Seq
 from recipes.training.callbacks import TimeBudget, Validation
 from recipes.training.vocabulary import fit_padding
@@ -53,10 +54,12 @@ class Checkpoint(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if not self._metrics:
             return
-        # On TensorFlow the variables are there only now. All are sums, so what is missing can be added.
+        # On TensorFlow the variables are there only now. All are sums, so what is missing can be added, on torch by one
+        # of the processes, each of which has the sums of its own rows.
         sync_variables(self.model)
-        for variable, value in zip(self.model.metrics_variables, self._metrics, strict=True):
-            variable.assign(variable + value)
+        if self.job.rank == 0 or replica_count() == 1:
+            for variable, value in zip(self.model.metrics_variables, self._metrics, strict=True):
+                variable.assign(variable + value)
         self._metrics = []
 
     def on_epoch_end(self, epoch, logs=None):
@@ -69,9 +72,10 @@ class Checkpoint(keras.callbacks.Callback):
         """Writes the state after some batches of an epoch. After it, training cannot go on in this process."""
         sync_variables(self.model)
         within = {"batches": batches, "seconds": self.time_budget.seconds_of_epoch()}
-        self.job.on_rank_0(lambda: self._write(within, self.model.metrics_variables))
+        metrics = [keras.ops.convert_to_numpy(sum_over_replicas(v)) for v in self.model.metrics_variables]
+        self.job.on_rank_0(lambda: self._write(within, metrics))
 
-    def _write(self, within_epoch: dict | None = None, metrics: list[keras.Variable] = ()) -> None:
+    def _write(self, within_epoch: dict | None = None, metrics: Sequence[np.ndarray] = ()) -> None:
         state = {
             "history": self.history,
             "time": self.time_budget.state(),
@@ -85,7 +89,7 @@ class Checkpoint(keras.callbacks.Callback):
             "model": [keras.ops.convert_to_numpy(v) for v in _variables(self.model)],
             "optimizer": [keras.ops.convert_to_numpy(v) for v in self.model.optimizer.variables],
             "best": self.validation.best_weights or [],
-            "metrics": [keras.ops.convert_to_numpy(v) for v in metrics],
+            "metrics": metrics,
             "random": random_state(),
         }
         arrays = {f"{name}_{i}": value for name, values in groups.items() for i, value in enumerate(values)}

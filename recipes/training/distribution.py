@@ -15,7 +15,7 @@ from recipes.training import vocabulary
 
 
 def join(distribute: str | None) -> Job:
-    """The job of this process, as Keras' variables describe it.
+    """The job of this process, as the environment describes it.
 
     Args:
         distribute: The value of `--distribute`, or None.
@@ -49,12 +49,12 @@ def devices_for(distribute: str | None, batch_size: int | None, accumulation_ste
     if distribute is None:
         return []
     parts = vocabulary.parts(distribute)
-    devices = training_devices()
     if parts > 1 and keras.backend.backend() != "jax":
         raise ValueError(
             "Expected the backend jax to divide the vocabulary among devices (KERAS_BACKEND=jax). Received: "
             f"--distribute {distribute} on {keras.backend.backend()}"
         )
+    devices = training_devices()
     if accumulation_steps > 1 and len(devices) > 1 and keras.backend.backend() == "tensorflow":
         raise ValueError(
             "Expected an update for each batch: Keras cannot accumulate gradients on several devices of TensorFlow. "
@@ -170,6 +170,6 @@ def _refuse_other_launchers() -> None:
         )
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ValueError(
-            "Expected one process, or several on JAX with Keras' variables KERAS_DISTRIBUTION_... (docs/scaling.md). "
-            f"Received: WORLD_SIZE={os.environ['WORLD_SIZE']}"
+            "Expected one process, several on JAX with Keras' variables KERAS_DISTRIBUTION_..., or several on torch "
+            f"that torchrun starts (docs/scaling.md). Received: WORLD_SIZE={os.environ['WORLD_SIZE']}"
         )

@@ -6,37 +6,45 @@ import time
 import keras
 import pytest
 
-from keras_attn.backend import Job, job
+from keras_attn.backend import Job, job, job_stores
+from tests.attack.conftest import on_torch_alone
 
 SECONDS = 60
 
 
 class Store:
-    """The calls of JAX's key-value store that `Job` makes."""
+    """A store of one process, over a dict that all share."""
 
-    def __init__(self):
-        self.values = {}
+    ends_with_rank_0 = True
 
-    def key_value_set(self, key, value):
+    def __init__(self, rank, count, values):
+        self.rank = rank
+        self.count = count
+        self.values = values
+
+    def set(self, key, text):
         assert key not in self.values
-        self.values[key] = value
+        self.values[key] = text
 
-    def key_value_dir_get(self, folder):
-        return [(key, value) for key, value in list(self.values.items()) if key.startswith(folder)]
+    def texts(self, folder):
+        found = [(key, text) for key, text in list(self.values.items()) if key.startswith(folder)]
+        return {int(key.rpartition("/")[2]): text for key, text in found}
+
+    def is_lost(self, error):
+        return isinstance(error, ConnectionError)
 
 
 @pytest.fixture
-def together(monkeypatch):
+def together():
     """Calls a function with the job of each process, side by side; returns what each returned or raised."""
 
     def run(function, count=3):
-        store = Store()
-        monkeypatch.setattr(job, "_client", lambda: store)
+        values = {}
         outcomes = [None] * count
 
         def process(rank):
             try:
-                with (one := Job(rank, count)).ending_together():
+                with (one := Job(Store(rank, count, values))).ending_together():
                     one._has_met = True
                     outcomes[rank] = function(one)
             except Exception as error:
@@ -50,7 +58,6 @@ def together(monkeypatch):
             assert not thread.is_alive()
         return outcomes
 
-    pytest.importorskip("jax")
     return run
 
 
@@ -86,6 +93,34 @@ def test_an_error_of_one_process_is_a_sentence_in_all(together):
     for error in others:
         assert isinstance(error, RuntimeError)
         assert str(error) == "Process 0 has ended: Expected room for what is written."
+
+
+def test_a_lost_connection_is_the_end_of_the_process_that_said_why(together):
+    """Rank 2 ends; that rank 1 has lost it shows in an error of the backend."""
+
+    def train(one):
+        if one.rank == 2:
+            raise ValueError("Expected a disk.")
+        if one.rank == 1:
+            raise ConnectionError("closed by peer")
+        one.gather(0)
+
+    first, second, third = together(train)
+    assert isinstance(third, ValueError)
+    for error in (first, second):
+        assert isinstance(error, RuntimeError)
+        assert str(error).endswith("Process 2 has ended: Expected a disk.")
+
+
+def test_a_lost_connection_without_a_word_is_a_sentence(together, monkeypatch):
+    monkeypatch.setattr(job, "_SECONDS_TO_LEAVE", 0)
+
+    def train(one):
+        if one.rank == 0:
+            raise ConnectionError("closed by peer")
+
+    expected = "Expected 2 processes to go on. Another one has ended, or the connection to it: closed by peer"
+    assert str(together(train, count=2)[0]) == expected
 
 
 def test_another_configuration_is_named_in_all_processes(together):
@@ -124,13 +159,31 @@ def test_all_processes_stop_after_the_same_step(together, process, wishes, decis
     [(None, "2", "0"), ("host", "2", "0"), (":1", "2", "1"), ("host:99999", "2", "1"), ("host:1", "2", "2")],
 )
 def test_variables_that_describe_no_job_are_refused(monkeypatch, address, count, rank):
-    for name, value in zip((job.ADDRESSES, job.COUNT, job.RANK), (address, count, rank), strict=True):
+    names = job_stores.ADDRESSES, job_stores.COUNT, job_stores.RANK
+    for name, value in zip(names, (address, count, rank), strict=True):
         monkeypatch.delenv(name, raising=False)
         if value is not None:
             monkeypatch.setenv(name, value)
     expected = "the address of process 0" if keras.backend.backend() == "jax" else "KERAS_BACKEND=jax"
     with pytest.raises(ValueError, match=expected):
         Job.from_environment()
-    monkeypatch.setenv(job.COUNT, "1")
-    monkeypatch.setenv(job.RANK, "0")
+    monkeypatch.setenv(job_stores.COUNT, "1")
+    monkeypatch.setenv(job_stores.RANK, "0")
+    assert Job.from_environment().count == 1
+
+
+@on_torch_alone
+def test_torchrun_describes_a_job_from_keras_3_16_on(monkeypatch):
+    variables = {"RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "host", "MASTER_PORT": "1", "TORCHELASTIC_RUN_ID": "a"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(keras, "__version__", "3.15.1")
+    with pytest.raises(
+        ValueError, match=r"Keras 3.16 or later .*KERAS_BACKEND=jax.* Received: torch with Keras 3.15.1"
+    ):
+        Job.from_environment()
+    monkeypatch.setattr(keras, "__version__", "3.16.0.dev2026102704")
+    found = Job.from_environment()
+    assert (found.rank, found.count) == (1, 3)
+    monkeypatch.setenv("WORLD_SIZE", "1")
     assert Job.from_environment().count == 1

@@ -96,7 +96,7 @@ def train_side_by_side(corpus, tmp_path, settings, ways, **environment):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(keras.backend.backend() == "torch", reason="Keras 3.15 has no distribution on torch")
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="on torch a process has one device")
 def test_two_devices_and_then_one_take_the_course_of_one(corpus, tmp_path):
     settings = ["batch_size=16", *(ALONE if keras.backend.backend() == "tensorflow" else ())]
     _, outputs = train_side_by_side(corpus, tmp_path, settings, ["data,", ""])
@@ -194,10 +194,7 @@ def test_parts_that_do_not_fit_are_refused(corpus, tmp_path, capsys, parts, sent
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX divides variables")
 def test_parts_on_other_backends_are_refused(corpus, tmp_path, capsys):
     error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"), "model=2")
-    if keras.backend.backend() == "torch":
-        assert "before 3.16" in error
-    else:
-        assert "Received: --distribute model=2 on tensorflow" in error
+    assert f"Received: --distribute model=2 on {keras.backend.backend()}" in error
 
 
 @pytest.mark.parametrize(
@@ -242,8 +239,9 @@ def test_accumulation_on_several_devices_is_refused_on_tensorflow(corpus, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's limitation")
-def test_torch_is_refused(corpus, tmp_path, capsys):
+@on_torch_alone
+def test_torch_is_refused_before_keras_3_16(corpus, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(keras, "__version__", "3.15.1")
     error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"))
-    assert "before 3.16" in error
-    assert f"Received: torch with Keras {keras.__version__}" in error
+    assert "Expected Keras 3.16 or later" in error
+    assert "Received: torch with Keras 3.15.1" in error

@@ -8,10 +8,10 @@ import keras
 import numpy as np
 import pytest
 
-from tests.data_parallel import finish, free_port, start
-from tests.recipes.test_distribution import command_line, history
+from tests.data_parallel import ROOT, finish, free_port, start
+from tests.recipes.test_distribution import ALONE, command_line, history
 
-on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="several processes train on JAX alone")
+on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras' variables start processes of JAX")
 
 TRAIN = """
 import os, signal, sys
@@ -164,3 +164,57 @@ def test_an_address_that_nobody_answers_is_a_sentence(corpus, tmp_path):
     assert (
         f"Expected the 2 processes of the job to meet at {job['JOB_ADDRESSES']}. Process 1 waited 3 seconds" in errors
     )
+
+
+@pytest.fixture
+def torchrun(tmp_path):
+    """Runs a command line in two processes; returns torchrun's status, and what each process wrote on stderr."""
+    if keras.backend.backend() != "torch":
+        pytest.skip("torchrun starts processes of torch")
+    if tuple(map(int, keras.__version__.split(".")[:2])) < (3, 16):
+        pytest.skip(f"Keras has no distribution on torch before 3.16. This is {keras.__version__}.")
+
+    def run(line, interruption=NOBODY):
+        script, logs = tmp_path / "train.py", tmp_path / "logs"
+        script.write_text(TRAIN)
+        shutil.rmtree(logs, ignore_errors=True)
+        launcher = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", f"--log-dir={logs}", "--tee=3"
+        ((status, _, errors),) = finish(
+            start(*launcher, str(script), *interruption, "200", *line, PYTHONPATH=str(ROOT))
+        )
+        texts = [path.read_text() for path in sorted(logs.glob("*/attempt_0/*/stderr.log"))]
+        assert len(texts) == 2, errors
+        return status, *texts
+
+    return run
+
+
+@pytest.mark.slow
+def test_two_processes_of_torchrun_and_then_one_take_the_course_of_one(corpus, tmp_path, torchrun):
+    """Without dropout, of which each process draws its own. The second one is terminated in the second epoch."""
+    one, two = (line_of(corpus, tmp_path / name, "--set", *ALONE[:3]) for name in ("one", "two"))
+    ((status, _, errors),) = run(one)
+    assert status == 0, errors
+    stop = "1", str(UPDATES + 2), str(int(signal.SIGTERM))
+    status, *errors = torchrun([*two, "--distribute", "data"], stop)
+    assert status == 1, errors
+    assert "batch 3 of epoch 2" in errors[0] or "batch 4 of epoch 2" in errors[0]
+    for error in errors:
+        assert "received SIGTERM" in error
+    together = shutil.copytree(tmp_path / "two", tmp_path / "together")
+    ((status, _, errors),) = run([*two, "--resume"])
+    assert status == 0, errors
+    same_course(tmp_path / "two", tmp_path / "one")
+    status, *errors = torchrun([*line_of(corpus, together, "--set", *ALONE[:3]), "--distribute", "data", "--resume"])
+    assert status == 0, errors
+    same_course(together, tmp_path / "one")
+    assert json.loads((together / "report.json").read_text())["processes"] == 2
+
+
+@pytest.mark.slow
+def test_a_process_of_torchrun_that_is_killed_ends_the_other(corpus, tmp_path, torchrun):
+    stop = "1", "2", str(int(signal.SIGKILL))
+    status, error, _ = torchrun(line_of(corpus, tmp_path / "run", "--distribute", "data"), stop)
+    assert status == 1, error
+    assert "Expected 2 processes to go on. Another one has ended" in error
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
