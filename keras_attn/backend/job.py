@@ -89,13 +89,18 @@ class Job:
         self._exchanges += 1
         folder = f"exchange/{self._exchanges}/"
         self._say(f"{folder}{self.rank}", value)
+        find_loss = self._store.watch()
         pause = 0.002
-        while len(values := self._heard(folder)) < self.count:
+        while True:
+            loss, values = find_loss(), self._heard(folder)  # in this order: one may say its value and end
+            if len(values) == self.count:
+                return [values[rank] for rank in range(self.count)]
             if failures := self._failures():
                 raise RuntimeError(failures)
+            if loss:
+                raise loss
             time.sleep(pause)
             pause = min(2 * pause, 0.2)
-        return [values[rank] for rank in range(self.count)]
 
     def share(self, value: Any) -> Any:
         """The value of rank 0. Other ranks may give anything."""

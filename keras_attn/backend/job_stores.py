@@ -6,6 +6,7 @@ only that rank sets it.
 
 import os
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
@@ -37,6 +38,9 @@ class Store(Protocol):
 
     def texts(self, folder: str) -> dict[int, str]:
         """What has been set so far below a folder, which ends with a slash, by rank."""
+
+    def watch(self) -> Callable[[], Exception | None]:
+        """Begins to wait for the others, in all processes. Returns what gives an error if one has gone since then."""
 
     def is_lost(self, error: BaseException) -> bool:
         """Whether an error, of a computation or of this store, means that another process has gone."""
@@ -129,6 +133,9 @@ class JaxStore:
         found = self._client.key_value_dir_get(f"keras_attn/{folder}")
         return {int(name.rpartition("/")[2]): text for name, text in found}
 
+    def watch(self) -> Callable[[], None]:
+        return lambda: None  # JAX ends this process
+
     def is_lost(self, error: BaseException) -> bool:
         import jax
 
@@ -154,6 +161,8 @@ class TorchStore:
         # Keras' own call would wait for half an hour.
         self._store.wait([f"keras_attn/met/{rank}" for rank in range(self.count)], limit)
         keras.distribution.initialize()
+        # Also with GPUs, whose own library would not notice. As long as a process writes, no time is over.
+        self._group = torch.distributed.new_group(backend="gloo", timeout=timedelta(days=30))
 
     def set(self, key: str, text: str) -> None:
         self._store.set(f"keras_attn/{key}", text)
@@ -161,6 +170,21 @@ class TorchStore:
     def texts(self, folder: str) -> dict[int, str]:
         keys = {rank: f"keras_attn/{folder}{rank}" for rank in range(self.count)}
         return {rank: self._store.get(key).decode() for rank, key in keys.items() if self._store.check([key])}
+
+    def watch(self) -> Callable[[], Exception | None]:
+        import torch.distributed
+
+        barrier = torch.distributed.barrier(self._group, async_op=True)  # fails at once if a connection ends
+
+        def error() -> Exception | None:
+            try:
+                if barrier.is_completed():
+                    barrier.wait()
+            except RuntimeError as error:
+                return error
+            return None
+
+        return error
 
     def is_lost(self, error: BaseException) -> bool:
         import torch.distributed

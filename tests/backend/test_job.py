@@ -30,6 +30,9 @@ class Store:
         found = [(key, text) for key, text in list(self.values.items()) if key.startswith(folder)]
         return {int(key.rpartition("/")[2]): text for key, text in found}
 
+    def watch(self):
+        return lambda: ConnectionError("closed by peer") if "gone" in self.values else None
+
     def is_lost(self, error):
         return isinstance(error, ConnectionError)
 
@@ -110,6 +113,19 @@ def test_a_lost_connection_is_the_end_of_the_process_that_said_why(together):
     for error in (first, second):
         assert isinstance(error, RuntimeError)
         assert str(error).endswith("Process 2 has ended: Expected a disk.")
+
+
+def test_a_process_that_ends_without_a_word_is_noticed_by_those_that_wait(together, monkeypatch):
+    monkeypatch.setattr(job, "_SECONDS_TO_LEAVE", 0)
+
+    def write(one):
+        if one.rank == 1:
+            one._store.set("gone", "")
+            return
+        one.gather(0)
+
+    found = str(together(write, count=2)[0])
+    assert found.startswith("Expected 2 processes to go on. Another one has ended")
 
 
 def test_a_lost_connection_without_a_word_is_a_sentence(together, monkeypatch):
