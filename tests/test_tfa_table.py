@@ -15,6 +15,7 @@ import pytest
 from keras import ops
 
 import keras_attn
+from tests.saving import test_from_tfa
 
 PAGE = (Path(__file__).parents[1] / "docs" / "migrating-from-tfa.md").read_text("utf-8")
 B, S, T, E, H, M, V = 3, 5, 7, 11, 13, 17, 19
@@ -56,6 +57,7 @@ def names(rng):
     return {
         **{name: getattr(keras_attn, name) for name in (*keras_attn.__all__, "layers")},
         "keras": keras,
+        "saving": keras_attn.saving,
         "units": H,
         "n": 23,
         "K": 4,
@@ -79,7 +81,11 @@ def names(rng):
 
 
 @pytest.mark.parametrize("code", right_hand_sides())
-def test_the_right_hand_side_runs(names, code):
+def test_the_right_hand_side_runs(names, code, tmp_path, monkeypatch):
+    if "from_tfa" in code:
+        names["model"] = test_from_tfa.MODELS["luong_lstm"]()
+        (tmp_path / "training").symlink_to(test_from_tfa.PATHS["luong_lstm"])
+        monkeypatch.chdir(tmp_path)
     statement = ast.parse(code).body[0]
     exec(code if isinstance(statement, ast.Assign) else f"result = {code}", names)
     result = names.get("result")

@@ -17,10 +17,12 @@ from keras_attn.backend.loops import scan, while_loop
 from keras_attn.backend.precision import preferred_precision
 from keras_attn.backend.products import loop_product, prefer_fast_matmul
 from keras_attn.backend.replicas import data_shard, replica_count, sum_over_replicas
+from keras_attn.backend.tensorflow_files import StoredVariable, read_checkpoint
 from keras_attn.backend.variables import keep_values, random_state, seed_process, set_random_state, sync_variables
 
 __all__ = [
     "Job",
+    "StoredVariable",
     "clipping_replicas",
     "compilation_scope",
     "cumsum",
@@ -39,6 +41,7 @@ __all__ = [
     "preferred_jit_compile",
     "preferred_precision",
     "random_state",
+    "read_checkpoint",
     "replica_count",
     "scan",
     "seed_process",
