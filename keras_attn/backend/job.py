@@ -166,6 +166,8 @@ class Job:
     def ending_together(self) -> Iterator[None]:
         """Tells the other processes of an error in the block, and turns the end of another one into a sentence.
 
+        After an error this process is expected to end; it ignores SIGTERM.
+
         Raises:
             RuntimeError: If another process has ended.
         """
@@ -174,15 +176,15 @@ class Job:
         except BaseException as error:
             if not self._has_met:
                 raise
+            _ignore_sigterm()
+            sentence = str(error) or type(error).__name__
             is_lost = self._store.is_lost(error)
-            with _without_sigterm():
-                sentence = str(error) or type(error).__name__
-                if is_lost:
-                    sentence = self._failures_soon() or (
-                        f"Expected {self.count} processes to go on. Another one has ended, or the connection to it: "
-                        f"{_shortened(error)}"
-                    )
-                self._report(sentence)
+            if is_lost:
+                sentence = self._failures_soon() or (
+                    f"Expected {self.count} processes to go on. Another one has ended, or the connection to it: "
+                    f"{_shortened(error)}"
+                )
+            self._report(sentence)
             if is_lost:
                 raise RuntimeError(sentence) from error
             raise
@@ -243,17 +245,10 @@ def _shortened(value: Any) -> str:
     return textwrap.shorten(str(value), 200)
 
 
-@contextlib.contextmanager
-def _without_sigterm() -> Iterator[None]:
-    """Inside, SIGTERM is ignored: a launcher that saw a process end sends it to others, which are about to say why."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+def _ignore_sigterm() -> None:
+    """A launcher that saw a process end sends SIGTERM to the others, which are about to say why they end."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 @contextlib.contextmanager

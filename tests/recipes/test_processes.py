@@ -31,6 +31,20 @@ def interrupted(self, batch, logs=None):
 StopTogether.on_train_batch_end = interrupted
 sys.exit(train.main(line))
 """
+FULL_DISK = """
+import contextlib
+from keras_attn import files
+replacing = files.replacing
+
+@contextlib.contextmanager
+def full(path):
+    with replacing(path) as partial:
+        yield partial
+        if path.name == "checkpoint.npz":
+            raise OSError(28, "No space left on device")
+
+files.replacing = full
+"""
 NOBODY = "9", "0", "0"
 UPDATES = 7  # of an epoch
 ENVIRONMENT = {"XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}  # one device
@@ -174,9 +188,9 @@ def torchrun(tmp_path):
     if tuple(map(int, keras.__version__.split(".")[:2])) < (3, 16):
         pytest.skip(f"Keras has no distribution on torch before 3.16. This is {keras.__version__}.")
 
-    def run(line, interruption=NOBODY):
+    def run(line, interruption=NOBODY, before=""):
         script, logs = tmp_path / "train.py", tmp_path / "logs"
-        script.write_text(TRAIN)
+        script.write_text(before + TRAIN)
         shutil.rmtree(logs, ignore_errors=True)
         launcher = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", f"--log-dir={logs}", "--tee=3"
         ((status, _, errors),) = finish(
@@ -217,4 +231,13 @@ def test_a_process_of_torchrun_that_is_killed_ends_the_other(corpus, tmp_path, t
     status, error, _ = torchrun(line_of(corpus, tmp_path / "run", "--distribute", "data"), stop)
     assert status == 1, error
     assert "Expected 2 processes to go on. Another one has ended" in error
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
+
+
+@pytest.mark.slow
+def test_a_full_disk_of_the_process_that_writes_ends_the_other_one_of_torchrun(corpus, tmp_path, torchrun):
+    status, *errors = torchrun(line_of(corpus, tmp_path / "run", "--distribute", "data"), before=FULL_DISK)
+    assert status == 1, errors
+    assert "recipes.train: Expected room for what is written." in errors[0]
+    assert "recipes.train: Process 0 has ended: Expected room for what is written." in errors[1]
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.json"]
