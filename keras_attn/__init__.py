@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         MultiHeadAttention,
         RNNEncoder,
         ScaledDotAttention,
+        ScheduledSampling,
         SelfAttention,
         register_attention,
     )
@@ -71,6 +72,7 @@ __all__ = [
     "ParallelDataset",
     "RNNEncoder",
     "ScaledDotAttention",
+    "ScheduledSampling",
     "SelfAttention",
     "Tokenizer",
     "Translation",

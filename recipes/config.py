@@ -85,6 +85,24 @@ def check_range(
     raise ValueError(f"Expected `{name}` {expected}. Received: {value}")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecurrentConfig(TrainingConfig):
+    """What the recipes of recurrent models share besides.
+
+    Raises:
+        ValueError: for a `scheduled_sampling` that `keras_attn.ScheduledSampling` refuses, too.
+    """
+
+    scheduled_sampling: str | None = None  # such as "inverse_sigmoid,k=1000" or "0.25"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.scheduled_sampling is not None:
+            from keras_attn.layers import get_scheduled_sampling
+
+            get_scheduled_sampling(self.scheduled_sampling)
+
+
 # What the recipes' configurations for a corpus have in common, so that they are compared under one budget.
 PHRASES = {
     "source_vocabulary_size": 1200,

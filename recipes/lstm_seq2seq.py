@@ -21,11 +21,11 @@ import dataclasses
 import keras
 
 from keras_attn.models import LSTMSeq2Seq
-from recipes.config import MULTI30K, PHRASES, TrainingConfig, model_arguments
+from recipes.config import MULTI30K, PHRASES, RecurrentConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(TrainingConfig):
+class Config(RecurrentConfig):
     """Sizes and dropout of `keras_attn.models.LSTMSeq2Seq`, of the same names."""
 
     units: int = 280

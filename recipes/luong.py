@@ -28,13 +28,13 @@ import keras
 
 from keras_attn.layers import LocalMonotonicAttention, LocalPredictiveAttention
 from keras_attn.models import LuongSeq2Seq
-from recipes.config import MULTI30K, PHRASES, TrainingConfig, check_range, model_arguments
+from recipes.config import MULTI30K, PHRASES, RecurrentConfig, check_range, model_arguments
 
 _LOCAL = {"local_m": LocalMonotonicAttention, "local_p": LocalPredictiveAttention}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(TrainingConfig):
+class Config(RecurrentConfig):
     """Sizes and dropout of `keras_attn.models.LuongSeq2Seq`, of the same names; score and window of local attention."""
 
     units: int = 272

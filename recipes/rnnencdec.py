@@ -19,11 +19,11 @@ import dataclasses
 import keras
 
 from keras_attn.models import RNNEncoderDecoder
-from recipes.config import BIBLE, MULTI30K, PHRASES, TrainingConfig, model_arguments
+from recipes.config import BIBLE, MULTI30K, PHRASES, RecurrentConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(TrainingConfig):
+class Config(RecurrentConfig):
     """Sizes and dropout of `keras_attn.models.RNNEncoderDecoder`, of the same names."""
 
     units: int = 400

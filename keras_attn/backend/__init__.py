@@ -10,6 +10,7 @@ from keras_attn.backend.distribution import (
     training_devices,
 )
 from keras_attn.backend.float64 import cumsum, keep_float64, matmul, maximum, tanh
+from keras_attn.backend.gradients import without_gradients
 from keras_attn.backend.inference import inference_function
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.job import Job
@@ -51,4 +52,5 @@ __all__ = [
     "tanh",
     "training_devices",
     "while_loop",
+    "without_gradients",
 ]

@@ -20,6 +20,7 @@ from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.normalizers import hardmax, sparsemax
 from keras_attn.layers.readout import AttentionalLayer, DeepOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
+from keras_attn.layers.scheduled_sampling import ScheduledSampling, get_scheduled_sampling
 from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
 from keras_attn.layers.vocabulary import vocabulary_embedding, vocabulary_projection
 
@@ -46,9 +47,11 @@ __all__ = [
     "MultiHeadAttention",
     "RNNEncoder",
     "ScaledDotAttention",
+    "ScheduledSampling",
     "SelfAttention",
     "TransformerDecoder",
     "get_attention",
+    "get_scheduled_sampling",
     "half_precision_safe",
     "hardmax",
     "kerashub_layers",

@@ -5,7 +5,7 @@ from functools import partial
 import keras
 from keras.initializers import RandomUniform
 
-from keras_attn.layers import AttentionDecoder, RNNEncoder
+from keras_attn.layers import AttentionDecoder, RNNEncoder, ScheduledSampling
 from keras_attn.models.builders import make_embeddings, make_initializers, make_lstm_stack, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
@@ -35,6 +35,7 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
         scale_embeddings: As in `RNNSearch`.
         embedding_dropout, layer_dropout, output_dropout: Dropout rates of the embeddings, between the encoder's layers,
             and of the decoder's output.
+        scheduled_sampling: As in `RNNSearch`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     The alignment of `step` is zero.
@@ -69,6 +70,7 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
         embedding_dropout: float = 0.0,
         layer_dropout: float = 0.0,
         output_dropout: float = 0.0,
+        scheduled_sampling: ScheduledSampling | str | float | None = None,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
@@ -89,5 +91,6 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
             embedding_dropout=embedding_dropout,
             output_dropout=output_dropout,
             scale_embeddings=scale_embeddings,
+            scheduled_sampling=scheduled_sampling,
             **kwargs,
         )

@@ -5,7 +5,14 @@ from functools import partial
 import keras
 from keras.initializers import RandomUniform
 
-from keras_attn.layers import Attention, AttentionalLayer, AttentionDecoder, RNNEncoder, get_attention
+from keras_attn.layers import (
+    Attention,
+    AttentionalLayer,
+    AttentionDecoder,
+    RNNEncoder,
+    ScheduledSampling,
+    get_attention,
+)
 from keras_attn.models.builders import make_embeddings, make_initializers, make_lstm_stack, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
@@ -40,6 +47,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         scale_embeddings: As in `RNNSearch`.
         embedding_dropout, layer_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, between the
             encoder's layers, of h, and of the output projection's input h~.
+        scheduled_sampling: As in `RNNSearch`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     Raises:
@@ -79,6 +87,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         layer_dropout: float = 0.0,
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
+        scheduled_sampling: ScheduledSampling | str | float | None = None,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
@@ -121,5 +130,6 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
             memory_dropout=memory_dropout,
             output_dropout=output_dropout,
             scale_embeddings=scale_embeddings,
+            scheduled_sampling=scheduled_sampling,
             **kwargs,
         )

@@ -3,8 +3,9 @@
 import keras
 from keras import ops
 
-from keras_attn.layers import top_state
+from keras_attn.layers import ScheduledSampling, get_scheduled_sampling, top_state
 from keras_attn.models.seq2seq import Seq2Seq, token_inputs
+from keras_attn.models.token_sampler import TokenSampler
 
 
 class RecurrentSeq2Seq(Seq2Seq):
@@ -25,6 +26,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             of the features.
         read_previous_state: The read-out reads s_{i-1} (Bahdanau 2015, A.2.2) instead of s_i.
         scale_embeddings: Multiplies embeddings by the square root of their width (Vaswani 2017, section 3.4).
+        scheduled_sampling: As in `RNNSearch`. Its schedule follows the optimizer's updates.
         name, trainable, dtype: As in `Seq2Seq`.
 
     The teacher-forced graph and the single step share `_encode_source` and `_logits`.
@@ -45,6 +47,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         output_dropout: float = 0.0,
         read_previous_state: bool = False,
         scale_embeddings: bool = False,
+        scheduled_sampling: ScheduledSampling | str | float | None = None,
         dtype=None,
         **kwargs,
     ):
@@ -68,20 +71,22 @@ class RecurrentSeq2Seq(Seq2Seq):
             output_dropout_layer=dropout("output_dropout", output_dropout),
             read_previous_state=read_previous_state,
             scale_embeddings=scale_embeddings,
+            scheduled_sampling=scheduled_sampling,
         )
 
         # Functional model
+        sampling = get_scheduled_sampling(scheduled_sampling)
         inputs = token_inputs()
-        values, mask, cell_state = self._encode_source(inputs["encoder_token_ids"])
-        embedded = self._embed(target_embedding, inputs["decoder_token_ids"])  # (B, T, E)
-        embedded = self.embedding_dropout_layer(embedded)
-        outputs, contexts, alignments = decoder(embedded, values, mask=mask, cell_state=cell_state)
+        logits, alignments = self._teacher_forced(inputs)
         self.set_layers(_alignments=alignments)  # (B, T, S), an output that `align` alone uses
-        states = outputs
-        if read_previous_state:
-            s_0 = top_state(cell_state)  # (B, H)
-            states = ops.concatenate([s_0[:, None], outputs[:, :-1]], axis=1)  # (B, T, H)
-        super().__init__(inputs, self._logits(states, embedded, contexts), dtype=dtype, **kwargs)
+        super().__init__(inputs, logits, dtype=dtype, **kwargs)
+        self._token_sampler = sampling and TokenSampler(sampling, name="scheduled_sampling")
+
+    def call(self, inputs, training=None, mask=None):
+        if not (training and self._token_sampler):
+            return super().call(inputs, training=training, mask=mask)
+        inputs = {name: ops.cast(token_ids, "int32") for name, token_ids in inputs.items()}
+        return self._teacher_forced(inputs, self._token_sampler)[0]
 
     def encode(self, encoder_token_ids, max_length=None):
         values, mask, cell_state = self._encode_source(encoder_token_ids)
@@ -91,13 +96,20 @@ class RecurrentSeq2Seq(Seq2Seq):
         embedded = self._embed(self.target_embedding, token_ids)  # (B, E)
         previous = top_state(state["cell"])  # (B, H)
         output, context, alignment, state = self.decoder.step(embedded, memory, state)
-        logits = self._logits(previous if self.read_previous_state else output, embedded, context)
+        states = previous if self.read_previous_state else output
+        logits = self._logits(states, embedded, context, has_dropout=False)
         return logits, state, alignment
 
     def align(self, encoder_token_ids, decoder_token_ids):
         # Not an attribute: Keras would save it as a part of this model.
         aligned = keras.Model(self.input, (self.output, self._alignments))
         return aligned({"encoder_token_ids": encoder_token_ids, "decoder_token_ids": decoder_token_ids})
+
+    def make_train_function(self, force=False):
+        # Keras calls it when `fit` and `train_on_batch` begin.
+        if self._token_sampler and self.optimizer:
+            self._token_sampler.follow(self.optimizer)
+        return super().make_train_function(force)
 
     def set_arguments(self, scope, base=None):
         return super().set_arguments(scope, base=base or RecurrentSeq2Seq)
@@ -109,14 +121,30 @@ class RecurrentSeq2Seq(Seq2Seq):
         values, states, final = self.encoder(embedded, mask=mask)
         return self.memory_dropout_layer(values), mask, states if self.bridge is None else [self.bridge(final)]
 
+    def _teacher_forced(self, inputs, sampler: TokenSampler | None = None):
+        """Logits (B, T, V) and alignments (B, T, S); with a sampler, it chooses the tokens that are read."""
+        values, mask, cell_state = self._encode_source(inputs["encoder_token_ids"])
+        token_ids = inputs["decoder_token_ids"]
+        if sampler:
+            memory, state = self.decoder.memory(values, mask), self.decoder.initial_state(values, cell_state)
+            token_ids = sampler.read(token_ids, memory, state, self.step)
+        embedded = self.embedding_dropout_layer(self._embed(self.target_embedding, token_ids))  # (B, T, E)
+        outputs, contexts, alignments = self.decoder(embedded, values, mask=mask, cell_state=cell_state)
+        states = outputs
+        if self.read_previous_state:
+            s_0 = top_state(cell_state)  # (B, H)
+            states = ops.concatenate([s_0[:, None], outputs[:, :-1]], axis=1)  # (B, T, H)
+        return self._logits(states, embedded, contexts), alignments
+
     def _embed(self, embedding, token_ids):
         embedded = embedding(token_ids)  # (B, E), (B, S, E) or (B, T, E)
         return embedded * embedding.output_dim**0.5 if self.scale_embeddings else embedded
 
-    def _logits(self, states, embedded, contexts):
+    def _logits(self, states, embedded, contexts, *, has_dropout: bool = True):
         """The read-out and the vocabulary projection, for one step or for all T."""
         features = states if self.readout is None else self.readout(states, embedded, contexts)
-        features = self.output_dropout_layer(features)
+        if has_dropout:  # a single step has none, even within training
+            features = self.output_dropout_layer(features)
         if self.output_projection is not None:
             return self.output_projection(features)  # (B, V) or (B, T, V)
         return self.target_embedding(features, reverse=True)

@@ -5,7 +5,7 @@ from functools import partial
 import keras
 from keras.initializers import RandomNormal
 
-from keras_attn.layers import DeepOutput, FixedContextDecoder, RNNEncoder, half_precision_safe
+from keras_attn.layers import DeepOutput, FixedContextDecoder, RNNEncoder, ScheduledSampling, half_precision_safe
 from keras_attn.models.builders import make_embeddings, make_initializers, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
@@ -32,6 +32,7 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
             are orthogonal recurrent matrices and N(0, 0.01^2) elsewhere.
         embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h_S where c is computed
             from it, and of the read-out.
+        scheduled_sampling: As in `RNNSearch`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     The alignment of `step` is 1 at the last source word, which h_S belongs to.
@@ -68,6 +69,7 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
         embedding_dropout: float = 0.0,
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
+        scheduled_sampling: ScheduledSampling | str | float | None = None,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
@@ -110,5 +112,6 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
             memory_dropout=memory_dropout,
             output_dropout=output_dropout,
             scale_embeddings=scale_embeddings,
+            scheduled_sampling=scheduled_sampling,
             **kwargs,
         )

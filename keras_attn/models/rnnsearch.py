@@ -11,6 +11,7 @@ from keras_attn.layers import (
     BahdanauAttention,
     BiGRUEncoder,
     DeepOutput,
+    ScheduledSampling,
     get_attention,
     half_precision_safe,
 )
@@ -50,6 +51,9 @@ class RNNSearch(RecurrentSeq2Seq):
         scale_embeddings: Multiplies embeddings by sqrt(m) (Vaswani 2017, section 3.4): N(0, 1 / m) suits tied outputs
             but is too small as input, above all for a stack of LSTMs.
         embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h, and of the read-out.
+        scheduled_sampling: In training, the decoder reads some tokens that the model chose itself (Bengio 2015):
+            `ScheduledSampling`, or a text such as "inverse_sigmoid,k=1000", or a constant probability. None: all tokens
+            are the given ones, as in the paper.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     Raises:
@@ -86,6 +90,7 @@ class RNNSearch(RecurrentSeq2Seq):
         embedding_dropout: float = 0.0,
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
+        scheduled_sampling: ScheduledSampling | str | float | None = None,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
@@ -133,5 +138,6 @@ class RNNSearch(RecurrentSeq2Seq):
             output_dropout=output_dropout,
             read_previous_state=read_previous_state,
             scale_embeddings=scale_embeddings,
+            scheduled_sampling=scheduled_sampling,
             **kwargs,
         )

@@ -53,6 +53,7 @@ OTHERS = {
     "readout_activation": "tanh",
     "reverse_source": False,
     "scale_embeddings": True,
+    "scheduled_sampling": "linear,k=1,c=0.01",
     "tie_embeddings": "target",
 }
 MODELS = [
