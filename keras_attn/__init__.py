@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         SelfAttention,
         register_attention,
     )
-    from keras_attn.text import Tokenizer
+    from keras_attn.text import SpecialIds, Tokenizer
     from keras_attn.translator import Translation, Translator
 
 __version__ = "0.1.0"
@@ -74,6 +74,7 @@ __all__ = [
     "ScaledDotAttention",
     "ScheduledSampling",
     "SelfAttention",
+    "SpecialIds",
     "Tokenizer",
     "Translation",
     "Translator",
@@ -84,7 +85,13 @@ __all__ = [
     "search",
 ]
 
-_ORIGINS = {"ParallelDataset": "data", "Tokenizer": "text", "Translation": "translation", "Translator": "translator"}
+_ORIGINS = {
+    "ParallelDataset": "data",
+    "SpecialIds": "text",
+    "Tokenizer": "text",
+    "Translation": "translation",
+    "Translator": "translator",
+}
 _PACKAGES = ("losses", "metrics", "models", "search")
 
 

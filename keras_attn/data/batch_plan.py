@@ -13,6 +13,7 @@ import numpy as np
 from keras_attn import files
 from keras_attn.data.bucketing import assign_buckets, checked_boundaries, choose_buckets, plan_batches
 from keras_attn.data.token_store import MANIFEST, SIDES, TokenStore
+from keras_attn.text import DEFAULT_IDS
 
 _FORMAT = 1  # of the files of plans
 _MOST_PLANS = 8  # beside one pair of token files
@@ -103,8 +104,8 @@ def _make(sides: tuple[TokenStore, TokenStore], options: PlanOptions) -> BatchPl
 def _parts(sides: tuple[TokenStore, TokenStore], limits: np.ndarray) -> Iterator[tuple[int, np.ndarray, ...]]:
     """Yields the lengths with the end (n, 2) of some pairs at a time, and which are present and which too long (n,)."""
     for start in range(0, len(sides[0]), _PART):
-        part = np.stack([side.lengths(start, start + _PART) + 1 for side in sides], axis=1)  # (n, 2)
-        present = (part > 1).all(axis=1)
+        part = np.stack([side.lengths(start, start + _PART) + side.ends for side in sides], axis=1)  # (n, 2)
+        present = (part > [side.ends for side in sides]).all(axis=1)
         yield start, part, present, present & (part > limits).any(axis=1)
 
 
@@ -181,6 +182,9 @@ def _path(sides: tuple[TokenStore, TokenStore], options: PlanOptions) -> Path | 
         return None
     folder = prefixes[0].parent
     identity = [_FORMAT, files.sha256(folder / MANIFEST), checked_boundaries(options.bucket_boundaries), options]
+    special = [side.special_ids for side in sides]
+    if special != [DEFAULT_IDS, DEFAULT_IDS]:  # else the names are those of plans that were made without them
+        identity += [ids.get_config() for ids in special]
     name = hashlib.sha256(json.dumps(identity, default=int).encode()).hexdigest()[:16]
     return folder / f"{name}.plan"
 

@@ -19,7 +19,7 @@ from keras_attn.backend import data_shard
 from keras_attn.data.batch_plan import PlanOptions, batch_plan
 from keras_attn.data.token_files import default_workers, encode_files
 from keras_attn.data.token_store import SIDES, TokenStore
-from keras_attn.text import END_ID, PAD_ID, START_ID, PathLike, Tokenizer, encode_lines, text_paths
+from keras_attn.text import DEFAULT_IDS, PathLike, SpecialIds, Tokenizer, encode_lines, text_paths
 
 
 class ParallelDataset(keras.utils.PyDataset):
@@ -60,6 +60,8 @@ class ParallelDataset(keras.utils.PyDataset):
             the shards are disjoint, and at each step all shards have a batch of the same shape. "auto" asks the running
             job: `keras.distribution`, `jax.distributed` or `torch.distributed`, which must be initialised before. In
             one process alone it is (0, 1).
+        source_special_ids, target_special_ids: Of lists of ids, if they are no tokenizer's. Without an end, rows are
+            their ids alone. The target needs a start.
 
     Attributes:
         shapes: list of (B, S, T), the buckets in use.
@@ -92,15 +94,16 @@ class ParallelDataset(keras.utils.PyDataset):
         batches_per_epoch: int | None = None,
         seed: int = 0,
         shard: tuple[int, int] | Literal["auto"] = (0, 1),
+        source_special_ids: SpecialIds = DEFAULT_IDS,
+        target_special_ids: SpecialIds = DEFAULT_IDS,
     ):
         super().__init__()
         shard = data_shard() if isinstance(shard, str) and shard == "auto" else shard
         optional = {"batch_size": batch_size, "tokens_per_batch": tokens_per_batch, "max_length": max_length}
         optional |= {"batches_per_epoch": batches_per_epoch}
         _check_options(optional, on_too_long, curriculum_epochs, seed, shard)
-        self._sides = tuple(
-            side if isinstance(side, TokenStore) else TokenStore.from_lists(side) for side in (source, target)
-        )
+        self._sides = TokenStore.of(source, source_special_ids), TokenStore.of(target, target_special_ids)
+        self._sides[1].special_ids.check_start()
         if len(self._sides[0]) != len(self._sides[1]):
             raise ValueError(
                 f"Expected as many source as target rows. Received: {len(self._sides[0]):,} and {len(self._sides[1]):,}"
@@ -125,8 +128,8 @@ class ParallelDataset(keras.utils.PyDataset):
     ) -> "ParallelDataset":
         """Encodes two lists of lines. A pair with a blank line is dropped and counted."""
         return cls(
-            TokenStore.from_lists(encode_lines(source_lines, source_tokenizer)),
-            TokenStore.from_lists(encode_lines(target_lines, target_tokenizer)),
+            TokenStore.of(encode_lines(source_lines, source_tokenizer), source_tokenizer.special_ids),
+            TokenStore.of(encode_lines(target_lines, target_tokenizer), target_tokenizer.special_ids),
             **kwargs,
         )
 
@@ -181,7 +184,8 @@ class ParallelDataset(keras.utils.PyDataset):
             identity += [tokenizer.fingerprint]
         folder = Path(cache_dir) / hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
         encode_files(paths, tokenizers, folder, default_workers(paths) if workers is None else int(workers))
-        return cls(*(TokenStore.open(folder / side) for side in SIDES), **kwargs)
+        sides = zip(SIDES, tokenizers, strict=True)
+        return cls(*(TokenStore.open(folder / side, one.special_ids) for side, one in sides), **kwargs)
 
     def __len__(self) -> int:
         return len(self._order)
@@ -190,12 +194,15 @@ class ParallelDataset(keras.utils.PyDataset):
         bucket, rows = self._order[index]
         size, source_length, target_length = self._plan.shapes[bucket]
         source = self._sides[0].pad(rows, (size, source_length))  # (B, S)
-        source[len(rows) :, 0] = END_ID  # no row without a real token: cuDNN and softmax want none
+        source[len(rows) :, 0] = self._sides[
+            0
+        ].special_ids.filler  # no row without a real token: cuDNN and softmax want none
         labels = self._sides[1].pad(rows, (size, target_length))  # (B, T)
         shifted = labels[:, :-1]  # (B, T - 1)
-        decoder = np.full_like(labels, START_ID)  # (B, T)
-        decoder[:, 1:] = np.where(shifted == END_ID, PAD_ID, shifted)
-        weights = (labels != PAD_ID).astype(np.float32)  # (B, T)
+        ids = self._sides[1].special_ids
+        decoder = np.full_like(labels, ids.start)  # (B, T)
+        decoder[:, 1:] = shifted if ids.end is None else np.where(shifted == ids.end, ids.pad, shifted)
+        weights = (labels != ids.pad).astype(np.float32)  # (B, T)
         return {"encoder_token_ids": source, "decoder_token_ids": decoder}, labels, weights
 
     def on_epoch_end(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attn.text import END_ID, PAD_ID, UNKNOWN_ID
+from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 SIDES = ("source", "target")  # the names of the two stores of a folder
 MANIFEST = "files.json"  # there, the size and the SHA-256 of each token file
@@ -22,15 +22,24 @@ class TokenStore:
         token_ids: int32 (N,), the ids of all rows, without start and end. A row may be empty.
         offsets: int64 (rows + 1,), row i is `token_ids[offsets[i]:offsets[i + 1]]`.
         prefix: Path, where the files of a memory-mapped store are: `<prefix>.ids` and `<prefix>.offsets`.
+        special_ids: `SpecialIds` of the vocabulary.
     """
 
-    def __init__(self, token_ids: np.ndarray, offsets: np.ndarray, prefix: Path | None = None):
+    def __init__(
+        self,
+        token_ids: np.ndarray,
+        offsets: np.ndarray,
+        prefix: Path | None = None,
+        special_ids: SpecialIds = DEFAULT_IDS,
+    ):
         self.token_ids = token_ids  # (N,)
         self.offsets = offsets  # (rows + 1,)
         self.prefix = prefix
+        self.special_ids = special_ids
+        self.ends = len(special_ids.with_end([]))  # tokens that a row has beside its ids, 1 or 0
 
     @classmethod
-    def from_lists(cls, rows: Sequence[Sequence[int]]) -> "TokenStore":
+    def from_lists(cls, rows: Sequence[Sequence[int]], special_ids: SpecialIds = DEFAULT_IDS) -> "TokenStore":
         """Makes a store of lists of ids.
 
         Raises:
@@ -42,23 +51,28 @@ class TokenStore:
             ids = np.fromiter(map(index, itertools.chain.from_iterable(rows)), np.int32, count=offsets[-1])
         except (TypeError, OverflowError) as error:
             raise ValueError(f"Expected rows of token ids, whole numbers below 2**31. Received: {error}") from None
-        reserved = (ids <= END_ID) & (ids != UNKNOWN_ID)
+        reserved = (ids < 0) | np.isin(ids, list(special_ids.reserved))
         if reserved.any():
             position = int(reserved.argmax())
             row = int(np.searchsorted(offsets, position, side="right")) - 1
             raise ValueError(
-                f"Expected rows of {UNKNOWN_ID} and of ids above {END_ID}, without pad, start and end. "
+                f"Expected rows of token ids without pad, start and end of {special_ids}. "
                 f"Received: {ids[position]} in row {row}"
             )
-        return cls(ids, offsets)
+        return cls(ids, offsets, special_ids=special_ids)
 
     @classmethod
-    def open(cls, prefix: Path) -> "TokenStore":
+    def of(cls, rows: "Sequence[Sequence[int]] | TokenStore", special_ids: SpecialIds = DEFAULT_IDS) -> "TokenStore":
+        """Returns a store as it is, or one of lists of ids."""
+        return rows if isinstance(rows, TokenStore) else cls.from_lists(rows, special_ids)
+
+    @classmethod
+    def open(cls, prefix: Path, special_ids: SpecialIds = DEFAULT_IDS) -> "TokenStore":
         """Memory-maps `<prefix>.ids` and `<prefix>.offsets`, so that only the rows of a batch are read."""
         offsets = np.memmap(f"{prefix}.offsets", np.int64, "r")
         # An empty file cannot be mapped.
         ids = np.memmap(f"{prefix}.ids", np.int32, "r") if offsets[-1] else np.zeros(0, np.int32)
-        return cls(ids, offsets, prefix)
+        return cls(ids, offsets, prefix, special_ids)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -74,10 +88,10 @@ class TokenStore:
 
     @functools.cached_property
     def largest_id(self) -> int:
-        """The largest id, at least that of the end, which every padded row has."""
+        """The largest id, special ones included, which padded rows have."""
+        largest = max(self.special_ids.all)
         if self.prefix is None:
-            return int(self.token_ids.max(initial=END_ID))
-        largest = END_ID
+            return int(self.token_ids.max(initial=largest))
         with open(f"{self.prefix}.ids", "rb") as file:  # read, as in `lengths`
             while len(ids := np.fromfile(file, np.int32, _PART)):
                 largest = max(largest, int(ids.max()))
@@ -89,11 +103,13 @@ class TokenStore:
         Rows that are too long are truncated; rows of the shape beyond those given are all padding.
         """
         starts = self.offsets[rows]  # (rows,)
-        lengths = np.minimum(self.offsets[rows + 1] - starts, shape[1] - 1)  # (rows,)
+        lengths = np.minimum(self.offsets[rows + 1] - starts, shape[1] - self.ends)  # (rows,)
         columns = np.arange(shape[1])
         positions = starts[:, None] + columns  # (rows, S)
         token_ids = self.token_ids.take(positions, mode="clip")  # (rows, S), neighbours' ids after a row's end
-        padded = np.full(shape, PAD_ID, np.int32)  # (B, S)
-        padded[: len(rows)] = np.where(columns < lengths[:, None], token_ids, PAD_ID)
-        padded[np.arange(len(rows)), lengths] = END_ID
+        pad, end = self.special_ids.pad, self.special_ids.end
+        padded = np.full(shape, pad, np.int32)  # (B, S)
+        padded[: len(rows)] = np.where(columns < lengths[:, None], token_ids, pad)
+        if end is not None:
+            padded[np.arange(len(rows)), lengths] = end
         return padded

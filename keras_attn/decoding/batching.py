@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from keras_attn.text import END_ID, PAD_ID
+from keras_attn.text import DEFAULT_IDS, SPECIAL_TOKENS, UNKNOWN_ID, SpecialIds
 
 if TYPE_CHECKING:
     from keras_attn.text import Tokenizer
@@ -50,17 +50,20 @@ def power_of_two(length: int) -> int:
     return max(32, 1 << (length - 1).bit_length())
 
 
-def padded(rows: Sequence[Sequence[int]], shape: tuple[int, int]) -> np.ndarray:
-    """Rows of ids as `(B, S)` int32, padded on the right; rows that only fill the batch consist of an end token."""
-    token_ids = np.full(shape, PAD_ID, "int32")
-    token_ids[len(rows) :, 0] = END_ID
+def padded(rows: Sequence[Sequence[int]], shape: tuple[int, int], special_ids: SpecialIds = DEFAULT_IDS) -> np.ndarray:
+    """Rows of ids as `(B, S)` int32, padded on the right; rows that only fill the batch have one token, the end."""
+    token_ids = np.full(shape, special_ids.pad, "int32")
+    token_ids[len(rows) :, 0] = special_ids.filler
     for row, ids in enumerate(rows):
         token_ids[row, : len(ids)] = ids
     return token_ids
 
 
 def search_inputs(
-    sentences: Sequence[Sentence], shape: tuple[int, int], seed: int | None = None
+    sentences: Sequence[Sentence],
+    shape: tuple[int, int],
+    seed: int | None = None,
+    ids: tuple[SpecialIds, SpecialIds] = (DEFAULT_IDS, DEFAULT_IDS),
 ) -> tuple[dict[str, np.ndarray], int]:
     """The inputs of a `SearchModel`, and the longest output L that it must have room for.
 
@@ -71,19 +74,20 @@ def search_inputs(
         sentences: The sentences of a batch.
         shape: (B, S), from `batches`.
         seed: The seed of `sample`; None for the other searches.
+        ids: The special ids of source and target.
     """
     rows, _ = shape
     # A prefix prevails over the limit, and must leave room for the end token in any batch.
     limits = [max(s.max_length, len(s.prefix) + 1) for s in sentences]
     longest = power_of_two(max(limits))
     inputs = {
-        "encoder_token_ids": padded([s.token_ids for s in sentences], shape),  # (B, S)
+        "encoder_token_ids": padded([s.token_ids for s in sentences], shape, ids[0]),  # (B, S)
         "row_max_length": _column(limits, rows),  # (B,)
     }
     if any(s.min_length > 1 for s in sentences):
         inputs["row_min_length"] = _column([s.min_length for s in sentences], rows)  # (B,)
     if prefix := max(len(s.prefix) for s in sentences):
-        forced = np.full((rows, bucket(prefix)), PAD_ID, "int32")
+        forced = np.full((rows, bucket(prefix)), ids[1].pad, "int32")
         for row, sentence in enumerate(sentences):
             forced[row, : len(sentence.prefix)] = sentence.prefix
         inputs["forced_prefix"] = forced  # (B, P)
@@ -103,13 +107,17 @@ def _column(values: Sequence[int], rows: int) -> np.ndarray:
 def token_ids_of(tokenizer: "Tokenizer", tokens: Iterable[str | int]) -> list[int]:
     """The sorted ids of tokens, each given as an entry of the vocabulary or as an id.
 
+    "<unk>" is the unknown token, whatever the vocabulary calls it.
+
     Raises:
         ValueError: if an entry is neither.
     """
     if isinstance(tokens, str):
         raise ValueError(f"Expected a list of tokens or ids. Received one string: {tokens!r}")
-    ids = set()
+    ids, unknown = set(), SPECIAL_TOKENS[UNKNOWN_ID]
     for token in tokens:
+        if token == unknown and token not in tokenizer.vocabulary and tokenizer.unknown_token is not None:
+            token = tokenizer.unknown_token
         known = token in tokenizer.vocabulary if isinstance(token, str) else isinstance(token, (int, np.integer))
         if not known:
             raise ValueError(f"Expected tokens of the vocabulary, or ids. Received: {token!r}")

@@ -8,6 +8,33 @@ from keras.ops import convert_to_numpy
 
 if TYPE_CHECKING:
     from keras_attn.models import Seq2Seq
+    from keras_attn.text import Tokenizer
+
+
+def check_parts(model: "Seq2Seq", source_tokenizer: "Tokenizer", target_tokenizer: "Tokenizer") -> None:
+    """Refuses tokenizers that do not belong to a model.
+
+    Raises:
+        ValueError: if a tokenizer has another number of ids than the model, or other special ids; or if padding decides
+            on translations, and nothing on how much of it there is.
+    """
+    for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
+        expected, special_ids = (getattr(model, f"{side}_{name}") for name in ("vocabulary_size", "special_ids"))
+        if tokenizer.vocabulary_size != expected:
+            raise ValueError(
+                f"Expected a {side} tokenizer with the model's {expected} ids. "
+                f"Received one with {tokenizer.vocabulary_size}."
+            )
+        if tokenizer.special_ids != special_ids:
+            raise ValueError(
+                f"Expected a {side} tokenizer with the model's {special_ids}; a model takes those of its tokenizer as "
+                f"`{side}_special_ids`. Received one with {tokenizer.special_ids}."
+            )
+    if not model.mask_padding and model.source_length is None:
+        raise ValueError(
+            "Expected a model with `source_length`, because it does not mask padding: a translation would depend on "
+            "its batch mates. Received: source_length=None"
+        )
 
 
 def check_list(name: str, values: Iterable, count: int | None = None) -> list:

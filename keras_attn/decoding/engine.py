@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from keras_attn.decoding.batching import Sentence, batches, padded, search_inputs, token_ids_of
-from keras_attn.decoding.checks import check_list, check_scores, check_whole
+from keras_attn.decoding.checks import check_list, check_parts, check_scores, check_whole
 from keras_attn.decoding.results import translations_of
 from keras_attn.decoding.search_models import ScoreModel, SearchModel
 from keras_attn.models import Seq2Seq
 from keras_attn.search import Limits, SampleOptions, SearchOptions, beam_search, greedy_search, sample
-from keras_attn.text import BLANKS, END_ID, PAD_ID, START_ID, UNKNOWN_ID, Tokenizer
+from keras_attn.text import BLANKS, Tokenizer
 from keras_attn.translation import Translation
 
 
@@ -30,13 +30,7 @@ class Engine:
         max_length_ratio: float = 1.5,
         max_length_constant: float = 10,
     ):
-        for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
-            expected = getattr(model, f"{side}_vocabulary_size")
-            if tokenizer.vocabulary_size != expected:
-                raise ValueError(
-                    f"Expected a {side} tokenizer with the model's {expected} ids. "
-                    f"Received one with {tokenizer.vocabulary_size}."
-                )
+        check_parts(model, source_tokenizer, target_tokenizer)
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
@@ -162,14 +156,14 @@ class Engine:
         targets = check_list("targets", targets, len(sources))
         sentences = self._sentences(sources, self.limits())
         target_ids = self._target_ids(targets)
-        results = [self._score_of_blank(target, ids) for target, ids in zip(targets, target_ids, strict=True)]
-        longer = [
-            max(len(s.token_ids), len(ids)) if s.token_ids else 0 for s, ids in zip(sentences, target_ids, strict=True)
-        ]
+        pairs = list(zip(sentences, target_ids, strict=True))
+        results = [self._score_of_blank(*pair, target) for pair, target in zip(pairs, targets, strict=True)]
+        longer = [max(len(s.token_ids), len(ids)) if s.token_ids and ids else 0 for s, ids in pairs]
         for rows, shape in batches(longer, checked.batch_size, checked.tokens_per_batch):
+            ids = self.model.source_special_ids, self.model.target_special_ids
             inputs = {
-                "encoder_token_ids": padded([sentences[row].token_ids for row in rows], shape),  # (B, S)
-                "target_token_ids": padded([target_ids[row] for row in rows], shape),  # (B, T), T = S
+                "encoder_token_ids": padded([sentences[row].token_ids for row in rows], shape, ids[0]),  # (B, S)
+                "target_token_ids": padded([target_ids[row] for row in rows], shape, ids[1]),  # (B, T), T = S
             }
             outputs = self._compiled(ScoreModel, **options).predict_on_batch(inputs)
             check_scores(outputs["scores"][: len(rows)], self.model)
@@ -212,7 +206,8 @@ class Engine:
         results = [Translation("")] * len(sentences)
         source_lengths = [len(sentence.token_ids) for sentence in sentences]
         for rows, shape in batches(source_lengths, options.batch_size, options.tokens_per_batch):
-            inputs, longest = search_inputs([sentences[row] for row in rows], shape, seed)
+            ids = self.model.source_special_ids, self.model.target_special_ids
+            inputs, longest = search_inputs([sentences[row] for row in rows], shape, seed, ids)
             outputs = self._compiled(SearchModel, search, longest, **arguments).predict_on_batch(inputs)
             check_scores(outputs["scores"][: len(rows)], self.model)
             for i, row in enumerate(rows):
@@ -231,7 +226,7 @@ class Engine:
         row_ids: Sequence[int] | None = None,
     ) -> list[Sentence]:
         """Each text with its ids, limits, prefix and number."""
-        source_ids = [[*ids, END_ID] if ids else [] for ids in _encode(self.source_tokenizer, texts)]
+        source_ids = [self._source_row(ids) for ids in _encode(self.source_tokenizer, texts)]
         prefixes = [""] * len(texts) if prefixes is None else check_list("prefixes", prefixes, len(texts))
         prefix_ids = _encode(self.target_tokenizer, prefixes)
         row_ids = range(len(texts)) if row_ids is None else check_list("row_ids", row_ids, len(texts))
@@ -240,6 +235,12 @@ class Engine:
             Sentence(text, ids, limits.longest(len(ids)), limits.shortest(len(ids)), forced, prefix, row_id)
             for text, ids, forced, prefix, row_id in zip(texts, source_ids, prefix_ids, prefixes, row_ids, strict=True)
         ]
+
+    def _source_row(self, ids: list[int]) -> list[int]:
+        """The ids of a text and the end, cut to what the model reads; nothing for a blank text."""
+        special, most = self.source_tokenizer.special_ids, self.model.source_length
+        kept = None if most is None else most - len(special.with_end([]))
+        return special.with_end(ids[:kept]) if ids else []
 
     def _compiled(self, kind: type, *arguments, **options) -> SearchModel | ScoreModel:
         key = kind, *arguments, *sorted((name, repr(value)) for name, value in options.items())
@@ -253,23 +254,25 @@ class Engine:
     def _target_ids(self, targets: Sequence[str | Sequence[int]]) -> list[list[int]]:
         texts = [target for target in targets if not _is_ids(target)]
         encoded = iter(_encode(self.target_tokenizer, texts))
-        target_ids = []
+        target_ids, special = [], self.target_tokenizer.special_ids
         for target in targets:
-            ids = list(target) if _is_ids(target) else [*next(encoded), END_ID]
+            ids = list(target) if _is_ids(target) else special.with_end(next(encoded))
             self.target_tokenizer.tokens(ids)  # refuses ids out of range
-            *inner, end = ids = [int(i) for i in ids] or [PAD_ID]
-            if end != END_ID or {PAD_ID, START_ID, END_ID}.intersection(inner):
+            ids = [int(i) for i in ids]
+            inner = ids if special.end is None else ids[:-1]
+            if ids[len(inner) :] != special.with_end([]) or special.reserved.intersection(inner):
+                end = "" if special.end is None else f"that end in the end token {special.end} and "
                 raise ValueError(
-                    f"Expected target ids that end in the end token {END_ID} and contain no other special token but "
-                    f"{UNKNOWN_ID}, the unknown one. Received: {ids}"
+                    f"Expected target ids {end}that contain no other special token but "
+                    f"{special.unknown}, the unknown one. Received: {ids}"
                 )
             target_ids.append(ids)
         return target_ids
 
-    def _score_of_blank(self, target: str | Sequence[int], ids: list[int]) -> Translation:
-        """A given translation of a blank sentence: certain if it is blank too, else impossible."""
-        if ids == [END_ID]:
-            return Translation("")
+    def _score_of_blank(self, sentence: Sentence, ids: list[int], target: str | Sequence[int]) -> Translation:
+        """A given translation that no model scores: of a blank sentence, or without a token, not even the end."""
+        if ids == self.target_tokenizer.special_ids.with_end([]):
+            return Translation("", score=0.0 if ids or not sentence.token_ids else -np.inf)
         text = target if isinstance(target, str) else self.target_tokenizer.decode(ids)
         log_probs = np.full(len(ids), -np.inf, "float32")
         return Translation(text, tuple(self.target_tokenizer.tokens(ids)), tuple(ids), -np.inf, log_probs)

@@ -7,7 +7,6 @@ import numpy as np
 
 from keras_attn.decoding.batching import Sentence
 from keras_attn.decoding.unk_replacement import words_for_unknown
-from keras_attn.text import SPECIAL_TOKENS, UNKNOWN_ID
 from keras_attn.translation import Translation
 
 if TYPE_CHECKING:
@@ -53,10 +52,10 @@ def translations_of(
 
 
 def _text(sentence, ids, alignment, source_tokenizer, target_tokenizer, dictionary) -> str:
-    positions = [position for position, token_id in enumerate(ids) if token_id == UNKNOWN_ID]
+    positions = [position for position, token_id in enumerate(ids) if token_id == target_tokenizer.special_ids.unknown]
     if not positions or (dictionary is None and positions[0] >= len(sentence.prefix)):
         return target_tokenizer.decode(ids)
-    words = [SPECIAL_TOKENS[UNKNOWN_ID]] * len(positions)
+    words = [target_tokenizer.unknown_token] * len(positions)
     if dictionary is not None:
         source, target = (source_tokenizer, sentence.token_ids), (target_tokenizer, ids)
         words = words_for_unknown(sentence.text, source, target, alignment, dictionary)

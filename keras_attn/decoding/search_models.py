@@ -8,7 +8,6 @@ from keras import ops
 from keras_attn.backend import inference_function, preferred_jit_compile
 from keras_attn.models import Seq2Seq
 from keras_attn.search import score_tokens
-from keras_attn.text import PAD_ID, START_ID
 
 
 class DecodingModel(keras.Model):
@@ -54,7 +53,8 @@ class SearchModel(DecodingModel):
     def call(self, inputs):
         inputs = dict(inputs)
         memory, state = self.seq2seq.encode(inputs.pop("encoder_token_ids"), self.max_length)
-        result = self.search(self.seq2seq.step, memory, state, max_length=self.max_length, **inputs, **self.options)
+        options = {"max_length": self.max_length, "special_ids": self.seq2seq.target_special_ids, **self.options}
+        result = self.search(self.seq2seq.step, memory, state, **inputs, **options)
         return {name: value for name, value in result._asdict().items() if value is not None}
 
 
@@ -73,8 +73,10 @@ class ScoreModel(DecodingModel):
 
     def call(self, inputs):
         source, target = inputs["encoder_token_ids"], inputs["target_token_ids"]  # (B, S), (B, T)
-        start = ops.full_like(target[:, :1], START_ID)  # (B, 1)
+        ids = self.seq2seq.target_special_ids
+        start = ops.full_like(target[:, :1], ids.start)  # (B, 1)
         previous = ops.concatenate([start, target[:, :-1]], axis=1)  # (B, T)
         logits, alignments = self.seq2seq.align(source, previous)  # (B, T, V), (B, T, S)
-        result = score_tokens(logits, target, alignments, ops.not_equal(source, PAD_ID), **self.options)
+        _, mask = self.seq2seq.source_and_mask(source)  # (B, S)
+        result = score_tokens(logits, target, alignments, mask, special_ids=ids, **self.options)
         return {name: value for name, value in result._asdict().items() if value is not None}

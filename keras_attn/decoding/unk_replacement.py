@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_attn.text import BLANKS, SPECIAL_TOKENS, UNKNOWN_ID
+from keras_attn.text import BLANKS
 
 if TYPE_CHECKING:
     from keras_attn.text import Tokenizer
-
-_UNKNOWN = SPECIAL_TOKENS[UNKNOWN_ID]
 
 
 def words_for_unknown(
@@ -32,20 +30,21 @@ def words_for_unknown(
         text: The source sentence.
         source: Its tokenizer, and its ids with the end token.
         target: Tokenizer and ids of the translation.
-        alignment: `(T, S)`. A row without weight on any word leaves `<unk>`.
+        alignment: `(T, S)`. A row without weight on any word leaves the unknown token.
         dictionary: From source words to target words; source words as in the text or, for a tokenizer that
             lower-cases, in lower case. Words that are not in it are copied.
     """
     words, parts = _source_words(text, *source)
     tokenizer, ids = target
-    whole = {position for word, group in tokenizer.words(ids) if word == _UNKNOWN for position in group}
+    unknown, surface = tokenizer.special_ids.unknown, tokenizer.unknown_token
+    whole = {position for word, group in tokenizer.words(ids) if word == surface for position in group}
     replacements = []
-    for position in np.flatnonzero(np.asarray(ids) == UNKNOWN_ID):
+    for position in np.flatnonzero(np.asarray(ids) == unknown):
         weights = alignment[position, : len(words)]  # without the end token
         is_aligned = bool(weights.size) and weights.max() > 0
         word = (words if position in whole else parts)[int(weights.argmax())] if is_aligned else ""
         lower = word.lower() if source[0].lowercase else word
-        replacements.append(dictionary.get(word, dictionary.get(lower, word)) if word else _UNKNOWN)
+        replacements.append(dictionary.get(word, dictionary.get(lower, word)) if word else surface)
     return replacements
 
 

@@ -9,7 +9,7 @@ from keras_attn.layers.decoder import AttentionDecoder
 from keras_attn.layers.dot import DotAttention, GeneralAttention, ScaledDotAttention
 from keras_attn.layers.fixed_context import FixedContextDecoder
 from keras_attn.layers.initializers import Float32Initializer, half_precision_safe
-from keras_attn.layers.layer import refuse_unknown_arguments
+from keras_attn.layers.layer import check_size, refuse_unknown_arguments
 from keras_attn.layers.local import LocalMonotonicAttention, LocalPredictiveAttention
 from keras_attn.layers.location import LocationAttention
 from keras_attn.layers.location_sensitive import LocationSensitiveAttention
@@ -50,6 +50,7 @@ __all__ = [
     "ScheduledSampling",
     "SelfAttention",
     "TransformerDecoder",
+    "check_size",
     "get_attention",
     "get_scheduled_sampling",
     "half_precision_safe",

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn.models.averaging import copy_model
-from keras_attn.models.seq2seq import Seq2Seq, token_inputs
+from keras_attn.models.seq2seq import ID_ARGUMENTS, Seq2Seq, token_inputs
 
 AVERAGES = ("probability", "log_probability")
 
@@ -53,6 +53,8 @@ class Ensemble(Seq2Seq):
     def __init__(self, models: Sequence[Seq2Seq], *, average: str = "probability", **kwargs):
         # Layers
         self.set_arguments(locals())
+        if given := [name for name in ID_ARGUMENTS if name in vars(self)]:
+            raise ValueError(f"Expected models that have these arguments themselves. Received: {', '.join(given)}")
         sizes = {(model.source_vocabulary_size, model.target_vocabulary_size) for model in models}
         if len(sizes) != 1:
             raise ValueError(
@@ -61,12 +63,18 @@ class Ensemble(Seq2Seq):
             )
         if average not in AVERAGES:
             raise ValueError(f"Expected `average` to be one of {', '.join(AVERAGES)}. Received: average={average!r}")
+        ids = {tuple(getattr(model, name) for name in ID_ARGUMENTS) for model in models}
+        if len(ids) != 1:
+            raise ValueError(
+                f"Expected models with the same {', '.join(ID_ARGUMENTS)}. Received: {sorted(map(str, ids))}"
+            )
         dtype = kwargs.pop("dtype", None)
         source_size, target_size = next(iter(sizes))
         self.set_layers(
             models=[copy_model(model, f"member_{i}", dtype) for i, model in enumerate(models)],  # names must differ
             source_vocabulary_size=source_size,
             target_vocabulary_size=target_size,
+            **dict(zip(ID_ARGUMENTS, next(iter(ids)), strict=True)),
             _own_dtype=dtype,
         )
 

@@ -116,7 +116,7 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def _encode_source(self, token_ids):
         """Ids (B, S) -> memory (B, S, M), mask (B, S), and the decoder cell's first state."""
-        mask = ops.not_equal(token_ids, 0)
+        token_ids, mask = self.source_and_mask(token_ids)
         embedded = self.embedding_dropout_layer(self._embed(self.source_embedding, token_ids))  # (B, S, E)
         values, states, final = self.encoder(embedded, mask=mask)
         return self.memory_dropout_layer(values), mask, states if self.bridge is None else [self.bridge(final)]

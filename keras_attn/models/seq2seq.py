@@ -6,11 +6,15 @@ import keras
 from keras import ops
 
 from keras_attn.backend import keep_values, scan
-from keras_attn.layers import refuse_unknown_arguments
+from keras_attn.layers import check_size, refuse_unknown_arguments
 from keras_attn.models.token_checks import TokenIdCheck
+from keras_attn.text import DEFAULT_IDS, SpecialIds
+
+keras.saving.register_keras_serializable(package="keras_attn")(SpecialIds)  # here: `text` does without Keras
 
 INPUTS = ("encoder_token_ids", "decoder_token_ids")
 MODEL_ARGUMENTS = ("name", "trainable", "dtype")
+ID_ARGUMENTS = ("source_special_ids", "target_special_ids", "mask_padding", "source_length")
 
 
 class Seq2Seq(keras.Model):
@@ -29,10 +33,17 @@ class Seq2Seq(keras.Model):
     `max_length` is the largest number of steps that will follow. Models whose state grows with the steps need it; with
     None they use their own limit. Recurrent models ignore it.
 
-    Ids: 0 pad, 1 unknown, 2 start, 3 end. Source rows end with the end token; target inputs begin with the start token.
+    Source rows end with the end token; target inputs begin with the start token. Every model takes four arguments that
+    say which ids these are, and what padding is to it:
 
     Args:
         inputs, outputs: The functional graph, from a dict of the two inputs to the logits.
+        source_special_ids, target_special_ids: A `keras_attn.SpecialIds` for each vocabulary, that of its tokenizer.
+            The default is 0 pad, 1 unknown, 2 start, 3 end. The target needs a start.
+        mask_padding: Whether the model takes no notice of padding in the source. False is for weights that were
+            trained without a mask, as by the NMT tutorial of TensorFlow Addons: padding is then a word like any
+            other, and the result depends on how much of it there is, which `source_length` fixes.
+        source_length: The length that source rows are padded or cut to; None: rows stay as they are.
         name, trainable: As in `keras.Model`.
         dtype: Dtype policy, or its name; None is the global policy. A subclass passes it on to its layers.
 
@@ -51,7 +62,8 @@ class Seq2Seq(keras.Model):
         ...         super().__init__(inputs, logits, **kwargs)
         ...
         ...     def encode(self, encoder_token_ids, max_length=None):
-        ...         return {"mask": keras.ops.not_equal(encoder_token_ids, 0)}, ()
+        ...         token_ids, mask = self.source_and_mask(encoder_token_ids)
+        ...         return {"mask": mask}, ()
         ...
         ...     def step(self, token_ids, memory, state):
         ...         alignment = keras.ops.zeros_like(memory["mask"], dtype="float32")
@@ -63,6 +75,10 @@ class Seq2Seq(keras.Model):
 
     source_vocabulary_size: int
     target_vocabulary_size: int
+    source_special_ids: SpecialIds = DEFAULT_IDS
+    target_special_ids: SpecialIds = DEFAULT_IDS
+    mask_padding: bool = True
+    source_length: int | None = None
 
     def __init__(self, inputs, outputs, *, name: str | None = None, trainable: bool = True, dtype=None):
         super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
@@ -84,6 +100,18 @@ class Seq2Seq(keras.Model):
 
         _, (logits, alignments) = scan(step, state, ops.transpose(decoder_token_ids))
         return ops.transpose(logits, (1, 0, 2)), ops.transpose(alignments, (1, 0, 2))  # (B, T, V), (B, T, S)
+
+    def source_and_mask(self, encoder_token_ids) -> tuple[Any, Any]:
+        """Source ids (B, S) as the model reads them, and their mask (B, S) bool, True = real token.
+
+        S is `source_length` afterwards, if that is given. Without `mask_padding` the mask is True everywhere.
+        """
+        pad = self.source_special_ids.pad
+        if self.source_length is not None:
+            room = ops.pad(encoder_token_ids, [[0, 0], [0, self.source_length]], constant_values=pad)
+            encoder_token_ids = room[:, : self.source_length]  # (B, S)
+        mask = ops.not_equal(encoder_token_ids, pad)  # (B, S)
+        return encoder_token_ids, mask if self.mask_padding else ops.ones_like(mask)
 
     def fit(self, x=None, y=None, *args, class_weight=None, validation_data=None, **kwargs):
         """As `keras.Model.fit`, but refuses ids outside the vocabularies, and `class_weight`: its classes would be ids.
@@ -169,7 +197,7 @@ class Seq2Seq(keras.Model):
             ValueError: if `kwargs` has a name that is no argument.
         """
         kwargs = scope["kwargs"]
-        refuse_unknown_arguments(type(self), kwargs, base=base or Seq2Seq, also=MODEL_ARGUMENTS)
+        refuse_unknown_arguments(type(self), kwargs, base=base or Seq2Seq, also=(*MODEL_ARGUMENTS, *ID_ARGUMENTS))
         arguments = {name: value for name, value in scope.items() if name not in ("self", "kwargs", "__class__")}
         if "_arguments" not in vars(self):
             # Serialised now: a layer's config changes when the model builds it.
@@ -177,7 +205,20 @@ class Seq2Seq(keras.Model):
             serialize = keras.saving.serialize_keras_object
             self.set_layers(_arguments={name: serialize(value) for name, value in (arguments | inherited).items()})
         self.set_layers(**arguments)
+        self._set_ids({name: kwargs.pop(name) for name in ID_ARGUMENTS if name in kwargs})
         return keras.dtype_policies.get(kwargs.get("dtype"))
+
+    def _set_ids(self, given: dict[str, Any]) -> None:
+        for side in ("source", "target"):
+            ids = given.get(name := f"{side}_special_ids", DEFAULT_IDS)
+            if not isinstance(ids, SpecialIds):
+                raise ValueError(f"Expected `{name}` to be a keras_attn.SpecialIds. Received: {ids!r}")
+            if name in given and (size := vars(self).get(f"{side}_vocabulary_size")):
+                ids.check(size, f"`{name}`")
+        given.get("target_special_ids", DEFAULT_IDS).check_start()
+        if (length := given.get("source_length")) is not None:
+            check_size("source_length", length)
+        self.set_layers(**given)
 
     def set_layers(self, **layers) -> None:
         """Sets attributes before the functional graph, which tracks the layers, has been built."""

@@ -167,7 +167,7 @@ class TransformerSeq2Seq(Seq2Seq):
 
     def _encode_source(self, token_ids, return_alignments=False):
         """Ids (B, S) -> memory (B, S, H), mask (B, S), and None or the alignments (layers, B, N, S, S)."""
-        mask = ops.not_equal(token_ids, 0)
+        token_ids, mask = self.source_and_mask(token_ids)
         x, alignments = self._embed(self.source_embedding, token_ids), []
         for encoder in self.encoders:
             x = encoder(x, padding_mask=mask, return_attention_scores=return_alignments)  # (B, S, H)

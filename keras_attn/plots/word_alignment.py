@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from keras_attn.text import SPECIAL_TOKENS, UNKNOWN_ID, Tokenizer
+from keras_attn.text import SPECIAL_TOKENS, Tokenizer
 
 _END = SPECIAL_TOKENS[3]
 
@@ -94,14 +94,19 @@ def align_words(
         raise ValueError("Expected a translation with its alignment. Received: one made with return_alignments=False")
     sources = source_tokenizer.words(translation.source_token_ids)
     targets = target_tokenizer.words(translation.token_ids)
-    labels = [word for word, _ in sources]
-    if source_text is not None and UNKNOWN_ID in translation.source_token_ids:
+    labels, target_labels = [word for word, _ in sources], [word for word, _ in targets]
+    unknown = source_tokenizer.special_ids.unknown
+    if source_text is not None and unknown in translation.source_token_ids:
         pieces = source_tokenizer.pieces(source_text)
         for n, (_, group) in enumerate(sources):
-            if any(translation.source_token_ids[position] == UNKNOWN_ID for position in group):
+            if any(translation.source_token_ids[position] == unknown for position in group):
                 labels[n] = "".join(pieces[position] for position in group).replace("▁", " ").strip()
+    if translation.source_token_ids[-1:] == (source_tokenizer.special_ids.end,):
+        labels[-1] = _END  # whatever the vocabulary calls it
+    if translation.token_ids[-1:] == (target_tokenizer.special_ids.end,):
+        target_labels[-1] = _END
     groups = [[positions for _, positions in words] for words in (sources, targets)]
-    return WordAlignment(merge_alignment(translation.alignment, *groups), labels, [word for word, _ in targets])
+    return WordAlignment(merge_alignment(translation.alignment, *groups), labels, target_labels)
 
 
 def to_pharaoh(words: WordAlignment, *, threshold: float | None = None) -> str:

@@ -23,7 +23,7 @@ from keras_attn.search.ranking import coverage_score, length_norms
 from keras_attn.search.records import NEGATIVE_INFINITY, SearchResult
 from keras_attn.search.selection import merge, select
 from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, take_step, write
-from keras_attn.text import START_ID
+from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 
 def beam_search(
@@ -44,6 +44,7 @@ def beam_search(
     no_repeat_ngram_size: int = 0,
     early_stopping: bool = False,
     return_alignments: bool = True,
+    special_ids: SpecialIds = DEFAULT_IDS,
 ) -> SearchResult:
     """Finds the best sequences that K hypotheses a row can find.
 
@@ -72,12 +73,13 @@ def beam_search(
             int32 tensor (which requires the norms themselves, and L of at least `no_repeat_ngram_size`).
         row_max_length: `(B,)`, clipped to 1..L; end token included, as in all lengths.
         row_min_length: `(B,)`; if it exceeds the row's longest length, the latter prevails.
-        forced_prefix: `(B, P)` int, 0 = free from there on; may contain the end token. Prevails over the other
+        forced_prefix: `(B, P)` int, pad = free from there on; may contain the end token. Prevails over the other
             limits.
         banned_token_ids: Ids that are never produced; pad and start never are.
         no_repeat_ngram_size: No n-gram of this size occurs twice in a hypothesis; 0 = off.
         early_stopping: See above.
         return_alignments: If False, alignments are not kept (except for coverage) and the result's are None.
+        special_ids: Of the target vocabulary. Without an end token every hypothesis has its row's longest length.
 
     Returns:
         A `SearchResult`.
@@ -101,6 +103,7 @@ def beam_search(
         forced_prefix=forced_prefix,
         banned_token_ids=banned_token_ids,
         no_repeat_ngram_size=no_repeat_ngram_size,
+        special_ids=special_ids,
     )
     batch = ops.shape(memory["mask"])[0]
     compactions = sum(batch >= rows for rows in (32, 64)) if isinstance(batch, int) else 2
@@ -140,7 +143,7 @@ def start_beam_search(
     only_first = ops.where(config.slots == 0, 0.0, NEGATIVE_INFINITY)  # (B, K)
     start = BeamState(
         position=ops.convert_to_tensor(0, dtype="int32"),
-        token_ids=ops.full((rows,), START_ID, dtype="int32"),
+        token_ids=ops.full((rows,), config.constraints.special_ids.start, dtype="int32"),
         log_probs=ops.cast(only_first, "float32"),
         scores=ops.full((batch, n_best), NEGATIVE_INFINITY, dtype="float32"),
         finished_pointers=ops.zeros((batch, n_best), dtype="int32"),
@@ -225,9 +228,17 @@ def _advance(old: BeamState, constants: tuple[BeamConfig, Any]) -> BeamState:
     coverage = old.coverage
     if config.coverage_penalty:
         coverage = coverage + ops.cast(alignment, "float32")  # (B * K, S)
-    ended = _rank(chosen.end_log_probs, coverage, old.position, config)  # (B, K)
+    parents, token_ids = chosen.parents, ops.reshape(chosen.token_ids, (-1,))  # (B, K), (B * K,)
+    if config.constraints.special_ids.end is None:  # the chosen ones end, where they are as long as they may be
+        coverage, history, state = _reorder((coverage, old.history, state), parents, config.offsets)
+        last = ops.reshape(config.constraints.is_last(old.position), (-1, beams))  # (B, K)
+        ended = _rank(ops.where(last, chosen.log_probs, NEGATIVE_INFINITY), coverage, old.position, config)  # (B, K)
+        new_pointers = (old.position + 1) * beams + config.slots  # (B, K)
+    else:
+        ended = _rank(chosen.end_log_probs, coverage, old.position, config)  # (B, K)
+        new_pointers = old.position * beams + config.slots  # (B, K)
+        coverage, history, state = _reorder((coverage, old.history, state), parents, config.offsets)
     finished = old.finished + ops.sum(ops.cast(ended > NEGATIVE_INFINITY, "int32"), axis=1)  # (B,)
-    new_pointers = old.position * beams + config.slots  # (B, K)
     scores, pointers = merge(old.scores, old.finished_pointers, ended, new_pointers, config.offsets)  # (B, N)
     # A finished row loses its live hypotheses, so that no other can end while its batch mates go on.
     # (max and min, not the first and last of the sorted values: see `candidates` on slices of a top-k.)
@@ -235,12 +246,12 @@ def _advance(old: BeamState, constants: tuple[BeamConfig, Any]) -> BeamState:
     done = best_possible <= ops.min(scores, axis=-1)  # (B,)
     if config.early_stopping:
         done = done | (finished >= beams)  # (B,)
+    if config.constraints.special_ids.end is None:
+        done = done | ops.any(last, axis=1)  # (B,)
 
-    backpointers = ops.concatenate([chosen.parents, chosen.token_ids], axis=1)  # (B, 2K)
+    backpointers = ops.concatenate([parents, chosen.token_ids], axis=1)  # (B, 2K)
     end_log_probs = ops.reshape(extensions.end_log_probs, (-1, beams))  # (B, K)
     token_log_probs = ops.concatenate([chosen.token_log_probs, end_log_probs], axis=1)  # (B, 2K)
-    token_ids = ops.reshape(chosen.token_ids, (-1,))  # (B * K,)
-    coverage, history, state = _reorder((coverage, old.history, state), chosen.parents, config.offsets)
     new = BeamState(
         position=old.position + 1,
         token_ids=token_ids,

@@ -8,7 +8,6 @@ from keras import ops, tree
 from keras_attn.backend import while_loop
 from keras_attn.search.records import NEGATIVE_INFINITY, Constraints, SearchResult
 from keras_attn.search.tensor_ops import gather, match_spec, write
-from keras_attn.text import END_ID
 
 
 class BeamState(NamedTuple):
@@ -18,7 +17,7 @@ class BeamState(NamedTuple):
     token_ids: Any  # (B * K,) int32, chosen last
     log_probs: Any  # (B, K) float32, of live hypotheses; -inf = none. A row without any is finished
     scores: Any  # (B, N) float32, of the best finished hypotheses
-    finished_pointers: Any  # (B, N) int32: position of the end token * K + slot that it ended
+    finished_pointers: Any  # (B, N) int32: position of the end token * K + slot that it ended; see `backtrace`
     finished: Any  # (B,) int32, number of hypotheses that have ended
     backpointers: Any  # (L, B, 2K) int32: for each slot after a step, parent slot | token
     token_log_probs: Any  # (L, B, 2K) float32: of each slot's new token | of an end token in its place
@@ -101,7 +100,11 @@ def _step_back(state, record):
 
 
 def backtrace(final: BeamState, config: BeamConfig) -> SearchResult:
-    """Reads the N best hypotheses through the backpointers, from their last slot to their first."""
+    """Reads the N best hypotheses through the backpointers, from their last slot to their first.
+
+    Where there is no end token, a pointer names the position after a hypothesis, and the slot that it then has.
+    """
+    special = config.constraints.special_ids
     length, beams = ops.shape(config.norms)[0], config.slots.shape[1]
     exists = final.scores > NEGATIVE_INFINITY  # (B, N)
     ends = ops.where(exists, final.finished_pointers // beams, -1)  # (B, N)
@@ -118,26 +121,31 @@ def backtrace(final: BeamState, config: BeamConfig) -> SearchResult:
 
     steps = ops.arange(length, dtype="int32")[:, None, None]  # (L, 1, 1)
     after = ops.concatenate([path[1:], path[-1:]], axis=0)  # (L, B, N): a slot before the next step
+    if special.end is None:  # a hypothesis may fill all L steps, and then has no slot before a next one
+        after = ops.where(steps == ends - 1, end_slots, after)  # (L, B, N)
     cells = steps * ops.shape(end_slots)[0] + config.offsets  # (L, B, 1)
 
     def read(buffer, slots):
         return ops.take(ops.reshape(buffer, (-1,)), cells * (2 * beams) + slots, axis=0)  # (L, B, N)
 
-    token_ids = ops.where(steps < ends, read(final.backpointers, after + beams), 0)
-    token_ids = ops.where(steps == ends, END_ID, token_ids)  # (L, B, N)
-    token_log_probs = ops.where(steps < ends, read(final.token_log_probs, after), 0.0)
-    token_log_probs = ops.where(steps == ends, read(final.token_log_probs, path + beams), token_log_probs)  # (L, B, N)
+    token_ids = ops.where(steps < ends, read(final.backpointers, after + beams), special.pad)  # (L, B, N)
+    token_log_probs = ops.where(steps < ends, read(final.token_log_probs, after), 0.0)  # (L, B, N)
+    lengths = ends
+    if special.end is not None:
+        lengths = ends + 1  # (B, N)
+        token_ids = ops.where(steps == ends, special.end, token_ids)  # (L, B, N)
+        token_log_probs = ops.where(steps == ends, read(final.token_log_probs, path + beams), token_log_probs)
     alignments = None
     if not isinstance(final.alignments, tuple):
         source = final.alignments.shape[-1] or ops.shape(final.alignments)[-1]
         flat = ops.reshape(final.alignments, (-1, source))  # (L * B * K, S)
         alignments = ops.take(flat, cells * beams + path, axis=0)  # (L, B, N, S)
-        alignments = ops.where((steps <= ends)[..., None], alignments, 0.0)
+        alignments = ops.where((steps < lengths)[..., None], alignments, 0.0)
         alignments = ops.transpose(alignments, (1, 2, 0, 3))  # (B, N, L, S)
     log_probs = ops.where(exists, ops.sum(token_log_probs, axis=0), NEGATIVE_INFINITY)  # (B, N)
     return SearchResult(
         ops.transpose(token_ids, (1, 2, 0)),
-        ends + 1,
+        ops.maximum(lengths, 0) if special.end is None else lengths,
         final.scores,
         log_probs,
         ops.transpose(token_log_probs, (1, 2, 0)),

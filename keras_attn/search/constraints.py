@@ -9,7 +9,7 @@ from keras import ops
 from keras_attn.search.options import check_sizes
 from keras_attn.search.records import NEGATIVE_INFINITY, Candidates, Constraints
 from keras_attn.search.tensor_ops import gather, repeat_rows
-from keras_attn.text import END_ID, PAD_ID, START_ID
+from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 _LOWEST = float(np.finfo("float32").min)
 
@@ -31,6 +31,7 @@ def constrain(
     forced_prefix=None,
     banned_token_ids: Sequence[int] = (),
     no_repeat_ngram_size: int = 0,
+    special_ids: SpecialIds = DEFAULT_IDS,
 ) -> Constraints:
     """Checks the caller's limits and repeats them for `copies` hypotheses of each row.
 
@@ -44,12 +45,14 @@ def constrain(
             size is negative.
     """
     banned = {int(i) for i in banned_token_ids}
+    pad, end = special_ids.pad, special_ids.end
+    special_ids.check_start()
     if not ops.is_tensor(max_length):
         check_sizes(max_length=max_length)
         max_length = int(max_length)  # an int64 of NumPy would make int64 of int32
-    if END_ID in banned:
+    if end in banned:
         raise ValueError(
-            f"Expected `banned_token_ids` without the end token {END_ID}, since no hypothesis could end. "
+            f"Expected `banned_token_ids` without the end token {end}, since no hypothesis could end. "
             f"Received: banned_token_ids={sorted(banned)}"
         )
     if no_repeat_ngram_size < 0:
@@ -66,18 +69,19 @@ def constrain(
                 f"Expected `forced_prefix` of at most max_length={max_length} tokens. "
                 f"Received: forced_prefix of shape {tuple(forced.shape)}"
             )
-        # The last position is for the end token: a longer prefix could not end.
-        is_last = ops.arange(ops.shape(forced)[1], dtype="int32") == max_length - 1  # (P,)
-        forced = ops.where(is_last & (forced != END_ID), PAD_ID, forced)  # (B, P)
-        # One more free column, so that a read after the prefix gives 0 without a comparison.
-        forced = repeat_rows(ops.pad(forced, [[0, 0], [0, 1]]), copies)  # (R, P + 1)
+        if end is not None:
+            # The last position is for the end token: a longer prefix could not end.
+            is_last = ops.arange(ops.shape(forced)[1], dtype="int32") == max_length - 1  # (P,)
+            forced = ops.where(is_last & (forced != end), pad, forced)  # (B, P)
+        # One more free column, so that a read after the prefix gives padding without a comparison.
+        forced = repeat_rows(ops.pad(forced, [[0, 0], [0, 1]], constant_values=pad), copies)  # (R, P + 1)
     if row_min_length is not None:
         minimums = repeat_rows(ops.cast(row_min_length, "int32") + rows, copies)  # (R,)
-    excluded = np.array(sorted(banned | {PAD_ID, START_ID, END_ID}), "int32")  # (X,)
+    excluded = np.array(sorted(banned | special_ids.reserved), "int32")  # (X,)
     excluded = ops.convert_to_tensor(excluded)
     limits = repeat_rows(limits, copies)  # (R,)
     numbers = ops.cast(ops.cumsum(ops.ones_like(limits), axis=0)[:, None] - 1, "int32")  # (R, 1)
-    return Constraints(numbers, limits, minimums, forced, excluded, no_repeat_ngram_size)
+    return Constraints(numbers, limits, minimums, forced, excluded, no_repeat_ngram_size, special_ids)
 
 
 def candidates(logits, position, constraints: Constraints, history, count: int | None) -> Candidates:
@@ -114,20 +118,25 @@ def candidates(logits, position, constraints: Constraints, history, count: int |
     normalizer = highest + ops.log(ops.maximum(total, 1.0))  # (R, 1)
 
     log_probs = values - normalizer  # (R, C)
-    end_log_probs = logits[:, END_ID] - normalizer[:, 0]  # (R,)
-    last = constraints.max_lengths <= position + 1  # (R,)
-    forbidden = ops.any(token_ids[:, :, None] == constraints.excluded, axis=-1) | last[:, None]  # (R, C)
+    forbidden = ops.any(token_ids[:, :, None] == constraints.excluded, axis=-1)  # (R, C)
+    end = constraints.special_ids.end
+    if end is None:  # a hypothesis ends with any token, at its longest length
+        end_log_probs = ops.full_like(normalizer[:, 0], NEGATIVE_INFINITY)  # (R,)
+    else:
+        end_log_probs = logits[:, end] - normalizer[:, 0]  # (R,)
+        last = constraints.is_last(position)  # (R,)
+        forbidden = forbidden | last[:, None]  # (R, C)
     if constraints.no_repeat_ngram_size:
         repeats = _repeats(token_ids, history, position, constraints.no_repeat_ngram_size)  # (R, C)
         forbidden = forbidden | repeats  # (R, C); `|=` would be in place on torch
     log_probs = ops.where(forbidden, NEGATIVE_INFINITY, log_probs)  # (R, C)
-    if not isinstance(constraints.min_lengths, tuple):
+    if end is not None and not isinstance(constraints.min_lengths, tuple):
         too_short = (constraints.min_lengths > position + 1) & ~last  # (R,)
         end_log_probs = ops.where(too_short, NEGATIVE_INFINITY, end_log_probs)  # (R,)
     result = Candidates(token_ids, log_probs, end_log_probs)
     if isinstance(constraints.forced, tuple):
         return result
-    return _force(result, logits, normalizer, position, constraints.forced)
+    return _force(result, logits, normalizer, position, constraints)
 
 
 def top_tokens(logits, count: int, rows) -> tuple[Any, Any]:
@@ -155,19 +164,21 @@ def top_tokens(logits, count: int, rows) -> tuple[Any, Any]:
     return values, gather(token_ids, ops.cast(index, "int32"), rows)
 
 
-def _force(free: Candidates, logits, normalizer, position, forced) -> Candidates:
+def _force(free: Candidates, logits, normalizer, position, constraints: Constraints) -> Candidates:
     """Makes a forced token the only candidate; a prefix prevails over all other constraints."""
+    forced, pad, end = constraints.forced, constraints.special_ids.pad, constraints.special_ids.end
     column = ops.minimum(position, ops.shape(forced)[1] - 1)
     token = ops.take(forced, column, axis=1)[:, None]  # (R, 1)
-    is_forced, is_end = token != PAD_ID, token == END_ID  # (R, 1)
+    is_forced = token != pad  # (R, 1)
+    is_end = ops.zeros_like(is_forced) if end is None else token == end  # (R, 1)
     log_prob = ops.take_along_axis(logits, token, axis=1) - normalizer  # (R, 1)
     first = ops.arange(free.token_ids.shape[1]) == 0  # (C,)
     only = ops.where(first & ~is_end, log_prob, NEGATIVE_INFINITY)  # (R, C)
-    end = ops.where(is_end[:, 0], log_prob[:, 0], NEGATIVE_INFINITY)  # (R,)
+    ends = ops.where(is_end[:, 0], log_prob[:, 0], NEGATIVE_INFINITY)  # (R,)
     return Candidates(
         ops.where(is_forced & first, token, free.token_ids),
         ops.where(is_forced, only, free.log_probs),
-        ops.where(is_forced[:, 0], end, free.end_log_probs),
+        ops.where(is_forced[:, 0], ends, free.end_log_probs),
     )
 
 

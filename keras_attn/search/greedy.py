@@ -9,7 +9,7 @@ from keras_attn.search.constraints import candidates, check_memory, constrain
 from keras_attn.search.greedy_loop import GreedyConfig, GreedyState, run_greedy_loop
 from keras_attn.search.ranking import length_norms
 from keras_attn.search.records import SearchResult
-from keras_attn.text import END_ID
+from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 
 def greedy_search(
@@ -26,6 +26,7 @@ def greedy_search(
     banned_token_ids: Sequence[int] = (),
     no_repeat_ngram_size: int = 0,
     return_alignments: bool = True,
+    special_ids: SpecialIds = DEFAULT_IDS,
 ) -> SearchResult:
     """Chooses the most probable token at each step, until the end token.
 
@@ -52,6 +53,7 @@ def greedy_search(
         forced_prefix=forced_prefix,
         banned_token_ids=banned_token_ids,
         no_repeat_ngram_size=no_repeat_ngram_size,
+        special_ids=special_ids,
     )
     norms = length_norms(normalization, length_penalty, max_length)  # (L,)
     return run_greedy_loop(step, _best, memory, state, constraints, norms, return_alignments=return_alignments)
@@ -65,5 +67,8 @@ def _best(logits, state: GreedyState, config: GreedyConfig):
     is_best = options.log_probs == best[:, None]  # (R, C)
     column = ops.argmax(ops.cast(is_best, "int32"), axis=-1)  # (R,)
     token_ids = ops.take_along_axis(options.token_ids, column[:, None], axis=1)[:, 0]  # (R,)
+    end = config.constraints.special_ids.end
+    if end is None:
+        return token_ids, best
     ends = options.end_log_probs >= best  # (R,)
-    return ops.where(ends, END_ID, token_ids), ops.where(ends, options.end_log_probs, best)
+    return ops.where(ends, end, token_ids), ops.where(ends, options.end_log_probs, best)

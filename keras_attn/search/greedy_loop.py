@@ -8,7 +8,6 @@ from keras import ops
 from keras_attn.backend import while_loop
 from keras_attn.search.records import NEGATIVE_INFINITY, Constraints, SearchResult
 from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, take_step, write
-from keras_attn.text import END_ID, PAD_ID, START_ID
 
 
 class GreedyState(NamedTuple):
@@ -16,7 +15,7 @@ class GreedyState(NamedTuple):
 
     position: Any  # () int32, of the token to be chosen
     token_ids: Any  # (R,) int32, chosen last
-    alive: Any  # (R,) bool, no end token yet
+    alive: Any  # (R,) bool, has not ended yet
     outputs: Any  # (L, R) int32
     token_log_probs: Any  # (L, R) float32
     alignments: Any  # (L, R, S) float32; () if not requested
@@ -61,11 +60,12 @@ def run_greedy_loop(
     batch, source = ops.shape(memory["mask"])
     rows, length = batch * copies, ops.shape(norms)[0]
     memory, state = repeat_rows(memory, copies), repeat_rows(state, copies)
+    special = constraints.special_ids
     start = GreedyState(
         position=ops.convert_to_tensor(0, dtype="int32"),
-        token_ids=ops.full((rows,), START_ID, dtype="int32"),
+        token_ids=ops.full((rows,), special.start, dtype="int32"),
         alive=ops.ones((rows,), dtype="bool"),
-        outputs=ops.zeros((length, rows), dtype="int32"),
+        outputs=ops.full((length, rows), special.pad, dtype="int32"),
         token_log_probs=ops.zeros((length, rows), dtype="float32"),
         alignments=ops.zeros((length, rows, source), dtype="float32") if return_alignments else (),
         history=ops.zeros((rows, length), dtype="int32") if constraints.no_repeat_ngram_size else (),
@@ -73,7 +73,7 @@ def run_greedy_loop(
     )
     config = GreedyConfig(step, choose, memory, constraints, draws)
     final = while_loop(_any_alive, _advance, start, config, owner=getattr(step, "__self__", None))
-    return _result(final, copies, norms)
+    return _result(final, copies, norms, special.pad)
 
 
 def _any_alive(state: GreedyState, _):
@@ -84,13 +84,15 @@ def _advance(old: GreedyState, config: GreedyConfig) -> GreedyState:
     """One step: the body of the loop."""
     logits, model_state, alignment = take_step(config.step, old.token_ids, config.memory, old.state)
     token_ids, log_probs = config.choose(logits, old, config)  # (R,), (R,)
-    token_ids = ops.where(old.alive, token_ids, PAD_ID)  # (R,)
+    special = config.constraints.special_ids
+    token_ids = ops.where(old.alive, token_ids, special.pad)  # (R,)
+    ends = config.constraints.is_last(old.position) if special.end is None else token_ids == special.end  # (R,)
     alignment = ops.where(old.alive[:, None], alignment, 0)  # (R, S)
     new = GreedyState(
         position=old.position + 1,
         token_ids=token_ids,
         # A log-probability of -inf: no token was allowed, and none ever will be.
-        alive=old.alive & (token_ids != END_ID) & (log_probs > NEGATIVE_INFINITY),
+        alive=old.alive & ~ends & (log_probs > NEGATIVE_INFINITY),
         outputs=write(old.outputs, old.position, token_ids),
         token_log_probs=write(old.token_log_probs, old.position, ops.where(old.alive, log_probs, 0.0)),
         alignments=append(old.alignments, old.position, alignment),
@@ -100,12 +102,12 @@ def _advance(old: GreedyState, config: GreedyConfig) -> GreedyState:
     return match_spec(new, old)
 
 
-def _result(final: GreedyState, copies: int, norms) -> SearchResult:
+def _result(final: GreedyState, copies: int, norms, pad: int) -> SearchResult:
     log_probs = ops.sum(final.token_log_probs, axis=0)  # (R,)
     exists = log_probs > NEGATIVE_INFINITY  # (R,)
-    token_ids = ops.where(exists, final.outputs, PAD_ID)  # (L, R)
+    token_ids = ops.where(exists, final.outputs, pad)  # (L, R)
     token_log_probs = ops.where(exists, final.token_log_probs, 0.0)  # (L, R)
-    lengths = ops.sum(ops.cast(token_ids != PAD_ID, "int32"), axis=0)  # (R,)
+    lengths = ops.sum(ops.cast(token_ids != pad, "int32"), axis=0)  # (R,)
     norms = ops.take(norms, ops.maximum(lengths - 1, 0), axis=0)  # (R,)
 
     def by_row(x):

@@ -2,17 +2,19 @@
 
 from typing import Any, NamedTuple
 
+from keras_attn.text import SpecialIds
+
 NEGATIVE_INFINITY = float("-inf")
 
 
 class SearchResult(NamedTuple):
     """N hypotheses for each of B sentences, best first.
 
-    A hypothesis ends with the end token, which `lengths`, `log_probs` and `scores` include. If fewer than N hypotheses
-    exist (every continuation has probability 0), the others have length 0 and score -inf.
+    A hypothesis ends with the end token, if the vocabulary has one; `lengths`, `log_probs` and `scores` include it. If
+    fewer than N hypotheses exist (every continuation has probability 0), the others have length 0 and score -inf.
     """
 
-    token_ids: Any  # (B, N, L) int32, without the start token, 0 after the end token
+    token_ids: Any  # (B, N, L) int32, without the start token, padding after the end token
     lengths: Any  # (B, N) int32, the end token included
     scores: Any  # (B, N) float32: the log-probability, normalised for length and coverage; hypotheses rank by it
     log_probs: Any  # (B, N) float32: the sum of token_log_probs
@@ -26,9 +28,14 @@ class Constraints(NamedTuple):
     rows: Any  # (R, 1) int32: 0, 1, .. R - 1
     max_lengths: Any  # (R,) int32, end token included
     min_lengths: Any  # (R,) int32, or ()
-    forced: Any  # (R, P + 1) int32, 0 = free, or ()
+    forced: Any  # (R, P + 1) int32, pad = free, or ()
     excluded: Any  # (X,) int32: tokens that are not candidates (pad, start, end and banned ones)
     no_repeat_ngram_size: int  # 0 = off
+    special_ids: SpecialIds
+
+    def is_last(self, position: Any) -> Any:
+        """Whether `position` is the last one of each hypothesis, `(R,)` bool."""
+        return self.max_lengths <= position + 1
 
 
 class Candidates(NamedTuple):

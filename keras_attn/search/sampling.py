@@ -10,6 +10,7 @@ from keras_attn.search.greedy_loop import GreedyConfig, GreedyState, run_greedy_
 from keras_attn.search.ranking import length_norms
 from keras_attn.search.records import SearchResult
 from keras_attn.search.stateless_random import Draws, draw, mix
+from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 
 def sample(
@@ -32,6 +33,7 @@ def sample(
     banned_token_ids: Sequence[int] = (),
     no_repeat_ngram_size: int = 0,
     return_alignments: bool = True,
+    special_ids: SpecialIds = DEFAULT_IDS,
 ) -> SearchResult:
     """Draws `num_samples` sequences for each row from the model's distribution.
 
@@ -78,6 +80,7 @@ def sample(
         forced_prefix=forced_prefix,
         banned_token_ids=banned_token_ids,
         no_repeat_ngram_size=no_repeat_ngram_size,
+        special_ids=special_ids,
     )
     if row_ids is None:
         row_ids = ops.cumsum(ops.ones_like(rows), axis=0) - 1  # (B,)
@@ -104,4 +107,4 @@ def _drawn(logits, state: GreedyState, config: GreedyConfig):
     # A plain draw takes all V tokens in the vocabulary's order: only the nucleus must be sorted.
     count = config.draws.top_k or None
     options = candidates(logits, state.position, config.constraints, state.history, count)
-    return draw(options, state.position, config.draws)
+    return draw(options, state.position, config.draws, config.constraints.special_ids.end)

@@ -5,7 +5,7 @@ from keras import ops
 from keras_attn.search.options import check_numbers
 from keras_attn.search.ranking import coverage_score, length_norm
 from keras_attn.search.records import SearchResult
-from keras_attn.text import PAD_ID
+from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 
 def score_tokens(
@@ -18,16 +18,18 @@ def score_tokens(
     normalization: str = "gnmt",
     coverage_penalty: float = 0.0,
     return_alignments: bool = True,
+    special_ids: SpecialIds = DEFAULT_IDS,
 ) -> SearchResult:
     """Scores given sequences as search would, from the teacher-forced logits of all their tokens. `N` is 1.
 
     Args:
         logits: `(B, T, V)` of any float dtype; `logits[:, t]` predicts token t.
-        token_ids: `(B, T)` int, end token included, 0 after it.
+        token_ids: `(B, T)` int, end token included, padding after it.
         alignments: `(B, T, S)`.
         mask: `(B, S)` bool, True = real source token.
         length_penalty, normalization, coverage_penalty: See `beam_search`.
         return_alignments: If False, the result's alignments are None.
+        special_ids: Of the target vocabulary.
 
     Returns:
         A `SearchResult` with N = 1.
@@ -36,7 +38,7 @@ def score_tokens(
         ValueError: if the normalisation is unknown or a penalty is negative.
     """
     check_numbers(coverage_penalty=coverage_penalty)
-    real = ops.not_equal(token_ids, PAD_ID)  # (B, T)
+    real = ops.not_equal(token_ids, special_ids.pad)  # (B, T)
     logits = ops.cast(logits, "float32")  # (B, T, V)
     chosen = ops.take_along_axis(logits, token_ids[..., None], axis=-1)[..., 0]  # (B, T)
     token_log_probs = ops.where(real, chosen - ops.logsumexp(logits, axis=-1), 0.0)  # (B, T)

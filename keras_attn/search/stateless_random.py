@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_attn.search.records import Candidates
-from keras_attn.text import END_ID
 
 
 class Draws(NamedTuple):
@@ -17,13 +16,15 @@ class Draws(NamedTuple):
     top_p: float
 
 
-def draw(options: Candidates, position, draws: Draws):
-    """Draws a token `(R,)` for each sequence; returns it and its log-probability `(R,)`."""
+def draw(options: Candidates, position, draws: Draws, end: int | None):
+    """Draws a token `(R,)`, or `end`, for each sequence; returns it and its log-probability `(R,)`."""
     keys, temperature, top_k, top_p = draws
     uniform = uniforms(keys, position)  # (R,)
-    ends = ops.full_like(options.end_log_probs[:, None], END_ID, dtype="int32")  # (R, 1)
-    token_ids = ops.concatenate([options.token_ids, ends], axis=1)  # (R, C + 1)
-    log_probs = ops.concatenate([options.log_probs, options.end_log_probs[:, None]], axis=1)  # (R, C + 1)
+    token_ids, log_probs = options.token_ids, options.log_probs  # (R, C)
+    if end is not None:
+        ends = ops.full_like(options.end_log_probs[:, None], end, dtype="int32")  # (R, 1)
+        token_ids = ops.concatenate([token_ids, ends], axis=1)  # (R, C + 1)
+        log_probs = ops.concatenate([log_probs, options.end_log_probs[:, None]], axis=1)  # (R, C + 1)
     if top_k or top_p < 1:
         width = log_probs.shape[1]
         log_probs, index = ops.top_k(log_probs, min(top_k or width, width))  # (R, C)

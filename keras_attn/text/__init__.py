@@ -1,7 +1,16 @@
 """Text: tokenizers, and files of parallel lines."""
 
 from keras_attn.text.encoding import Encoders, TextBlock, TokenBlock, encode_lines
-from keras_attn.text.special_tokens import BLANKS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
+from keras_attn.text.special_tokens import (
+    BLANKS,
+    DEFAULT_IDS,
+    END_ID,
+    PAD_ID,
+    SPECIAL_TOKENS,
+    START_ID,
+    UNKNOWN_ID,
+    SpecialIds,
+)
 from keras_attn.text.text_files import (
     PathLike,
     corpus_path,
@@ -17,6 +26,7 @@ from keras_attn.text.tokenizer import Tokenizer
 
 __all__ = [
     "BLANKS",
+    "DEFAULT_IDS",
     "END_ID",
     "PAD_ID",
     "SPECIAL_TOKENS",
@@ -24,6 +34,7 @@ __all__ = [
     "UNKNOWN_ID",
     "Encoders",
     "PathLike",
+    "SpecialIds",
     "TextBlock",
     "TokenBlock",
     "Tokenizer",

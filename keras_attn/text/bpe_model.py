@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from keras_attn.text.lowercase import lowercase_table
-from keras_attn.text.special_tokens import BLANKS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
+from keras_attn.text.special_tokens import BLANKS, DEFAULT_IDS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
 
 BLANK_MARK = "▁"  # U+2581, SentencePiece's sign for a blank inside a piece
 DEFAULT_VOCABULARY_SIZE = 8000
@@ -30,6 +30,7 @@ class BPEModel:
     """
 
     separator = ""
+    special_ids = DEFAULT_IDS
 
     def __init__(self, model: bytes):
         import sentencepiece

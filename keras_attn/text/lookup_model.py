@@ -2,11 +2,12 @@
 
 import collections
 import re
+import textwrap
 from collections.abc import Iterable
 from typing import Any, Self
 
 from keras_attn.text.lowercase import lowercase_table
-from keras_attn.text.special_tokens import BLANKS, SPECIAL_TOKENS, UNKNOWN_ID
+from keras_attn.text.special_tokens import BLANKS, DEFAULT_IDS, SPECIAL_TOKENS, SpecialIds
 
 
 class LookupModel:
@@ -14,24 +15,37 @@ class LookupModel:
 
     Args:
         level: "word", "symbol" or "character".
-        vocabulary: list of str, one token for each id; the first four are the special tokens.
+        vocabulary: list of str, one token for each id.
         character_table: dict of code points for `str.translate`, applied to the text before it is split.
+        special_ids: The special ids of the vocabulary.
     """
 
     sentencepiece_model = None
 
-    def __init__(self, level: str, vocabulary: list[str], character_table: dict[int, int]):
+    def __init__(
+        self,
+        level: str,
+        vocabulary: list[str],
+        character_table: dict[int, int | None],
+        special_ids: SpecialIds = DEFAULT_IDS,
+    ):
         self.vocabulary = vocabulary
         self.character_table = character_table
+        self.special_ids = special_ids
         self.separator = "" if level == "character" else " "
-        self._ids = {token: index for index, token in enumerate(vocabulary) if index >= len(SPECIAL_TOKENS)}
+        self._ids = {vocabulary[token_id]: token_id for token_id in special_ids.ordinary(len(vocabulary))}
+
+    @staticmethod
+    def table(level: str, lowercase: bool) -> dict[int, int | None]:
+        """Returns the character table of `Tokenizer`: for words every blank is one separator."""
+        blanks = {} if level == "character" else dict.fromkeys(map(ord, BLANKS), ord(" "))
+        blanks.pop(ord(" "), None)
+        return blanks | (lowercase_table() if lowercase else {})
 
     @classmethod
     def train(cls, lines: Iterable[str], level: str, size: int | None, min_frequency: int, lowercase: bool) -> Self:
         """Counts tokens and keeps the most frequent ones; see `Tokenizer.train`."""
-        blanks = {} if level == "character" else dict.fromkeys(map(ord, BLANKS), ord(" "))
-        blanks.pop(ord(" "), None)
-        table = blanks | (lowercase_table() if lowercase else {})
+        table = cls.table(level, lowercase)
         splitter = cls(level, list(SPECIAL_TOKENS), table)
         counts = collections.Counter()
         for line in lines:
@@ -48,7 +62,10 @@ class LookupModel:
 
     def encode(self, texts: list[str], threads: int | None = None) -> list[list[int]]:
         """Returns the ids of each text. One thread encodes, whatever `threads` is."""
-        return [[self._ids.get(token, UNKNOWN_ID) for token in self.cut(text)] for text in texts]
+        unknown = self.special_ids.unknown
+        if unknown is None:
+            return [[self._known(token) for token in self.cut(text)] for text in texts]
+        return [[self._ids.get(token, unknown) for token in self.cut(text)] for text in texts]
 
     def cut(self, text: str) -> list[str]:
         """Returns the tokens of a text, one for each id."""
@@ -58,12 +75,18 @@ class LookupModel:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Returns the (start, end) of each token in the text."""
         token = re.compile(f"[^{self.separator}]+" if self.separator else "(?s:.)")
-        return [match.span() for match in token.finditer(text.translate(self.character_table))]
+        spans = [match.span() for match in token.finditer(text.translate(self.character_table))]
+        if None not in self.character_table.values():
+            return spans
+        kept = [
+            place for place, character in enumerate(text) if self.character_table.get(ord(character), 0) is not None
+        ]
+        return [(kept[start], kept[end - 1] + 1) for start, end in spans]
 
     def join(self, ids: list[int], unknown: list[str]) -> str:
         """Returns the text of ids, with a string of `unknown` for each unknown id."""
         unknown = iter(unknown)
-        return self.separator.join(next(unknown) if i == UNKNOWN_ID else self.vocabulary[i] for i in ids)
+        return self.separator.join(next(unknown) if i == self.special_ids.unknown else self.vocabulary[i] for i in ids)
 
     def opens_word(self, token: str) -> bool:
         """Whether a word begins with this token."""
@@ -71,5 +94,27 @@ class LookupModel:
 
     def manifest(self) -> dict[str, Any]:
         """Returns what `tokenizer.json` records of this model."""
-        table = {chr(key): chr(value) for key, value in self.character_table.items()}
-        return {"character_table": table, "vocabulary": self.vocabulary}
+        table = {chr(key): "" if value is None else chr(value) for key, value in self.character_table.items()}
+        special = self.special_ids
+        own = special == DEFAULT_IDS and tuple(self.vocabulary[: len(SPECIAL_TOKENS)]) == SPECIAL_TOKENS
+        foreign = {} if own else {"special_ids": special.get_config()}
+        return {"character_table": table, "vocabulary": self.vocabulary} | foreign
+
+    @classmethod
+    def restore(cls, manifest: dict[str, Any]) -> Self:
+        """Returns the model that a `manifest` records; any error if it records none."""
+        table = {ord(key): ord(value) if value else None for key, value in manifest["character_table"].items()}
+        vocabulary = manifest["vocabulary"]
+        special = SpecialIds(**manifest.get("special_ids", {}))
+        special.check(len(vocabulary))
+        if "special_ids" not in manifest and tuple(vocabulary[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
+            raise ValueError("Expected the special tokens first.")
+        return cls(manifest["level"], vocabulary, table, special)
+
+    def _known(self, token: str) -> int:
+        if token not in self._ids:
+            raise ValueError(
+                "Expected tokens of the vocabulary, because it has no unknown token. "
+                f"Received: {textwrap.shorten(token, 80)!r}"
+            )
+        return self._ids[token]

@@ -7,28 +7,30 @@ A tokenizer is plain Python and has everything that a TensorFlow graph needs to 
   none or, with `lowercase`, Unicode's simple lower-case mapping.
 * The other levels: `character_table`, which maps one character to one, then `separator`, then `vocabulary`. A
   graph decodes UTF-8, maps the code points, splits at the separator (at every character if it is ""), drops empty
-  tokens, and looks up `vocabulary[4:]`; the default is 1.
+  tokens, and looks up what is in `vocabulary` and not special; the default is the unknown id.
 
-`PAD_ID`, `UNKNOWN_ID`, `START_ID` and `END_ID` open every vocabulary and never come from text: a word `<pad>`
-in a text is an unknown word.
+Pad, start and end never come from text: a word `<pad>` in a text is an unknown word. They open a vocabulary that is
+trained here; one of another program has them where it has them (`special_ids`).
 """
 
 from collections.abc import Iterable, Sequence
 from operator import index
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_attn.text import tokenizer_files
 from keras_attn.text.bpe_model import BLANK_MARK, BPEModel
+from keras_attn.text.checks import LEVELS, checked_text
 from keras_attn.text.lookup_model import LookupModel
-from keras_attn.text.special_tokens import END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
+from keras_attn.text.special_tokens import SPECIAL_TOKENS
 from keras_attn.text.text_files import PathLike, sample_lines
 
-LEVELS = ("bpe", "word", "symbol", "character")
+if TYPE_CHECKING:
+    from keras_attn.text.tokenizer_models import TokenizerModel
 
 
 class Tokenizer:
-    """Maps text to lists of int ids and back, without start and end ids. Make one with `train` or `load`.
+    """Maps text to int ids and back, without start and end ids. Make one with `train`, `from_vocabulary` or `load`.
 
     `decode(encode(text))` returns:
 
@@ -46,7 +48,8 @@ class Tokenizer:
         model: The model of this level, which splits text and joins it.
 
     Attributes:
-        vocabulary: list of str, one token for each id; the first four are `<pad> <unk> <s> </s>`.
+        vocabulary: list of str, one token for each id; the first four of a trained one are `<pad> <unk> <s> </s>`.
+        special_ids: `SpecialIds`, the ids of pad, unknown, start and end.
         sentencepiece_model: bytes, the model of level "bpe", else None.
         character_table: dict of code points for `str.translate`; empty for "bpe", whose model has its own.
         separator: str between tokens: a blank for words and symbols, "" otherwise.
@@ -61,12 +64,13 @@ class Tokenizer:
     'ein Mann <unk>'
     """
 
-    def __init__(self, level: str, lowercase: bool, model: BPEModel | LookupModel):
+    def __init__(self, level: str, lowercase: bool, model: "TokenizerModel"):
         self.level = level
         self.lowercase = lowercase
         self.vocabulary = model.vocabulary
         self.character_table = model.character_table
         self.separator = model.separator
+        self.special_ids = model.special_ids
         self.sentencepiece_model = model.sentencepiece_model
         self._model = model
 
@@ -83,15 +87,14 @@ class Tokenizer:
     ) -> "Tokenizer":
         """Learns a vocabulary from text. The same lines always give the same ids.
 
-        For a vocabulary that two languages share, train on the lines of both and use the tokenizer for both.
+        For a vocabulary that two languages share, train on the lines of both.
 
         Args:
             lines: iterable of str, read once.
             level: "bpe" (pieces of words), "word", "symbol" (separated by blanks like words, but a closed set
                 such as phones, which no frequency limit applies to) or "character".
             vocabulary_size: int, number of entries, the four special tokens included. For "bpe" it is exact; None
-                means 8,000, or as many as a small text allows. For the other levels it is an upper limit, which
-                keeps the most frequent tokens; None means no limit.
+                means 8,000, or as many as a small text allows. For the other levels it is an upper limit, or None.
             min_frequency: int, for "word" and "character": tokens that occur less often are unknown.
             lowercase: bool, whether to lower-case every text.
             byte_fallback: bool, for "bpe": whether to reserve 256 entries for the bytes of unseen characters.
@@ -105,16 +108,13 @@ class Tokenizer:
         if isinstance(lines, str):
             raise ValueError("Expected lines to be an iterable of lines. Received: a single str")
         if vocabulary_size is not None and vocabulary_size <= len(SPECIAL_TOKENS):
-            raise ValueError(
-                "Expected vocabulary_size of at least 5, for the four special tokens and one more. "
-                f"Received: {vocabulary_size}"
-            )
+            raise ValueError(f"Expected vocabulary_size of at least 5, 4 of them special. Received: {vocabulary_size}")
         if min_frequency < 1 or (min_frequency > 1 and level in ("bpe", "symbol")):
             raise ValueError(
                 "Expected min_frequency of at least 1, and of 1 for the levels bpe and symbol, which have no "
                 f"frequency limit. Received: {min_frequency} for level {level}"
             )
-        lines = (_checked_text(line) for line in lines)
+        lines = (checked_text(line) for line in lines)
         if level == "bpe":
             model = BPEModel.train(list(lines), vocabulary_size, lowercase, byte_fallback)
         else:
@@ -125,12 +125,11 @@ class Tokenizer:
     def train_from_files(
         cls, paths: PathLike | Sequence[PathLike], *, sample: int = 1_000_000, seed: int = 0, **options: Any
     ) -> "Tokenizer":
-        """Learns a vocabulary from a random sample of the lines of files, in memory for the sample alone.
+        """Learns a vocabulary from a random sample of the lines of files, which alone is in memory.
 
         Args:
             paths: A file, plain, `.gz`, `.xz` or `.bz2`, a glob such as "news.*.gz", or a sequence of these.
-            sample: int, number of lines; files with fewer are used whole.
-            seed: int, which sample to draw.
+            sample, seed: Number of lines, and which to draw; files with fewer are used whole.
             **options: The other arguments of `train`.
 
         Raises:
@@ -141,14 +140,56 @@ class Tokenizer:
             raise ValueError(f"Expected sample of 1 line or more. Received: {sample}")
         return cls.train(sample_lines(paths, sample, seed), **options)
 
+    @classmethod
+    def from_vocabulary(
+        cls,
+        vocabulary: Any,
+        *,
+        level: str | None = None,
+        lowercase: bool = False,
+        pad: str | int = "<pad>",
+        unknown: str | int | None = "<unk>",
+        start: str | int | None = "<s>",
+        end: str | int | None = "</s>",
+    ) -> "Tokenizer":
+        """Takes over the vocabulary of another program: every token keeps its id.
+
+        Args:
+            vocabulary: A list of tokens, in the order of their ids; a text file with one token a line; a Keras
+                `TextVectorization`, which also decides how text is split, or `StringLookup`; or a `.json` file of
+                Hugging Face's `tokenizers`. That package must be installed, except for a WordLevel model whose words
+                are separated by blanks (WhitespaceSplit); a tokenizer that needs it cannot be exported.
+            level: "word" (the default), "symbol" or "character": how text is split.
+            lowercase: bool, whether to lower-case every text.
+            pad, unknown, start, end: The special tokens, each an entry of the vocabulary, its id, or None if there is
+                none (see `SpecialIds`). A layer's mask and unknown tokens, and the unknown token of a `.json` file,
+                stand for defaults that it does not have.
+
+        Raises:
+            FileNotFoundError: If a file does not exist.
+            ValueError: If a token occurs twice or is missing, two special ids are equal, an id is outside the
+                vocabulary, or a layer or file does what cannot be repeated.
+            ModuleNotFoundError: If `tokenizers` is needed and not installed.
+        """
+        from keras_attn.text.vocabularies import model_of  # here, as in `load`: most programs train their own
+
+        special = {"pad": pad, "unknown": unknown, "start": start, "end": end}
+        return cls(*model_of(vocabulary, level, lowercase, special))
+
+    @property
+    def unknown_token(self) -> str | None:
+        """The vocabulary's entry for unknown tokens, which `decode` writes."""
+        unknown = self.special_ids.unknown
+        return None if unknown is None else self.vocabulary[unknown]
+
     @property
     def vocabulary_size(self) -> int:
-        """Number of ids, the special ones included."""
+        """Number of ids."""
         return len(self.vocabulary)
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of everything that decides the ids. Equal tokenizers have equal fingerprints."""
+        """SHA-256, in hexadecimal, of everything that decides the ids."""
         return tokenizer_files.digest(self._manifest())
 
     def encode(self, text: str) -> list[int]:
@@ -156,27 +197,21 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str], *, threads: int | None = None) -> list[list[int]]:
-        """Returns the ids of many texts, faster than `encode` one by one.
-
-        Args:
-            texts: list of str.
-            threads: int, for "bpe": threads that encode. None means one for each processor.
-        """
+        """Returns the ids of many texts; for "bpe", by so many `threads`, None being one for each processor."""
         if isinstance(texts, str):
             raise ValueError("Expected a list of texts; use encode for one text. Received: a single str")
-        return self._model.encode([_checked_text(text) for text in texts], threads)
+        return self._model.encode([checked_text(text) for text in texts], threads)
 
     def pieces(self, text: str) -> list[str]:
         """Returns the pieces of a text, one for each id of `encode`. Unknown words keep their letters."""
-        return self._model.cut(_checked_text(text))
+        return self._model.cut(checked_text(text))
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Returns the position in the text of each id of `encode`: (start, end) in characters.
 
-        A span includes the blanks that belong to the piece. All bytes of a character that is spelled in bytes
-        have the span of that character.
+        A span includes the blanks of the piece. All bytes of a character that is spelled in bytes have its span.
         """
-        return self._model.spans(_checked_text(text))
+        return self._model.spans(checked_text(text))
 
     def decode(self, ids: Iterable[int], unknown: Sequence[str] | None = None) -> str:
         """Returns the text of ids up to the first end id. Pad and start ids are skipped.
@@ -185,14 +220,14 @@ class Tokenizer:
             ids: iterable of int.
             unknown: A string for each unknown id before the end, in order. None writes `<unk>`.
         """
-        kept = []
+        kept, special = [], self.special_ids
         for token_id in self._checked_ids(ids):
-            if token_id == END_ID:
+            if token_id == special.end:
                 break
-            if token_id not in (PAD_ID, START_ID):
+            if token_id not in (special.pad, special.start):
                 kept.append(token_id)
-        count = kept.count(UNKNOWN_ID)
-        unknown = [SPECIAL_TOKENS[UNKNOWN_ID]] * count if unknown is None else list(unknown)
+        count = kept.count(special.unknown)
+        unknown = [self.unknown_token] * count if unknown is None else list(unknown)
         if len(unknown) != count:
             raise ValueError(f"Expected a string for each of the {count} unknown ids. Received: {len(unknown)}")
         return self._model.join(kept, unknown)
@@ -202,20 +237,20 @@ class Tokenizer:
         return [self.vocabulary[token_id] for token_id in self._checked_ids(ids)]
 
     def words(self, ids: Iterable[int]) -> list[tuple[str, list[int]]]:
-        """Merges ids into words, up to the first end id, which is the word `</s>`.
+        """Merges ids into words, up to the first end id, which is a word of its own.
 
         Returns:
             list of (word, positions of its ids). Positions index `ids`. Pad and start ids belong to no word. A
             blank belongs to the word after it, or to the last word if none follows.
         """
         ids = self._checked_ids(ids)
-        groups, end, visible = [], [], True  # visible: the open word has more than blanks
+        special, groups, end, visible = self.special_ids, [], [], True  # visible: the open word has more than blanks
         for position, token_id in enumerate(ids):
-            if token_id in (PAD_ID, START_ID):
-                continue
-            if token_id == END_ID:
+            if token_id == special.end:
                 end = [[position]]
                 break
+            if token_id in (special.pad, special.start):
+                continue
             token = self.vocabulary[token_id]
             if not groups or (visible and self._model.opens_word(token)):
                 groups.append([])
@@ -243,7 +278,9 @@ class Tokenizer:
             FileNotFoundError: If a file is missing.
             ValueError: If a file is truncated, changed or of a later format.
         """
-        return cls(*tokenizer_files.read(Path(directory), _restored))
+        from keras_attn.text.tokenizer_models import restore
+
+        return cls(*tokenizer_files.read(Path(directory), restore))
 
     def _manifest(self) -> dict:
         return {"level": self.level, "lowercase": self.lowercase} | self._model.manifest()
@@ -259,34 +296,4 @@ class Tokenizer:
         return ids
 
     def _surface(self, ids: list[int]) -> str:
-        return SPECIAL_TOKENS[END_ID] if ids == [END_ID] else self.decode(ids).strip(" ")
-
-
-def _checked_text(text: str) -> str:
-    if not isinstance(text, str):
-        raise ValueError(f"Expected text as a str. Received: {type(text).__name__}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            "Expected text that can be encoded in UTF-8. Received: the lone surrogate "
-            f"U+{ord(text[error.start]):04X} at character {error.start}"
-        ) from None
-    return text
-
-
-def _restored(manifest: dict, sentencepiece_model: bytes | None) -> tuple[str, bool, BPEModel | LookupModel]:
-    """The arguments of `Tokenizer`; any error if something is wrong, although the digests are right."""
-    level, lowercase = manifest["level"], manifest["lowercase"]
-    if level not in LEVELS or not isinstance(lowercase, bool):
-        raise ValueError("Expected a level, and true or false for lowercase.")
-    if sentencepiece_model is not None:
-        model = BPEModel(sentencepiece_model)
-    else:
-        table = {ord(key): ord(value) for key, value in manifest["character_table"].items()}
-        model = LookupModel(level, manifest["vocabulary"], table)
-    tokens = [_checked_text(token) for token in model.vocabulary]
-    is_list = tokens == model.vocabulary
-    if not is_list or tuple(tokens[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS or len(set(tokens)) < len(tokens):
-        raise ValueError("Expected a list of the special tokens, and then of tokens that occur once each.")
-    return level, lowercase, model
+        return self.vocabulary[ids[0]] if ids == [self.special_ids.end] else self.decode(ids).strip(" ")

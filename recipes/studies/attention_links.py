@@ -9,7 +9,6 @@ from keras_attn import Translator, plots
 from keras_attn.decoding import padded
 from keras_attn.evaluation import Link, parse_links
 from keras_attn.plots import WordAlignment
-from keras_attn.text import START_ID
 from keras_attn.translator import Translation
 
 ROWS = {"own": 0, "next": 1}  # offset of a word's row: the row that predicts it, or the next, which has read it
@@ -48,9 +47,10 @@ def _by_layer(model, forced: Sequence[Translation]) -> Iterator[np.ndarray]:
     """Yields for each sentence the alignments of all layers `(layers, T, S)`, each the mean of its heads."""
     import keras
 
+    start = model.target_special_ids.start
     for first in range(0, len(forced), _BATCH):
         chunk = forced[first : first + _BATCH]
-        sides = [one.source_token_ids for one in chunk], [(START_ID, *one.token_ids[:-1]) for one in chunk]
+        sides = [one.source_token_ids for one in chunk], [(start, *one.token_ids[:-1]) for one in chunk]
         ids = [padded(rows, (len(rows), max(map(len, rows)))) for rows in sides]  # (B, S), (B, T)
         cross = model.attentions(dict(zip(("encoder_token_ids", "decoder_token_ids"), ids, strict=True)))["cross"]
         layers = keras.ops.convert_to_numpy(cross).mean(axis=2)  # (layers, B, T, S)

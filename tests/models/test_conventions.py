@@ -124,6 +124,7 @@ def test_the_public_models_are_tested():
 @every_model
 def test_an_unknown_argument_is_refused_with_the_valid_ones(cls):
     names = [*parameters(cls), "name", "trainable", "dtype"]
+    names += ["source_special_ids", "target_special_ids", "mask_padding", "source_length"]
     with pytest.raises(ValueError, match=r"Expected arguments among: .*\. Received: embeding_dropout$") as error:
         tiny(cls, embeding_dropout=0.9)
     assert str(error.value).split("among: ")[1].split(". Received")[0].split(", ") == names

@@ -18,7 +18,15 @@ from keras_attn.search import (
 from keras_attn.search.options import NORMALIZATIONS
 
 # What the engine computes for the function from a sentence or from the tokenizer.
-COMPUTED = {"max_length", "row_max_length", "row_min_length", "forced_prefix", "banned_token_ids", "return_alignments"}
+COMPUTED = {
+    "special_ids",
+    "max_length",
+    "row_max_length",
+    "row_min_length",
+    "forced_prefix",
+    "banned_token_ids",
+    "return_alignments",
+}
 
 
 @pytest.mark.parametrize(

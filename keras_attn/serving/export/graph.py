@@ -18,6 +18,7 @@ from keras_attn.serving.export.graph_tokenizer import (
     GraphTokenizer,
     encode_bytes,
     graph_tokenizer,
+    known_ids,
     masked_rows,
     with_end,
     without_end,
@@ -26,7 +27,7 @@ from keras_attn.serving.export.length_limits import RequestOptions
 from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.quantized_weights import QuantizedWeights
 from keras_attn.serving.export.search_function import build_search
-from keras_attn.text import END_ID, PAD_ID, START_ID, UNKNOWN_ID
+from keras_attn.text import SpecialIds
 
 if TYPE_CHECKING:
     from keras_attn.decoding import Engine
@@ -59,13 +60,19 @@ class ServedTranslator:
         # The saved object tracks the tables and the captured variables themselves. If it tracked the Keras model,
         # every weight would be saved twice.
         self._saved = tf.Module(name="translator")
+        self._source_ids, self._target_ids = engine.source_tokenizer.special_ids, engine.target_tokenizer.special_ids
+        most = options.max_source_length
+        self._max_source_length = min(most, engine.model.source_length or most)
         same = engine.source_tokenizer.fingerprint == engine.target_tokenizer.fingerprint
         self._source = self._saved.source_tokenizer = graph_tokenizer(engine.source_tokenizer)
         self._target = self._source if same else graph_tokenizer(engine.target_tokenizer)
         self._saved.target_tokenizer = self._target
         self._weights = self._saved.quantized_weights = QuantizedWeights(engine.model, options.quantize)
-        self._read_source = self._reader(self._source)
-        self._read_target = self._read_source if same else self._reader(self._target)
+        self._read_source = self._reader(self._source, self._source_ids, self._max_source_length)
+        cut = self._max_source_length < options.max_source_length  # what is translated, not what it is translated to
+        self._read_target = self._read_source
+        if not same or cut:
+            self._read_target = self._reader(self._target, self._target_ids, options.max_source_length)
         self._scorer = ScoreModel(engine.model, return_alignments=False)
         parts = engine, options, self._weights
         self._search_best = build_search(*parts, n_best=1, return_alignments=False)
@@ -116,23 +123,28 @@ class ServedTranslator:
         }
         outputs = self._by_chunks(token_ids, blank, chunk, specs)
         lengths = _lengths(token_ids, blank)  # (B,)
-        padded = token_ids.to_tensor(PAD_ID, shape=(None, None))  # (B, S)
+        padded = token_ids.to_tensor(self._source_ids.pad, shape=(None, None))  # (B, S)
         tokens = tf.where(tf.sequence_mask(lengths, tf.shape(padded)[1]), self._source.tokens(padded), "")
         return outputs | {"source_tokens": tokens, "source_lengths": lengths}
 
     def translate_token_ids(self, token_ids, lengths):
         ids = token_ids  # (B, S)
         real = tf.sequence_mask(lengths, tf.shape(ids)[1])  # (B, S)
-        real &= (ids != PAD_ID) & (ids != START_ID) & (ids != END_ID)
+        for token_id in sorted(self._source_ids.reserved):
+            real &= ids != token_id
         known = (ids >= 0) & (ids < self._engine.source_tokenizer.vocabulary_size)
         blank = ~tf.reduce_any(real, axis=1)  # (B,)
-        rows = masked_rows(tf.where(known, ids, UNKNOWN_ID), real)  # (B, (S))
-        rows = with_end(rows, blank, self._options.max_source_length)
+        unknown = -1 if self._source_ids.unknown is None else self._source_ids.unknown
+        rows = masked_rows(tf.where(known, ids, unknown), real)  # (B, (S))
+        rows = rows.with_flat_values(known_ids(rows.flat_values, self._source_ids))
+        rows = with_end(rows, blank, self._max_source_length, self._source_ids)
 
         def chunk(chosen):
             result = self._search(self._search_best, tf.gather(rows, chosen), self._default_request())
             lengths = result["lengths"][:, 0]  # (R,)
             ids = result["token_ids"][:, 0, : tf.reduce_max(lengths)]  # (R, T)
+            if self._target_ids.pad != 0:  # 0 is what answers are padded with, in every signature
+                ids = tf.where(tf.sequence_mask(lengths, tf.shape(ids)[1]), ids, 0)
             return {"token_ids": ids, "lengths": lengths, "score": result["scores"][:, 0]}
 
         specs = {"token_ids": tf.TensorSpec((None, None), tf.int32), "lengths": tf.TensorSpec((None,), tf.int32)}
@@ -144,8 +156,8 @@ class ServedTranslator:
 
         def chunk(rows):
             inputs = {
-                "encoder_token_ids": tf.gather(source_ids, rows).to_tensor(PAD_ID, shape=(None, None)),
-                "target_token_ids": tf.gather(target_ids, rows).to_tensor(PAD_ID, shape=(None, None)),
+                "encoder_token_ids": tf.gather(source_ids, rows).to_tensor(self._source_ids.pad, shape=(None, None)),
+                "target_token_ids": tf.gather(target_ids, rows).to_tensor(self._target_ids.pad, shape=(None, None)),
             }
             with self._weights.scope():
                 return {"log_prob": self._scorer.call(inputs)["log_probs"][:, 0]}
@@ -153,8 +165,10 @@ class ServedTranslator:
         longer = tf.maximum(_lengths(source_ids, blank), _lengths(target_ids, blank))  # (B,)
         specs = {"log_prob": tf.TensorSpec((None,), tf.float32)}
         outputs = run_in_chunks(longer, self._options.batch_size, SCORE_TOKENS, chunk, specs)  # (B,)
-        lengths = _lengths(target_ids, blank & empty)  # (B,)
-        return {"log_prob": tf.where(blank & ~empty, float("-inf"), outputs["log_prob"]), "lengths": lengths}
+        no_end = self._target_ids.end is None
+        lengths = _lengths(target_ids, empty if no_end else blank & empty)  # (B,)
+        impossible = tf.math.logical_xor(blank, empty) if no_end else blank & ~empty  # (B,)
+        return {"log_prob": tf.where(impossible, float("-inf"), outputs["log_prob"]), "lengths": lengths}
 
     def _signatures(self) -> dict[str, Callable]:
         def signature(function, *specs):
@@ -204,9 +218,9 @@ class ServedTranslator:
             token_ids, blank, chunk, {"translation": _strings(None), "score": tf.TensorSpec((None,))}
         )
 
-    def _reader(self, tokenizer: GraphTokenizer) -> Callable:
+    def _reader(self, tokenizer: GraphTokenizer, special_ids: SpecialIds, most: int) -> Callable:
         def reader(text):
-            return encode_bytes(tokenizer, text, self._options.max_source_length)
+            return encode_bytes(tokenizer, text, most, special_ids)
 
         return tf.function(reader, input_signature=[_strings("text")], autograph=False).get_concrete_function()
 
@@ -216,12 +230,13 @@ class ServedTranslator:
     def _search(self, search: Callable, token_ids, request: RequestOptions) -> dict:
         """Searches for source ids `(R, (S))`, none of them empty; returns the dict of a `SearchResult`."""
         longest, shortest = length_limits.row_limits(token_ids.row_lengths(), request, self._engine, self._most)
-        return search(token_ids.to_tensor(PAD_ID, shape=(None, None)), longest, shortest, request.length_penalty)
+        padded = token_ids.to_tensor(self._source_ids.pad, shape=(None, None))  # (R, S)
+        return search(padded, longest, shortest, request.length_penalty)
 
     def _text(self, result: dict):
         """The text `(R * N,)` of all hypotheses."""
         token_ids = tf.reshape(result["token_ids"], [-1, tf.shape(result["token_ids"])[-1]])  # (R * N, L)
-        return self._target.decode(without_end(token_ids, tf.reshape(result["lengths"], [-1])))
+        return self._target.decode(without_end(token_ids, tf.reshape(result["lengths"], [-1]), self._target_ids))
 
     def _by_chunks(self, token_ids, blank, function: Callable, specs: dict) -> dict:
         options = self._options

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
-from keras_attn.text import BLANKS, END_ID, SPECIAL_TOKENS, UNKNOWN_ID, Tokenizer
+from keras_attn.text import BLANKS, SpecialIds, Tokenizer
 
 
 class GraphTokenizer(Protocol):
@@ -28,7 +28,7 @@ class GraphTokenizer(Protocol):
 
 
 def graph_tokenizer(tokenizer: Tokenizer) -> GraphTokenizer:
-    """The graph version of a `Tokenizer` of any level."""
+    """The graph version of a `Tokenizer` of any level but "hugging_face", which `export_translator` refuses."""
     return _Words(tokenizer) if tokenizer.sentencepiece_model is None else _Pieces(tokenizer)
 
 
@@ -86,15 +86,19 @@ class _Words(_Vocabulary):
 
     def __init__(self, tokenizer: Tokenizer):
         super().__init__(tokenizer, name="words")
-        pairs = sorted(tokenizer.character_table.items())
+        table = {code: -1 if other is None else other for code, other in tokenizer.character_table.items()}
+        self._deletes = -1 in table.values()
+        pairs = sorted(table.items())
         self._characters = np.array(pairs, "int32").reshape(-1, 2).T  # (2, C): keys, values
         self._separator = tokenizer.separator
-        self._vocabulary = tokenizer.vocabulary
+        self._tokenizer = tokenizer
         self._table = None
 
     def encode(self, text):
         codes = tf.strings.unicode_decode(text, "UTF-8")  # (B, (C))
         codes = codes.with_flat_values(self._mapped(codes.flat_values))
+        if self._deletes:
+            codes = tf.ragged.boolean_mask(codes, codes >= 0)
         if not self._separator:
             # One string for each code point.
             characters = tf.strings.unicode_encode(codes.flat_values[:, None], "UTF-8")
@@ -109,13 +113,14 @@ class _Words(_Vocabulary):
         return tf.strings.reduce_join(words, axis=-1, separator=self._separator)
 
     def _lookup(self, tokens):
+        special = self._tokenizer.special_ids
         if self._table is None:  # made on first use: the target tokenizer may only decode
-            known = [token.encode() for token in self._vocabulary[len(SPECIAL_TOKENS) :]]
-            ids = range(len(SPECIAL_TOKENS), len(self._vocabulary))
+            ids = special.ordinary(self._tokenizer.vocabulary_size)
+            known = [self._tokenizer.vocabulary[token_id].encode() for token_id in ids]
             with tf.init_scope():
-                initializer = tf.lookup.KeyValueTensorInitializer(known, list(ids), tf.string, tf.int32)
-                self._table = tf.lookup.StaticHashTable(initializer, UNKNOWN_ID)
-        return self._table.lookup(tokens)
+                initializer = tf.lookup.KeyValueTensorInitializer(known, ids, tf.string, tf.int32)
+                self._table = tf.lookup.StaticHashTable(initializer, -1 if special.unknown is None else special.unknown)
+        return known_ids(self._table.lookup(tokens), special)
 
     def _mapped(self, codes):
         keys, values = self._characters
@@ -125,34 +130,49 @@ class _Words(_Vocabulary):
         return tf.where(tf.gather(keys, place) == codes, tf.gather(values, place), codes)
 
 
-def encode_bytes(tokenizer: GraphTokenizer, text: tf.Tensor, most: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
+def known_ids(token_ids: tf.Tensor, special_ids: SpecialIds) -> tf.Tensor:
+    """The ids as they are, if the vocabulary has an unknown token; else the request fails where one is negative."""
+    if special_ids.unknown is not None:
+        return token_ids
+    message = "Expected tokens of the vocabulary, because it has no unknown token."
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(token_ids >= 0), [message])]):
+        return tf.identity(token_ids)
+
+
+def encode_bytes(
+    tokenizer: GraphTokenizer, text: tf.Tensor, most: int, special_ids: SpecialIds
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Encodes any bytes `(B,)`: at most `most` ids `(B, (S))`, the end token last; and which rows are blank `(B,)`."""
     text = repair(text)
     token_ids = tokenizer.encode(text)  # (B, (S))
     blank = is_blank(text) | (token_ids.row_lengths() == 0)  # (B,)
-    return with_end(token_ids, blank, most), blank
+    return with_end(token_ids, blank, most, special_ids), blank
 
 
-def with_end(token_ids: tf.RaggedTensor, blank: tf.Tensor, most: int) -> tf.RaggedTensor:
-    """Ids `(B, (S))` cut to `most`, with the end token as the last id of each row and the only one of blank rows."""
+def with_end(token_ids: tf.RaggedTensor, blank: tf.Tensor, most: int, special_ids: SpecialIds) -> tf.RaggedTensor:
+    """Ids `(B, (S))` cut to `most`, with the end token as the last id of each row and the only one of blank rows.
+
+    If there is no end token, blank rows have another one, so that no row is empty.
+    """
+    has_end = special_ids.end is not None
     # With plain tensors: each slice or concatenation of ragged tensors adds a hundred nodes to the graph.
-    lengths = tf.where(blank, tf.constant(0, tf.int64), tf.minimum(token_ids.row_lengths(), most - 1))  # (B,)
-    splits = tf.concat([[0], tf.cumsum(lengths + 1)], axis=0)  # (B + 1,)
+    lengths = tf.where(blank, tf.constant(0, tf.int64), tf.minimum(token_ids.row_lengths(), most - has_end))
+    splits = tf.concat([[0], tf.cumsum(lengths + (1 if has_end else tf.cast(blank, tf.int64)))], axis=0)  # (B + 1,)
     ids, starts = token_ids.flat_values, token_ids.row_splits  # (N,), (B + 1,)
     positions = tf.range(tf.size(ids, tf.int64))  # (N,)
     rows = tf.searchsorted(starts, positions, side="right") - 1  # (N,)
     positions -= tf.gather(starts, rows)  # (N,)
     chosen = tf.where(positions < tf.gather(lengths, rows))  # (M, 1)
     places = tf.gather(tf.gather(splits, rows) + positions, chosen)  # (M, 1)
-    ends = tf.fill(splits[-1:], END_ID)  # (N',)
+    ends = tf.fill(splits[-1:], special_ids.filler)  # (N',)
     ids = tf.tensor_scatter_nd_update(ends, places, tf.gather(ids, chosen[:, 0]))  # (N',)
     return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
 
 
-def without_end(token_ids: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+def without_end(token_ids: tf.Tensor, lengths: tf.Tensor, special_ids: SpecialIds) -> tf.RaggedTensor:
     """The ids `(B, L)` of a search result as rows `(B, (T))`, without the end token of each."""
     real = tf.sequence_mask(lengths, tf.shape(token_ids)[1])  # (B, L)
-    return masked_rows(token_ids, real & (token_ids != END_ID))
+    return masked_rows(token_ids, real if special_ids.end is None else real & (token_ids != special_ids.end))
 
 
 def masked_rows(token_ids: tf.Tensor, mask: tf.Tensor) -> tf.RaggedTensor:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_attn import files
-from keras_attn.text import BLANKS, END_ID, Tokenizer
+from keras_attn.text import BLANKS, Tokenizer
 
 LENGTH = 30  # characters of a good example sentence
 
@@ -43,7 +43,7 @@ def example_sentences(sentences: Sequence[str], tokenizer: Tokenizer) -> tuple[s
     real = dict.fromkeys(sentence.strip(BLANKS) for sentence in sentences)
     candidates = sorted(filter(None, real), key=lambda sentence: abs(len(sentence) - LENGTH))
     if not candidates:
-        ids = range(END_ID + 1, tokenizer.vocabulary_size)
+        ids = tokenizer.special_ids.ordinary(tokenizer.vocabulary_size)
         letters = [i for i, token in zip(ids, tokenizer.tokens(ids), strict=True) if token.strip("\u2581").isalpha()]
         texts = [tokenizer.decode(some).strip(BLANKS) for some in (letters[:3], letters[3:6])]
         candidates = [text for text in texts if text] or ["a"]

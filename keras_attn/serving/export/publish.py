@@ -86,6 +86,12 @@ def export_translator(
     """
     require("tensorflow", "tensorflow", "tensorflow_text", purpose="export")
     options = ExportOptions.from_keywords(options)
+    for tokenizer in (translator.source_tokenizer, translator.target_tokenizer):
+        if tokenizer.level == "hugging_face":
+            raise ValueError(
+                "Expected tokenizers that a TensorFlow graph can repeat. Received: one that runs in Hugging Face's "
+                "package tokenizers"
+            )
     banned = tuple(token_ids_of(translator.target_tokenizer, options.banned_tokens))
     options = dataclasses.replace(options, banned_tokens=banned)
     directory = Path(directory).absolute()

@@ -34,6 +34,7 @@ def build_search(
         "banned_token_ids": banned,
         "no_repeat_ngram_size": options.no_repeat_ngram_size,
         "return_alignments": return_alignments,
+        "special_ids": engine.model.target_special_ids,
     }
     beam = {
         "beam_size": options.beam_size,

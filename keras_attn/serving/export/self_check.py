@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.python_process import run_python
-from keras_attn.text import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
     from keras_attn.decoding import Engine
@@ -18,12 +17,12 @@ REPLAY = Path(__file__).with_name("replay.py")
 def reference_translations(engine: "Engine", options: ExportOptions) -> list[Reference]:
     """Texts made of the source vocabulary, empty to sentence-long, with all hypotheses of `generate` for each."""
     tokenizer = engine.source_tokenizer
-    first, size = len(SPECIAL_TOKENS), tokenizer.vocabulary_size
+    ids = tokenizer.special_ids.ordinary(tokenizer.vocabulary_size)
     lengths = [length for length in (1, 3, 11) if length < options.max_source_length]
-    texts = [
-        tokenizer.decode([first + (29 * length + 7 * i) % (size - first) for i in range(length)]) for length in lengths
-    ]
-    texts += ["", " \t\u3000", "\u00e9\ufffd\U0001f600"]
+    texts = [tokenizer.decode([ids[(29 * length + 7 * i) % len(ids)] for i in range(length)]) for length in lengths]
+    texts += ["", " \t\u3000"]
+    if tokenizer.special_ids.unknown is not None:
+        texts += ["\u00e9\ufffd\U0001f600"]
     arguments = {**options.generate_arguments(), "n_best": options.beam_size, "return_alignments": False}
     hypotheses = [t.n_best or (t,) for t in engine.generate(texts, **arguments)]
     return [(text, [(t.text, t.score) for t in several]) for text, several in zip(texts, hypotheses, strict=True)]

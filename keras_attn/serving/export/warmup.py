@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from keras_attn.serving.export.prediction_log import encode
-from keras_attn.text import BLANKS, END_ID
+from keras_attn.text import BLANKS
 
 if TYPE_CHECKING:
     from keras_attn.decoding import Engine
@@ -32,10 +32,11 @@ def write_warmup(directory: Path, engine: "Engine", sentences: Sequence[str]) ->
     batches = [quarters * (size // 4) if size > 1 else [quarters[-1]] for size in BATCH_SIZES]
     calls = [("serving_default", {"text": batch}) for batch in [[quarters[0]], *batches]]
     calls += [(name, {"text": [middle]}) for name in ("translate", "translate_n_best", "translate_with_options")]
-    ids = [*engine.source_tokenizer.encode(middle), END_ID]
+    source, target = engine.source_tokenizer, engine.target_tokenizer
+    ids = source.special_ids.with_end(source.encode(middle))
     calls += [("translate_token_ids", {"token_ids": [ids], "lengths": [len(ids)]})]
-    target = engine.target_tokenizer.decode(range(END_ID + 1, engine.target_tokenizer.vocabulary_size)[:11])
-    calls += [("score", {"source": [middle], "target": [target]})]
+    words = target.decode(target.special_ids.ordinary(target.vocabulary_size)[:11])
+    calls += [("score", {"source": [middle], "target": [words]})]
     with tf.io.TFRecordWriter(str(directory / NAME)) as writer:
         for signature, inputs in calls:
             writer.write(encode(signature, {name: _tensor(values) for name, values in inputs.items()}))

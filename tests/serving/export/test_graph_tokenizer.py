@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.text import BLANKS, Tokenizer
+from keras_attn.text import BLANKS, DEFAULT_IDS, Tokenizer
 from tests.serving.conftest import LINES, READ, SENTENCES
 
 if keras.backend.backend() != "tensorflow":
@@ -78,7 +78,8 @@ def test_ids_and_text_are_pythons(options):
 
 
 def test_rows_lose_their_end_and_their_padding():
-    rows = without_end(tf.constant([[5, 7, 3, 0], [5, 7, 9, 4], [3, 0, 0, 0], [0, 0, 0, 0]]), tf.constant([3, 4, 1, 0]))
+    ids, lengths = tf.constant([[5, 7, 3, 0], [5, 7, 9, 4], [3, 0, 0, 0], [0, 0, 0, 0]]), tf.constant([3, 4, 1, 0])
+    rows = without_end(ids, lengths, DEFAULT_IDS)
     assert rows.to_list() == [[5, 7], [5, 7, 9, 4], [], []]
 
 
