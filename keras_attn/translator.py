@@ -20,14 +20,16 @@ class Translator(Engine):
         max_length_ratio, max_length_constant: A translation has at most `ratio * source tokens + constant`
             tokens. The limit depends on the sentence alone, so that its translation never depends on its
             batch mates. Search continues until no hypothesis up to this length can be better: a generous limit costs
-            steps.
+            steps. With the ratio 0 all sentences have the same limit; without an end token, that is the length of every
+            translation.
 
     Several threads may use one translator while its model is not trained. It can be copied and pickled, as far as Keras
     can save its model; a copy compiles anew. A process that is forked after a model was loaded cannot compute with
     TensorFlow or JAX, whose threads it lacks: load the translator in the new process, or start that with `spawn`.
 
     Raises:
-        ValueError: if the size of a vocabulary differs from the model's.
+        ValueError: if the size of a vocabulary or its special ids differ from the model's, or the model does not mask
+            padding and has no `source_length`.
 
     Example:
         >>> translator = keras_attn.Translator(model, source_tokenizer, target_tokenizer)

@@ -212,7 +212,7 @@ class Limits:
                 check_sizes(maximum=LONGEST, **{name: length})
         for name in ("max_length_ratio", "min_length_ratio"):
             if (ratio := getattr(self, name)) is not None:
-                check_numbers(**{name: ratio}, above=True)
+                check_numbers(**{name: ratio}, above=name == "min_length_ratio" or not self.constant)
         if self.max_length and self.min_length and self.min_length > self.max_length:
             raise ValueError(
                 f"Expected min_length to be at most max_length={self.max_length}. "

@@ -1,0 +1,98 @@
+"""Search without an end token against brute force: every hypothesis has its row's longest length."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from keras_attn import SpecialIds
+from keras_attn.search import beam_search, greedy_search, sample
+from tests.search.searching import (
+    MODES,
+    B,
+    L,
+    RecurrentModel,
+    TableModel,
+    allowed,
+    check_against,
+    compiled,
+    log_softmax,
+    options_of,
+    score,
+)
+
+IDS = SpecialIds(end=None)
+CONTENT = (1, 3, 4, 5, 6)  # 3 is a token like any other
+EVERYTHING = 631  # at most 5^4 hypotheses before the last step
+LONGEST = [3, 5, 1]
+
+
+def brute_force(model, row, options, prefix=(), banned=(), ngram=0):
+    found = []
+    for tokens in map(list, itertools.product(CONTENT, repeat=LONGEST[row])):
+        if not allowed(tokens, L, 1, prefix[: LONGEST[row]], banned, ngram):
+            continue
+        logits, alignment = model.logits_and_alignments(row, tokens)
+        log_probs = log_softmax(logits)[range(len(tokens)), tokens]
+        total = score(log_probs.sum(), alignment, model.memory["mask"][row], **options)
+        found.append((total, tokens, log_probs, alignment))
+    return sorted(found, key=lambda x: -x[0])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("constraint", [{}, {"prefix": [[4], [6, 3], [5]], "banned": [1], "ngram": 2}])
+def test_a_wide_beam_is_brute_force(constraint, mode):
+    model, options = TableModel(), options_of("average", 0.6, 0.3)
+    prefix = constraint.get("prefix", [[], [], []])
+    forced = np.array([row + [IDS.pad] * (3 - len(row)) for row in prefix], "int32")
+
+    def search(memory, state, forced):
+        return beam_search(
+            model.step,
+            memory,
+            state,
+            beam_size=EVERYTHING,
+            n_best=7,
+            max_length=L,
+            row_max_length=LONGEST,
+            forced_prefix=forced,
+            banned_token_ids=constraint.get("banned", ()),
+            no_repeat_ngram_size=constraint.get("ngram", 0),
+            special_ids=IDS,
+            **options,
+        )
+
+    result = compiled(search, mode)(model.memory, model.state, forced)
+    others = {"banned": constraint.get("banned", ()), "ngram": constraint.get("ngram", 0)}
+    for row in range(B):
+        expected = brute_force(model, row, options, prefix[row], **others)
+        check_against(result, row, expected[:7])
+        assert not result.lengths[row, len(expected) :].any()
+        assert np.all(result.scores[row, len(expected) :] == -np.inf)
+
+
+def test_a_beam_of_one_is_greedy_search_and_both_are_the_best_tokens():
+    model = RecurrentModel()
+    options = {"max_length": L, "row_max_length": LONGEST, "special_ids": IDS}
+    one = compiled(lambda m, s: beam_search(model.step, m, s, beam_size=1, **options))(model.memory, model.state)
+    best = compiled(lambda m, s: greedy_search(model.step, m, s, **options))(model.memory, model.state)
+    assert best.token_ids.tolist() == one.token_ids.tolist()
+    np.testing.assert_allclose(best.scores, one.scores, atol=1e-5)
+    np.testing.assert_allclose(best.alignments, one.alignments, atol=1e-5)
+    for row in range(B):
+        tokens = []
+        for _ in range(LONGEST[row]):
+            logits, _ = model.logits_and_alignments(row, [*tokens, 0])
+            tokens.append(max(CONTENT, key=lambda token: logits[-1][token]))
+        assert best.token_ids[row, 0].tolist() == tokens + [IDS.pad] * (L - LONGEST[row])
+
+
+def test_samples_have_the_longest_length_and_follow_the_distribution():
+    model = TableModel(seed=1)
+    options = {"max_length": L, "row_max_length": LONGEST, "special_ids": IDS, "num_samples": 797}
+    drawn = compiled(lambda m, s: sample(model.step, m, s, seed=5, **options))(model.memory, model.state)
+    assert drawn.lengths.tolist() == [[longest] * 797 for longest in LONGEST]
+    logits, _ = model.logits_and_alignments(2, [1])
+    chances = np.exp(log_softmax(logits)[0, list(CONTENT)])
+    shares = [(drawn.token_ids[2, :, 0] == token).mean() for token in CONTENT]
+    np.testing.assert_allclose(shares, chances / chances.sum(), atol=0.07)
