@@ -3,7 +3,7 @@
 Glossary of shapes:
     B batch, S source length, T target length, E embedding, H units, M memory width, A attention width,
     V vocabulary, K beams, N heads, L longest output.
-Ids: 0 pad, 1 unknown, 2 start, 3 end. Masks are boolean, True = real token.
+Ids: 0 pad, 1 unknown, 2 start, 3 end, unless a `SpecialIds` says others. Masks are boolean, True = real token.
 
 The public names are imported on first use. So the client of a server and the `--help` of a command do not wait for
 Keras, and the client works where Keras is not installed. The classes are registered with Keras as soon as both are
@@ -19,6 +19,7 @@ from keras_attn.registration import after_keras
 
 if TYPE_CHECKING:
     from keras_attn import losses, metrics, models, search
+    from keras_attn.backend import scan, while_loop
     from keras_attn.data import ParallelDataset
     from keras_attn.layers import (
         AttentionalLayer,
@@ -82,7 +83,9 @@ __all__ = [
     "metrics",
     "models",
     "register_attention",
+    "scan",
     "search",
+    "while_loop",
 ]
 
 _ORIGINS = {
@@ -91,6 +94,8 @@ _ORIGINS = {
     "Tokenizer": "text",
     "Translation": "translation",
     "Translator": "translator",
+    "scan": "backend",
+    "while_loop": "backend",
 }
 _PACKAGES = ("losses", "metrics", "models", "search")
 

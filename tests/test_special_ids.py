@@ -1,5 +1,8 @@
 """Other special ids than 0 to 3: a permuted vocabulary changes nothing but ids, from the loss to the served graph."""
 
+import re
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -252,7 +255,16 @@ def test_padding_that_is_not_masked_gives_the_same_in_any_batch():
     assert [t.text for t in Translator(masked, source, target).generate(LINES)] != [t.text for t in together[:-1]]
 
 
-# Wrong use
+# Wrong use, and the page
+
+
+def test_the_examples_of_the_page_run():
+    page = (Path(__file__).parents[1] / "docs" / "vocabularies.md").read_text("utf-8")
+    names = {}
+    for block in re.findall(r"^```python\n(.*?)^```", page, flags=re.M | re.S):
+        exec(block, names)
+    assert names["translator"].generate(["two dogs"], max_length=3)[0].token_ids
+    assert len(names["data"]) == 1
 
 
 def test_wrong_use_is_refused_in_a_sentence(pair):

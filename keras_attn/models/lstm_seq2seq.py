@@ -36,6 +36,7 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
         embedding_dropout, layer_dropout, output_dropout: Dropout rates of the embeddings, between the encoder's layers,
             and of the decoder's output.
         scheduled_sampling: As in `RNNSearch`.
+        source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     The alignment of `step` is zero.

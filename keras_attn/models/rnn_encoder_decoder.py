@@ -33,6 +33,7 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
         embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h_S where c is computed
             from it, and of the read-out.
         scheduled_sampling: As in `RNNSearch`.
+        source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     The alignment of `step` is 1 at the last source word, which h_S belongs to.

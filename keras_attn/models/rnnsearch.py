@@ -54,6 +54,7 @@ class RNNSearch(RecurrentSeq2Seq):
         scheduled_sampling: In training, the decoder reads some tokens that the model chose itself (Bengio 2015):
             `ScheduledSampling`, or a text such as "inverse_sigmoid,k=1000", or a constant probability. None: all tokens
             are the given ones, as in the paper.
+        source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     Raises:

@@ -35,6 +35,7 @@ class TransformerSeq2Seq(Seq2Seq):
         initializer: For the matrices; embeddings are ~ N(0, 1 / H).
         dropout: Dropout rate of embeddings plus positions, of each part's output, and of the alignments.
         max_length: Steps that the cache of `encode` has room for if `encode` has no `max_length`.
+        source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable: As in `keras.layers.Layer`.
         dtype: As in `keras.layers.Layer`, for every layer but the position encoding: half precision has no integers
             above 256 (bfloat16) or 2048 (float16), so it stays float32.
