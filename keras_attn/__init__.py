@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ScheduledSampling,
         SelfAttention,
         register_attention,
+        unroll_steps,
     )
     from keras_attn.text import SpecialIds, Tokenizer
     from keras_attn.translator import Translation, Translator
@@ -85,6 +86,7 @@ __all__ = [
     "register_attention",
     "scan",
     "search",
+    "unroll_steps",
     "while_loop",
 ]
 

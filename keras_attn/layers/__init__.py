@@ -21,6 +21,7 @@ from keras_attn.layers.normalizers import hardmax, sparsemax
 from keras_attn.layers.readout import AttentionalLayer, DeepOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
 from keras_attn.layers.scheduled_sampling import ScheduledSampling, get_scheduled_sampling
+from keras_attn.layers.steps import unroll_steps
 from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
 from keras_attn.layers.vocabulary import vocabulary_embedding, vocabulary_projection
 
@@ -62,6 +63,7 @@ __all__ = [
     "safe_cumprod",
     "sparsemax",
     "top_state",
+    "unroll_steps",
     "vocabulary_embedding",
     "vocabulary_projection",
 ]

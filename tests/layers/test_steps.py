@@ -1,0 +1,141 @@
+"""`unroll_steps`: what is fed, where it stops, its gradients, and the page's model of frames."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attn import unroll_steps
+from tests.attack.conftest import on_torch_alone
+from tests.gradients import gradients
+
+B, S, T, F = 3, 5, 7, 2
+PAGE = Path(__file__).parents[2] / "docs" / "decoders.md"
+
+
+def accumulate(x, memory, state):
+    """Adds what it reads and the memory to its state, which is its output."""
+    total = state["total"] + x + memory  # (B, F)
+    return {"value": total, "sum": ops.sum(total, axis=-1)}, {"total": total, "count": state["count"] + 1}
+
+
+@pytest.fixture
+def parts(rng):
+    return {
+        "first": rng.normal(size=(B, F)).astype("float32"),
+        "memory": rng.normal(size=(B, F)).astype("float32"),
+        "targets": rng.normal(size=(B, T, F)).astype("float32"),
+        "own": rng.random((B, T)) < 0.5,
+    }
+
+
+def start():
+    return {"total": ops.zeros((B, F)), "count": ops.zeros((B,), "int32")}
+
+
+def by_hand(parts, feed):
+    """(B, T, F), with `feed(output, t)` as the input of step t + 1."""
+    x, total, outputs = parts["first"], 0.0, []
+    for t in range(T):
+        total = total + x + parts["memory"]
+        outputs.append(total)
+        x = feed(total, t)
+    return np.stack(outputs, axis=1)
+
+
+WAYS = {
+    "targets": ({}, lambda parts: lambda output, t: parts["targets"][:, t]),
+    "own": (
+        {"length": T, "targets": None, "next_input": lambda output, _: output["value"]},
+        lambda parts: lambda output, t: output,
+    ),
+    "either": (
+        {"next_input": lambda output, target: ops.where(target[1][:, None], output["value"], target[0])},
+        lambda parts: lambda output, t: np.where(parts["own"][:, t, None], output, parts["targets"][:, t]),
+    ),
+    "a function of both": (
+        {"next_input": lambda output, target: 0.5 * output["value"] - target},
+        lambda parts: lambda output, t: 0.5 * output - parts["targets"][:, t],
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_feed_equals_a_loop_by_hand(parts, way):
+    options, feed = WAYS[way]
+    targets = (parts["targets"], parts["own"]) if way == "either" else parts["targets"]
+    options = {"targets": targets, **options}
+    outputs, lengths, state = unroll_steps(accumulate, parts["first"], parts["memory"], start(), **options)
+    expected = by_hand(parts, feed(parts))
+    np.testing.assert_allclose(ops.convert_to_numpy(outputs["value"]), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ops.convert_to_numpy(outputs["sum"]), expected.sum(-1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(ops.convert_to_numpy(state["total"]), expected[:, -1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(ops.convert_to_numpy(lengths), [T] * B)
+
+
+def test_a_row_stops_after_the_step_that_says_so():
+    first, memory = np.zeros((B, F), "float32"), np.array([[1.0, 1.0], [2.0, 2.0], [0.1, 0.1]], "float32")
+    outputs, lengths, state = unroll_steps(
+        accumulate,
+        first,
+        memory,
+        start(),
+        length=T,
+        next_input=lambda output, _: 0 * output["value"],
+        stop=lambda output: output["sum"] > 7.9,
+    )
+    np.testing.assert_array_equal(ops.convert_to_numpy(lengths), [4, 2, T])
+    np.testing.assert_array_equal(ops.convert_to_numpy(state["count"]), [4, 2, T])
+    expected = np.arange(1, T + 1) * memory[:, :1]  # (B, T)
+    expected *= np.arange(T) < np.array([4, 2, T])[:, None]
+    np.testing.assert_allclose(ops.convert_to_numpy(outputs["value"])[..., 0], expected, rtol=1e-5)
+
+
+def test_without_a_number_of_steps_it_says_so(parts):
+    with pytest.raises(ValueError, match="Expected `length` or `targets`"):
+        unroll_steps(accumulate, parts["first"], parts["memory"], start())
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_gradients_flow_through_outputs_that_are_fed_back(parts, jit_compile):
+    """total_t = 2 total_{t-1} + m, so that the last one's derivative by the first input is 2^(T-1)."""
+
+    def last(first, memory):
+        outputs, _, _ = unroll_steps(
+            accumulate, first, memory, start(), length=T, next_input=lambda output, _: output["value"]
+        )
+        return ops.sum(outputs["value"][:, -1])
+
+    by_first, by_memory = gradients(last, parts["first"], parts["memory"], jit_compile=jit_compile)
+    np.testing.assert_allclose(by_first, np.full((B, F), 2.0 ** (T - 1)), rtol=1e-6)
+    np.testing.assert_allclose(by_memory, np.full((B, F), 2.0**T - 1), rtol=1e-6)
+
+
+def speech(rng, rows=256, characters=4, letters=5, width=4):
+    """Characters (B, S); and frames (B, T, F), three for each character, with their numbers (B,)."""
+    sounds = np.random.default_rng(0).normal(size=(letters, 3, width)).astype("float32")
+    counts = rng.integers(2, characters + 1, rows)
+    text = rng.integers(1, letters + 1, (rows, characters)) * (np.arange(characters) < counts[:, None])
+    frames = sounds[text - 1].reshape(rows, 3 * characters, width)
+    return text.astype("int32"), frames * (np.arange(3 * characters) < 3 * counts[:, None])[..., None], 3 * counts
+
+
+@pytest.mark.slow
+@on_torch_alone
+def test_the_pages_tacotron_speaks(rng):
+    """Fed by the training data, then also by itself, it writes new sentences' frames alone and stops after them."""
+    names = {}
+    exec("\n".join(re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), flags=re.M | re.S)), names)
+    model = names["Tacotron"](characters=6, frame_width=4, units=32)
+    characters, frames, lengths = speech(rng)
+    names["train"](model, characters, frames, lengths, epochs=60)
+    model.own_share = 0.5
+    losses = names["train"](model, characters, frames, lengths, epochs=10).history["loss"]
+    assert np.isfinite(losses).all()
+    characters, frames, lengths = speech(rng, rows=32)
+    written, found = (ops.convert_to_numpy(x) for x in model.generate(characters, max_length=20))
+    assert (found == lengths).mean() > 0.9
+    same = found == lengths
+    assert np.square(written[same, :12] - frames[same]).mean() < 0.1 * np.square(frames).mean()
