@@ -1,0 +1,58 @@
+"""The NMT tutorial of tensorflow_addons: the program of docs/migrating-from-tfa.md gives its translations."""
+
+import re
+import zipfile
+from pathlib import Path
+
+import keras
+import pytest
+
+import keras_attn
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """The names that the page's program defines, with the checkpoint that tensorflow_addons trained."""
+    pytest.importorskip("tensorflow", reason="reads TensorFlow's checkpoints")
+    folder = tmp_path_factory.mktemp("tutorial")
+    with zipfile.ZipFile(ROOT / "tests" / "fixtures" / "tfa_tutorial.zip") as archive:
+        archive.extractall(folder)
+    page = (ROOT / "docs" / "migrating-from-tfa.md").read_text("utf-8").split("## The NMT tutorial")[1]
+    names = {"folder": folder, "__name__": __name__}
+    exec(re.search(r"```python\n(.*?)```", page, flags=re.S)[1], names)
+    return names
+
+
+def expected(program, name):
+    return (program["folder"] / f"{name}.txt").read_text("utf-8").splitlines()
+
+
+@pytest.mark.parametrize("name", ["greedy", "beam"])
+def test_every_translation_is_theirs(program, name):
+    found = [translation.text for translation in program[name]]
+    assert found == expected(program, name)
+    assert len(found) == 100
+
+
+def test_padding_is_a_word_to_it(program):
+    """Why `mask_padding` and `source_length` are there: with a mask the same weights translate otherwise."""
+    config = program["model"].get_config() | {"mask_padding": True, "source_length": None}
+    masked = program["Tutorial"].from_config(config)
+    masked.set_weights(program["model"].get_weights())
+    translator = keras_attn.Translator(masked, program["source"], program["target"])
+    found = translator.generate(program["marked"], beam_size=1, max_length=20)
+    assert sum(one.text == other for one, other in zip(found, expected(program, "greedy"), strict=True)) < 50
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports with TensorFlow")
+def test_the_exported_model_gives_them_too(program, tmp_path):
+    import tensorflow as tf
+
+    version = program["translator"].export(tmp_path, beam_size=3, length_penalty=0.0, max_length=20)
+    loaded = tf.saved_model.load(str(version))
+    served = loaded.signatures["serving_default"](text=tf.constant(program["marked"]))
+    texts = [text.decode("utf-8") for text in served["translation"].numpy().tolist()]
+    assert texts == expected(program, "beam")
