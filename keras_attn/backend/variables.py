@@ -22,7 +22,7 @@ def keep_values(model: keras.Model) -> Iterator[None]:
         yield
         return
     variables = list(model.variables)
-    if model.optimizer:
+    if getattr(model, "optimizer", None):  # not set before `compile`
         model.optimizer.build(model.trainable_variables)  # as `fit` does; again, it does nothing
         variables += model.optimizer.variables
     values = [variable.value for variable in variables]

@@ -248,6 +248,13 @@ def test_eager_and_compiled_steps_agree_with_predict(cls, ids):
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
+def test_without_compile_a_model_predicts_and_keras_refuses_to_train(ids):
+    model = tiny(models.LuongSeq2Seq)
+    np.testing.assert_allclose(model.predict(ids, verbose=0), logits_of(model, ids), atol=1e-5)
+    with pytest.raises(ValueError, match="compile"):
+        model.fit(ids, labels(ids), verbose=0)
+
+
 @every_model
 def test_jit_compile_is_the_users_to_choose(cls):
     model = tiny(cls)
