@@ -1,4 +1,4 @@
-"""The NMT tutorial of tensorflow_addons: the program of docs/migrating-from-tfa.md gives its translations."""
+"""The two programs of docs/migrating-from-tfa.md: the NMT tutorial of tensorflow_addons, and dates."""
 
 import re
 import zipfile
@@ -12,17 +12,22 @@ import keras_attn
 ROOT = Path(__file__).parents[1]
 
 
+def run(heading, **names):
+    """The names that a section's program defines."""
+    page = (ROOT / "docs" / "migrating-from-tfa.md").read_text("utf-8").split(heading + "\n")[1]
+    names["__name__"] = __name__
+    exec(re.search(r"```python\n(.*?)```", page, flags=re.S)[1], names)
+    return names
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """The names that the page's program defines, with the checkpoint that tensorflow_addons trained."""
+    """The tutorial's, with the checkpoint that tensorflow_addons trained."""
     pytest.importorskip("tensorflow", reason="reads TensorFlow's checkpoints")
     folder = tmp_path_factory.mktemp("tutorial")
     with zipfile.ZipFile(ROOT / "tests" / "fixtures" / "tfa_tutorial.zip") as archive:
         archive.extractall(folder)
-    page = (ROOT / "docs" / "migrating-from-tfa.md").read_text("utf-8").split("## The NMT tutorial")[1]
-    names = {"folder": folder, "__name__": __name__}
-    exec(re.search(r"```python\n(.*?)```", page, flags=re.S)[1], names)
-    return names
+    return run("## The NMT tutorial", folder=folder)
 
 
 def expected(program, name):
@@ -56,3 +61,12 @@ def test_the_exported_model_gives_them_too(program, tmp_path):
     served = loaded.signatures["serving_default"](text=tf.constant(program["marked"]))
     texts = [text.decode("utf-8") for text in served["translation"].numpy().tolist()]
     assert texts == expected(program, "beam")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="trains for a minute; one backend is enough")
+def test_dates():
+    keras.utils.set_random_seed(1)
+    names = run("## Dates")
+    assert [translation.text for translation in names["greedy"]] == names["right"]
+    assert all(re.fullmatch(r"[0-9-]{10}", translation.text) for translation in names["drawn"])
