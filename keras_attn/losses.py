@@ -66,26 +66,29 @@ def checked_dtype(dtype):
     return dtype
 
 
-def _smoothed_crossentropy(label_smoothing: float):
+def _smoothed_crossentropy(label_smoothing: float, words: int | None):
     """Returns the function `(logits (B, T, V), labels (B, T) as floats) -> losses (B, T)`, with its gradient."""
 
     @ops.custom_gradient
     def crossentropy(logits, labels):
         # Labels are floats because JAX and TensorFlow expect a gradient of each argument's own type.
         token_ids = ops.cast(labels, "int32")  # (B, T)
-        vocabulary_size = logits.shape[-1]
-        spread = label_smoothing / vocabulary_size
         maximum, exponentials, total = softmax_parts(logits)
         losses = log_normalizer(maximum, total)  # (B, T)
         losses = losses - (1 - label_smoothing) * label_logits(logits, token_ids)
         if label_smoothing:
-            losses = losses - label_smoothing * ops.mean(logits, axis=-1)
+            losses = losses - label_smoothing * ops.mean(logits if words is None else logits[..., :words], axis=-1)
 
         def gradient(*args, upstream=None):
             # torch passes the arguments, then upstream by keyword; JAX and TensorFlow pass upstream alone.
             upstream = args[0] if upstream is None else upstream
             upstream = ops.expand_dims(upstream, -1)  # (B, T, 1)
-            is_label = ops.equal(ops.arange(vocabulary_size, dtype="int32"), ops.expand_dims(token_ids, -1))
+            ids = ops.arange(ops.shape(logits)[-1], dtype="int32")  # (V,)
+            is_label = ops.equal(ids, ops.expand_dims(token_ids, -1))  # (B, T, V)
+            spread = 0.0  # of each word; of a temporary id always
+            if label_smoothing:
+                spread = label_smoothing / (words or logits.shape[-1])
+                spread = spread if words is None else ops.where(ids < words, spread, 0.0)
             logits_gradient = exponentials * (upstream / total)  # (B, T, V)
             # In place on torch, where the page faults of a new 45 MB buffer cost as much as the arithmetic.
             logits_gradient -= ops.where(is_label, upstream * (1 - label_smoothing + spread), upstream * spread)
@@ -123,6 +126,8 @@ class SmoothedCrossentropy(keras.losses.Loss):
 
     Args:
         label_smoothing: ε, at least 0 and less than 1.
+        vocabulary_size: V, for the logits of a model with `pointer=True`, which are wider: smoothing then reaches the
+            first V alone, since a word that the source does not have must keep the probability 0. None: all are words.
         reduction: As in `keras.losses.Loss`. The default divides by the sum of the weights; Keras' default
             divides by the number of positions, padding included.
         name: Name of the loss.
@@ -155,6 +160,7 @@ class SmoothedCrossentropy(keras.losses.Loss):
         self,
         label_smoothing: float = 0.1,
         *,
+        vocabulary_size: int | None = None,
         reduction: str | None = "mean_with_sample_weight",
         name: str = "smoothed_crossentropy",
         dtype=None,
@@ -165,7 +171,8 @@ class SmoothedCrossentropy(keras.losses.Loss):
             raise ValueError(f"Expected label_smoothing in [0, 1). Received: label_smoothing={label_smoothing}")
         super().__init__(name=name, reduction=reduction, dtype=checked_dtype(dtype))
         self.label_smoothing = float(label_smoothing)
-        self._crossentropy = _smoothed_crossentropy(self.label_smoothing)
+        self.vocabulary_size = vocabulary_size
+        self._crossentropy = _smoothed_crossentropy(self.label_smoothing, vocabulary_size)
         self._sum_of_weights = _SumOfWeights(reduction="sum", dtype=self.dtype)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
@@ -181,4 +188,5 @@ class SmoothedCrossentropy(keras.losses.Loss):
         return self._crossentropy(ops.cast(y_pred, self.dtype), ops.cast(y_true, self.dtype))
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "label_smoothing": self.label_smoothing, "dtype": self.dtype}
+        own = {"label_smoothing": self.label_smoothing, "vocabulary_size": self.vocabulary_size, "dtype": self.dtype}
+        return {**super().get_config(), **own}

@@ -54,6 +54,7 @@ class Config(RecurrentConfig):
     layer_dropout: float = 0.2
     memory_dropout: float = 0.24
     output_dropout: float = 0.4
+    pointer: bool = False
 
     def __post_init__(self):
         super().__post_init__()

@@ -43,6 +43,7 @@ class Config(RecurrentConfig):
     embedding_dropout: float = 0.4
     memory_dropout: float = 0.24
     output_dropout: float = 0.4
+    pointer: bool = False
 
 
 _MULTI30K = Config(**MULTI30K, memory_dropout=0.3)

@@ -304,3 +304,15 @@ def sparsemax(scores):
         tau = (low + high) / 2
         low, high = (tau, high) if np.maximum(scores - tau, 0).sum() > 1 else (low, tau)
     return np.maximum(scores - tau, 0)
+
+
+def pointer_generator(logits, p_gen, alignment, token_ids, mask):
+    """See 2017, eq. 9, one sentence: logits (T, V), p_gen (T,), alignment (T, S), ids and mask (S,) -> (T, V + S)."""
+    steps, size = logits.shape
+    probabilities = np.zeros((steps, size + len(token_ids)))
+    for t in range(steps):
+        probabilities[t, :size] = p_gen[t] * softmax(logits[t])
+        for j, token_id in enumerate(token_ids):
+            if mask[j]:
+                probabilities[t, token_id] += (1 - p_gen[t]) * alignment[t, j]
+    return probabilities

@@ -153,7 +153,7 @@ def test_a_config_of_version_0_1_is_read():
     }
     loss = keras.saving.deserialize_keras_object(saved)
     assert loss.label_smoothing == 0.2
-    assert loss.get_config() == config | {"dtype": "float32"}
+    assert loss.get_config() == config | {"dtype": "float32", "vocabulary_size": None}
 
 
 def test_errors_are_sentences():
@@ -161,7 +161,9 @@ def test_errors_are_sentences():
         SmoothedCrossentropy(1.0)
     with pytest.raises(ValueError, match=r"Received: labels of shape \(2, 3\) and logits of shape \(2, 4, 7\)"):
         SmoothedCrossentropy()(np.zeros((2, 3)), np.zeros((2, 4, 7)))
-    valid = "Expected arguments among: label_smoothing, reduction, name, dtype. Received: lable_smoothing"
+    valid = (
+        "Expected arguments among: label_smoothing, vocabulary_size, reduction, name, dtype. Received: lable_smoothing"
+    )
     with pytest.raises(ValueError, match=re.escape(valid)):
         SmoothedCrossentropy(lable_smoothing=0.1)
 

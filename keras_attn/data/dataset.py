@@ -16,10 +16,19 @@ import keras
 import numpy as np
 
 from keras_attn.backend import data_shard
-from keras_attn.data.batch_plan import PlanOptions, batch_plan
+from keras_attn.data.batch_plan import PlanOptions, batch_plan, check_options
 from keras_attn.data.token_files import default_workers, encode_files
 from keras_attn.data.token_store import SIDES, TokenStore
-from keras_attn.text import DEFAULT_IDS, PathLike, SpecialIds, Tokenizer, encode_lines, text_paths
+from keras_attn.text import (
+    DEFAULT_IDS,
+    PathLike,
+    SpecialIds,
+    Tokenizer,
+    add_temporary_ids,
+    check_joint,
+    encode_lines,
+    text_paths,
+)
 
 
 class ParallelDataset(keras.utils.PyDataset):
@@ -101,7 +110,7 @@ class ParallelDataset(keras.utils.PyDataset):
         shard = data_shard() if isinstance(shard, str) and shard == "auto" else shard
         optional = {"batch_size": batch_size, "tokens_per_batch": tokens_per_batch, "max_length": max_length}
         optional |= {"batches_per_epoch": batches_per_epoch}
-        _check_options(optional, on_too_long, curriculum_epochs, seed, shard)
+        check_options(optional, on_too_long, curriculum_epochs, seed, shard)
         self._sides = TokenStore.of(source, source_special_ids), TokenStore.of(target, target_special_ids)
         self._sides[1].special_ids.check_start()
         if len(self._sides[0]) != len(self._sides[1]):
@@ -124,13 +133,36 @@ class ParallelDataset(keras.utils.PyDataset):
         target_lines: Sequence[str],
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
+        *,
+        pointer: bool = False,
         **kwargs: Any,
     ) -> "ParallelDataset":
-        """Encodes two lists of lines. A pair with a blank line is dropped and counted."""
+        """Encodes two lists of lines. A pair with a blank line is dropped and counted.
+
+        Args:
+            source_lines, target_lines: The lines of each side.
+            source_tokenizer, target_tokenizer: The tokenizer of each side.
+            pointer: bool, whether unknown words of a source line get temporary ids, there and in its target line, for
+                a model with `pointer=True`; see `keras_attn.text.temporary_ids`. Needs one tokenizer for both sides.
+                `from_files`, which encodes each side by itself, does not offer it.
+            **kwargs: The other arguments of `ParallelDataset`.
+
+        Raises:
+            ValueError: As `ParallelDataset`; and with `pointer`, if the tokenizers differ, or rows may be truncated.
+        """
+        if pointer:
+            check_joint(source_tokenizer, target_tokenizer)
+            if kwargs.get("on_too_long") == "truncate":
+                raise ValueError(
+                    "Expected on_too_long='drop' with `pointer=True`: a target may copy a word that truncation cuts "
+                    "off. Received: on_too_long='truncate'"
+                )
+        rows = encode_lines(source_lines, source_tokenizer), encode_lines(target_lines, target_tokenizer)
+        if pointer:
+            add_temporary_ids(source_tokenizer, (source_lines, target_lines), rows)
+        tokenizers = source_tokenizer, target_tokenizer
         return cls(
-            TokenStore.of(encode_lines(source_lines, source_tokenizer), source_tokenizer.special_ids),
-            TokenStore.of(encode_lines(target_lines, target_tokenizer), target_tokenizer.special_ids),
-            **kwargs,
+            *(TokenStore.of(*side) for side in zip(rows, (t.special_ids for t in tokenizers), strict=True)), **kwargs
         )
 
     @classmethod
@@ -273,28 +305,3 @@ class ParallelDataset(keras.utils.PyDataset):
                 for place, position in enumerate(sorted((first[one], first[other]))):
                     batches[place], batches[position] = batches[position], batches[place]
                 return
-
-
-def _check_options(optional, on_too_long, curriculum_epochs, seed, shard) -> None:
-    batch_size, tokens_per_batch, max_length, batches_per_epoch = optional.values()
-    given = {name: number for name, number in optional.items() if number is not None}
-    for name, number in (given | {"curriculum_epochs": curriculum_epochs, "seed": seed}).items():
-        if not isinstance(number, (int, np.integer)):
-            raise ValueError(f"Expected {name} to be a whole number. Received: {number!r}")
-    if (batch_size is None) == (tokens_per_batch is None) or (batch_size or tokens_per_batch or 0) < 1:
-        raise ValueError(
-            f"Expected either batch_size or tokens_per_batch, of 1 or more. Received: batch_size={batch_size} "
-            f"and tokens_per_batch={tokens_per_batch}"
-        )
-    if max_length is not None and max_length < 2:
-        raise ValueError(f"Expected max_length of 2 (a token and the end) or more. Received: {max_length}")
-    if batches_per_epoch is not None and batches_per_epoch < 1:
-        raise ValueError(f"Expected batches_per_epoch of 1 or more. Received: {batches_per_epoch}")
-    if on_too_long not in ("drop", "truncate"):
-        raise ValueError(f"Expected on_too_long to be 'drop' or 'truncate'. Received: {on_too_long!r}")
-    if curriculum_epochs < 0:
-        raise ValueError(f"Expected curriculum_epochs of 0 or more. Received: {curriculum_epochs}")
-    if seed < 0:
-        raise ValueError(f"Expected seed of 0 or more. Received: {seed}")
-    if isinstance(shard, str) or not 0 <= shard[0] < shard[1]:
-        raise ValueError(f"Expected shard 'auto', or (index, count) with 0 <= index < count. Received: {shard!r}")

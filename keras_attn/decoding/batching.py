@@ -1,11 +1,12 @@
 """Batches of sentences in a bounded set of shapes, as arrays."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from keras_attn.text import DEFAULT_IDS, SPECIAL_TOKENS, UNKNOWN_ID, SpecialIds
+from keras_attn.text import BLANKS, DEFAULT_IDS, SPECIAL_TOKENS, UNKNOWN_ID, SpecialIds, with_temporary_ids
 
 if TYPE_CHECKING:
     from keras_attn.text import Tokenizer
@@ -21,6 +22,7 @@ class Sentence(NamedTuple):
     prefix: Sequence[int] = ()  # target ids with which the translation begins
     prefix_text: str = ""
     row_id: int = 0  # the number on which its random draws depend
+    words: Mapping[str, int] = MappingProxyType({})  # unknown ones that may be copied, with their temporary ids
 
 
 def batches(lengths: list[int], batch_size: int, tokens_per_batch: int) -> Iterator[tuple[list[int], tuple[int, int]]]:
@@ -95,6 +97,12 @@ def search_inputs(
         inputs["seed"] = np.full(rows, seed & 0x7FFFFFFF, "int32")  # (B,)
         inputs["row_ids"] = _column([s.row_id & 0x7FFFFFFF for s in sentences], rows)  # (B,)
     return inputs, longest
+
+
+def encoded(tokenizer: "Tokenizer", texts: Sequence[str], words: Sequence[Mapping[str, int]]) -> list[list[int]]:
+    """The ids of each text, temporary ones for its `words`; none for a blank one, whatever the tokenizer gives."""
+    rows = zip(texts, tokenizer.encode_batch(texts), words, strict=True)
+    return [with_temporary_ids(tokenizer, text, ids, own) if text.strip(BLANKS) else [] for text, ids, own in rows]
 
 
 def _column(values: Sequence[int], rows: int) -> np.ndarray:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from keras.ops import convert_to_numpy
 
+from keras_attn.text import check_joint
+
 if TYPE_CHECKING:
     from keras_attn.models import Seq2Seq
     from keras_attn.text import Tokenizer
@@ -30,6 +32,8 @@ def check_parts(model: "Seq2Seq", source_tokenizer: "Tokenizer", target_tokenize
                 f"Expected a {side} tokenizer with the model's {special_ids}; a model takes those of its tokenizer as "
                 f"`{side}_special_ids`. Received one with {tokenizer.special_ids}."
             )
+    if model.pointer:
+        check_joint(source_tokenizer, target_tokenizer)
     if not model.mask_padding and model.source_length is None:
         raise ValueError(
             "Expected a model with `source_length`, because it does not mask padding: a translation would depend on "

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from keras_attn.decoding.batching import Sentence, batches, padded, search_inputs, token_ids_of
+from keras_attn.decoding.batching import Sentence, batches, encoded, padded, search_inputs, token_ids_of
 from keras_attn.decoding.checks import check_list, check_parts, check_scores, check_whole
 from keras_attn.decoding.results import translations_of
 from keras_attn.decoding.search_models import ScoreModel, SearchModel
 from keras_attn.models import Seq2Seq
 from keras_attn.search import Limits, SampleOptions, SearchOptions, beam_search, greedy_search, sample
-from keras_attn.text import BLANKS, Tokenizer
+from keras_attn.text import Tokenizer, temporary_ids, without_temporary_ids
 from keras_attn.translation import Translation
 
 
@@ -155,7 +155,7 @@ class Engine:
         sources = check_list("sources", sources)
         targets = check_list("targets", targets, len(sources))
         sentences = self._sentences(sources, self.limits())
-        target_ids = self._target_ids(targets)
+        target_ids = self._target_ids(targets, sentences)
         pairs = list(zip(sentences, target_ids, strict=True))
         results = [self._score_of_blank(*pair, target) for pair, target in zip(pairs, targets, strict=True)]
         longer = [max(len(s.token_ids), len(ids)) if s.token_ids and ids else 0 for s, ids in pairs]
@@ -169,7 +169,7 @@ class Engine:
             check_scores(outputs["scores"][: len(rows)], self.model)
             for i, row in enumerate(rows):
                 (scored,) = self._translations(sentences[row], {k: v[i] for k, v in outputs.items()})
-                results[row] = replace(scored, text=results[row].text)
+                results[row] = replace(scored, text=scored.text if _is_ids(targets[row]) else targets[row])
         return results
 
     def limits(self, **lengths) -> Limits:
@@ -226,14 +226,15 @@ class Engine:
         row_ids: Sequence[int] | None = None,
     ) -> list[Sentence]:
         """Each text with its ids, limits, prefix and number."""
-        source_ids = [self._source_row(ids) for ids in _encode(self.source_tokenizer, texts)]
+        words = [temporary_ids(self.source_tokenizer, text) if self.model.pointer else {} for text in texts]
+        source_ids = [self._source_row(ids) for ids in encoded(self.source_tokenizer, texts, words)]
         prefixes = [""] * len(texts) if prefixes is None else check_list("prefixes", prefixes, len(texts))
-        prefix_ids = _encode(self.target_tokenizer, prefixes)
+        prefix_ids = encoded(self.target_tokenizer, prefixes, words)
         row_ids = range(len(texts)) if row_ids is None else check_list("row_ids", row_ids, len(texts))
         check_whole(row_ids=row_ids)
         return [
-            Sentence(text, ids, limits.longest(len(ids)), limits.shortest(len(ids)), forced, prefix, row_id)
-            for text, ids, forced, prefix, row_id in zip(texts, source_ids, prefix_ids, prefixes, row_ids, strict=True)
+            Sentence(text, ids, limits.longest(len(ids)), limits.shortest(len(ids)), *rest)
+            for text, ids, *rest in zip(texts, source_ids, prefix_ids, prefixes, row_ids, words, strict=True)
         ]
 
     def _source_row(self, ids: list[int]) -> list[int]:
@@ -251,13 +252,14 @@ class Engine:
     def _translations(self, sentence: Sentence, result: dict[str, np.ndarray], dictionary=None) -> list[Translation]:
         return translations_of(sentence, result, self.source_tokenizer, self.target_tokenizer, dictionary)
 
-    def _target_ids(self, targets: Sequence[str | Sequence[int]]) -> list[list[int]]:
-        texts = [target for target in targets if not _is_ids(target)]
-        encoded = iter(_encode(self.target_tokenizer, texts))
+    def _target_ids(self, targets: Sequence[str | Sequence[int]], sentences: list[Sentence]) -> list[list[int]]:
+        words = [sentence.words for sentence in sentences]
+        rows = encoded(self.target_tokenizer, ["" if _is_ids(target) else target for target in targets], words)
         target_ids, special = [], self.target_tokenizer.special_ids
-        for target in targets:
-            ids = list(target) if _is_ids(target) else special.with_end(next(encoded))
-            self.target_tokenizer.tokens(ids)  # refuses ids out of range
+        for target, row, temporary in zip(targets, rows, words, strict=True):
+            ids = list(target) if _is_ids(target) else special.with_end(row)
+            # It refuses ids out of range.
+            self.target_tokenizer.tokens([i for i in ids if i not in temporary.values()])
             ids = [int(i) for i in ids]
             inner = ids if special.end is None else ids[:-1]
             if ids[len(inner) :] != special.with_end([]) or special.reserved.intersection(inner):
@@ -273,15 +275,10 @@ class Engine:
         """A given translation that no model scores: of a blank sentence, or without a token, not even the end."""
         if ids == self.target_tokenizer.special_ids.with_end([]):
             return Translation("", score=0.0 if ids or not sentence.token_ids else -np.inf)
-        text = target if isinstance(target, str) else self.target_tokenizer.decode(ids)
+        known = without_temporary_ids(self.target_tokenizer, ids)
+        text = target if isinstance(target, str) else self.target_tokenizer.decode(known)
         log_probs = np.full(len(ids), -np.inf, "float32")
-        return Translation(text, tuple(self.target_tokenizer.tokens(ids)), tuple(ids), -np.inf, log_probs)
-
-
-def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """The ids of each text; none for a blank one, whatever the tokenizer makes of blanks."""
-    encoded = tokenizer.encode_batch(texts)
-    return [ids if text.strip(BLANKS) else [] for text, ids in zip(texts, encoded, strict=True)]
+        return Translation(text, tuple(self.target_tokenizer.tokens(known)), tuple(ids), -np.inf, log_probs)
 
 
 def _is_ids(target) -> bool:

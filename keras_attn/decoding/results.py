@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_attn.decoding.batching import Sentence
 from keras_attn.decoding.unk_replacement import words_for_unknown
+from keras_attn.text import without_temporary_ids
 from keras_attn.translation import Translation
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def translations_of(
         dictionary: Replaces each unknown token by the source word that it is aligned to, translated by this
             dictionary if it has that word. None: unknown tokens stay.
     """
-    source_tokens = tuple(source_tokenizer.tokens(sentence.token_ids))
+    source_tokens = _tokens(sentence, sentence.token_ids, source_tokenizer)
     translations = []
     for n in np.flatnonzero(result["lengths"]) if result["lengths"].any() else [0]:
         length = result["lengths"][n]
@@ -39,7 +40,7 @@ def translations_of(
             alignment = alignment[n, :length, : len(source_tokens)].copy()
         translation = Translation(
             text=_text(sentence, ids, alignment, source_tokenizer, target_tokenizer, dictionary),
-            tokens=tuple(target_tokenizer.tokens(ids)),
+            tokens=_tokens(sentence, ids, target_tokenizer),
             token_ids=tuple(ids),
             score=float(result["scores"][n]),
             token_log_probs=result["token_log_probs"][n, :length].copy(),
@@ -52,14 +53,25 @@ def translations_of(
 
 
 def _text(sentence, ids, alignment, source_tokenizer, target_tokenizer, dictionary) -> str:
+    temporary = {token_id: word for word, token_id in sentence.words.items()}
+    copied = {position: temporary[token_id] for position, token_id in enumerate(ids) if token_id in temporary}
+    ids = without_temporary_ids(target_tokenizer, ids)
     positions = [position for position, token_id in enumerate(ids) if token_id == target_tokenizer.special_ids.unknown]
-    if not positions or (dictionary is None and positions[0] >= len(sentence.prefix)):
+    if not positions or (dictionary is None and not copied and positions[0] >= len(sentence.prefix)):
         return target_tokenizer.decode(ids)
     words = [target_tokenizer.unknown_token] * len(positions)
     if dictionary is not None:
-        source, target = (source_tokenizer, sentence.token_ids), (target_tokenizer, ids)
+        source_ids = without_temporary_ids(source_tokenizer, sentence.token_ids)
+        source, target = (source_tokenizer, source_ids), (target_tokenizer, ids)
         words = words_for_unknown(sentence.text, source, target, alignment, dictionary)
     # Unknown tokens of a prefix keep the text that the user gave.
-    pieces = dict(enumerate(target_tokenizer.pieces(sentence.prefix_text)[: len(sentence.prefix)]))
+    pieces = copied | dict(enumerate(target_tokenizer.pieces(sentence.prefix_text)[: len(sentence.prefix)]))
     words = [pieces.get(position, word) for position, word in zip(positions, words, strict=True)]
     return target_tokenizer.decode(ids, words)
+
+
+def _tokens(sentence, ids, tokenizer) -> tuple[str, ...]:
+    """The vocabulary's entry of each id, and the words of temporary ones."""
+    temporary = {token_id: word for word, token_id in sentence.words.items()}
+    known = tokenizer.tokens(without_temporary_ids(tokenizer, ids))
+    return tuple(temporary.get(token_id, token) for token_id, token in zip(ids, known, strict=True))

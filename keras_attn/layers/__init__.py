@@ -18,6 +18,7 @@ from keras_attn.layers.monotonic import BahdanauMonotonicAttention, GeneralMonot
 from keras_attn.layers.monotonic_alignment import monotonic_alignment, safe_cumprod
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.normalizers import hardmax, sparsemax
+from keras_attn.layers.pointer import PointerGenerator
 from keras_attn.layers.readout import AttentionalLayer, DeepOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
 from keras_attn.layers.scheduled_sampling import ScheduledSampling, get_scheduled_sampling
@@ -46,6 +47,7 @@ __all__ = [
     "LocationSensitiveAttention",
     "LuongAttention",
     "MultiHeadAttention",
+    "PointerGenerator",
     "RNNEncoder",
     "ScaledDotAttention",
     "ScheduledSampling",

@@ -56,11 +56,14 @@ class Ensemble(Seq2Seq):
         if given := [name for name in ID_ARGUMENTS if name in vars(self)]:
             raise ValueError(f"Expected models that have these arguments themselves. Received: {', '.join(given)}")
         sizes = {(model.source_vocabulary_size, model.target_vocabulary_size) for model in models}
+        pointers = {model.pointer for model in models}
         if len(sizes) != 1:
             raise ValueError(
                 f"Expected models with the same source and the same target vocabulary. "
                 f"Received: {len(models)} models with (source, target) sizes {sorted(sizes)}"
             )
+        if len(pointers) != 1:
+            raise ValueError("Expected models that all have `pointer=True`, or none of them. Received: both kinds")
         if average not in AVERAGES:
             raise ValueError(f"Expected `average` to be one of {', '.join(AVERAGES)}. Received: average={average!r}")
         ids = {tuple(getattr(model, name) for name in ID_ARGUMENTS) for model in models}
@@ -75,6 +78,7 @@ class Ensemble(Seq2Seq):
             source_vocabulary_size=source_size,
             target_vocabulary_size=target_size,
             **dict(zip(ID_ARGUMENTS, next(iter(ids)), strict=True)),
+            pointer=pointers.pop(),
             _own_dtype=dtype,
         )
 

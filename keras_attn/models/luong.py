@@ -48,6 +48,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         embedding_dropout, layer_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, between the
             encoder's layers, of h, and of the output projection's input h~.
         scheduled_sampling: As in `RNNSearch`.
+        pointer: As in `RNNSearch`.
         source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
@@ -89,6 +90,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
         scheduled_sampling: ScheduledSampling | str | float | None = None,
+        pointer: bool = False,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
@@ -132,5 +134,6 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
             output_dropout=output_dropout,
             scale_embeddings=scale_embeddings,
             scheduled_sampling=scheduled_sampling,
+            pointer=pointer,
             **kwargs,
         )

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.layers import ScheduledSampling, get_scheduled_sampling, top_state
+from keras_attn.layers import PointerGenerator, ScheduledSampling, get_scheduled_sampling, top_state
 from keras_attn.models.seq2seq import Seq2Seq, token_inputs
 from keras_attn.models.token_sampler import TokenSampler
 
@@ -27,7 +27,11 @@ class RecurrentSeq2Seq(Seq2Seq):
         read_previous_state: The read-out reads s_{i-1} (Bahdanau 2015, A.2.2) instead of s_i.
         scale_embeddings: Multiplies embeddings by the square root of their width (Vaswani 2017, section 3.4).
         scheduled_sampling: As in `RNNSearch`. Its schedule follows the optimizer's updates.
+        pointer: As in `RNNSearch`.
         name, trainable, dtype: As in `Seq2Seq`.
+
+    Raises:
+        ValueError: with `pointer`, for embeddings of different vocabularies, or without an attention.
 
     The teacher-forced graph and the single step share `_encode_source` and `_logits`.
     """
@@ -48,6 +52,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         read_previous_state: bool = False,
         scale_embeddings: bool = False,
         scheduled_sampling: ScheduledSampling | str | float | None = None,
+        pointer: bool = False,
         dtype=None,
         **kwargs,
     ):
@@ -72,7 +77,11 @@ class RecurrentSeq2Seq(Seq2Seq):
             read_previous_state=read_previous_state,
             scale_embeddings=scale_embeddings,
             scheduled_sampling=scheduled_sampling,
+            pointer=pointer,
+            pointer_generator=PointerGenerator(dtype=dtype, name="pointer") if pointer else None,
         )
+        if pointer:
+            _check_pointer(self, source_embedding.input_dim, target_embedding.input_dim)
 
         # Functional model
         sampling = get_scheduled_sampling(scheduled_sampling)
@@ -90,14 +99,14 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def encode(self, encoder_token_ids, max_length=None):
         values, mask, cell_state = self._encode_source(encoder_token_ids)
-        return self.decoder.memory(values, mask), self.decoder.initial_state(values, cell_state)
+        return self._memory(values, mask, encoder_token_ids), self.decoder.initial_state(values, cell_state)
 
     def step(self, token_ids, memory, state):
         embedded = self._embed(self.target_embedding, token_ids)  # (B, E)
         previous = top_state(state["cell"])  # (B, H)
         output, context, alignment, state = self.decoder.step(embedded, memory, state)
         states = previous if self.read_previous_state else output
-        logits = self._logits(states, embedded, context, has_dropout=False)
+        logits = self._logits(states, embedded, context, alignment, memory, has_dropout=False)
         return logits, state, alignment
 
     def align(self, encoder_token_ids, decoder_token_ids):
@@ -126,25 +135,52 @@ class RecurrentSeq2Seq(Seq2Seq):
         values, mask, cell_state = self._encode_source(inputs["encoder_token_ids"])
         token_ids = inputs["decoder_token_ids"]
         if sampler:
-            memory, state = self.decoder.memory(values, mask), self.decoder.initial_state(values, cell_state)
-            token_ids = sampler.read(token_ids, memory, state, self.step)
+            memory = self._memory(values, mask, inputs["encoder_token_ids"])
+            token_ids = sampler.read(token_ids, memory, self.decoder.initial_state(values, cell_state), self.step)
         embedded = self.embedding_dropout_layer(self._embed(self.target_embedding, token_ids))  # (B, T, E)
         outputs, contexts, alignments = self.decoder(embedded, values, mask=mask, cell_state=cell_state)
         states = outputs
         if self.read_previous_state:
             s_0 = top_state(cell_state)  # (B, H)
             states = ops.concatenate([s_0[:, None], outputs[:, :-1]], axis=1)  # (B, T, H)
-        return self._logits(states, embedded, contexts), alignments
+        source = {"token_ids": inputs["encoder_token_ids"], "mask": mask}
+        return self._logits(states, embedded, contexts, alignments, source), alignments
+
+    def _memory(self, values, mask, token_ids):
+        memory = self.decoder.memory(values, mask)
+        return {**memory, "token_ids": token_ids} if self.pointer else memory
 
     def _embed(self, embedding, token_ids):
+        if self.pointer:
+            token_ids = ops.where(token_ids < embedding.input_dim, token_ids, self.target_special_ids.unknown)
         embedded = embedding(token_ids)  # (B, E), (B, S, E) or (B, T, E)
         return embedded * embedding.output_dim**0.5 if self.scale_embeddings else embedded
 
-    def _logits(self, states, embedded, contexts, *, has_dropout: bool = True):
-        """The read-out and the vocabulary projection, for one step or for all T."""
+    def _logits(self, states, embedded, contexts, alignments, source, *, has_dropout: bool = True):
+        """The read-out, the vocabulary projection and the pointer, for one step or for all T."""
         features = states if self.readout is None else self.readout(states, embedded, contexts)
         if has_dropout:  # a single step has none, even within training
             features = self.output_dropout_layer(features)
         if self.output_projection is not None:
-            return self.output_projection(features)  # (B, V) or (B, T, V)
-        return self.target_embedding(features, reverse=True)
+            logits = self.output_projection(features)  # (B, V) or (B, T, V)
+        else:
+            logits = self.target_embedding(features, reverse=True)
+        if not self.pointer:
+            return logits
+        source = source["token_ids"], source["mask"]
+        return self.pointer_generator(logits, states, embedded, contexts, alignments, *source)  # (..., V + S)
+
+
+def _check_pointer(model: RecurrentSeq2Seq, source_size: int, target_size: int) -> None:
+    if source_size != target_size:
+        raise ValueError(
+            f"Expected one joint vocabulary with `pointer=True`: source words are copied by their ids. Received: "
+            f"source_vocabulary_size={source_size}, target_vocabulary_size={target_size}"
+        )
+    if model.target_special_ids.unknown is None or model.source_length is not None:
+        raise ValueError(
+            "Expected special ids with an unknown one, and no `source_length`, with `pointer=True`. Received: "
+            f"{model.target_special_ids} and source_length={model.source_length}"
+        )
+    if not model.decoder.attentions:
+        raise ValueError("Expected a decoder with an attention for `pointer=True`. Received: one without")

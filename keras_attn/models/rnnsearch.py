@@ -54,6 +54,9 @@ class RNNSearch(RecurrentSeq2Seq):
         scheduled_sampling: In training, the decoder reads some tokens that the model chose itself (Bengio 2015):
             `ScheduledSampling`, or a text such as "inverse_sigmoid,k=1000", or a constant probability. None: all tokens
             are the given ones, as in the paper.
+        pointer: Words may be copied from the source (See et al. 2017, section 2.2): the logits are over the extended
+            vocabulary of `PointerGenerator`, V + S wide, and ids V .. V + S - 1 are temporary ones, as
+            `ParallelDataset.from_text(..., pointer=True)` gives them. Needs one joint vocabulary.
         source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
@@ -92,6 +95,7 @@ class RNNSearch(RecurrentSeq2Seq):
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
         scheduled_sampling: ScheduledSampling | str | float | None = None,
+        pointer: bool = False,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
@@ -140,5 +144,6 @@ class RNNSearch(RecurrentSeq2Seq):
             read_previous_state=read_previous_state,
             scale_embeddings=scale_embeddings,
             scheduled_sampling=scheduled_sampling,
+            pointer=pointer,
             **kwargs,
         )

@@ -33,6 +33,9 @@ class Seq2Seq(keras.Model):
     `max_length` is the largest number of steps that will follow. Models whose state grows with the steps need it; with
     None they use their own limit. Recurrent models ignore it.
 
+    Where `pointer` is True the vocabulary is that of a sentence: ids from V on are words of its source (see
+    `PointerGenerator`), and V + S is the width of the logits.
+
     Source rows end with the end token; target inputs begin with the start token. Every model takes four arguments that
     say which ids these are, and what padding is to it:
 
@@ -79,6 +82,7 @@ class Seq2Seq(keras.Model):
     target_special_ids: SpecialIds = DEFAULT_IDS
     mask_padding: bool = True
     source_length: int | None = None
+    pointer: bool = False
 
     def __init__(self, inputs, outputs, *, name: str | None = None, trainable: bool = True, dtype=None):
         super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
@@ -159,7 +163,14 @@ class Seq2Seq(keras.Model):
         return super().predict_on_batch(x)
 
     def _token_id_check(self) -> TokenIdCheck:
-        return TokenIdCheck(self.source_vocabulary_size, self.target_vocabulary_size)
+        loss = getattr(self, "loss", None)
+        if self.pointer and getattr(loss, "label_smoothing", 0) and not getattr(loss, "vocabulary_size", None):
+            raise ValueError(
+                f"Expected `SmoothedCrossentropy({loss.label_smoothing}, vocabulary_size="
+                f"{self.target_vocabulary_size})`: with `pointer=True` the logits are wider than the vocabulary, and "
+                "impossible words are not smoothed. Received: vocabulary_size=None"
+            )
+        return TokenIdCheck(self.source_vocabulary_size, self.target_vocabulary_size, self.pointer)
 
     def save_own_variables(self, store) -> None:
         """Saves the state of every seed generator, which Keras does not, so that training continues with its dropout.

@@ -24,9 +24,11 @@ class TokenIdCheck:
 
     Args:
         source_vocabulary_size, target_vocabulary_size: Sizes of the vocabularies.
+        pointer: Whether a source of S words adds S temporary ids to them.
     """
 
-    def __init__(self, source_vocabulary_size: int, target_vocabulary_size: int):
+    def __init__(self, source_vocabulary_size: int, target_vocabulary_size: int, pointer: bool = False):
+        self.pointer = pointer
         self.sizes = {
             "encoder_token_ids": source_vocabulary_size,
             "decoder_token_ids": target_vocabulary_size,
@@ -38,7 +40,7 @@ class TokenIdCheck:
         """Returns `x`, the first argument of `fit`, checked, or as a dataset whose batches are checked."""
         if (largest := getattr(x, "largest_token_ids", None)) is not None:
             for name, largest_id in zip(("encoder_token_ids", "labels"), largest, strict=True):
-                self._refuse(name, 0, largest_id)
+                self._refuse(name, 0, largest_id, max(source for _, source, _ in x.shapes) if self.pointer else 0)
             return x
         if isinstance(x, keras.utils.PyDataset):
             return _CheckedDataset(x, self)
@@ -62,11 +64,12 @@ class TokenIdCheck:
         if isinstance(inputs, (tuple, list)) and len(inputs) == len(names):
             inputs = dict(zip(names, inputs, strict=True))
         arrays = {name: inputs.get(name) for name in names} if isinstance(inputs, dict) else {}
+        source = np.shape(arrays.get("encoder_token_ids"))[1:] if self.pointer else ()
         for name, array in (arrays | {"labels": labels}).items():
             if isinstance(array, list):
                 array = np.asarray(array)
             if isinstance(array, np.ndarray) and array.dtype.kind in "iuf" and array.size:
-                self._refuse(name, array.min(), array.max())
+                self._refuse(name, array.min(), array.max(), *source)
         return batch
 
     @contextlib.contextmanager
@@ -79,8 +82,8 @@ class TokenIdCheck:
                 raise
             raise self.error from None
 
-    def _refuse(self, name: str, lowest: float, highest: float) -> None:
-        size = self.sizes[name]
+    def _refuse(self, name: str, lowest: float, highest: float, temporary: int = 0) -> None:
+        size = self.sizes[name] + temporary
         if not (lowest >= 0 and highest < size):
             received = highest if lowest >= 0 else lowest
             self.error = ValueError(

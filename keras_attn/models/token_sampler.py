@@ -84,4 +84,4 @@ class TokenSampler(keras.layers.Layer):
         weights = ops.exp(logits - ops.max(logits, axis=-1, keepdims=True))  # (B, V)
         below = ops.cumsum(weights, axis=-1)  # (B, V)
         passed = ops.sum(ops.cast(below <= uniform[:, None] * below[:, -1:], "int32"), axis=-1)  # (B,)
-        return ops.minimum(passed, logits.shape[-1] - 1)  # the product may have been rounded up to the sum
+        return ops.minimum(passed, ops.shape(logits)[-1] - 1)  # the product may have been rounded up to the sum

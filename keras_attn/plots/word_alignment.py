@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from keras_attn.text import SPECIAL_TOKENS, Tokenizer
+from keras_attn.text import SPECIAL_TOKENS, Tokenizer, without_temporary_ids
 
 _END = SPECIAL_TOKENS[3]
 
@@ -92,8 +92,8 @@ def align_words(
         return WordAlignment(np.zeros((0, 0)), [], [])
     if translation.alignment is None:
         raise ValueError("Expected a translation with its alignment. Received: one made with return_alignments=False")
-    sources = source_tokenizer.words(translation.source_token_ids)
-    targets = target_tokenizer.words(translation.token_ids)
+    sources = _words(source_tokenizer, translation.source_token_ids, translation.source_tokens)
+    targets = _words(target_tokenizer, translation.token_ids, translation.tokens)
     labels, target_labels = [word for word, _ in sources], [word for word, _ in targets]
     unknown = source_tokenizer.special_ids.unknown
     if source_text is not None and unknown in translation.source_token_ids:
@@ -107,6 +107,17 @@ def align_words(
         target_labels[-1] = _END
     groups = [[positions for _, positions in words] for words in (sources, targets)]
     return WordAlignment(merge_alignment(translation.alignment, *groups), labels, target_labels)
+
+
+def _words(tokenizer, token_ids, tokens) -> list[tuple[str, list[int]]]:
+    """`Tokenizer.words`, also of copied words, which have temporary ids."""
+    ids, unknown = without_temporary_ids(tokenizer, token_ids), tokenizer.special_ids.unknown
+    words = tokenizer.words(ids)
+    for n, (_, group) in enumerate(words):
+        if any(ids[position] != token_ids[position] for position in group):
+            letters = [tokens[position] for position in group if ids[position] == unknown]
+            words[n] = tokenizer.decode([ids[position] for position in group], letters), group
+    return words
 
 
 def to_pharaoh(words: WordAlignment, *, threshold: float | None = None) -> str:

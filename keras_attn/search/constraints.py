@@ -102,13 +102,15 @@ def candidates(logits, position, constraints: Constraints, history, count: int |
     logits = ops.cast(logits, "float32")  # (R, V)
     if count is None:
         values = logits
-        token_ids = ops.broadcast_to(ops.arange(logits.shape[-1], dtype="int32"), ops.shape(logits))  # (R, V)
+        token_ids = ops.broadcast_to(ops.arange(ops.shape(logits)[-1], dtype="int32"), ops.shape(logits))  # (R, V)
         highest = ops.max(logits, axis=-1, keepdims=True)  # (R, 1)
     else:
         spare = constraints.excluded.shape[0]
         if constraints.no_repeat_ngram_size:
             spare += ops.shape(history)[1]
-        count = ops.minimum(count + spare, logits.shape[-1]) if ops.is_tensor(spare) else count + spare
+        width = ops.shape(logits)[-1]  # a tensor in a graph for sources of any length, whose words may be copied
+        count += spare
+        count = ops.minimum(count, width) if ops.is_tensor(count) or ops.is_tensor(width) else count
         values, token_ids = top_tokens(logits, count, constraints.rows)
         # Not `values[:, :1]`: XLA turns a top-k that is sliced again into a sort of all V (200 times the time).
         highest = ops.max(values, axis=-1, keepdims=True)  # (R, 1)

@@ -11,6 +11,13 @@ from keras_attn.text.special_tokens import (
     UNKNOWN_ID,
     SpecialIds,
 )
+from keras_attn.text.temporary_ids import (
+    add_temporary_ids,
+    check_joint,
+    temporary_ids,
+    with_temporary_ids,
+    without_temporary_ids,
+)
 from keras_attn.text.text_files import (
     PathLike,
     corpus_path,
@@ -38,6 +45,8 @@ __all__ = [
     "TextBlock",
     "TokenBlock",
     "Tokenizer",
+    "add_temporary_ids",
+    "check_joint",
     "corpus_path",
     "corpus_paths",
     "encode_lines",
@@ -45,6 +54,9 @@ __all__ = [
     "iterate_lines",
     "read_lines",
     "read_parallel",
+    "temporary_ids",
     "text_paths",
     "unequal_lengths_error",
+    "with_temporary_ids",
+    "without_temporary_ids",
 ]

@@ -57,11 +57,14 @@ def datasets(
     shared |= {"batch_size": config.sentences_per_batch, "tokens_per_batch": config.tokens_per_batch}
 
     def batches(split, lines, **options):
+        pointer = getattr(config, "pointer", False)
         try:
             if isinstance(lines[0], TextFiles):
+                if pointer:
+                    raise ValueError("Expected --no-stream with pointer=true, which reads pairs. Received: text files")
                 paths = (side.paths for side in lines)
                 return ParallelDataset.from_files(*paths, *tokenizers, cache, **shared, **options)
-            return ParallelDataset.from_text(*lines, *tokenizers, **shared, **options)
+            return ParallelDataset.from_text(*lines, *tokenizers, pointer=pointer, **shared, **options)
         except ValueError as error:
             raise ValueError(f"In the split {split} of the corpus: {error}") from None
 
@@ -101,7 +104,9 @@ def fit(
     with compilation_scope(model):
         model.compile(
             optimizer=keras.optimizers.Adam(rate, **options),
-            loss=SmoothedCrossentropy(label_smoothing=config.label_smoothing),
+            loss=SmoothedCrossentropy(
+                config.label_smoothing, vocabulary_size=model.target_vocabulary_size if model.pointer else None
+            ),
             weighted_metrics=[Perplexity(), TokenAccuracy()],
         )
     sources, references = (lines[: config.validation_sentences] for lines in corpus.splits["val"])

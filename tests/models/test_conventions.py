@@ -48,6 +48,7 @@ OTHERS = {
     "memory_dropout": 0.25,
     "normalize_first": True,
     "output_dropout": 0.5,
+    "pointer": True,
     "project_context": False,
     "read_previous_state": False,
     "readout_activation": "tanh",
@@ -137,6 +138,8 @@ def test_arguments_are_attributes_and_make_up_the_config(cls):
     given = {name: value for name, value in OTHERS.items() if name in own}
     assert set(own) <= {*OTHERS, *SIZES, "models"}
     assert all(own[name] != value for name, value in given.items())
+    if "pointer" in given:  # needs one joint vocabulary
+        given["source_vocabulary_size"] = VT
     for options in ({}, given):
         model = tiny(cls, **options)
         for name, default in own.items():

@@ -22,7 +22,7 @@ FOLDERS = ROOT / "recipes", ROOT / "keras_attn", ROOT / "tests" / "benchmarks"
 FILES = sorted([*PAGES, *(path for folder in FOLDERS for path in folder.rglob("*.py"))])
 # Settings that are younger than some reports, with the value that a run had before there was a choice.
 BEFORE = {"schedule": "linear", "metric": "bleu", "curriculum_epochs": 0, "max_words": None, "max_steps": None}
-BEFORE |= {"scale_embeddings": False, "bidirectional": False, "scheduled_sampling": None}
+BEFORE |= {"scale_embeddings": False, "bidirectional": False, "scheduled_sampling": None, "pointer": False}
 BEFORE |= {"validate_every": None, "tokens_per_batch": None, "accumulation_steps": 1}
 RECIPES = [lstm_seq2seq, luong, rnnencdec, rnnsearch, transformer]
 

@@ -505,3 +505,13 @@ def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
     for name in ("loss", "val_loss", "val_bleu"):
         assert histories[0][name] == histories[1][name]
     assert (whole / "translations.txt").read_bytes() == (killed / "translations.txt").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_recipe_with_a_pointer_learns_and_translates(corpus, tmp_path, capsys):
+    settings = ["pointer=true", "shared_vocabulary=true", "source_vocabulary_size=9", "epochs=1"]
+    assert not train.main(command_line(corpus, tmp_path / "run", *settings))
+    assert not translate.main([str(tmp_path / "run"), "--input", str(corpus / "test.de")])
+    assert len(capsys.readouterr().out.splitlines()) >= 19
+    assert train.main(command_line(corpus, tmp_path / "apart", "pointer=true")) == 2
+    assert "Expected the same tokenizer for source and target" in capsys.readouterr().err

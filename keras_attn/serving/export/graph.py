@@ -5,6 +5,7 @@ it has its own.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import tensorflow as tf
 from keras_attn.decoding import ScoreModel
 from keras_attn.serving.export import length_limits
 from keras_attn.serving.export.chunking import run_in_chunks
+from keras_attn.serving.export.graph_copies import GraphCopies
 from keras_attn.serving.export.graph_optimization import merge_constants
 from keras_attn.serving.export.graph_tokenizer import (
     GraphTokenizer,
@@ -68,6 +70,9 @@ class ServedTranslator:
         self._target = self._source if same else graph_tokenizer(engine.target_tokenizer)
         self._saved.target_tokenizer = self._target
         self._weights = self._saved.quantized_weights = QuantizedWeights(engine.model, options.quantize)
+        self._copies = None
+        if engine.model.pointer and engine.target_tokenizer.level != "bpe":
+            self._copies = GraphCopies(self._target, engine.target_tokenizer, self._max_source_length)
         self._read_source = self._reader(self._source, self._source_ids, self._max_source_length)
         cut = self._max_source_length < options.max_source_length  # what is translated, not what it is translated to
         self._read_target = self._read_source
@@ -97,7 +102,8 @@ class ServedTranslator:
         return self._best(text, self._default_request())
 
     def translate_n_best(self, text):
-        token_ids, blank = self._read_source(text)  # (B, (S)), (B,)
+        token_ids, blank = self._read_source(text, text)  # (B, (S)), (B,)
+        words = self._words(text)
         hypotheses = self._options.hypotheses
 
         def chunk(rows):
@@ -105,9 +111,10 @@ class ServedTranslator:
             lengths = result["lengths"]  # (R, K)
             longest = tf.reduce_max(lengths)  # T
             ids = result["token_ids"][:, :, :longest]  # (R, K, T)
-            tokens = self._target.tokens(ids)  # (R, K, T)
+            own = None if words is None else tf.gather(words, rows)
+            tokens = self._copies.tokens(ids, own) if self._copies else self._target.tokens(ids)  # (R, K, T)
             return {
-                "translations": tf.reshape(self._text(result), tf.shape(lengths)),
+                "translations": tf.reshape(self._text(result, own), tf.shape(lengths)),
                 "scores": result["scores"],
                 "target_tokens": tf.where(tf.sequence_mask(lengths, longest), tokens, ""),
                 "target_lengths": lengths,
@@ -124,7 +131,8 @@ class ServedTranslator:
         outputs = self._by_chunks(token_ids, blank, chunk, specs)
         lengths = _lengths(token_ids, blank)  # (B,)
         padded = token_ids.to_tensor(self._source_ids.pad, shape=(None, None))  # (B, S)
-        tokens = tf.where(tf.sequence_mask(lengths, tf.shape(padded)[1]), self._source.tokens(padded), "")
+        tokens = self._copies.tokens(padded, words) if self._copies else self._source.tokens(padded)  # (B, S)
+        tokens = tf.where(tf.sequence_mask(lengths, tf.shape(padded)[1]), tokens, "")
         return outputs | {"source_tokens": tokens, "source_lengths": lengths}
 
     def translate_token_ids(self, token_ids, lengths):
@@ -151,8 +159,8 @@ class ServedTranslator:
         return self._by_chunks(rows, blank, chunk, specs | {"score": tf.TensorSpec((None,), tf.float32)})
 
     def score(self, source, target):
-        source_ids, blank = self._read_source(source)  # (B, (S)), (B,)
-        target_ids, empty = self._read_target(target)  # (B, (T)), (B,); a blank target is the end token alone
+        source_ids, blank = self._read_source(source, source)  # (B, (S)), (B,)
+        target_ids, empty = self._read_target(target, source)  # (B, (T)), (B,); a blank target is the end token alone
 
         def chunk(rows):
             inputs = {
@@ -208,21 +216,25 @@ class ServedTranslator:
         }
 
     def _best_translations(self, text, request):
-        token_ids, blank = self._read_source(text)  # (B, (S)), (B,)
+        token_ids, blank = self._read_source(text, text)  # (B, (S)), (B,)
+        words = self._words(text)
 
         def chunk(rows):
             result = self._search(self._search_best, tf.gather(token_ids, rows), request)
-            return {"translation": self._text(result), "score": result["scores"][:, 0]}
+            own = None if words is None else tf.gather(words, rows)
+            return {"translation": self._text(result, own), "score": result["scores"][:, 0]}
 
         return self._by_chunks(
             token_ids, blank, chunk, {"translation": _strings(None), "score": tf.TensorSpec((None,))}
         )
 
     def _reader(self, tokenizer: GraphTokenizer, special_ids: SpecialIds, most: int) -> Callable:
-        def reader(text):
-            return encode_bytes(tokenizer, text, most, special_ids)
+        def reader(text, source):
+            temporary = self._copies and partial(self._copies.temporary_ids, source=source)
+            return encode_bytes(tokenizer, text, most, special_ids, temporary)
 
-        return tf.function(reader, input_signature=[_strings("text")], autograph=False).get_concrete_function()
+        texts = [_strings("text"), _strings("source")]
+        return tf.function(reader, input_signature=texts, autograph=False).get_concrete_function()
 
     def _default_request(self) -> RequestOptions:
         return length_limits.as_constants(length_limits.default_request(self._options))
@@ -233,8 +245,14 @@ class ServedTranslator:
         padded = token_ids.to_tensor(self._source_ids.pad, shape=(None, None))  # (R, S)
         return search(padded, longest, shortest, request.length_penalty)
 
-    def _text(self, result: dict):
+    def _words(self, text):
+        """The words `(B, (S))` of texts that may be copied; None without a pointer."""
+        return self._copies and self._copies.words(text)
+
+    def _text(self, result: dict, words=None):
         """The text `(R * N,)` of all hypotheses."""
+        if words is not None:
+            return self._copies.text(result["token_ids"], result["lengths"], words)
         token_ids = tf.reshape(result["token_ids"], [-1, tf.shape(result["token_ids"])[-1]])  # (R * N, L)
         return self._target.decode(without_end(token_ids, tf.reshape(result["lengths"], [-1]), self._target_ids))
 

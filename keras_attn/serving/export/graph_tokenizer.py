@@ -6,6 +6,7 @@ U+FFFD. Everything else is unchanged, including control characters, NUL and byte
 """
 
 import hashlib
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -95,6 +96,11 @@ class _Words(_Vocabulary):
         self._table = None
 
     def encode(self, text):
+        words = self.cut(text)  # (B, (T))
+        return words.with_flat_values(self._lookup(words.flat_values))
+
+    def cut(self, text):
+        """Valid UTF-8 `(B,)` to words `(B, (T))`, one for each id; unknown ones keep their letters."""
         codes = tf.strings.unicode_decode(text, "UTF-8")  # (B, (C))
         codes = codes.with_flat_values(self._mapped(codes.flat_values))
         if self._deletes:
@@ -102,14 +108,16 @@ class _Words(_Vocabulary):
         if not self._separator:
             # One string for each code point.
             characters = tf.strings.unicode_encode(codes.flat_values[:, None], "UTF-8")
-            return codes.with_flat_values(self._lookup(characters))
+            return codes.with_flat_values(characters)
         text = tf.strings.unicode_encode(codes, "UTF-8")  # (B,)
         words = tf.strings.split(text, self._separator)  # (B, (T)), empty between two blanks
-        words = tf.ragged.boolean_mask(words, words != "")
-        return words.with_flat_values(self._lookup(words.flat_values))
+        return tf.ragged.boolean_mask(words, words != "")
 
     def decode(self, token_ids):
-        words = token_ids.with_flat_values(self.tokens(token_ids.flat_values))
+        return self.join(token_ids.with_flat_values(self.tokens(token_ids.flat_values)))
+
+    def join(self, words):
+        """Words `(B, (T))` to text `(B,)`."""
         return tf.strings.reduce_join(words, axis=-1, separator=self._separator)
 
     def _lookup(self, tokens):
@@ -140,11 +148,16 @@ def known_ids(token_ids: tf.Tensor, special_ids: SpecialIds) -> tf.Tensor:
 
 
 def encode_bytes(
-    tokenizer: GraphTokenizer, text: tf.Tensor, most: int, special_ids: SpecialIds
+    tokenizer: GraphTokenizer, text: tf.Tensor, most: int, special_ids: SpecialIds, temporary: Callable | None = None
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Encodes any bytes `(B,)`: at most `most` ids `(B, (S))`, the end token last; and which rows are blank `(B,)`."""
+    """Encodes any bytes `(B,)`: at most `most` ids `(B, (S))`, the end token last; and which rows are blank `(B,)`.
+
+    `temporary`, if given, maps the ids and their text to ids among which are temporary ones.
+    """
     text = repair(text)
     token_ids = tokenizer.encode(text)  # (B, (S))
+    if temporary is not None:
+        token_ids = temporary(token_ids, text)  # (B, (S))
     blank = is_blank(text) | (token_ids.row_lengths() == 0)  # (B,)
     return with_end(token_ids, blank, most, special_ids), blank
 
