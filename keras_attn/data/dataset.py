@@ -25,7 +25,6 @@ from keras_attn.text import (
     SpecialIds,
     Tokenizer,
     add_temporary_ids,
-    check_joint,
     encode_lines,
     text_paths,
 )
@@ -146,24 +145,15 @@ class ParallelDataset(keras.utils.PyDataset):
                 a model with `pointer=True`; see `keras_attn.text.temporary_ids`. Needs one tokenizer for both sides.
                 `from_files`, which encodes each side by itself, does not offer it.
             **kwargs: The other arguments of `ParallelDataset`.
-
-        Raises:
-            ValueError: As `ParallelDataset`; and with `pointer`, if the tokenizers differ, or rows may be truncated.
         """
-        if pointer:
-            check_joint(source_tokenizer, target_tokenizer)
-            if kwargs.get("on_too_long") == "truncate":
-                raise ValueError(
-                    "Expected on_too_long='drop' with `pointer=True`: a target may copy a word that truncation cuts "
-                    "off. Received: on_too_long='truncate'"
-                )
+        if pointer and kwargs.get("on_too_long") == "truncate":  # a target may copy a word that is cut off
+            raise ValueError("Expected on_too_long='drop' with `pointer=True`. Received: on_too_long='truncate'")
+        tokenizers = source_tokenizer, target_tokenizer
         rows = encode_lines(source_lines, source_tokenizer), encode_lines(target_lines, target_tokenizer)
         if pointer:
-            add_temporary_ids(source_tokenizer, (source_lines, target_lines), rows)
-        tokenizers = source_tokenizer, target_tokenizer
-        return cls(
-            *(TokenStore.of(*side) for side in zip(rows, (t.special_ids for t in tokenizers), strict=True)), **kwargs
-        )
+            add_temporary_ids(tokenizers, (source_lines, target_lines), rows)
+        sides = zip(rows, tokenizers, strict=True)
+        return cls(*(TokenStore.of(ids, tokenizer.special_ids) for ids, tokenizer in sides), **kwargs)
 
     @classmethod
     def from_files(

@@ -60,8 +60,12 @@ def check_joint(source_tokenizer: "Tokenizer", target_tokenizer: "Tokenizer") ->
         )
 
 
-def add_temporary_ids(tokenizer: "Tokenizer", lines: Sequence[Sequence[str]], rows: Sequence[list[list[int]]]) -> None:
+def add_temporary_ids(
+    tokenizers: tuple["Tokenizer", "Tokenizer"], lines: Sequence[Sequence[str]], rows: Sequence[list[list[int]]]
+) -> None:
     """Puts temporary ids into `rows`, the ids of pairs of lines: those of the source and those of the target."""
+    check_joint(*tokenizers)
+    tokenizer, _ = tokenizers
     for pair, (source, target) in enumerate(zip(*lines, strict=False)):
         if tokenizer.special_ids.unknown in rows[0][pair]:
             words = temporary_ids(tokenizer, source)

@@ -27,7 +27,7 @@ def test_an_unknown_word_has_the_id_of_its_first_place(tokenizer):
 def test_both_lines_of_a_pair_have_the_ids_of_its_source(tokenizer):
     sources, targets = ["Ada met Bo", "", "we met Bo"], ["Bo met ADA in Oslo", "Ada", "in Bo"]
     rows = tuple(encode_lines(lines, tokenizer) for lines in (sources, targets))
-    add_temporary_ids(tokenizer, (sources, targets), rows)
+    add_temporary_ids((tokenizer, tokenizer), (sources, targets), rows)
     met, we, into = (tokenizer.encode(word)[0] for word in ("met", "we", "in"))
     assert rows == ([[8, met, 10], [], [we, met, 10]], [[10, met, 8, into, 1], [1], [into, 10]])
     assert without_temporary_ids(tokenizer, rows[0][0]) == tokenizer.encode(sources[0])
