@@ -1,6 +1,7 @@
 """The two programs of docs/migrating-from-tfa.md: the NMT tutorial of tensorflow_addons, and dates."""
 
 import re
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import keras
 import pytest
 
 import keras_attn
+from tests.serving import loader
 
 ROOT = Path(__file__).parents[1]
 
@@ -53,13 +55,14 @@ def test_padding_is_a_word_to_it(program):
 
 @pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports with TensorFlow")
-def test_the_exported_model_gives_them_too(program, tmp_path):
-    import tensorflow as tf
-
-    version = program["translator"].export(tmp_path, beam_size=3, length_penalty=0.0, max_length=20)
-    loaded = tf.saved_model.load(str(version))
-    served = loaded.signatures["serving_default"](text=tf.constant(program["marked"]))
-    texts = [text.decode("utf-8") for text in served["translation"].numpy().tolist()]
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not here to build the C program")
+def test_the_servers_own_loader_gives_them_too(program, tmp_path):
+    """By the C program, which loads a SavedModel as the stock server does."""
+    folder = program["translator"].export(tmp_path / "model", beam_size=3, length_penalty=0.0, max_length=20)
+    lines = [line.encode() for line in program["marked"]]
+    done, found = loader.run(loader.build(tmp_path), folder, lines, "--signature", "serving_default")
+    assert done.returncode == 0, done.stderr
+    texts = [text.decode() for text in found["serving_default"]["translation"]]
     assert texts == expected(program, "beam")
 
 
