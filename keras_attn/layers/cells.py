@@ -107,13 +107,24 @@ def recurrence(cell, loop_width: int = 0, drops=None):
 
     Returns:
         `(projected (B, P), loop_inputs (B, F) or None, states, drops=None) -> (output (B, H), states)`, where states
-        are lists, nested as the cell's.
+        are lists, nested as the cell's. `projected` may be None where all of the inputs are the loop's.
     """
 
     def step(projected, loop_inputs, states, drops=None):
-        inputs = projected if loop_inputs is None else ops.concatenate([projected, loop_inputs], axis=-1)  # (B, I + F)
+        inputs = concatenate(*[x for x in (projected, loop_inputs) if x is not None])  # (B, I + F)
         output, new_states = cell(inputs, states)
         return output, tree.pack_sequence_as(states, tree.flatten(new_states))
+
+    return step
+
+
+def recurrence_behind(layer, cell, drops=None):
+    """`recurrence` of a cell that reads `layer([inputs ; loop_inputs])`: its projection is in the loop, too."""
+    recur = recurrence(cell, 0, drops)
+
+    def step(inputs, loop_inputs, states, drops=None):
+        read = layer(ops.concatenate([inputs, loop_inputs], axis=-1))  # (B, I)
+        return recur(project(cell, ops.cast(read, inputs.dtype), drops), None, states, drops)
 
     return step
 
@@ -144,7 +155,15 @@ def _add_loop_inputs(cell, loop_width):
     if not loop_width:
         return lambda projected, _, __: projected
     product = _loop_dense(cell, cell.kernel[-loop_width:])
-    return lambda projected, loop_inputs, drops: projected + product(drop_inputs(loop_inputs, drops, last=True))
+    bias = _input_bias(cell)
+
+    def add(projected, loop_inputs, drops):
+        added = product(drop_inputs(loop_inputs, drops, last=True))
+        if projected is None:
+            return added if bias is None else added + ops.cast(bias, added.dtype)
+        return projected + added
+
+    return add
 
 
 def _hidden_product(cell, drops, gates):

@@ -14,9 +14,11 @@ from keras_attn.layers.cells import (
     output_width,
     project,
     recurrence,
+    recurrence_behind,
     top_state,
     unroll,
 )
+from keras_attn.layers.decoder_checks import check_attentions, check_order, check_vector
 from keras_attn.layers.layer import Layer, build_once
 from keras_attn.layers.memories import attend, each, initial_states, make_memory
 from keras_attn.layers.normalizers import score_dtype
@@ -38,13 +40,20 @@ class AttentionDecoder(Layer):
 
     where f_{i-1} is the previous attentional vector with `input_feeding` (Luong 2015, section 3.3), else nothing.
 
+    With `attend="between"`, as Nematus (Sennrich 2017, section 2), each step is two transitions, and the query is
+    the state after the first, which has read the last word:
+
+        s'_i = cell(y_{i-1}, s_{i-1}),   c_i = attention(s'_i, h),   s_i = second_cell(c_i, s'_i),   output_i = s_i
+
     Args:
         cell: Any Keras RNN cell, or `StackedRNNCells`. GRU and LSTM cells project their inputs outside the loop. The
             query is the top layer's output, which for Keras' cells is its first state. In training, the dropout of
             Keras' cells has one mask for all steps, drawn outside the loop.
         attention: An `Attention` layer or its registered name, or a list of several, whose contexts are concatenated.
             With an empty list the contexts have width 0 and the alignments are zero.
-        attend: "before" or "after".
+        attend: "before", "between" or "after".
+        second_cell: The cell that reads the context; only in "between". It takes over the states of `cell`, so both
+            have states of the same sizes.
         attentional: What the attentional vector is; only in "after". A layer from `[c ; s]`, such as
             `AttentionalLayer`; a list of such layers, one for each attention and its own c, whose results are
             concatenated; "context": c itself; None: s.
@@ -74,7 +83,8 @@ class AttentionDecoder(Layer):
 
     Raises:
         ValueError: for a cell of one's own with dropout, an unknown `attend` or attention, arguments that do not go
-            together, such as those of "after" with "before", or as many memories as there are no attention layers.
+            together, such as those of "after" with "before", a second cell of other states, or as many memories as
+            there are no attention layers.
 
     Example:
         >>> decoder = keras_attn.AttentionDecoder(keras.layers.GRUCell(5), keras_attn.BahdanauAttention(7))
@@ -84,9 +94,10 @@ class AttentionDecoder(Layer):
         ((2, 13, 5), (2, 13, 11), (2, 13, 3))
 
     References: Bahdanau, Cho, Bengio. ICLR 2015, arXiv:1409.0473. Luong, Pham, Manning. EMNLP 2015, arXiv:1508.04025.
+    Sennrich et al. Nematus: a Toolkit for Neural Machine Translation. EACL 2017, arXiv:1703.04357.
     """
 
-    _layer_arguments = ("cell", "attention", "attentional", "cell_input")
+    _layer_arguments = ("cell", "second_cell", "attention", "attentional", "cell_input")
 
     def __init__(
         self,
@@ -94,6 +105,7 @@ class AttentionDecoder(Layer):
         attention,
         *,
         attend: str = "before",
+        second_cell=None,
         attentional=None,
         input_feeding: bool = False,
         output_attention: bool = True,
@@ -103,34 +115,16 @@ class AttentionDecoder(Layer):
     ):
         super().__init__(**kwargs)
         check_cell(cell)
-        if attend not in ("before", "after"):
-            raise ValueError(f'Expected `attend` to be "before" or "after". Received: attend={attend!r}')
-        if attend == "before" and (attentional is not None or input_feeding or dropout):
-            raise ValueError(
-                f"Expected `attentional`, `input_feeding` and `dropout` only with attend='after': with 'before' the "
-                f"cell reads the context, and its output is the decoder's. Received: attend='before', attentional="
-                f"{attentional!r}, input_feeding={input_feeding}, dropout={dropout}"
-            )
-        if not output_attention and (attentional is None or not input_feeding):
-            raise ValueError(
-                f"Expected `output_attention=False` with `attentional` and `input_feeding=True`: the vector is then "
-                f"only fed back. Received: attentional={attentional!r}, input_feeding={input_feeding}"
-            )
-        if cell_input is not None and attend == "after" and not input_feeding:
-            raise ValueError(
-                "Expected `cell_input` with something to add to the inputs: attend='before' or `input_feeding=True`. "
-                "Received: attend='after', input_feeding=False"
-            )
+        if second_cell is not None:
+            check_cell(second_cell)
+        check_order(attend, cell, second_cell)
+        check_vector(attend, attentional, input_feeding, output_attention, cell_input, dropout)
         several = isinstance(attention, (list, tuple))
         layers = [get_attention(a, dtype=self.dtype_policy) for a in (attention if several else [attention])]
         vectors = list(attentional) if isinstance(attentional, (list, tuple)) else attentional
-        wrong = len(vectors) != len(layers) if isinstance(vectors, list) else vectors != "context"
-        if isinstance(vectors, (str, list)) and wrong:
-            raise ValueError(
-                f'Expected `attentional` to be a layer, "context", or a list of layers, one for each of {len(layers)} '
-                f"attention layers. Received: {attentional!r}"
-            )
+        check_attentions(attend, vectors, len(layers))
         self.cell = cell
+        self.second_cell = second_cell
         self.attentions = layers
         self.attention = layers if several else layers[0]
         self.attend = attend
@@ -155,6 +149,8 @@ class AttentionDecoder(Layer):
         self.context_width = sum(self.context_widths)
         self.vector_width = build_attentional(self.attentional, batch, self.context_widths, self.query_width)
         self.output_width = self.vector_width if self.output_attention else self.query_width
+        if self.second_cell is not None:
+            build_once(self.second_cell, (batch, self.context_width))
         # F, the width of what the cell reads besides `inputs`: the context, the attentional vector, or nothing.
         self.loop_width = self.context_width if self.attend == "before" else self.vector_width * self.input_feeding
         width = inputs_shape[-1] + self.loop_width
@@ -169,26 +165,25 @@ class AttentionDecoder(Layer):
         state = self.initial_state(values, cell_state, fed)
         inputs = self._cell_inputs(ops.transpose(inputs, (1, 0, 2)), memory)  # (T, B, I)
         keep = self._keep_mask(inputs, training)  # (T, B, F) or None
-        drops = draw_masks(self.cell, ops.shape(inputs)[1], self.input_width) if training else None
+        drops = self._draw_masks(ops.shape(inputs)[1]) if training else [None, None]
         if self._attends_outside_the_loop(memory):
-            queries, _ = unroll(self.cell, inputs, state["cell"], drops=drops)
+            queries, _ = unroll(self.cell, inputs, state["cell"], drops=drops[0])
             queries = ops.transpose(queries, (1, 0, 2))  # (B, T, H)
             contexts, alignments, _ = self._attend(queries, memory, state["attention"])
             keep = None if keep is None else ops.transpose(keep, (1, 0, 2))
             return self._vector(contexts, queries, keep), contexts, alignments
-        recur, drawn = self._recurrence(drops), drops is not None
+        transitions, drawn = self._transitions(drops), drops != [None, None]
 
         def step(state, x, constants):
-            memory, drops = constants if drawn else (constants, None)
-            noise = x["noise"]
-            *out, state = self._advance(recur, x["projected"], memory, state, x.get("keep"), noise, drops)
+            memory, drops = constants if drawn else (constants, [None, None])
+            *out, state = self._advance(transitions, x["projected"], memory, state, x.get("keep"), x["noise"], drops)
             return state, tuple(out)
 
         # Of each attention: no random numbers, or those of its steps.
         pairs = zip(self.attentions, each("values", values, self.attentions), strict=True)
         noise = [attention.noise(ops.shape(inputs)[0], v) if training else None for attention, v in pairs]
         xs = {
-            "projected": self._project(inputs, drops),
+            "projected": self._project(inputs, drops[0]),
             "noise": [[] if x is None else [x] for x in noise],
         }  # (T, B, P)
         _, out = scan(
@@ -198,7 +193,7 @@ class AttentionDecoder(Layer):
 
     def step(self, inputs, memory, state):
         """One step: `inputs (B, E)` -> `output (B, O), context (B, C), alignment (B, S), state`."""
-        return self._advance(self._recurrence(), self._project(self._cell_inputs(inputs, memory)), memory, state)
+        return self._advance(self._transitions(), self._project(self._cell_inputs(inputs, memory)), memory, state)
 
     def memory(self, values, mask=None) -> dict[str, Any]:
         """What is constant for the sentence: values, keys (projected here, once) and mask."""
@@ -225,31 +220,40 @@ class AttentionDecoder(Layer):
         """What of the cell's work needs none of the loop, (T, B, P) or (B, P)."""
         return inputs if self.cell_input is not None else project(self.cell, inputs, drops)
 
-    def _recurrence(self, drops=None):
-        """The rest, as `recurrence` has it."""
+    def _draw_masks(self, batch) -> list:
+        """Dropout's masks of the cell and of the second one, each None without dropout."""
+        second = self.second_cell and draw_masks(self.second_cell, batch, self.context_width)
+        return [draw_masks(self.cell, batch, self.input_width), second]
+
+    def _transitions(self, drops=(None, None)):
+        """The transitions before and after the attention, as of `recurrence` but with both cells' masks; or None."""
         if self.cell_input is None:
-            return recurrence(self.cell, self.loop_width, drops)
-        recur = recurrence(self.cell, 0, drops)
-
-        def step(inputs, loop_inputs, states, drops=None):
-            read = self.cell_input(ops.concatenate([inputs, loop_inputs], axis=-1))  # (B, I)
-            return recur(project(self.cell, ops.cast(read, inputs.dtype), drops), None, states, drops)
-
-        return step
-
-    def _advance(self, recur, projected, memory, state, keep=None, noise=(), drops=None):
-        if self.attend == "before":
-            query = top_state(state["cell"])  # (B, H), s_{i-1}
-            context, alignment, attention_state = self._attend(query, memory, state["attention"], noise)
-            output, cell_state = recur(projected, context, state["cell"], drops)
+            recur = recurrence(self.cell, self.loop_width, drops[0])
         else:
-            query, cell_state = recur(projected, state.get("fed"), state["cell"], drops)
-            context, alignment, attention_state = self._attend(query, memory, state["attention"], noise)
-            vector = self._vector(context, query, keep)  # (B, F)
-            output = vector if self.output_attention else query  # (B, O)
+            recur = recurrence_behind(self.cell_input, self.cell, drops[0])
+
+        def first(projected, loop_inputs, states, drops):
+            return recur(projected, loop_inputs, states, drops[0])
+
+        if self.second_cell is None:
+            return (None, first) if self.attend == "before" else (first, None)
+        recur_second = recurrence(self.second_cell, self.context_width, drops[1])
+        return first, lambda _, context, states, drops: recur_second(None, context, states, drops[1])
+
+    def _advance(self, transitions, projected, memory, state, keep=None, noise=(), drops=(None, None)):
+        before, after = transitions
+        output, cell_state = top_state(state["cell"]), state["cell"]  # (B, H), s_{i-1}
+        if before:
+            output, cell_state = before(projected, state.get("fed"), cell_state, drops)
+        context, alignment, attention_state = self._attend(output, memory, state["attention"], noise)
+        if after:
+            output, cell_state = after(projected, context, cell_state, drops)
         state = {"cell": cell_state, "attention": attention_state}
-        if self.input_feeding:
-            state["fed"] = vector
+        if self.attend == "after":
+            vector = self._vector(context, output, keep)  # (B, F)
+            output = vector if self.output_attention else output  # (B, O)
+            if self.input_feeding:
+                state["fed"] = vector
         return output, context, alignment, state
 
     def _attend(self, query, memory, states, noise=()):

@@ -81,6 +81,8 @@ def _walk(name: str, layer, words: tuple[str, ...] = ()) -> Iterator[Part]:
 
 def _decoder(name: str, decoder: AttentionDecoder) -> Iterator[Part]:
     yield from _walk(f"{name}/cell", decoder.cell)
+    if decoder.second_cell is not None:
+        yield from _walk(f"{name}/second_cell", decoder.second_cell)
     several = len(decoder.attentions) > 1
     for i, attention in enumerate(decoder.attentions):
         yield from _walk(f"{name}/attention/{i}" if several else f"{name}/attention", attention)

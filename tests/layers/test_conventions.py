@@ -47,6 +47,12 @@ ARGUMENTS = {
         lambda dtype: {
             "cell": gru(dtype),
             "attention": ka.BahdanauAttention(A, dtype=dtype),
+            "attend": "between",
+            "second_cell": gru(dtype),
+        },
+        lambda dtype: {
+            "cell": gru(dtype),
+            "attention": ka.BahdanauAttention(A, dtype=dtype),
             "attend": "after",
             "attentional": "context",
             "input_feeding": True,

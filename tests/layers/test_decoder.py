@@ -19,6 +19,7 @@ CELLS = {
 }
 ORDERS = {
     "before": {},
+    "between": {"attend": "between"},
     "after": {"attend": "after"},
     "after, attentional": {"attend": "after", "attentional": True},
     "after, fed": {"attend": "after", "attentional": True, "input_feeding": True},
@@ -30,6 +31,8 @@ def make(cell="gru", order="before", attentions=1, **options):
     options = {**ORDERS[order], **options}
     if options.pop("attentional", False):
         options["attentional"] = AttentionalLayer(F)
+    if options.get("attend") == "between":
+        options["second_cell"] = CELLS[cell]()
     attention = [BahdanauAttention(A) for _ in range(attentions)]
     return AttentionDecoder(CELLS[cell](), attention, **options)
 
@@ -52,9 +55,16 @@ def unrolled(decoder, inputs, values, mask, cell_state=None):
     return [np.stack(column, axis=1) for column in zip(*steps, strict=True)]
 
 
-@pytest.mark.parametrize("attentions", [1, 2])
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("cell", CELLS)
+STEPS = [
+    (cell, order, attentions)
+    for cell in CELLS
+    for order in ORDERS
+    for attentions in (1, 2)
+    if order != "between" or (cell, attentions) in (("gru", 2), ("lstm", 1), ("stacked", 1))
+]
+
+
+@pytest.mark.parametrize(("cell", "order", "attentions"), STEPS)
 def test_steps_equal_the_whole_sequence(arrays, cell, order, attentions):
     decoder = make(cell, order, attentions)
     whole = [ops.convert_to_numpy(x) for x in decoder(arrays[0], arrays[1], mask=arrays[2])]
@@ -77,6 +87,37 @@ def test_attending_before_follows_the_paper(arrays):
         context, alignment = additive_attention(s, values, mask, W, U, v)
         x = np.concatenate([inputs[:, t], context], -1)
         s = np.stack([gru_step(row, h, *weights, False) for row, h in zip(x, s, strict=True)])
+        np.testing.assert_allclose(ops.convert_to_numpy(outputs)[:, t], s, atol=1e-5)
+        np.testing.assert_allclose(ops.convert_to_numpy(contexts)[:, t], context, atol=1e-5)
+        np.testing.assert_allclose(ops.convert_to_numpy(alignments)[:, t], alignment, atol=1e-5)
+
+
+def test_attending_between_follows_nematus(arrays, rng):
+    """s'_i = GRU_1(y_{i-1}, s_{i-1}), c_i from s'_i, s_i = GRU_2(c_i, s'_i): Sennrich 2017, section 2, written out."""
+    inputs, values, mask = arrays
+    decoder = AttentionDecoder(
+        layers.GRUCell(H), BahdanauAttention(A), attend="between", second_cell=layers.GRUCell(H, name="second")
+    )
+    s = rng.normal(size=(B, H)).astype("float32")
+    state = [ops.convert_to_tensor(s)]
+    decoder(inputs, values, mask=mask)
+    for bias in (decoder.cell.bias, decoder.second_cell.bias):
+        bias.assign(rng.normal(size=bias.shape))
+    outputs, contexts, alignments = decoder(inputs, values, mask=mask, cell_state=state)
+    attention = decoder.attention
+    W, U, v = (ops.convert_to_numpy(w) for w in (attention.query_kernel, attention.key_kernel, attention.score_vector))
+    cells = [
+        [ops.convert_to_numpy(w) for w in (cell.kernel, cell.recurrent_kernel, cell.bias)]
+        for cell in (decoder.cell, decoder.second_cell)
+    ]
+
+    def gru(x, s, weights):
+        return np.stack([gru_step(row, h, *weights, True) for row, h in zip(x, s, strict=True)])
+
+    for t in range(T):
+        between = gru(inputs[:, t], s, cells[0])
+        context, alignment = additive_attention(between, values, mask, W, U, v)
+        s = gru(context, between, cells[1])
         np.testing.assert_allclose(ops.convert_to_numpy(outputs)[:, t], s, atol=1e-5)
         np.testing.assert_allclose(ops.convert_to_numpy(contexts)[:, t], context, atol=1e-5)
         np.testing.assert_allclose(ops.convert_to_numpy(alignments)[:, t], alignment, atol=1e-5)
@@ -108,11 +149,11 @@ def test_source_padding_changes_nothing(arrays):
     np.testing.assert_array_equal(ops.convert_to_numpy(got[2])[:, :, S:], 0)
 
 
-@pytest.mark.parametrize("order", ["before", "after, fed"])
+@pytest.mark.parametrize("order", ["before", "between", "after, fed"])
 def test_gradients_reach_every_weight_and_dropout_acts_in_training(arrays, order):
     inputs, values, _mask = arrays
     y, h = keras.Input((None, E)), keras.Input((None, M))
-    decoder = make("gru", order, dropout=0.5 if order != "before" else 0.0)
+    decoder = make("gru", order, dropout=0.5 if order == "after, fed" else 0.0)
     outputs, contexts, _ = decoder(y, h)
     model = keras.Model([y, h], ops.concatenate([outputs, contexts], axis=-1))
     model.compile("sgd", "mse")
@@ -120,7 +161,7 @@ def test_gradients_reach_every_weight_and_dropout_acts_in_training(arrays, order
     model.train_on_batch([inputs, values], np.ones((B, T, model.output_shape[-1]), "float32"))
     for old, new in zip(before, model.trainable_weights, strict=True):
         assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
-    if order != "before":
+    if order == "after, fed":
         drops = [ops.convert_to_numpy(decoder(inputs, values, training=True)[0]) for _ in range(2)]
         assert np.abs(drops[0] - drops[1]).max() > 1e-3
         assert 0.2 < (drops[0] == 0).mean() < 0.8
@@ -144,7 +185,7 @@ class OwnCell(layers.Layer):
 
 
 def test_mistakes_are_refused_with_a_sentence():
-    with pytest.raises(ValueError, match='"before" or "after"'):
+    with pytest.raises(ValueError, match='"before", "between" or "after"'):
         AttentionDecoder(layers.GRUCell(H), BahdanauAttention(A), attend="during")
     with pytest.raises(ValueError, match="only with attend='after'"):
         AttentionDecoder(layers.GRUCell(H), BahdanauAttention(A), input_feeding=True)
@@ -158,6 +199,19 @@ def test_mistakes_are_refused_with_a_sentence():
     ):
         with pytest.raises(ValueError, match=message):
             AttentionDecoder(layers.GRUCell(H), BahdanauAttention(A), attend="after", **options)
+    for options, message in (
+        ({"attend": "between"}, "Expected a `second_cell` with attend='between'"),
+        ({"second_cell": layers.GRUCell(H)}, "Expected a `second_cell` with attend='between'"),
+        (
+            {"attend": "between", "second_cell": layers.LSTMCell(H)},
+            rf"states of the same sizes .* Received: lstm_cell.* with \[\[{H}, {H}\]\] and .* with \[\[{H}\]\]",
+        ),
+        ({"attend": "between", "second_cell": layers.GRUCell(H), "dropout": 0.1}, "only with attend='after'"),
+        ({"attend": "between", "second_cell": layers.GRUCell(H), "cell_input": layers.Dense(E)}, "something to add"),
+        ({"attend": "between", "second_cell": layers.GRUCell(H), "attention": []}, "Expected an attention layer"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            AttentionDecoder(**{"cell": layers.GRUCell(H), "attention": BahdanauAttention(A), **options})
     values = np.ones((B, S, M), "float32")
     with pytest.raises(ValueError, match=r"`values` for each of 1 attention layers. Received: 2"):
         make()(np.ones((B, T, E), "float32"), [values, values])

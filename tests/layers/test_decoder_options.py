@@ -181,6 +181,16 @@ def test_a_cells_dropout_is_drawn_once_for_all_steps(rng, cell):
     np.testing.assert_array_equal(drawn[2], drawn[3])
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["first", "second"])
+def test_each_of_two_cells_has_its_own_dropout(rng, first):
+    """Contexts follow the second transition of the step before, so that either cell's masks change the outputs."""
+    values, inputs = (rng.normal(size=shape).astype("float32") for shape in ((B, S, M), (B, T, E)))
+    cells = [layers.GRUCell(H, recurrent_dropout=rate) for rate in ((0.5, 0.0) if first else (0.0, 0.5))]
+    decoder = AttentionDecoder(cells[0], BahdanauAttention(A), attend="between", second_cell=cells[1])
+    still, *drawn = (numpy_of(decoder(inputs, values, training=training)[0])[0] for training in (False, True, True))
+    assert min(np.abs(drawn[0] - drawn[1]).max(), np.abs(drawn[0] - still).max()) > 1e-4
+
+
 @pytest.mark.parametrize("cell", ["gru", "simple"])
 def test_a_cells_dropout_is_keras_own(rng, cell):
     """With everything dropped but what Keras' cell keeps with the same masks."""
