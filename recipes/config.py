@@ -40,6 +40,7 @@ class TrainingConfig:
     label_smoothing: float = 0.1
     ema_decay: float = 0.0  # of the moving average of the weights, which is validated and saved; 0: no average
     patience: int = 5  # validations without a better score before training stops
+    average_checkpoints: int = 0  # of the last validations: their mean is kept if it scores no worse than the best
     precision: str = "auto"  # or a dtype policy; auto: "mixed_bfloat16" on GPUs and TPUs that have it, else "float32"
 
     # Scoring
@@ -55,7 +56,7 @@ class TrainingConfig:
             check_range(self, name, low=1)
         for name in ("patience", "min_frequency", "max_tokens", "max_words", "validation_sentences"):
             check_range(self, name, low=1)
-        for name in ("curriculum_epochs", "warmup_steps", "length_penalty"):
+        for name in ("curriculum_epochs", "warmup_steps", "length_penalty", "average_checkpoints"):
             check_range(self, name, low=0)
         for name in ("learning_rate", "global_clipnorm"):
             check_range(self, name, low=0, low_included=False)

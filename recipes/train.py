@@ -48,7 +48,15 @@ def parser() -> command.Parser:
     option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
     option("--epochs", type=int, help="at most (default: the recipe's)")
     option("--minutes", type=float, help="of training at most, validation included")
-    option("--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", dest="changes")
+    option(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="changes",
+        help="settings of the recipe, listed in recipes/config.py and the recipe's file",
+    )
     option("--seed", type=int, default=0)
     option("--out", type=Path, help="folder of the run (default: runs/RECIPE)")
     option("--resume", action="store_true", help="continue the run in that folder")
@@ -133,7 +141,7 @@ def _train(
     if job.share((out / "report.json").exists()):  # killed after that, in the export
         translator = Translator.from_preset(out)
     else:
-        budget, history = fitting.fit(
+        budget, history, average = fitting.fit(
             translator, training, validation, corpus, config, arguments, out, job, termination
         )
         updates = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
@@ -143,6 +151,7 @@ def _train(
             **({"devices": len(devices)} if devices else {}),
             **({"processes": job.count} if job.count > 1 else {}),
             **run_report.training_figures(training, updates, budget, history, config),
+            **average,
         }
         finish(translator, corpus, config, report, out, arguments.beam, job)
 

@@ -1,6 +1,6 @@
 """Models. Each of them is a `Seq2Seq`."""
 
-from keras_attn.models.averaging import average_weights
+from keras_attn.models.averaging import average_weights, mean_weights
 from keras_attn.models.ensemble import Ensemble
 from keras_attn.models.lstm_seq2seq import LSTMSeq2Seq
 from keras_attn.models.luong import LuongSeq2Seq
@@ -20,5 +20,6 @@ __all__ = [
     "Seq2Seq",
     "TransformerSeq2Seq",
     "average_weights",
+    "mean_weights",
     "token_inputs",
 ]

@@ -1,8 +1,9 @@
 """The average of several models' weights."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import keras
+import numpy as np
 
 
 def copy_model(model: keras.Model, name: str, dtype=None) -> keras.Model:
@@ -34,17 +35,28 @@ def average_weights(models: Sequence[keras.Model]) -> keras.Model:
     if not models:
         raise ValueError("Expected at least one model to average. Received: none")
     first, *others = models
-    average = copy_model(first, first.name)
-    # float64, so that the mean does not depend on how many there are; one model's weights at a time.
-    sums = [weight.astype("float64") for weight in first.get_weights()]
-    for i, model in enumerate(others, 1):
-        weights = model.get_weights()
-        if type(model) is not type(first) or [w.shape for w in weights] != [s.shape for s in sums]:
+    shapes = [weight.shape for weight in first.weights]
+    for i, model in enumerate(others, 2):
+        if type(model) is not type(first) or [weight.shape for weight in model.weights] != shapes:
             raise ValueError(
                 f"Expected models of one class and one size. Received: {type(first).__name__} with "
-                f"{first.count_params():,} parameters and, as number {i + 1}, {type(model).__name__} with "
+                f"{first.count_params():,} parameters and, as number {i}, {type(model).__name__} with "
                 f"{model.count_params():,}"
             )
-        sums = [s + w for s, w in zip(sums, weights, strict=True)]
-    average.set_weights([s / len(models) for s in sums])
+    average = copy_model(first, first.name)
+    average.set_weights(mean_weights(model.get_weights() for model in models))
     return average
+
+
+def mean_weights(checkpoints: Iterable[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    """Returns the mean of several models' weights, float64.
+
+    Args:
+        checkpoints: What `get_weights` returns, of one model or more; one after the other is in memory.
+    """
+    sums, count = None, 0
+    for weights in checkpoints:
+        weights = [weight.astype("float64") for weight in weights]  # the mean must not depend on how many there are
+        sums = weights if sums is None else [total + weight for total, weight in zip(sums, weights, strict=True)]
+        count += 1
+    return [total / count for total in sums]

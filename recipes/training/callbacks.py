@@ -1,5 +1,6 @@
 """What training needs beyond `fit`, as Keras callbacks: a time budget and a validation score."""
 
+import collections
 import time
 
 import keras
@@ -8,6 +9,7 @@ import numpy as np
 from keras_attn import Translator
 from keras_attn.backend import Job
 from keras_attn.evaluation import by_metric
+from keras_attn.models import mean_weights
 
 
 class TimeBudget(keras.callbacks.Callback):
@@ -81,9 +83,22 @@ class Validation(keras.callbacks.EarlyStopping):
     the optimizer keeps an average of the weights, the averaged weights are validated and kept. This does not use
     `SwapEMAWeights`, which on TensorFlow swaps by adding and subtracting, so that training would continue with rounded
     weights.
+
+    Attributes:
+        recent: The weights of the last `average_checkpoints` validations, see `choose_average`.
     """
 
-    def __init__(self, translator: Translator, sources, references, *, metric: str, tokenize: str, patience: float):
+    def __init__(
+        self,
+        translator: Translator,
+        sources,
+        references,
+        *,
+        metric: str,
+        tokenize: str,
+        patience: float,
+        average_checkpoints: int = 0,
+    ):
         mode = "max" if by_metric.is_better(metric, 1, 0) else "min"
         super().__init__(f"val_{metric}", patience=patience, mode=mode, restore_best_weights=True)
         self.translator = translator
@@ -91,6 +106,7 @@ class Validation(keras.callbacks.EarlyStopping):
         self.references = references
         self.metric = metric
         self.tokenize = tokenize
+        self.recent: collections.deque[list[np.ndarray]] = collections.deque(maxlen=average_checkpoints)
         super().on_train_begin()
 
     def on_train_begin(self, logs=None):
@@ -108,8 +124,30 @@ class Validation(keras.callbacks.EarlyStopping):
         score = self._score()
         super().on_epoch_end(epoch, {self.monitor: score})
         logs[self.monitor] = round(score, 2)
+        if self.recent.maxlen:
+            self.recent.append(self.model.get_weights())
         for variable, value in zip(weights, own, strict=bool(own)):
             variable.assign(value)
+
+    def choose_average(self) -> dict:
+        """Gives the model, at the end of training, the mean of its last weights, unless the best ones score better.
+
+        The mean of the last checkpoints is often better than each of them (Vaswani 2017, section 6.1).
+
+        Returns:
+            What a report says of it: `averaged_checkpoints`, a dict of their number, the score of their mean and
+            whether the model has it now; empty without a mean.
+        """
+        if len(self.recent) < 2:
+            return {}
+        self.model.set_weights(mean_weights(self.recent))
+        score = self._score()
+        if is_kept := not by_metric.is_better(self.metric, self.best, score):
+            self.best_weights = self.model.get_weights()
+        else:
+            self.model.set_weights(self.best_weights)
+        figures = {"number": len(self.recent), self.monitor: round(score, 2), "is_kept": is_kept}
+        return {"averaged_checkpoints": figures}
 
     def _score(self) -> float:
         translations = self.translator.generate(self.sources, beam_size=1, batch_size=128, return_alignments=False)

@@ -83,12 +83,14 @@ class Checkpoint(keras.callbacks.Callback):
             "best_epoch": self.validation.best_epoch,
             "wait": self.validation.wait,
             "stopped": bool(self.model.stop_training),
+            "recent": len(self.validation.recent),
             "within_epoch": within_epoch,
         }
         groups = {
             "model": [keras.ops.convert_to_numpy(v) for v in _variables(self.model)],
             "optimizer": [keras.ops.convert_to_numpy(v) for v in self.model.optimizer.variables],
             "best": self.validation.best_weights or [],
+            "recent": [weight for weights in self.validation.recent for weight in weights],
             "metrics": metrics,
             "random": random_state(),
         }
@@ -126,6 +128,7 @@ class Checkpoint(keras.callbacks.Callback):
             )
             if not history:  # no epoch has been scored yet
                 groups["best"] = []
+            groups["recent"] = model.weights * int(state.get("recent", 0))
             if len(arrays) != sum(map(len, groups.values())):
                 raise ValueError("It has another number of variables.")
             for name, variables in groups.items():
@@ -157,6 +160,9 @@ class Checkpoint(keras.callbacks.Callback):
             for i, variable in enumerate(groups[name]):
                 variable.assign(arrays[f"{name}_{i}"])
         self.validation.best_weights = [arrays[f"best_{i}"] for i in range(len(groups["best"]))] or None
+        recent, count = [arrays[f"recent_{i}"] for i in range(len(groups["recent"]))], len(model.weights)
+        self.validation.recent.clear()
+        self.validation.recent.extend(recent[i : i + count] for i in range(0, len(recent), count))
         self.job.on_rank_0(self._write_history)  # without its last line if the process was killed between the two files
         return bool(state["stopped"])
 

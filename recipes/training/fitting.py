@@ -84,13 +84,13 @@ def fit(
     out: Path,
     job: Job,
     termination: Termination,
-) -> tuple[TimeBudget, list[dict]]:
+) -> tuple[TimeBudget, list[dict], dict]:
     """Compiles and fits the translator's model, which then has its best weights.
 
     All processes of the job fit it together, each with its rows of every batch.
 
     Returns:
-        The seconds that training took, and the history, a row for each epoch.
+        The seconds that training took, the history, a row for each epoch, and what `Validation.choose_average` says.
     """
     model = translator.model
     steps = config.accumulation_steps
@@ -112,6 +112,7 @@ def fit(
     sources, references = (lines[: config.validation_sentences] for lines in corpus.splits["val"])
     patience = math.inf if config.max_steps else config.patience
     options = {"metric": config.metric, "tokenize": config.tokenize, "patience": patience}
+    options |= {"average_checkpoints": config.average_checkpoints}
     scorer = Validation(translator, sources, references, **options)
     budget = TimeBudget(arguments.minutes and 60 * arguments.minutes, config.learning_rate, config.hold_fraction, job)
     checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, budget, job)
@@ -151,7 +152,7 @@ def fit(
         has_ended = not batches.first or checkpoint.restore(model)
     scorer.set_model(model)
     scorer.on_train_end()
-    return budget, checkpoint.history
+    return budget, checkpoint.history, scorer.choose_average()
 
 
 def _stop(model: keras.Model) -> None:

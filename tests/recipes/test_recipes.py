@@ -58,7 +58,7 @@ def command_line(corpus, out, *more):
 def run(corpus, tmp_path_factory):
     """A run that was interrupted in its second epoch, and resumed."""
     out = tmp_path_factory.mktemp("runs") / "digits"
-    line = command_line(corpus, out, "--epochs", "2", "--set", "ema_decay=0.5")
+    line = command_line(corpus, out, "--epochs", "2", "--set", "ema_decay=0.5", "average_checkpoints=2")
 
     def interrupted(self, epoch, logs=None):
         if epoch == 1:
@@ -103,6 +103,7 @@ def test_a_run_leaves_everything_behind(run):
     assert report["data"]["dropped_blank"] == 1
     assert report["config"]["units"] == 7
     assert len(report["history"]["val_bleu"]) == report["epochs"] == 2
+    assert report["averaged_checkpoints"]["number"] == 2, "one of them before the interruption"
     assert str(run) not in (run / "report.json").read_text(), "no path of this machine"
     lines = (run / "history.csv").read_text().splitlines()
     assert len(lines) == 3
@@ -402,19 +403,35 @@ class FakeTranslator:
         return [types.SimpleNamespace(text=text) for _ in sources]
 
 
-def fit_line(scores, patience=9, epochs=4, **optimizer):
+def fit_line(scores, patience=9, epochs=4, average_checkpoints=0, **optimizer):
     from recipes.training.callbacks import Validation
 
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.compile(optimizer=keras.optimizers.SGD(0.1, **optimizer), loss="mse")
     translator = FakeTranslator(model, scores)
-    callback = Validation(translator, ["x"], ["a b c d e"], metric="bleu", tokenize="13a", patience=patience)
+    options = {"tokenize": "13a", "patience": patience, "average_checkpoints": average_checkpoints}
+    callback = Validation(translator, ["x"], ["a b c d e"], metric="bleu", **options)
     after = []
     keep = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: after.append(model.get_weights()[0]))
     x = np.ones((5, 3), "float32")
     history = model.fit(x, x[:, :2] * 3, epochs=epochs, callbacks=[callback, keep], verbose=0, batch_size=5)
+    if average_checkpoints:
+        history.averaged = callback.choose_average()
     return model, translator.seen, after, history
+
+
+@pytest.mark.parametrize("is_good", [True, False])
+def test_the_mean_of_the_last_weights_is_kept_if_it_scores_no_worse(is_good):
+    model, seen, _, history = fit_line([False, True, False, False, is_good], average_checkpoints=3)
+    mean = np.mean(seen[1:4], axis=0)
+    np.testing.assert_allclose(seen[4], mean, rtol=1e-6)
+    np.testing.assert_allclose(model.get_weights()[0], mean if is_good else seen[1], rtol=1e-6)
+    assert history.averaged["averaged_checkpoints"] == {
+        "number": 3,
+        "val_bleu": 100.0 if is_good else 0.0,
+        "is_kept": is_good,
+    }
 
 
 def test_the_best_weights_come_back_at_the_end():
@@ -483,7 +500,7 @@ def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
         assert process.returncode == 0, error.decode()
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    average = ("--set", "ema_decay=0.9")
+    average = ("--set", "ema_decay=0.9", "average_checkpoints=3")
     uninterrupted, victim = start(whole, *average), start(killed, *average)
     while not (killed / "checkpoint.npz").exists():
         assert victim.poll() is None, victim.communicate()[1].decode()
