@@ -22,6 +22,7 @@ class TrainingConfig:
     lowercase: bool = False
     shared_vocabulary: bool = False  # one vocabulary for both sides, of source_vocabulary_size
     max_tokens: int = 100  # longer training pairs are dropped, counted and reported
+    bpe_dropout: float = 0.0  # probability of leaving out a merge, anew in each epoch (Provilkov 2020; "bpe")
     max_words: int | None = None  # the same in words (split on blanks); the tokenizers still learn from all pairs
 
     # Optimisation
@@ -52,6 +53,8 @@ class TrainingConfig:
     def __post_init__(self):
         _check_choice(self, "metric", ("bleu", "wer"))
         _check_choice(self, "schedule", ("linear", "inverse_sqrt"))
+        if self.bpe_dropout and self.level != "bpe":
+            raise ValueError(f'Expected `level` to be "bpe" with `bpe_dropout`. Received: {self.level!r}')
         for name in ("epochs", "max_steps", "validate_every", "batch_size", "tokens_per_batch", "accumulation_steps"):
             check_range(self, name, low=1)
         for name in ("patience", "min_frequency", "max_tokens", "max_words", "validation_sentences"):
@@ -60,7 +63,7 @@ class TrainingConfig:
             check_range(self, name, low=0)
         for name in ("learning_rate", "global_clipnorm"):
             check_range(self, name, low=0, low_included=False)
-        for name in ("hold_fraction", "label_smoothing", "ema_decay"):
+        for name in ("hold_fraction", "label_smoothing", "ema_decay", "bpe_dropout"):
             check_range(self, name, low=0, high=1)
 
     @property

@@ -6,7 +6,6 @@ the data so that as few positions as possible are padding.
 """
 
 import hashlib
-import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,9 @@ import keras
 import numpy as np
 
 from keras_attn.backend import data_shard
+from keras_attn.data.batch_order import BatchOrder
 from keras_attn.data.batch_plan import PlanOptions, batch_plan, check_options
+from keras_attn.data.drawn_store import DrawnStore
 from keras_attn.data.token_files import default_workers, encode_files
 from keras_attn.data.token_store import SIDES, TokenStore
 from keras_attn.text import (
@@ -116,13 +117,19 @@ class ParallelDataset(keras.utils.PyDataset):
             raise ValueError(
                 f"Expected as many source as target rows. Received: {len(self._sides[0]):,} and {len(self._sides[1]):,}"
             )
-        self._shuffle, self._curriculum_epochs = shuffle, curriculum_epochs
-        self._batches_per_epoch = batches_per_epoch
-        self._seed, self.shard = seed, shard
+        self.shard = shard
         options = (batch_size, tokens_per_batch, bucket_boundaries, max_length, on_too_long, shard[1])
         self._plan = batch_plan(self._sides, PlanOptions(*options))
         batches = zip(self._plan.shapes, self._plan.batches, strict=True)
         self.shapes = [shape for shape, number in batches if number]
+        self._batch_order = BatchOrder(
+            self._plan,
+            shuffle=shuffle,
+            curriculum_epochs=curriculum_epochs,
+            batches_per_epoch=batches_per_epoch,
+            seed=seed,
+            shard=shard,
+        )
         self.set_epoch(0)
 
     @classmethod
@@ -134,6 +141,7 @@ class ParallelDataset(keras.utils.PyDataset):
         target_tokenizer: Tokenizer,
         *,
         pointer: bool = False,
+        bpe_dropout: float = 0.0,
         **kwargs: Any,
     ) -> "ParallelDataset":
         """Encodes two lists of lines. A pair with a blank line is dropped and counted.
@@ -144,6 +152,10 @@ class ParallelDataset(keras.utils.PyDataset):
             pointer: bool, whether unknown words of a source line get temporary ids, there and in its target line, for
                 a model with `pointer=True`; see `keras_attn.text.temporary_ids`. Needs one tokenizer for both sides.
                 `from_files`, which encodes each side by itself, does not offer it.
+            bpe_dropout: Probability of `keras_attn.text.BPEDropout` for both sides, whose tokenizers must be of level
+                "bpe": every batch is segmented when it is drawn, otherwise in each pass over the data, and the same for
+                the same `seed` and epoch. Batches keep their shapes and pairs; the lengths in `report` are then upper
+                limits. `from_files`, whose token files have one segmentation, does not offer it.
             **kwargs: The other arguments of `ParallelDataset`.
         """
         if pointer and kwargs.get("on_too_long") == "truncate":  # a target may copy a word that is cut off
@@ -152,8 +164,12 @@ class ParallelDataset(keras.utils.PyDataset):
         rows = encode_lines(source_lines, source_tokenizer), encode_lines(target_lines, target_tokenizer)
         if pointer:
             add_temporary_ids(tokenizers, (source_lines, target_lines), rows)
-        sides = zip(rows, tokenizers, strict=True)
-        return cls(*(TokenStore.of(ids, tokenizer.special_ids) for ids, tokenizer in sides), **kwargs)
+        sides = [TokenStore.of(ids, one.special_ids) for ids, one in zip(rows, tokenizers, strict=True)]
+        if bpe_dropout:
+            texts, seed = (source_lines, target_lines), kwargs.get("seed", 0)
+            for side in range(2):
+                sides[side] = DrawnStore(sides[side], texts[side], tokenizers[side], bpe_dropout, (seed, side))
+        return cls(*sides, **kwargs)
 
     @classmethod
     def from_files(
@@ -195,6 +211,8 @@ class ParallelDataset(keras.utils.PyDataset):
             OSError: If `cache_dir` cannot be written, or the disk is full.
             ChildProcessError: If a process that encodes was killed.
         """
+        if kwargs.pop("bpe_dropout", 0):
+            raise ValueError("Expected no bpe_dropout with token files, which have one segmentation. Use `from_text`.")
         if workers is not None and (not isinstance(workers, (int, np.integer)) or workers < 1):
             raise ValueError(f"Expected workers to be a whole number of 1 or more. Received: {workers!r}")
         paths = text_paths(source_path), text_paths(target_path)
@@ -213,13 +231,12 @@ class ParallelDataset(keras.utils.PyDataset):
         return len(self._order)
 
     def __getitem__(self, index: int) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        bucket, rows = self._order[index]
+        bucket, rows, pass_number = self._order[index]
         size, source_length, target_length = self._plan.shapes[bucket]
-        source = self._sides[0].pad(rows, (size, source_length))  # (B, S)
-        source[len(rows) :, 0] = self._sides[
-            0
-        ].special_ids.filler  # no row without a real token: cuDNN and softmax want none
-        labels = self._sides[1].pad(rows, (size, target_length))  # (B, T)
+        source = self._sides[0].pad(rows, (size, source_length), pass_number)  # (B, S)
+        # No row without a real token: cuDNN and softmax want none.
+        source[len(rows) :, 0] = self._sides[0].special_ids.filler
+        labels = self._sides[1].pad(rows, (size, target_length), pass_number)  # (B, T)
         shifted = labels[:, :-1]  # (B, T - 1)
         ids = self._sides[1].special_ids
         decoder = np.full_like(labels, ids.start)  # (B, T)
@@ -233,7 +250,7 @@ class ParallelDataset(keras.utils.PyDataset):
     def set_epoch(self, epoch: int) -> None:
         """Sets the order of the batches to that of `epoch`, 0 or more: a pure function of the seed and `epoch`."""
         # One assignment: on TensorFlow a prefetching thread may be reading the old order.
-        self._order = self._arrange(epoch) if self._batches_per_epoch is None else self._part(epoch)
+        self._order = self._batch_order.of_epoch(epoch)
         self.epoch = epoch
 
     @property
@@ -250,48 +267,3 @@ class ParallelDataset(keras.utils.PyDataset):
             positions of both sides that are padding; and `batches`, the number of batches of one shard.
         """
         return dict(self._plan.report)
-
-    def _part(self, epoch: int) -> list[tuple[int, np.ndarray]]:
-        """Returns the batches of an epoch of `batches_per_epoch`, as `_arrange` does."""
-        size, length = self._batches_per_epoch, sum(self._plan.batches)
-        first, last, batches = epoch * size, (epoch + 1) * size, []
-        for number in range(first // length, -(-last // length)):
-            start = number * length
-            batches += self._arrange(number)[max(0, first - start) : last - start]
-        self._vary_first_two(batches)
-        return batches
-
-    def _arrange(self, number: int) -> list[tuple[int, np.ndarray]]:
-        """Returns the batches of a pass over the data for this shard: (bucket, pairs)."""
-        random = np.random.default_rng((self._seed, number)) if self._shuffle else None
-        index, count = self.shard
-        pools, batches = list(self._plan.members), []
-        for bucket, (size, _, _) in enumerate(self._plan.shapes):
-            pool, step = pools[bucket], size * count
-            if random is not None:
-                pool = random.permutation(pool)
-            whole = len(pool) if self._plan.moves[bucket] is None else len(pool) // step * step
-            if whole < len(pool):
-                larger = self._plan.moves[bucket]
-                pools[larger] = np.concatenate([pools[larger], pool[whole:]])
-            batches += [(bucket, pool[i : i + step][index::count]) for i in range(0, whole, step)]
-        if random is not None and number >= self._curriculum_epochs:
-            batches = [batches[i] for i in random.permutation(len(batches))]
-        self._vary_first_two(batches)
-        return batches
-
-    def _vary_first_two(self, batches: list[tuple[int, np.ndarray]]) -> None:
-        """Moves two batches to the front that differ in S, if any do, and in T, if any do.
-
-        Keras on TensorFlow assumes that an axis is static if the first two batches agree on it, and then fails at
-        a later batch.
-        """
-        first = {}
-        for position, (bucket, _) in enumerate(batches):
-            first.setdefault(bucket, position)
-        varying = {axis for axis in (1, 2) if len({self._plan.shapes[bucket][axis] for bucket in first}) > 1}
-        for one, other in itertools.combinations(first, 2):
-            if all(self._plan.shapes[one][axis] != self._plan.shapes[other][axis] for axis in varying):
-                for place, position in enumerate(sorted((first[one], first[other]))):
-                    batches[place], batches[position] = batches[position], batches[place]
-                return

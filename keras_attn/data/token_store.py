@@ -97,8 +97,8 @@ class TokenStore:
                 largest = max(largest, int(ids.max()))
         return largest
 
-    def pad(self, rows: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-        """Returns rows with their end id and padding, int32 of `shape` (B, S).
+    def pad(self, rows: np.ndarray, shape: tuple[int, int], pass_number: int = 0) -> np.ndarray:
+        """Returns rows with their end id and padding, int32 of `shape` (B, S), the same in every pass over the data.
 
         Rows that are too long are truncated; rows of the shape beyond those given are all padding.
         """

@@ -1,5 +1,6 @@
 """Text: tokenizers, and files of parallel lines."""
 
+from keras_attn.text.bpe_dropout import BPEDropout
 from keras_attn.text.encoding import Encoders, TextBlock, TokenBlock, encode_lines
 from keras_attn.text.special_tokens import (
     BLANKS,
@@ -39,6 +40,7 @@ __all__ = [
     "SPECIAL_TOKENS",
     "START_ID",
     "UNKNOWN_ID",
+    "BPEDropout",
     "Encoders",
     "PathLike",
     "SpecialIds",

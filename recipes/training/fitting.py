@@ -60,8 +60,9 @@ def datasets(
         pointer = getattr(config, "pointer", False)
         try:
             if isinstance(lines[0], TextFiles):
-                if pointer:
-                    raise ValueError("Expected --no-stream with pointer=true, which reads pairs. Received: text files")
+                if pointer or config.bpe_dropout:
+                    name = "pointer=true, which reads pairs" if pointer else "bpe_dropout, which reads text"
+                    raise ValueError(f"Expected --no-stream with {name}. Received: text files")
                 paths = (side.paths for side in lines)
                 return ParallelDataset.from_files(*paths, *tokenizers, cache, **shared, **options)
             return ParallelDataset.from_text(*lines, *tokenizers, pointer=pointer, **shared, **options)
@@ -70,7 +71,10 @@ def datasets(
 
     pairs = corpora.pairs_up_to(config.max_words, corpus.splits["train"])
     every = config.validate_every and config.validate_every * config.accumulation_steps
-    training = batches("train", pairs, curriculum_epochs=config.curriculum_epochs, batches_per_epoch=every)
+    options = {"curriculum_epochs": config.curriculum_epochs, "batches_per_epoch": every}
+    if config.bpe_dropout:
+        options |= {"bpe_dropout": config.bpe_dropout}
+    training = batches("train", pairs, **options)
     return training, batches("val", corpus.splits["val"], shuffle=False)
 
 

@@ -168,13 +168,13 @@ def test_epochs_of_some_batches_go_on_from_pass_to_pass(size):
     parts, again = (ParallelDataset(*random_pairs(211), **options, batches_per_epoch=size) for _ in range(2))
     expected, found = [], []
     for _ in range(5):
-        expected += [list(rows) for _, rows in whole._order]
+        expected += [list(batch.rows) for batch in whole._order]
         whole.on_epoch_end()
     for epoch in range(len(expected) // size):
         assert len(parts) == len(list(parts)) == size
         again.set_epoch(epoch)
         assert order_of(again) == order_of(parts)
-        found += sorted(list(rows) for _, rows in parts._order)
+        found += sorted(list(batch.rows) for batch in parts._order)
         assert found[-size:] == sorted(expected[epoch * size : (epoch + 1) * size])
         parts.on_epoch_end()
     assert len(found) > 2 * parts.report()["batches"]

@@ -209,6 +209,7 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
         (["rnnsearch", "--set", "learning_rate=-1"], "`learning_rate` above 0"),
         (["rnnsearch", "--set", "hold_fraction=2"], "`hold_fraction` from 0 to 1"),
         (["rnnsearch", "--set", "length_penalty=inf"], "length_penalty to be a finite number"),
+        (["rnnsearch", "--set", "bpe_dropout=0.1", "level=word"], "`level` to be"),
         (["rnnsearch", "--set", "max_steps=0"], "`max_steps` of at least 1"),
         (["rnnsearch", "--corpus", "nosuch"], "phrases"),
         (["rnnsearch", "--corpus", "{corpus}", "--source", "xx", "--target", "fr"], "xx"),
