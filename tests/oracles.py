@@ -77,6 +77,25 @@ def rnnsearch(weights, source, target):
     return np.stack(logits, 1)
 
 
+def nematus(weights, source, target):
+    """Logits (B, T, V) of NematusSeq2Seq (Sennrich 2017, section 2), sentence by sentence and word by word."""
+    w, logits = Weights(weights), []
+    W, U, v, b = (w[f"decoder/attention/{part}"] for part in ("query_kernel", "key_kernel", "score_vector", "bias"))
+    for words, outputs in zip(source, target, strict=True):
+        mask = np.ones((1, int((words != 0).sum())), bool)
+        embedded = w.words("source", words[words != 0])[None]
+        h, *_ = bidirectional_gru(embedded, mask, w.cell("encoder/forward"), w.cell("encoder/backward"), True)
+        s, row = np.tanh(h[0].mean(0) @ w["bridge/kernel"] + w["bridge/bias"]), []
+        for y in w.words("target", outputs):
+            s = gru_step(y, s, *w.cell("decoder/cell"), True)
+            (c,), _ = additive_attention(s[None], h, mask, W, U, v, b)
+            s = gru_step(c, s, *w.cell("decoder/second_cell"), True)
+            t = s @ w["readout/state_kernel"] + y @ w["readout/embedding_kernel"] + c @ w["readout/context_kernel"]
+            row.append(w.logits(np.tanh(t + w["readout/bias"])))
+        logits.append(row)
+    return np.array(logits)
+
+
 def score(name, s, h, j, w):
     """e_ij of a state s and the word h at place j: Luong 2015, eq. 8; Vaswani 2017, eq. 1; Graves 2014, eqs. 5, 6."""
     if name == "dot":

@@ -4,6 +4,7 @@ from keras_attn.models.averaging import average_weights, mean_weights
 from keras_attn.models.ensemble import Ensemble
 from keras_attn.models.lstm_seq2seq import LSTMSeq2Seq
 from keras_attn.models.luong import LuongSeq2Seq
+from keras_attn.models.nematus import NematusSeq2Seq
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 from keras_attn.models.rnn_encoder_decoder import RNNEncoderDecoder
 from keras_attn.models.rnnsearch import RNNSearch
@@ -14,6 +15,7 @@ __all__ = [
     "Ensemble",
     "LSTMSeq2Seq",
     "LuongSeq2Seq",
+    "NematusSeq2Seq",
     "RNNEncoderDecoder",
     "RNNSearch",
     "RecurrentSeq2Seq",

@@ -18,7 +18,8 @@ class RecurrentSeq2Seq(Seq2Seq):
         encoder: `(embeddings, mask) -> values (B, S, M), states, final (B, H)`, such as `RNNEncoder`, or
             `BiGRUEncoder`, whose `final` is the backward state.
         decoder: An `AttentionDecoder`.
-        bridge: Layer from `final` to s_0 `(B, H)`; None: the decoder's cell starts from the encoder's `states`.
+        bridge: Layer from `final`, or from what `_bridged` has in its place, to s_0 `(B, H)`; None: the decoder's cell
+            starts from the encoder's `states`.
         readout: `(state, embedding, context) -> features`, such as `DeepOutput`; None: the decoder's output itself.
         output_projection: Layer from features to logits; None: the transposed target embedding
             (`ReversibleEmbedding`).
@@ -128,7 +129,13 @@ class RecurrentSeq2Seq(Seq2Seq):
         token_ids, mask = self.source_and_mask(token_ids)
         embedded = self.embedding_dropout_layer(self._embed(self.source_embedding, token_ids))  # (B, S, E)
         values, states, final = self.encoder(embedded, mask=mask)
-        return self.memory_dropout_layer(values), mask, states if self.bridge is None else [self.bridge(final)]
+        if self.bridge is not None:
+            states = self._bridged(values, mask, final)
+        return self.memory_dropout_layer(values), mask, states
+
+    def _bridged(self, values, mask, final):
+        """s_0, from the encoder's outputs (B, S, M), or its final output (B, H)."""
+        return [self.bridge(final)]
 
     def _teacher_forced(self, inputs, sampler: TokenSampler | None = None):
         """Logits (B, T, V) and alignments (B, T, S); with a sampler, it chooses the tokens that are read."""

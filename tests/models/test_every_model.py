@@ -26,6 +26,7 @@ RNNSEARCH = {"units": 5, "embedding_size": 11, "readout_size": 11, "attention_un
 ENCDEC = {"units": 5, "embedding_size": 7, "readout_size": 11}
 LSTM = {"units": 5, "num_layers": 2, "embedding_size": 7}
 LUONG = {**LSTM, "readout_size": 11}
+NEMATUS = {"units": 5, "embedding_size": 7}
 TRANSFORMER = {"units": 6, "num_layers": 2, "num_heads": 3, "feed_forward_units": 11, "dropout": 0.0}
 MODELS = {
     "rnnsearch": (models.RNNSearch, RNNSEARCH),
@@ -75,6 +76,18 @@ MODELS = {
     ),
     "luong, location-sensitive": (models.LuongSeq2Seq, {**LUONG, "attention": "location_sensitive"}),
     "luong, both ways": (models.LuongSeq2Seq, {**LUONG, "units": 6, "bidirectional": True}),
+    "nematus": (models.NematusSeq2Seq, NEMATUS),
+    "nematus, general, all tied, dropout": (
+        models.NematusSeq2Seq,
+        {
+            **NEMATUS,
+            **DROPOUT,
+            "attention": "general",
+            "tie_embeddings": "all",
+            "scale_embeddings": True,
+            "source_vocabulary_size": VT,
+        },
+    ),
     "transformer": (models.TransformerSeq2Seq, TRANSFORMER),
     "transformer, normalised first, all tied, dropout": (
         models.TransformerSeq2Seq,
@@ -88,7 +101,7 @@ MODELS = {
         },
     ),
 }
-ONE_EACH = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "transformer"]
+ONE_EACH = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "nematus", "transformer"]
 
 
 def make(name, **options):
@@ -171,6 +184,7 @@ def oracle(name, weights, inputs):
         "rnnencdec": lambda: oracles.rnnencdec(weights, source, target),
         "lstm_seq2seq": lambda: oracles.luong(weights, source, target, layers=2, attend=False),
         "luong": lambda: oracles.luong(weights, source, target, layers=2),
+        "nematus": lambda: oracles.nematus(weights, source, target),
         "transformer": lambda: oracles.transformer(weights, source, target, layers=2),
     }[name]()
 
@@ -185,7 +199,7 @@ def test_logits_follow_the_papers_equations(inputs, name):
     np.testing.assert_allclose(logits_of(model, inputs), oracle(name, values_of(model), inputs), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ONE_EACH[:4])
+@pytest.mark.parametrize("name", ONE_EACH[:5])
 def test_scaled_embeddings_enter_times_the_root_of_their_width(inputs, name):
     model = make(name, scale_embeddings=True)
     weights = values_of(model)
@@ -292,6 +306,7 @@ REVERSAL = {
     "rnnencdec": {"units": 64, "embedding_size": 24, "readout_size": 48},
     "lstm_seq2seq": {"units": 48, "num_layers": 2, "embedding_size": 32},
     "luong": {"units": 32, "num_layers": 1, "embedding_size": 24, "readout_size": 32},
+    "nematus": {"units": 24, "embedding_size": 16, "attention_units": 24},
     "transformer": {"units": 32, "num_layers": 1, "num_heads": 1, "feed_forward_units": 64, "dropout": 0.0},
 }
 WITHOUT_ATTENTION = ("rnnencdec", "lstm_seq2seq")
@@ -326,6 +341,7 @@ def test_learns_to_reverse_a_sequence(name):
         ("lstm_seq2seq", "mixed_float16"),
         ("luong", "mixed_bfloat16"),
         ("luong, both ways", "mixed_float16"),
+        ("nematus", "mixed_float16"),
         ("transformer, normalised first, all tied, dropout", "mixed_float16"),
     ],
 )

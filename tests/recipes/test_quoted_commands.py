@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recipes import lstm_seq2seq, luong, rnnencdec, rnnsearch, train, transformer
+from recipes import lstm_seq2seq, luong, nematus, rnnencdec, rnnsearch, train, transformer
 from recipes.pages import results
 from recipes.studies import alignment, length
 
@@ -24,7 +24,8 @@ FILES = sorted([*PAGES, *(path for folder in FOLDERS for path in folder.rglob("*
 BEFORE = {"schedule": "linear", "metric": "bleu", "curriculum_epochs": 0, "max_words": None, "max_steps": None}
 BEFORE |= {"scale_embeddings": False, "bidirectional": False, "scheduled_sampling": None, "pointer": False}
 BEFORE |= {"validate_every": None, "tokens_per_batch": None, "accumulation_steps": 1}
-RECIPES = [lstm_seq2seq, luong, rnnencdec, rnnsearch, transformer]
+BEFORE |= {"bpe_dropout": 0.0, "average_checkpoints": 0}
+RECIPES = [lstm_seq2seq, luong, nematus, rnnencdec, rnnsearch, transformer]
 
 
 def quoted(pattern: str) -> list[tuple[str, str]]:

@@ -197,7 +197,7 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nosuch"], "among: lstm_seq2seq, luong, rnnencdec, rnnsearch, transformer"),
+        (["nosuch"], "among: lstm_seq2seq, luong, nematus, rnnencdec, rnnsearch, transformer"),
         (["rnnsearch", "--set", "unit=3"], "embedding_dropout"),
         (["rnnsearch", "--set", "units=many"], "type int"),
         (["rnnsearch", "--epochs", "0"], "epochs"),
@@ -327,7 +327,7 @@ def test_override_reads_the_type_of_the_field():
         config.override(rnnsearch.Config(), ["units"])
 
 
-RECIPES = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "transformer"]
+RECIPES = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "nematus", "transformer"]
 
 
 @pytest.mark.parametrize("corpus_name", ["phrases", "multi30k-tok"])

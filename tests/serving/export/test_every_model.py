@@ -35,6 +35,7 @@ MODELS = {
             "scale_embeddings": True,
         },
     ),
+    "nematus": (models.NematusSeq2Seq, {"units": 7, "embedding_size": 11}),
     "transformer": (
         models.TransformerSeq2Seq,
         {"units": 6, "num_layers": 2, "num_heads": 3, "feed_forward_units": 11},

@@ -1,0 +1,64 @@
+"""Nematus: Sennrich, Firat, Cho, Birch, Haddow, et al. Nematus: a Toolkit for Neural Machine Translation.
+
+EACL 2017, arXiv:1703.04357.
+
+    python -m recipes.train nematus                                                # the embedded corpus
+    python -m recipes.train nematus --corpus multi30k --source de --target en
+
+The model is the paper's: a conditional GRU, whose query has read the last word. The defaults of
+`keras_attn.models.NematusSeq2Seq` are the toolkit's sizes (units 1024, embeddings 512); here it has about as many
+parameters as `rnnsearch`, and the same regularisation.
+"""
+
+import dataclasses
+
+import keras
+
+from keras_attn.models import NematusSeq2Seq
+from recipes.config import BIBLE, MULTI30K, PHRASES, RecurrentConfig, model_arguments
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(RecurrentConfig):
+    """Sizes and dropout of `keras_attn.models.NematusSeq2Seq`, of the same names."""
+
+    units: int = 272
+    embedding_size: int = 256
+    attention_units: int = 512
+    tie_embeddings: str | None = "target"
+    initializer: str | None = "glorot_uniform"
+    scale_embeddings: bool = False
+    embedding_dropout: float = 0.4
+    memory_dropout: float = 0.24
+    output_dropout: float = 0.4
+    pointer: bool = False
+
+
+_MULTI30K = Config(**MULTI30K, memory_dropout=0.3)
+CONFIGS = {
+    "phrases": Config(
+        **PHRASES,
+        units=160,
+        embedding_size=128,
+        attention_units=192,
+        embedding_dropout=0.1,
+        memory_dropout=0.0,
+        output_dropout=0.1,
+    ),
+    "bible-en-es": Config(
+        **BIBLE,
+        units=184,
+        embedding_size=192,
+        attention_units=256,
+        embedding_dropout=0.2,
+        memory_dropout=0.1,
+        output_dropout=0.2,
+    ),
+    "multi30k": _MULTI30K,
+    "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),
+}
+
+
+def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
+    """The model of this recipe."""
+    return NematusSeq2Seq(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))
