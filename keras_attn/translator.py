@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_attn.decoding import Engine
-from keras_attn.saving import load_preset, load_presets, save_preset
+from keras_attn.saving import from_marian, load_preset, load_presets, save_preset
 from keras_attn.translation import Translation
 
 __all__ = ["Translation", "Translator"]
@@ -75,6 +75,11 @@ class Translator(Engine):
         """
         *parts, limits = load_presets(directories, average)
         return cls(*parts, **limits)
+
+    @classmethod
+    def from_marian(cls, model: str | Path, vocabularies: str | Path | Sequence[str | Path]) -> "Translator":
+        """Reads a model that Marian trained: see `keras_attn.saving.from_marian`, with arguments and errors."""
+        return cls(*from_marian(model, vocabularies))
 
     def export(self, directory: str | Path, **options) -> Path:
         """Writes a SavedModel for TensorFlow Serving, the next version in `directory`; returns its folder.

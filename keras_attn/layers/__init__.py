@@ -24,7 +24,7 @@ from keras_attn.layers.rnn_encoder import RNNEncoder
 from keras_attn.layers.scheduled_sampling import ScheduledSampling, get_scheduled_sampling
 from keras_attn.layers.steps import unroll_steps
 from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
-from keras_attn.layers.vocabulary import vocabulary_embedding, vocabulary_projection
+from keras_attn.layers.vocabulary import OutputBias, vocabulary_embedding, vocabulary_projection
 
 __all__ = [
     "Attention",
@@ -47,6 +47,7 @@ __all__ = [
     "LocationSensitiveAttention",
     "LuongAttention",
     "MultiHeadAttention",
+    "OutputBias",
     "PointerGenerator",
     "RNNEncoder",
     "ScaledDotAttention",

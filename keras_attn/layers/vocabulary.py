@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.backend import model_parallel, parts_of_axis
+from keras_attn.layers.layer import Layer
 
 
 def vocabulary_embedding(size: int, width: int, **options: Any) -> keras.layers.ReversibleEmbedding:
@@ -32,6 +33,24 @@ def vocabulary_projection(size: int, **options: Any) -> keras.layers.Dense:
         options: Further arguments of `Dense`.
     """
     return (Dense if model_parallel() else keras.layers.Dense)(size, **options)
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class OutputBias(Layer):
+    """The bias of logits that a transposed embedding gives: logits + b.
+
+    Call arguments: `inputs (..., V)`, the logits. Returns `(..., V)`.
+
+    Example:
+        >>> keras_attn.layers.OutputBias()(np.ones((2, 3, 37), "float32")).shape
+        (2, 3, 37)
+    """
+
+    def build(self, inputs_shape):
+        self.bias = self.add_weight(name="bias", shape=(inputs_shape[-1],), initializer="zeros")
+
+    def call(self, inputs):
+        return inputs + ops.cast(self.bias, inputs.dtype)
 
 
 class _Padded:

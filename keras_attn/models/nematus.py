@@ -3,7 +3,7 @@
 from functools import partial
 
 import keras
-from keras import ops
+from keras import ops, tree
 from keras.initializers import RandomNormal
 
 from keras_attn.layers import (
@@ -11,6 +11,7 @@ from keras_attn.layers import (
     AttentionDecoder,
     BahdanauAttention,
     DeepOutput,
+    OutputBias,
     RNNEncoder,
     ScheduledSampling,
     get_attention,
@@ -18,6 +19,8 @@ from keras_attn.layers import (
 )
 from keras_attn.models.builders import make_embeddings, make_initializers, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
+
+_CELLS = {"gru": keras.layers.GRUCell, "lstm": keras.layers.LSTMCell}
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -37,22 +40,22 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
 
     Args:
         source_vocabulary_size, target_vocabulary_size: Vocabulary sizes, including the four special ids.
-        units: GRU units of each direction of the encoder, and of the decoder.
+        units: Units of each direction of the encoder, and of the decoder.
         embedding_size: Width of E, and of the read-out.
+        cell: "gru", as in the paper; or "lstm", which starts with s_0 in both of its states, as in Marian.
+        decoder_transitions: 2, as in the paper; or 1: no GRU_2, so that c_i is for the read-out alone.
         attention: "additive", as in the paper; the name of another attention layer; or an `Attention` layer.
         attention_units: Width of the attention's hidden layer; None: 2 `units`, that of h.
-        tie_embeddings: As in `RNNSearch`.
+        tie_embeddings: As in `RNNSearch`. A tied output has its bias, too.
         initializer: None: orthogonal recurrent matrices and N(0, 0.01^2) elsewhere. Otherwise an initialiser for every
             matrix that is not recurrent, with embeddings ~ N(0, 1 / embedding_size).
-        scale_embeddings: As in `RNNSearch`.
         embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h, and of the read-out.
-        scheduled_sampling: As in `RNNSearch`.
-        pointer: As in `RNNSearch`.
+        scale_embeddings, scheduled_sampling, pointer: As in `RNNSearch`.
         source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     Raises:
-        ValueError: for an unknown argument, or sizes and ties that do not fit together.
+        ValueError: for an unknown argument or cell, or sizes and ties that do not fit together.
 
     Example:
         >>> model = keras_attn.models.NematusSeq2Seq(31, 37, units=5, embedding_size=7)
@@ -73,6 +76,8 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         *,
         units: int = 1024,
         embedding_size: int = 512,
+        cell: str = "gru",
+        decoder_transitions: int = 2,
         attention: str | Attention = "additive",
         attention_units: int | None = None,
         tie_embeddings: str | None = None,
@@ -86,25 +91,20 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
-        kernel, vectors = make_initializers(initializer, embedding_size, partial(RandomNormal, stddev=0.01))
-        source_embedding, target_embedding = make_embeddings(
-            source_vocabulary_size,
-            target_vocabulary_size,
-            embedding_size,
-            vectors,
-            tie_embeddings,
-            embedding_size,
-            dtype,
-        )
-
-        def cell(name):
-            return keras.layers.GRUCell(
-                units,
-                kernel_initializer=kernel.clone(),
-                recurrent_initializer=half_precision_safe("orthogonal", dtype),
-                dtype=dtype,
-                name=name,
+        if cell not in _CELLS or decoder_transitions not in (1, 2):
+            raise ValueError(
+                f'Expected `cell` "gru" or "lstm" and `decoder_transitions` 1 or 2. Received: {cell!r} and '
+                f"{decoder_transitions!r}"
             )
+        kernel, vectors = make_initializers(initializer, embedding_size, partial(RandomNormal, stddev=0.01))
+        sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
+        embeddings = make_embeddings(*sizes, vectors, tie_embeddings, embedding_size, dtype)
+        projection = make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype)
+
+        def make_cell(name):
+            recurrent = half_precision_safe("orthogonal", dtype)
+            options = {"kernel_initializer": kernel.clone(), "recurrent_initializer": recurrent, "dtype": dtype}
+            return _CELLS[cell](units, name=name, **options)
 
         if attention == "additive":
             attention = BahdanauAttention(
@@ -117,22 +117,23 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
                 name="attention",
             )
         super().__init__(
-            source_embedding=source_embedding,
-            target_embedding=target_embedding,
-            encoder=RNNEncoder(cell("forward"), backward_cell=cell("backward"), dtype=dtype, name="encoder"),
+            source_embedding=embeddings[0],
+            target_embedding=embeddings[1],
+            encoder=RNNEncoder(make_cell("forward"), backward_cell=make_cell("backward"), dtype=dtype, name="encoder"),
             bridge=keras.layers.Dense(units, "tanh", kernel_initializer=kernel.clone(), dtype=dtype, name="bridge"),
             decoder=AttentionDecoder(
-                cell("cell"),
+                make_cell("cell"),
                 get_attention(attention, attention_units or 2 * units, dtype),
-                attend="between",
-                second_cell=cell("second_cell"),
+                attend="between" if decoder_transitions == 2 else "after",
+                second_cell=make_cell("second_cell") if decoder_transitions == 2 else None,
                 dtype=dtype,
                 name="decoder",
             ),
             readout=DeepOutput(
                 embedding_size, activation="tanh", kernel_initializer=kernel.clone(), dtype=dtype, name="readout"
             ),
-            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
+            output_projection=projection,
+            output_bias=OutputBias(dtype=dtype, name="output") if projection is None else None,
             embedding_dropout=embedding_dropout,
             memory_dropout=memory_dropout,
             output_dropout=output_dropout,
@@ -145,4 +146,5 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
     def _bridged(self, values, mask, final):
         """s_0 from the mean over the real words; masked positions of h are zero."""
         words = ops.maximum(ops.sum(ops.cast(mask, values.dtype), axis=-1, keepdims=True), 1)  # (B, 1)
-        return [self.bridge(ops.sum(values, axis=1) / words)]
+        s_0 = self.bridge(ops.sum(values, axis=1) / words)  # (B, H)
+        return [s_0 for _ in tree.flatten(self.decoder.cell.state_size)]

@@ -23,6 +23,8 @@ class RecurrentSeq2Seq(Seq2Seq):
         readout: `(state, embedding, context) -> features`, such as `DeepOutput`; None: the decoder's output itself.
         output_projection: Layer from features to logits; None: the transposed target embedding
             (`ReversibleEmbedding`).
+        output_bias: Layer for the logits of the transposed target embedding, such as `OutputBias`; None: they are as
+            they are.
         embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of the encoder's memory, and
             of the features.
         read_previous_state: The read-out reads s_{i-1} (Bahdanau 2015, A.2.2) instead of s_i.
@@ -47,6 +49,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         bridge=None,
         readout=None,
         output_projection=None,
+        output_bias=None,
         embedding_dropout: float = 0.0,
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
@@ -69,6 +72,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             bridge=bridge,
             readout=readout,
             output_projection=output_projection,
+            output_bias=output_bias,
             embedding_dropout=embedding_dropout,
             memory_dropout=memory_dropout,
             output_dropout=output_dropout,
@@ -172,6 +176,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             logits = self.output_projection(features)  # (B, V) or (B, T, V)
         else:
             logits = self.target_embedding(features, reverse=True)
+            logits = logits if self.output_bias is None else self.output_bias(logits)
         if not self.pointer:
             return logits
         source = source["token_ids"], source["mask"]

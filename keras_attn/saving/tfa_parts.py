@@ -11,6 +11,7 @@ from keras_attn.saving.tfa_stored import Part, words_of
 
 _SEQ2SEQ = (
     "source_embedding", "encoder", "bridge", "target_embedding", "decoder", "readout", "output_projection",
+    "output_bias",
 )  # fmt: skip
 # By the class of ours: our name of each weight, and tensorflow_addons'.
 _MECHANISMS = {

@@ -2,6 +2,7 @@
 
 from keras_attn.text.bpe_dropout import BPEDropout
 from keras_attn.text.encoding import Encoders, TextBlock, TokenBlock, encode_lines
+from keras_attn.text.marian import marian_tokenizer
 from keras_attn.text.special_tokens import (
     BLANKS,
     DEFAULT_IDS,
@@ -54,6 +55,7 @@ __all__ = [
     "encode_lines",
     "iterate_blocks",
     "iterate_lines",
+    "marian_tokenizer",
     "read_lines",
     "read_parallel",
     "temporary_ids",

@@ -4,11 +4,21 @@ import hashlib
 import io
 import re
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from keras_attn.text.lowercase import lowercase_table
-from keras_attn.text.special_tokens import BLANKS, DEFAULT_IDS, END_ID, PAD_ID, SPECIAL_TOKENS, START_ID, UNKNOWN_ID
+from keras_attn.text.special_tokens import (
+    BLANKS,
+    DEFAULT_IDS,
+    END_ID,
+    PAD_ID,
+    SPECIAL_TOKENS,
+    START_ID,
+    UNKNOWN_ID,
+    SpecialIds,
+)
 
 BLANK_MARK = "▁"  # U+2581, SentencePiece's sign for a blank inside a piece
 DEFAULT_VOCABULARY_SIZE = 8000
@@ -17,11 +27,14 @@ DEFAULT_VOCABULARY_SIZE = 8000
 class BPEModel:
     """A SentencePiece model.
 
-    No blank is put before the text (SentencePiece's `add_dummy_prefix`), although that would give 0.3 % fewer ids
-    on Multi30k: when they detokenize, tensorflow-text then drops every leading blank and Python only one.
+    In one that is trained here, no blank is put before the text (SentencePiece's `add_dummy_prefix`), although that
+    would give 0.3 % fewer ids on Multi30k: when they detokenize, tensorflow-text then drops every leading blank and
+    Python only one. A model of another program, of any type and normalization, has `special_ids` of its own.
 
     Args:
         model: The bytes of the SentencePiece model.
+        special_ids: The special ids.
+        added: Tokens of the vocabulary that are behind the model's pieces, and that no text is encoded to.
 
     Attributes:
         vocabulary: list of str, one piece for each id.
@@ -30,14 +43,16 @@ class BPEModel:
     """
 
     separator = ""
-    special_ids = DEFAULT_IDS
 
-    def __init__(self, model: bytes):
+    def __init__(self, model: bytes, special_ids: SpecialIds = DEFAULT_IDS, added: Sequence[str] = ()):
         import sentencepiece
 
         self.sentencepiece_model = model
+        self.special_ids = special_ids
+        self._added = list(added)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self.vocabulary = [self._processor.id_to_piece(index) for index in range(self._processor.get_piece_size())]
+        pieces = [self._processor.id_to_piece(index) for index in range(self._processor.get_piece_size())]
+        self.vocabulary = pieces + self._added
         self.character_table: dict[int, int] = {}
 
     @classmethod
@@ -63,6 +78,8 @@ class BPEModel:
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Returns the (start, end) of each piece in the text."""
+        if self.is_foreign:
+            return self._foreign_spans(text)
         # Normalization maps one character to one, so that a piece is as long as the text that it stands for.
         spans, start, missing = [], 0, 0  # missing: bytes of the current character that are still to come
         for token_id, piece in zip(self._processor.encode(text), self.cut(text), strict=True):
@@ -77,6 +94,10 @@ class BPEModel:
 
     def join(self, ids: list[int], unknown: list[str]) -> str:
         """Returns the text of ids, with a string of `unknown` for each unknown id."""
+        if self.is_foreign:  # a blank before the text is not decoded, and so pieces of it cannot be decoded apart
+            surfaces = iter(unknown)
+            unknown_id = self.special_ids.unknown
+            return self._processor.decode([next(surfaces) if i == unknown_id else self.vocabulary[i] for i in ids])
         parts, first = [], 0
         for surface in unknown:
             last = ids.index(UNKNOWN_ID, first)
@@ -91,7 +112,20 @@ class BPEModel:
     def manifest(self) -> dict[str, Any]:
         """Returns what `tokenizer.json` records of this model."""
         model = self.sentencepiece_model
-        return {"sentencepiece_bytes": len(model), "sentencepiece_sha256": hashlib.sha256(model).hexdigest()}
+        recorded = {"sentencepiece_bytes": len(model), "sentencepiece_sha256": hashlib.sha256(model).hexdigest()}
+        foreign = {"special_ids": self.special_ids.get_config(), "added": self._added} if self.is_foreign else {}
+        return recorded | foreign
+
+    def _foreign_spans(self, text: str) -> list[tuple[int, int]]:
+        if hasattr(self._processor, "encode_as_offset_mapping"):
+            return self._processor.encode_as_offset_mapping(text)["offsets"]
+        pieces = self._processor.encode(text, out_type="immutable_proto").pieces  # SentencePiece before 0.2.3
+        return [(piece.begin, piece.end) for piece in pieces]
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another program trained it, with special ids, and perhaps normalization and blanks, of its own."""
+        return self.special_ids != DEFAULT_IDS
 
 
 def _train_sentencepiece(lines: list[str], vocabulary_size: int | None, lowercase: bool, byte_fallback: bool) -> bytes:

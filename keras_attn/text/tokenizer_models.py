@@ -6,7 +6,7 @@ from keras_attn.text.bpe_model import BPEModel
 from keras_attn.text.checks import HUGGING_FACE, LEVELS, checked_text
 from keras_attn.text.hugging_face import HuggingFaceModel
 from keras_attn.text.lookup_model import LookupModel
-from keras_attn.text.special_tokens import SPECIAL_TOKENS
+from keras_attn.text.special_tokens import SPECIAL_TOKENS, SpecialIds
 
 TokenizerModel = BPEModel | LookupModel | HuggingFaceModel
 
@@ -17,8 +17,13 @@ def restore(manifest: dict[str, Any], sentencepiece_model: bytes | None) -> tupl
     if level not in (*LEVELS, HUGGING_FACE) or not isinstance(lowercase, bool):
         raise ValueError("Expected a level, and true or false for lowercase.")
     if sentencepiece_model is not None:
-        model = BPEModel(sentencepiece_model)
-        if tuple(model.vocabulary[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
+        if "special_ids" in manifest:
+            special_ids = SpecialIds(**manifest["special_ids"])
+            model = BPEModel(sentencepiece_model, special_ids, manifest["added"])
+            special_ids.check(len(model.vocabulary))
+        else:
+            model = BPEModel(sentencepiece_model)
+        if not model.is_foreign and tuple(model.vocabulary[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
             raise ValueError("Expected the special tokens first.")
     elif level == HUGGING_FACE:
         model = HuggingFaceModel.restore(manifest)

@@ -90,6 +90,7 @@ ARGUMENTS = {
     ],
     "LuongAttention": [lambda _: {}, lambda _: {"score": "cosine"}],
     "MultiHeadAttention": [lambda _: {"num_heads": 1}, lambda _: {"num_heads": 3, "head_units": 5}],
+    "OutputBias": [lambda _: {}],
     "RNNEncoder": [
         lambda dtype: {"cell": gru(dtype), "reverse": True},
         lambda dtype: {"cell": stack(dtype), "backward_cell": stack(dtype), "dropout": 0.3},
@@ -120,7 +121,7 @@ def inputs_of(name):
         return {"query": (T, H), "values": (S, M), "mask": (S,)}
     if name == "DeepOutput":
         return {"state": (T, H), "embedding": (T, E), "context": (T, M)}
-    return {"inputs": (S, E)} if name == "AttentionalLayer" else {"inputs": (S, E), "mask": (S,)}
+    return {"inputs": (S, E)} if name in ("AttentionalLayer", "OutputBias") else {"inputs": (S, E), "mask": (S,)}
 
 
 def arrays_of(name, rng):

@@ -77,6 +77,7 @@ MODELS = {
     "luong, location-sensitive": (models.LuongSeq2Seq, {**LUONG, "attention": "location_sensitive"}),
     "luong, both ways": (models.LuongSeq2Seq, {**LUONG, "units": 6, "bidirectional": True}),
     "nematus": (models.NematusSeq2Seq, NEMATUS),
+    "nematus, lstm, one transition": (models.NematusSeq2Seq, {**NEMATUS, "cell": "lstm", "decoder_transitions": 1}),
     "nematus, general, all tied, dropout": (
         models.NematusSeq2Seq,
         {
@@ -364,6 +365,12 @@ def test_two_directions_read_alike_whatever_reverse_source_says(inputs):
 def test_two_directions_need_an_even_number_of_units():
     with pytest.raises(ValueError, match=r"even number of units to read both ways\. Received: units=5"):
         make("luong, both ways", units=5)
+
+
+@pytest.mark.parametrize("wrong", [{"cell": "rnn"}, {"decoder_transitions": 3}])
+def test_nematus_refuses_other_cells(wrong):
+    with pytest.raises(ValueError, match='or "lstm" and `decoder_transitions` 1 or 2'):
+        make("nematus", **wrong)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.python_process import run_python
 from keras_attn.serving.export.quantization import rounded_model, stored_size
 from keras_attn.serving.export.self_check import Reference, check_translations, reference_translations
-from keras_attn.text import Tokenizer
+from keras_attn.text import DEFAULT_IDS, Tokenizer
 
 if TYPE_CHECKING:
     from keras_attn.decoding import Engine
@@ -91,6 +91,11 @@ def export_translator(
             raise ValueError(
                 "Expected tokenizers that a TensorFlow graph can repeat. Received: one that runs in Hugging Face's "
                 "package tokenizers"
+            )
+        if tokenizer.level == "bpe" and tokenizer.special_ids != DEFAULT_IDS:
+            raise ValueError(
+                "Expected tokenizers that a TensorFlow graph can repeat. Received: a SentencePiece model of another "
+                "program, of which tensorflow-text may make other pieces"
             )
     banned = tuple(token_ids_of(translator.target_tokenizer, options.banned_tokens))
     options = dataclasses.replace(options, banned_tokens=banned)
