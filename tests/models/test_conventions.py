@@ -39,6 +39,8 @@ OTHERS = {
     "attention": "concat",
     "average": "log_probability",
     "bidirectional": True,
+    "cell": "lstm",
+    "decoder_transitions": 1,
     "dropout": 0.2,
     "embedding_dropout": 0.4,
     "initializer": "he_normal",
