@@ -15,6 +15,24 @@ import keras
 import numpy as np
 import pytest
 
+# Tracing makes objects by the hundred thousand. Python would look for cycles among all of them again and again.
+gc.freeze()
+gc.set_threshold(20_000, 10, 10)
+
+if keras.backend.backend() == "tensorflow":  # whose optimizer of graphs takes a seventh of the time of a first call
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
+def pytest_collection_modifyitems(config, items):
+    """A test with the mark `once` means the same on every backend: it runs on torch, or where `-m once` asks for it."""
+    if keras.backend.backend() == "torch" or "once" in config.option.markexpr:
+        return
+    for item in items:
+        if item.get_closest_marker("once") and not item.get_closest_marker("not_once"):
+            item.add_marker(pytest.mark.skip(reason="means the same on every backend: see `once` in CONTRIBUTING.md"))
+
 
 @pytest.fixture
 def rng():

@@ -14,6 +14,8 @@ import pytest
 
 from keras_attn import files
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[1]
 
 

@@ -106,6 +106,7 @@ def test_without_alignments(translator, scored):
     np.testing.assert_allclose([t.score for t in found], [t.score for t in scored], atol=1e-6)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("sources", "targets", "options", "message"),
     [

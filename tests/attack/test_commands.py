@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -20,11 +21,10 @@ from keras_attn.cli import evaluate, export, score, translate
 from keras_attn.cli.main import COMMANDS
 from keras_attn.translator import Translator
 from recipes import train
-from tests.attack.conftest import on_torch_alone
 from tests.models import test_golden
 from tests.test_scoring import word_tokenizer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 ROOT = Path(__file__).parents[2]
 TINY = ["units=5", "embedding_size=5", "readout_size=5", "attention_units=3", "decoder_units=5", "level=word"]
@@ -115,13 +115,15 @@ def training(folder, out, *more):
 
 # Interruption.
 
-MOMENTS = [0, 0.5, 1.6, 4.0]  # seconds after the command line is read
+# Seconds after the command line is read; at the third, the backend is being imported.
+MOMENTS = [0, 0.5, 1.6, 4.0] if keras.backend.backend() == "torch" else [1.6]
 LINES = {
     "translate": ("keras_attn", "translate", "{preset}"),
     "train": ("recipes.train", "rnnsearch", "--out", "{tmp}/run"),
 }
 
 
+@pytest.mark.not_once
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("command", LINES)
 def test_ctrl_c_at_any_moment(command, moment, preset, tmp_path):
@@ -138,7 +140,6 @@ def test_ctrl_c_at_any_moment(command, moment, preset, tmp_path):
 # Settings that lead nowhere.
 
 
-@on_torch_alone
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

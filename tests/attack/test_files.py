@@ -32,9 +32,8 @@ from recipes.training import run_folder
 from recipes.training.callbacks import TimeBudget
 from recipes.training.checkpoint import Checkpoint
 from tests.attack import killing
-from tests.attack.conftest import on_torch_alone
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.once]
 
 ROOT = Path(__file__).parents[2]
 MEGABYTES = 300  # that a case may take at most
@@ -390,9 +389,13 @@ VERSION_FILES = (
 )
 
 
+@pytest.mark.not_once
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow writes and loads the graph")
-def test_a_damaged_version_is_refused_or_harmless(tmp_path):
+def test_a_damaged_version_is_refused_or_harmless(tmp_path, monkeypatch):
     """All in a process of their own, which goes on after each."""
+    from keras_attn.serving.export import publish
+
+    monkeypatch.setattr(publish, "check_translations", lambda *_: None)  # its process takes long
     assert killing.export_whole(tmp_path) == 0
     version, folders = tmp_path / "models" / "1", []
     for name in VERSION_FILES:
@@ -416,7 +419,6 @@ def test_a_damaged_version_is_refused_or_harmless(tmp_path):
     assert sum(sentence is not None for sentence in found) >= len(found) // 3
 
 
-@on_torch_alone
 def test_a_full_disk_at_export_is_a_sentence_and_leaves_nothing(preset, tmp_path):
     """A limit to the size of files stands in for a disk."""
     limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000)); "
@@ -521,7 +523,6 @@ def test_an_odd_text_keeps_its_lines(tmp_path, text, zipped):
     assert len(found.splits["train"][1]) == 3
 
 
-@on_torch_alone
 @pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(3)])
 def test_a_damaged_archive_of_text_is_refused_or_whole(tmp_path, kind, request):
     content = damaged(gzip.compress(TEXT * 99), kind, random.Random(request.node.nodeid))
@@ -562,7 +563,6 @@ def archive() -> bytes:
     return file.getvalue()
 
 
-@on_torch_alone
 @pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(3)])
 def test_a_damaged_download_is_refused_and_not_kept(tmp_path, monkeypatch, cache, kind, request):
     path = tmp_path / "genimind/seq2seq/4f3f8eb0adde54fcc8b89394336b002e7961244c/fra-eng.zip"
@@ -584,7 +584,6 @@ FAILURES = {
 }
 
 
-@on_torch_alone
 @pytest.mark.parametrize("name", corpora.loading.SOURCES)
 @pytest.mark.parametrize("failure", FAILURES)
 def test_without_a_network_a_sentence_says_what_to_do(monkeypatch, cache, name, failure):
@@ -651,7 +650,6 @@ print(json.dumps(found))
 """
 
 
-@on_torch_alone
 def test_a_place_that_cannot_be_written_is_refused_with_a_sentence(preset, tmp_path):
     place, texts = tmp_path / "place", tmp_path / "corpus"
     texts.mkdir()

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import keras
@@ -12,17 +11,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def light_backend() -> str:
-    """The backend of this process if it is a light one, else one that is installed."""
-    candidates = (keras.backend.backend(), "torch", "jax")
-    return next((name for name in candidates if name != "tensorflow" and find_spec(name)), "")
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(not light_backend(), reason="neither JAX nor torch is installed")
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="about the light backends")
 def test_all_but_the_transformer_export_and_serving_works_without_tensorflow(tmp_path):
     """The backend is not named: with TensorFlow absent, Keras' default, the commands' choice is what is installed."""
-    environment = os.environ | {"KERAS_BACKEND": light_backend()}
+    environment = os.environ | {"KERAS_BACKEND": keras.backend.backend()}
     line = [sys.executable, "-m", "tests.cli.light_install", str(tmp_path)]
     done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
@@ -42,6 +35,7 @@ except ImportError as error:
 """
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("absent", "chosen", "expected"),
     [

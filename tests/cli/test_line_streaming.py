@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from keras_attn.cli import line_streaming as streams
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 
 

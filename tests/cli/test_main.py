@@ -12,6 +12,8 @@ import pytest
 from keras_attn.cli import command
 from keras_attn.cli.main import COMMANDS, main
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from keras_attn.cli.run_report import export_arguments, length_penalty, read_report
 
+pytestmark = pytest.mark.once
+
 WHOLE = {"corpus": "phrases", "source": "en", "target": "fr", "config": {"length_penalty": 0.5, "metric": "wer"}}
 
 

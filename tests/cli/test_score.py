@@ -13,6 +13,8 @@ from keras_attn.models import RNNSearch
 from keras_attn.text import Tokenizer
 from keras_attn.translator import Translator
 
+pytestmark = pytest.mark.once
+
 SOURCES = ["eins zwei", "", "drei", "zwei drei eins", "vier"]
 TARGETS = ["a b c", "", "d", "b d a c e", "f f f f f"]
 OTHERS = ["a b", "", "d", "b d a c", "f"]

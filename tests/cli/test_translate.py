@@ -20,6 +20,8 @@ from keras_attn.models import RNNSearch
 from keras_attn.text import END_ID, Tokenizer
 from keras_attn.translator import Translation, Translator
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 LINES = ["eins", "", "zwei drei", "eins zwei drei", "   ", "vier", "drei zwei", "zwei eins vier", "vier vier"]
 
@@ -104,6 +106,7 @@ def test_a_line_out_for_every_line_in_whatever_the_windows(command):
         assert command(joined(LINES), "--window", window, "--batch-size", 2) == (0, expected, b"")
 
 
+@pytest.mark.not_once
 def test_a_model_says_the_same_whatever_the_windows(command, preset):
     translator = Translator.from_preset(preset)
     expected = joined(t.text for t in translator.generate(LINES, beam_size=3, batch_size=4, return_alignments=False))
@@ -418,6 +421,7 @@ def test_lengths_unknown_words_and_an_ensemble_are_the_translators_own(command, 
     )
 
 
+@pytest.mark.not_once
 def test_an_ensemble_of_runs(preset, tmp_path):
     first = Translator.from_preset(preset)
     second = Translator.from_preset(preset)

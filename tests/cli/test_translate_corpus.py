@@ -20,6 +20,8 @@ from keras_attn.requirements import is_installed
 from keras_attn.translator import Translator
 from tests.attack.killing import translator
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 HAS_RAY = is_installed("ray") and is_installed("pyarrow")
 NAN_WORD = "w1"
@@ -76,6 +78,7 @@ def here(monkeypatch):
     return lambda *line: translate_corpus.main([*map(str, line)])
 
 
+@pytest.mark.not_once
 def test_the_bytes_of_one_machine(here, preset, corpus, tmp_path, capfd, backend):
     wanted, same = ["--scores", "--alignments"], ["--format", "jsonl", "--fields", "text,score,tokens,alignment"]
     if backend == "tensorflow":  # there the last digits depend on the shapes that were traced before
@@ -269,6 +272,7 @@ def finished(out: Path) -> int:
     return len(list((out / corpus_blocks.FOLDER).glob("files/*/*/counts.json")))
 
 
+@pytest.mark.not_once
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_RAY, reason="needs Ray: pip install 'keras_attn[cluster]'")
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="Ray is the same on each backend: one of them is enough")

@@ -25,6 +25,8 @@ from keras_attn.text import (
     read_parallel,
 )
 
+pytestmark = pytest.mark.once
+
 DATA = os.environ.get("KERAS_ATTN_DATA")
 
 
@@ -204,6 +206,7 @@ def test_a_curriculum_goes_from_short_to_long():
     assert order_of(dataset) == order_of(plain)
 
 
+@pytest.mark.not_once
 @pytest.mark.parametrize("boundaries", [None, [(5, 7), (7, 5), (24, 24)], [(5, 24), (24, 24)], [(9, 24), 24], [24]])
 def test_the_first_two_batches_show_keras_what_varies(boundaries):
     pairs = random_pairs(211)
@@ -500,6 +503,7 @@ def tiny_model(**options):
     return model, recorder
 
 
+@pytest.mark.not_once
 @pytest.mark.parametrize("boundaries", [2, [(7, 24), (24, 24)], 1], ids=["both vary", "source varies", "one"])
 def test_fit_sees_each_shape(boundaries):
     source, target = random_pairs(499)
@@ -529,6 +533,7 @@ def fit(dataset, *spans):
     return losses
 
 
+@pytest.mark.not_once
 def test_a_resumed_fit_sees_the_same_order():
     dataset = ParallelDataset(*random_pairs(211), batch_size=31, bucket_boundaries=1)
     whole = fit(dataset, (0, 3))
@@ -536,6 +541,7 @@ def test_a_resumed_fit_sees_the_same_order():
     assert len(whole) == len(set(whole)) == 3
 
 
+@pytest.mark.not_once
 def test_empty_rows_weigh_nothing():
     source, target = random_pairs(5)
     model, _ = tiny_model()
@@ -546,6 +552,7 @@ def test_empty_rows_weigh_nothing():
     assert exact == pytest.approx(filled, abs=1e-6)
 
 
+@pytest.mark.not_once
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="jit_compile on TensorFlow")
 def test_fit_under_xla():
     dataset = ParallelDataset(*random_pairs(97), batch_size=31, bucket_boundaries=2)

@@ -15,6 +15,8 @@ from keras_attn import ParallelDataset, Tokenizer, files
 from keras_attn.data import batch_plan, token_files
 from keras_attn.text import Encoders, encoding, iterate_blocks, read_lines
 
+pytestmark = pytest.mark.once
+
 SOURCE = ["eins zwei drei", "", "vier fünf", "sechs", "sieben acht neun zehn"] * 41
 TARGET = ["one two three", "none", "four five", " \u2003", "seven eight nine ten"] * 41
 PACK = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}

@@ -9,6 +9,8 @@ from keras_attn.decoding.unk_replacement import words_for_unknown
 from keras_attn.text import BLANKS, END_ID, UNKNOWN_ID, Tokenizer
 from tests.text.test_tokenizer import LINES, WEIRD
 
+pytestmark = pytest.mark.once
+
 TEXT = st.text(st.one_of(st.sampled_from("Zwei Männer sind ΑΒΣ\t\u3000🙂日"), st.characters(exclude_categories=["Cs"])))
 TOKENIZERS = {
     "bpe": {"level": "bpe", "vocabulary_size": 353},

@@ -10,6 +10,8 @@ import pytest
 from keras_attn.evaluation.alignment_error_rate import Gold, alignment_error_rate, parse_links
 from recipes.studies.ibm1 import EMPTY, Model1
 
+pytestmark = pytest.mark.once
+
 
 def test_links_are_read_from_either_base():
     gold = parse_links("1-1 2p3 3-2", base=1, lengths=(3, 3))

@@ -14,6 +14,8 @@ from keras_attn.evaluation.error_rates import edit_distance
 from recipes import evaluate, sweep, train
 from recipes.pages import results
 
+pytestmark = pytest.mark.once
+
 DATA = os.environ.get("KERAS_ATTN_DATA")
 
 

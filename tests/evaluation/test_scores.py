@@ -10,6 +10,8 @@ import sacrebleu
 
 from keras_attn import evaluation
 
+pytestmark = pytest.mark.once
+
 HYPOTHESES = ["the cat sat on the mat", "there is a dog here", "two men walk ."]
 REFERENCES = ["the cat sat on a mat", "there is a dog in here", "Two men are walking ."]
 

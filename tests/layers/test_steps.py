@@ -8,7 +8,6 @@ import pytest
 from keras import ops
 
 from keras_attn import unroll_steps
-from tests.attack.conftest import on_torch_alone
 from tests.gradients import gradients
 
 B, S, T, F = 3, 5, 7, 2
@@ -123,7 +122,7 @@ def speech(rng, rows=256, characters=4, letters=5, width=4):
 
 
 @pytest.mark.slow
-@on_torch_alone
+@pytest.mark.once
 def test_the_pages_tacotron_speaks(rng):
     """Fed by the training data, then also by itself, it writes new sentences' frames alone and stops after them."""
     names = {}

@@ -8,6 +8,8 @@ from matplotlib._pylab_helpers import Gcf
 from keras_attn import plots
 from keras_attn.plots.word_alignment import merge_alignment
 
+pytestmark = pytest.mark.once
+
 S, T = 5, 3
 SOURCE = ["Das", "Äußerste", "kostet", "$5_{", "</s>"]
 TARGET = ["l'extrême", "coûte", "5$"]

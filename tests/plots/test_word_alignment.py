@@ -14,6 +14,8 @@ from keras_attn.text import END_ID, UNKNOWN_ID, Tokenizer
 from keras_attn.translator import Translation
 from tests import browser
 
+pytestmark = pytest.mark.once
+
 # (T, S) = (4, 5), </s> last on both sides.
 WEIGHTS = np.array(
     [

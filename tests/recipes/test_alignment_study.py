@@ -16,6 +16,8 @@ from recipes.pages import studies as study_sections
 from recipes.studies import alignment, attention_links
 from recipes.studies.study import Study
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize(
     ("line", "expected"),

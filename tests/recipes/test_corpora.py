@@ -15,6 +15,8 @@ from recipes import corpora
 from recipes.corpora import sources
 from recipes.corpora.sources import SHA256, SOURCES
 
+pytestmark = pytest.mark.once
+
 DATA = os.environ.get("KERAS_ATTN_DATA")
 FILES = {
     "train.de": "ein Haus\nzwei Häuser\ndrei\n",

@@ -11,7 +11,6 @@ import pytest
 from keras_attn import Translator
 from recipes import train
 from recipes.training import distribution, vocabulary
-from tests.attack.conftest import on_torch_alone
 from tests.data_parallel import finish, start
 
 TRAIN = """
@@ -159,7 +158,7 @@ def test_batches_of_a_small_split_are_refused(corpus, tmp_path, capsys, monkeypa
     assert f"among {count} devices. Received: batches of 24 in the small split val. {advice}" in error
 
 
-@on_torch_alone
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("count", "advice"),
     [(8, "With --set tokens_per_batch=48 or more they do."), (3, "Set batch_size in place of tokens_per_batch.")],
@@ -199,6 +198,7 @@ def test_parts_on_other_backends_are_refused(corpus, tmp_path, capsys):
     assert f"Received: --distribute model=2 on {keras.backend.backend()}" in error
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("array", "shape", "expected"),
     [
@@ -241,7 +241,7 @@ def test_accumulation_on_several_devices_is_refused_on_tensorflow(corpus, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-@on_torch_alone
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's alone")
 def test_torch_is_refused_before_keras_3_16(corpus, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(keras, "__version__", "3.15.1")
     error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"))

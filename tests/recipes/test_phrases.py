@@ -16,6 +16,8 @@ from recipes.corpora.phrases.french import conjugate, participle, sandhi
 from recipes.corpora.phrases.numbers_and_dates import amount, date, number
 from recipes.corpora.phrases.scene import Draw, Phrase, Scene
 
+pytestmark = pytest.mark.once
+
 LETTERS = Phrase("the letters", "les lettres", "f", True)
 VERBS = {
     verb.infinitive: verb

@@ -102,7 +102,7 @@ def same_course(out, uninterrupted, tolerance=1e-5):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(keras.backend.backend() == "jax", reason="the test of two processes has this, too")
+@pytest.mark.once  # JAX has it in the test of two processes, too
 def test_a_run_that_was_terminated_within_an_epoch_goes_on_there(corpus, uninterrupted, tmp_path):
     """In its first epoch, before there is a score or a line of the history."""
     out = tmp_path / "run"

@@ -13,6 +13,8 @@ from recipes import lstm_seq2seq, luong, nematus, rnnencdec, rnnsearch, train, t
 from recipes.pages import results
 from recipes.studies import alignment, length
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 REPORTS = {path.stem: json.loads(path.read_text("utf-8")) for path in (ROOT / "recipes" / "reports").glob("*.json")}
 RUNS = {name: report for name, report in REPORTS.items() if "recipe" in report and "command" in report}

@@ -14,6 +14,8 @@ from keras_attn import Translator, files
 from recipes import train
 from recipes.training import callbacks, fitting
 
+pytestmark = pytest.mark.once
+
 TINY = ["units=3", "embedding_size=4", "readout_size=4", "attention_units=3", "decoder_units=3", "level=word"]
 FINISHED = {
     *("model.keras", "source_tokenizer", "target_tokenizer", "translator.json"),

@@ -12,7 +12,6 @@ from recipes import config, corpora, rnnsearch, train
 from recipes.corpora import streaming
 from recipes.training import fitting
 from recipes.training.callbacks import TimeBudget
-from tests.attack.conftest import on_torch_alone
 
 TINY = ["units=7", "embedding_size=11", "readout_size=11", "attention_units=5", "decoder_units=13", "level=word"]
 # Without dropout, whose masks depend on the size of a batch; without shuffled batches, which halves would not follow.
@@ -97,7 +96,7 @@ def test_from_files_interrupted_and_in_half_batches_it_takes_the_course_of_one_r
     assert reports[1]["config"]["precision"] == "float32"
 
 
-@on_torch_alone
+@pytest.mark.once
 @pytest.mark.parametrize("settings", [[], ["shared_vocabulary=true", "level=bpe", "source_vocabulary_size=270"]])
 def test_files_give_the_tokenizers_and_the_batches_of_memory(corpus, parts, tmp_path, settings):
     chosen = config.override(
@@ -117,7 +116,7 @@ def test_files_give_the_tokenizers_and_the_batches_of_memory(corpus, parts, tmp_
     assert found[0] == found[1] == found[2]
 
 
-@on_torch_alone
+@pytest.mark.once
 def test_large_folders_are_streamed_alone_and_joined(corpus, parts, monkeypatch):
     def load(*folders, **options):
         return corpora.load("+".join(map(str, folders)), "de", "fr", **options)
@@ -135,7 +134,7 @@ def test_large_folders_are_streamed_alone_and_joined(corpus, parts, monkeypatch)
     assert not corpora.load("phrases", stream=None).is_streamed
 
 
-@on_torch_alone
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -167,7 +166,7 @@ def test_what_cannot_be_streamed_is_refused(corpus, tmp_path, capfd, arguments, 
     assert not (tmp_path / "run").exists()
 
 
-@on_torch_alone
+@pytest.mark.once
 @pytest.mark.parametrize("name", ["validate_every", "tokens_per_batch", "accumulation_steps"])
 def test_settings_out_of_range_are_refused(name):
     with pytest.raises(ValueError, match=f"Expected `{name}` of at least 1. Received: 0"):

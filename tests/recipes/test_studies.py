@@ -18,6 +18,8 @@ from recipes.studies import attention, length, showcase
 from recipes.studies.study import Run, Step, Study
 from recipes.training import callbacks
 
+pytestmark = pytest.mark.once
+
 TEST = (2, 4, 5, 9, 12, 13, 16)  # words
 BINS = [(1, 5), (6, 10), (11, 15)]
 NAMES = ["zero", "un", "deux", "trois", "quatre", "cinq"]

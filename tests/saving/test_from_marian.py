@@ -13,7 +13,6 @@ import keras_attn as ka
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.saving import from_marian
 from tests import fixtures
-from tests.attack.conftest import on_torch_alone
 from tests.marian_oracle import Marian
 
 ARCHIVE = Path(fixtures.__file__).with_name("marian.zip")
@@ -80,7 +79,7 @@ def test_translations_are_marians(name, translators):
     np.testing.assert_allclose(np.array(log_probs(found))[same], scores[same], atol=1e-4)
 
 
-@on_torch_alone
+@pytest.mark.once
 def test_a_model_is_trained_on_and_saved(where, translators, tmp_path):
     translator = translators("tied")
     translator.save_to_preset(tmp_path)
@@ -94,7 +93,7 @@ def test_a_model_is_trained_on_and_saved(where, translators, tmp_path):
     assert np.sum(log_probs(again.score(SOURCES[:4], TARGETS[:4]))) > np.sum(recorded[:4])
 
 
-@on_torch_alone
+@pytest.mark.once
 @pytest.mark.parametrize("name", RECORDED["models"])
 def test_the_oracle_computes_what_marian_does(name, where, translators):
     """Also of models that are not read, with the ids of one that is."""
@@ -106,7 +105,7 @@ def test_the_oracle_computes_what_marian_does(name, where, translators):
     np.testing.assert_allclose(found, RECORDED["models"][name]["scores"], atol=1e-4)
 
 
-@on_torch_alone
+@pytest.mark.once
 def test_a_file_for_both_sides_is_one_vocabulary(where):
     model, source, target = from_marian(where / "tied_all.npz", where / "joint.yml")
     assert source.fingerprint == target.fingerprint
@@ -123,7 +122,7 @@ REFUSED = {
 }
 
 
-@on_torch_alone
+@pytest.mark.once
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_read_is_named(name, where):
     with pytest.raises(ValueError, match=REFUSED[name]):
@@ -166,7 +165,7 @@ ARRAYS = [
 ]
 
 
-@on_torch_alone
+@pytest.mark.once
 @pytest.mark.parametrize(("old", "new", "message"), OPTIONS)
 def test_options_that_are_not_read_are_named(old, new, message, where, tmp_path):
     path = rewritten(where / "s2s.npz", tmp_path / "model.npz", old, new)
@@ -174,7 +173,7 @@ def test_options_that_are_not_read_are_named(old, new, message, where, tmp_path)
         from_marian(path, [where / file for file in vocabularies("s2s")])
 
 
-@on_torch_alone
+@pytest.mark.once
 @pytest.mark.parametrize(("name", "array", "message"), ARRAYS)
 def test_wrong_arrays_are_named(name, array, message, where, tmp_path):
     path = rewritten(where / "s2s.npz", tmp_path / "model.npz", **{name: array})
@@ -188,7 +187,7 @@ def header_of(shape):
     return file.getvalue()
 
 
-@on_torch_alone
+@pytest.mark.once
 def test_a_damaged_or_hostile_file_is_refused_before_it_takes_memory(where, tmp_path):
     files = [where / file for file in vocabularies("s2s")]
     content = (where / "s2s.npz").read_bytes()
@@ -215,7 +214,7 @@ def test_a_damaged_or_hostile_file_is_refused_before_it_takes_memory(where, tmp_
         from_marian(tmp_path / "none.npz", files)
 
 
-@on_torch_alone
+@pytest.mark.once
 def test_the_names_of_nematus_and_of_older_versions_are_known(where, translators, tmp_path):
     """An output that is not transposed, biases of one axis, and what Nematus keeps beside the weights."""
     with np.load(where / "nematus.npz") as file:
@@ -227,7 +226,7 @@ def test_the_names_of_nematus_and_of_older_versions_are_known(where, translators
     np.testing.assert_allclose(log_probs(translator.score(SOURCES, TARGETS)), recorded, atol=1e-4)
 
 
-@on_torch_alone
+@pytest.mark.once
 def test_pieces_of_another_program_are_not_exported(translators, tmp_path):
     pytest.importorskip("tensorflow_text")
     with pytest.raises(ValueError, match=r"can repeat.* a SentencePiece model of another program"):

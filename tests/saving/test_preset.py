@@ -17,6 +17,8 @@ from keras_attn.models import RNNSearch
 from keras_attn.saving import manifest, preset
 from keras_attn.text import tokenizer_files
 
+pytestmark = pytest.mark.once
+
 LINES = ["ein hund läuft", "eine frau liest ein buch"]
 
 

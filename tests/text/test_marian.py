@@ -8,9 +8,8 @@ import sentencepiece
 
 from keras_attn import SpecialIds, Tokenizer
 from keras_attn.text import marian_tokenizer
-from tests.attack.conftest import on_torch_alone
 
-pytestmark = on_torch_alone
+pytestmark = pytest.mark.once
 HEAD = "</s>: 0\n<unk>: 1\n"
 
 

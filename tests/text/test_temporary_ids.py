@@ -11,6 +11,8 @@ from keras_attn.text import (
     without_temporary_ids,
 )
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(scope="module")
 def tokenizer():

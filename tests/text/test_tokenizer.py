@@ -21,6 +21,8 @@ from keras_attn.text import (
     text_files,
 )
 
+pytestmark = pytest.mark.once
+
 DATA = os.environ.get("KERAS_ATTN_DATA")
 LINES = [
     "Zwei junge weiße Männer sind im Freien.",
@@ -281,6 +283,7 @@ def test_a_changed_vocabulary_is_refused(words, tmp_path):
 in_a_graph = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="needs TensorFlow's ops")
 
 
+@pytest.mark.not_once
 @in_a_graph
 @pytest.mark.parametrize("name", ["bpe", "lower_bpe"])
 def test_tensorflow_text_agrees(name, request):
@@ -300,6 +303,7 @@ def test_tensorflow_text_agrees(name, request):
     assert [text.decode() for text in detokenised] == [tokenizer.decode(row) for row in ids]
 
 
+@pytest.mark.not_once
 @in_a_graph
 @pytest.mark.parametrize(("level", "lowercase"), [("word", True), ("word", False), ("character", True)])
 def test_core_ops_agree(level, lowercase):

@@ -10,12 +10,11 @@ import pytest
 from keras_attn.text import SpecialIds, Tokenizer
 from tests.text.test_tokenizer import LINES, WEIRD
 
+pytestmark = pytest.mark.once
+
 WORDS = ["a", "<s>", "b", "</s>", "<unk>", "<pad>", "c"]
 needs_tensorflow = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="the layers split text with TensorFlow; one backend is enough"
-)
-on_torch_alone = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="the same on every backend; it runs on torch, which starts fastest"
 )
 
 
@@ -50,6 +49,7 @@ def test_a_trained_vocabulary_given_as_a_list_is_the_same_tokenizer(tmp_path):
         assert Tokenizer.from_vocabulary(vocabulary).fingerprint == trained.fingerprint
 
 
+@pytest.mark.not_once
 @needs_tensorflow
 @pytest.mark.parametrize("split", ["whitespace", "character"])
 @pytest.mark.parametrize("standardize", [None, "lower", "strip_punctuation", "lower_and_strip_punctuation"])
@@ -76,6 +76,7 @@ def test_a_text_vectorization_gives_the_same_ids(standardize, split, tmp_path):
     check_kept(tokenizer, tmp_path / "vectorization", texts)
 
 
+@pytest.mark.not_once
 @needs_tensorflow
 def test_a_string_lookup_gives_its_vocabulary_and_tokens():
     layer = keras.layers.StringLookup(vocabulary=["b", "a"], mask_token="<m>", oov_token="<o>")
@@ -89,7 +90,6 @@ def test_a_string_lookup_gives_its_vocabulary_and_tokens():
         Tokenizer.from_vocabulary(keras.layers.TextVectorization(standardize=lambda x: x, vocabulary=["b"]))
 
 
-@on_torch_alone
 def test_words_of_a_hugging_face_file_need_no_package(tmp_path, monkeypatch):
     document = {
         "normalizer": None,
@@ -108,7 +108,6 @@ def test_words_of_a_hugging_face_file_need_no_package(tmp_path, monkeypatch):
         Tokenizer.from_vocabulary(tmp_path / "words.json", pad="[PAD]", start=None)
 
 
-@on_torch_alone
 @pytest.mark.parametrize("kind", ["ByteLevelBPETokenizer", "SentencePieceUnigramTokenizer", "BertWordPieceTokenizer"])
 def test_a_hugging_face_tokenizer_gives_its_own_ids(kind, tmp_path):
     tokenizers = pytest.importorskip("tokenizers")

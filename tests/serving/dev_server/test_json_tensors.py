@@ -10,6 +10,8 @@ from keras_attn.serving.dev_server.errors import RequestError
 from keras_attn.serving.dev_server.json_tensors import read_request
 from keras_attn.serving.dev_server.tensors import Signature, Tensor
 
+pytestmark = pytest.mark.once
+
 STRING, FLOAT, INT, BOOL = (np.dtype(name) for name in ("object", "float32", "int32", "bool"))
 SIGNATURES = {
     "serving_default": Signature({"text": Tensor(STRING, (None,))}, {}),

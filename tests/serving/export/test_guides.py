@@ -11,6 +11,8 @@ from keras_attn.serving.export.guides import example_sentences, write_guides
 from keras_attn.text import Tokenizer
 from tests.serving.conftest import SENTENCES
 
+pytestmark = pytest.mark.once
+
 HARD = 'it\'s "5 $HOME" `ls` \\n!\t%s {NAME} INSTANCES 😀'
 
 
