@@ -28,7 +28,7 @@ class NearnessAttention(keras_attn.layers.Attention):
         return -ops.sum(ops.square(query[..., None, :] - (keys if len(query.shape) == 2 else keys[:, None])), axis=-1)
 
 
-@pytest.fixture(params=["nearness"])
+@pytest.fixture(scope="module", params=["nearness"])
 def translator(request):
     tokenizer = keras_attn.Tokenizer.train(LINES, level="word")
     sizes = {"units": 5, "embedding_size": 7, "readout_size": 11, "initializer": "glorot_uniform"}
@@ -60,6 +60,7 @@ def test_it_trains_saves_and_loads(translator, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="exports in another process, as torch does")
 def test_it_is_exported(translator, tmp_path):
     """`export` itself translates with the SavedModel and compares the strings with `generate`."""
     pytest.importorskip("tensorflow")
@@ -68,10 +69,9 @@ def test_it_is_exported(translator, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is the same from any backend")
 @pytest.mark.parametrize("translator", ["additive_monotonic"], indirect=True)
 def test_attention_with_a_state_of_its_own_is_exported(translator, tmp_path):
     """Its state, an alignment as long as the source, goes through the search of the graph."""
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("the graph is the same whichever backend has the weights; one of them is enough")
     folder = translator.export(tmp_path, beam_size=2, max_source_length=17)
     assert (folder / "saved_model.pb").stat().st_size > 1000

@@ -100,6 +100,7 @@ ARGUMENTS = {
     "SelfAttention": [lambda _: {"num_heads": 1}, lambda _: {"num_heads": 3, "head_units": 5, "causal": True}],
 }
 CASES = [pytest.param(name, i, id=f"{name}-{i}") for name, cases in ARGUMENTS.items() for i in range(len(cases))]
+slow = pytest.mark.slow
 every_layer = pytest.mark.parametrize("name", ARGUMENTS)
 every_case = pytest.mark.parametrize(("name", "case"), CASES)
 
@@ -188,8 +189,14 @@ def test_an_unknown_argument_is_refused_with_the_list_of_the_valid_ones(name):
             PUBLIC[name](**arguments, **{argument: getattr(make(name), argument)})
 
 
-@every_case
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "policy"])
+def dtypes():
+    """Every dtype of every case; on JAX, which compiles each operation of each, one of them."""
+    for n, dtype in enumerate(("float16", "bfloat16", "policy")):
+        for case in CASES[n::3] if keras.backend.backend() == "jax" else CASES:
+            yield pytest.param(*case.values, dtype, id=f"{dtype}-{case.id}")
+
+
+@pytest.mark.parametrize(("name", "case", "dtype"), [*dtypes()])
 def test_a_dtype_reaches_every_sub_layer_and_weight(name, case, dtype, rng):
     policy = keras.DTypePolicy("mixed_bfloat16" if dtype == "policy" else dtype)
     layer = make(name, case, dtype=policy if dtype == "policy" else dtype)
@@ -243,15 +250,18 @@ def test_a_layer_that_was_serialised_gives_the_same_outputs_from_the_same_weight
             np.testing.assert_array_equal(got, other)
 
 
-@every_case
-@pytest.mark.parametrize(
-    "eagerly",
-    [
-        pytest.param(False, id="compiled", marks=pytest.mark.slow),
-        # JAX compiles each operation alone.
-        pytest.param(True, id="eagerly", marks=[pytest.mark.slow] if keras.backend.backend() == "jax" else []),
-    ],
-)
+def ways():
+    """Every case eagerly on torch and compiled by TensorFlow or JAX, in turn; and some eagerly there."""
+    if keras.backend.backend() == "torch":  # which compiles nothing
+        return [pytest.param(*case.values, True, id=f"eagerly-{case.id}") for case in CASES]
+    is_jax = keras.backend.backend() == "jax"
+    compiled = [pytest.param(*case.values, False, id=f"compiled-{case.id}", marks=slow) for case in CASES[is_jax::2]]
+    # JAX compiles each operation alone.
+    eagerly = [pytest.param(*case.values, True, id=f"eagerly-{case.id}", marks=[slow] * is_jax) for case in CASES[::5]]
+    return compiled + eagerly
+
+
+@pytest.mark.parametrize(("name", "case", "eagerly"), ways())
 def test_training_goes_on_after_saving_and_loading(name, case, eagerly, rng, tmp_path):
     """Two steps, saved, loaded in safe mode, two more: the weights of four uninterrupted."""
     arrays = arrays_of(name, rng)

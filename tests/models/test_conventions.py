@@ -65,12 +65,21 @@ MODELS = [
     if inspect.isclass(cls) and "encode" in dir(cls) and cls not in (models.Seq2Seq, models.RecurrentSeq2Seq)
 ]
 every_model = pytest.mark.parametrize("cls", MODELS, ids=lambda cls: cls.__name__)
-# Where each model must be compiled, plain pytest tries one.
-every_compiled_model = pytest.mark.parametrize(
-    "cls",
-    [pytest.param(cls, marks=[] if cls is models.RNNSearch else pytest.mark.slow) for cls in MODELS],
-    ids=lambda cls: cls.__name__,
-)
+
+
+def compiled_models(elsewhere):
+    """Where each model must be compiled, plain pytest tries one. Those `elsewhere` are left to another backend."""
+    chosen = [cls for cls in MODELS if cls not in elsewhere]
+    marked = [pytest.param(cls, marks=[] if cls is models.RNNSearch else pytest.mark.slow) for cls in chosen]
+    return pytest.mark.parametrize("cls", marked, ids=lambda cls: cls.__name__)
+
+
+# Each is compiled by TensorFlow or by JAX.
+ELSEWHERE = {
+    "tensorflow": [models.LSTMSeq2Seq, models.RNNEncoderDecoder, models.TransformerSeq2Seq],
+    "jax": [models.Ensemble, models.LuongSeq2Seq],
+    "torch": [],
+}[BACKEND]
 
 
 def parameters(cls):
@@ -205,7 +214,7 @@ def test_without_a_dtype_the_global_policy_at_construction_holds(cls):
 # Training.
 
 
-@every_compiled_model
+@compiled_models(ELSEWHERE)
 def test_training_goes_on_where_a_saved_model_stopped(cls, ids, tmp_path):
     """With dropout, but on torch, where it draws from torch's own generator. Warnings are errors in this suite."""
     if cls is models.Ensemble and BACKEND == "torch":
@@ -238,7 +247,8 @@ def test_training_goes_on_where_a_saved_model_stopped(cls, ids, tmp_path):
     assert any(np.abs(a - b).max() > 1e-3 for a, b in zip(start, whole.get_weights(), strict=True))
 
 
-@every_compiled_model
+# JAX compiles each operation of the eager step.
+@compiled_models([cls for cls in MODELS if cls is not models.RNNSearch] if BACKEND == "jax" else [])
 def test_eager_and_compiled_steps_agree_with_predict(cls, ids):
     losses, weights = [], None
     for eagerly in (True, False):
@@ -268,7 +278,7 @@ def test_jit_compile_is_the_users_to_choose(cls):
     assert "compile" not in vars(models.Seq2Seq)  # "auto" is Keras': no XLA for TensorFlow on a CPU
 
 
-@every_model
+@pytest.mark.parametrize("cls", MODELS if BACKEND == "torch" else [models.RNNSearch], ids=lambda cls: cls.__name__)
 def test_class_weight_is_refused_with_a_sentence(cls, ids):
     model = compiled(tiny(cls), run_eagerly=True)
     for train in (model.fit, model.train_on_batch):
@@ -291,6 +301,7 @@ def test_clones_compute_the_same(cls, ids):
         np.testing.assert_array_equal(logits_of(clone, ids), logits_of(model, ids))
 
 
+@pytest.mark.once
 @every_model
 def test_summary_and_plot(cls, tmp_path):
     model, lines = tiny(cls), []
@@ -307,7 +318,7 @@ def test_summary_and_plot(cls, tmp_path):
 
 
 @pytest.mark.slow
-@every_model
+@compiled_models(ELSEWHERE)
 def test_export_of_the_functional_model(cls, ids, tmp_path):
     """Keras' own export, teacher-forced; `Translator.export` is for translation."""
     model = tiny(cls)
@@ -381,6 +392,7 @@ def test_importing_changes_no_global_state():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("needed", ["keras_nlp", "tensorflow"])
 def test_without_kerashub_the_transformer_says_what_to_install(needed):
     if BACKEND == "tensorflow" and needed == "tensorflow":

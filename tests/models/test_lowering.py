@@ -16,7 +16,7 @@ from keras_attn.decoding import SearchModel
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 from keras_attn.search import beam_search, greedy_search
-from tests.models.test_every_model import MODELS, ONE_EACH, VS, VT, B, S, T, make
+from tests.models.test_every_model import MODELS, ONE_EACH, STATEFUL, VS, VT, B, S, T, make
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="only JAX lowers a program for a device that is not there"
@@ -76,7 +76,7 @@ def test_the_training_step_lowers_for_accelerators(name):
     check(jax.jit(model.train_step).trace(state, batch))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*ONE_EACH, *STATEFUL])
 def test_the_searches_lower_for_accelerators(name, monkeypatch):
     """The program that `generate` compiles is lowered in the place of being compiled and run."""
     import jax
@@ -120,7 +120,7 @@ def lines(random, lengths, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ONE_EACH)
+@pytest.mark.parametrize("name", ONE_EACH[::2])
 def test_a_program_a_bucket(name, rng, compiled):
     """`fit` and `generate`; then no later epoch and no other sentence compiles anything."""
     model = make(name)
