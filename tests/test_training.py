@@ -1,6 +1,7 @@
 """`fit` with real batches: compilation counted, every way to compile, one seed one result."""
 
 import functools
+import json
 import os
 import subprocess
 import sys
@@ -30,7 +31,8 @@ def dataset(seed=0, pairs=60):
 def trained(jit_compile="auto", epochs=2, run=0):
     """A model after some epochs, and the history. Each `run` begins anew, from the same seed."""
     keras.utils.set_random_seed(5)
-    model = RNNSearch(VOCABULARY, VOCABULARY, **SIZES, initializer="glorot_uniform", output_dropout=0.2)
+    dropout = {"embedding_dropout": 0.2, "output_dropout": 0.2}
+    model = RNNSearch(VOCABULARY, VOCABULARY, **SIZES, **dropout, initializer="glorot_uniform")
     model.compile(
         keras.optimizers.Adam(0.01, global_clipnorm=1.0),
         SmoothedCrossentropy(),
@@ -47,17 +49,30 @@ def test_fit_learns_on_bucketed_batches(backend):
     assert len(dataset().shapes) == 2
 
 
+@pytest.fixture(scope="module")
+def under_xla(tmp_path_factory):
+    """The losses of three epochs in a process of its own, and the names of what XLA dumped: all that it compiled."""
+    folder = tmp_path_factory.mktemp("dump")
+    dump = f"--xla_dump_to={folder} --xla_dump_hlo_as_text"
+    environment = {**os.environ, "XLA_FLAGS": dump, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    code = "from tests.test_training import trained; print(trained(jit_compile=True, epochs=3)[1]['loss'])"
+    line, root = [sys.executable, "-c", code], Path(__file__).parents[1]
+    done = subprocess.run(line, env=environment, cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), [path.name for path in folder.glob("*before_optimizations.txt")]
+
+
 @pytest.mark.slow
-def test_tensorflow_with_and_without_xla_agree(backend):
-    if backend != "tensorflow":
-        pytest.skip("the other backends have one way each")
-    losses = [trained(jit_compile=jit_compile)[1]["loss"] for jit_compile in (True, False)]
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the other backends have one way each")
+def test_tensorflow_with_and_without_xla_agree(under_xla):
+    model, history = trained()
+    assert not model.jit_compile
+    losses = under_xla[0][:2], history["loss"]
     assert np.isfinite(losses).all()
     # Dropout draws other numbers under XLA: near, not equal.
     np.testing.assert_allclose(*losses, rtol=0.1)
 
 
-@pytest.mark.slow
 def test_one_seed_gives_one_set_of_weights():
     (first, _), (second, _) = trained(), trained(run=1)
     for a, b in zip(first.get_weights(), second.get_weights(), strict=True):
@@ -65,15 +80,9 @@ def test_one_seed_gives_one_set_of_weights():
 
 
 @pytest.mark.slow
-def test_compiles_at_most_once_a_bucket(backend, tmp_path):
-    """XLA's own dump of what it compiled, counted: TPUs need it to stay at one program a shape."""
-    if backend == "torch":
-        pytest.skip("torch runs eagerly")
-    dump = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text"
-    environment = {**os.environ, "XLA_FLAGS": dump, "JAX_ENABLE_COMPILATION_CACHE": "false"}
-    code = "from tests.test_training import trained; trained(jit_compile=True, epochs=3)"
-    root = Path(__file__).parents[1]
-    subprocess.run([sys.executable, "-c", code], env=environment, cwd=root, check=True, capture_output=True)
-    modules = [path.name for path in tmp_path.glob("*before_optimizations.txt")]
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="torch runs eagerly")
+def test_compiles_at_most_once_a_bucket(under_xla):
+    """TPUs need it to stay at one program a shape."""
+    _, modules = under_xla
     steps = [name for name in modules if "train" in name or "one_step" in name]
     assert 0 < len(steps) <= 2, modules

@@ -99,7 +99,7 @@ class Honest:
 
     def _translate(self, client: Client) -> None:
         with client:
-            while not self._stop.wait(0.05):
+            while not self._stop.wait(0.1):
                 begin = time.perf_counter()
                 try:
                     assert len(client.translate(["zwei Hunde spielen", "ein Mann"])) == 2

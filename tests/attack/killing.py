@@ -103,7 +103,12 @@ def train(folder: Path) -> int:
 
 
 def export(folder: Path) -> int:
-    """With a small graph in the place of the translator's, and without the check in another process."""
+    export_a_small_graph()
+    return export_whole(folder)
+
+
+def export_a_small_graph() -> None:
+    """From now on in this process, in the place of the translator's, and without the check in another process."""
     import tensorflow as tf
 
     from keras_attn.serving.export import graph, publish
@@ -122,7 +127,6 @@ def export(folder: Path) -> int:
     from keras_attn.serving.export import validation
 
     validation.validate = lambda *_: None
-    return export_whole(folder)
 
 
 def export_whole(folder: Path) -> int:

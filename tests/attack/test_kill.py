@@ -1,5 +1,6 @@
 """Kill −9 at random moments of what writes files; the same command then finishes, and loses and leaves nothing."""
 
+import contextlib
 import csv
 import json
 import os
@@ -14,7 +15,6 @@ import pytest
 
 from keras_attn import files
 from tests.attack import killing
-from tests.attack.conftest import on_torch_alone
 
 pytestmark = pytest.mark.slow
 
@@ -77,24 +77,23 @@ def every_moment(action: str, tmp_path: Path, check, count: int = MOMENTS, seed:
             raise AssertionError(f"{action} killed at {moment}, with {before} left: {error}\n{log(folder)}") from error
         return first["status"] == -9
 
-    def all_of(some: list) -> int:
-        with Commands(action) as commands:
-            return sum(work(commands, one) for one in some)
+    def all_of(commands: Commands, some: list) -> int:
+        return sum(work(commands, one) for one in some)
 
-    with Commands(action) as commands:
-        whole = commands.run(tmp_path / "whole")
-    assert whole["status"] == 0, log(tmp_path / "whole")
-    check(tmp_path / "whole", False, None)
-    numbered = list(enumerate(moments(whole, count, seed)))
-    with ThreadPoolExecutor(processes) as pool:
-        killed = sum(pool.map(all_of, [numbered[n::processes] for n in range(processes)]))
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(processes) as pool:
+        started = [stack.enter_context(Commands(action)) for _ in range(processes)]
+        whole = started[0].run(tmp_path / "whole")
+        assert whole["status"] == 0, log(tmp_path / "whole")
+        check(tmp_path / "whole", False, None)
+        numbered = list(enumerate(moments(whole, count, seed)))
+        killed = sum(pool.map(all_of, started, [numbered[n::processes] for n in range(processes)]))
     assert killed >= 0.5 * count, "most were killed before they had finished"
 
 
 PRESET = ["model.keras", "source_tokenizer", "target_tokenizer", "translator.json"]
 
 
-@on_torch_alone
+@pytest.mark.once
 @pytest.mark.parametrize("action", ["save", "save_beside"])
 def test_save(action, tmp_path):
     def check(folder, killed, again):
@@ -109,7 +108,7 @@ def test_save(action, tmp_path):
     every_moment(action, tmp_path, check)
 
 
-@on_torch_alone
+@pytest.mark.once
 def test_encode(tmp_path):
     def check(folder, killed, again):
         assert again in (None, 0), again
@@ -124,7 +123,7 @@ def test_encode(tmp_path):
     every_moment("encode", tmp_path, check)
 
 
-@on_torch_alone
+@pytest.mark.once
 def test_download(tmp_path):
     def check(folder, killed, again):
         assert again in (None, 0), again
@@ -137,6 +136,7 @@ def test_download(tmp_path):
 RUN = [*PRESET, "report.json", "history.csv", "translations.txt", "alignment.png"]
 
 
+@pytest.mark.once
 def test_train(tmp_path):
     def check(folder, killed, again):
         run = folder / "run"
@@ -149,8 +149,7 @@ def test_train(tmp_path):
         with (run / "history.csv").open() as table:
             assert [row["epoch"] for row in csv.DictReader(table)] == ["0", "1", "2"]
 
-    # Elsewhere each takes ten seconds, and the files are written in the same way.
-    every_moment("train", tmp_path, check, count=MOMENTS if keras.backend.backend() == "torch" else 6)
+    every_moment("train", tmp_path, check)
 
 
 EXPORT = ["1", "README.md", "models.config"]
@@ -167,29 +166,21 @@ def check_export(folder, killed, again):
 
 @ON_TENSORFLOW
 def test_export(tmp_path):
-    every_moment("export", tmp_path, check_export)
+    every_moment("export", tmp_path, check_export, count=12)  # each takes a second
 
 
 @ON_TENSORFLOW
 def test_export_with_its_graph_and_its_check(tmp_path):
-    every_moment("export_whole", tmp_path, check_export, count=2, seed=1)
+    every_moment("export_whole", tmp_path, check_export, count=1, seed=1, processes=1)
 
 
 def exports(tmp_path: Path, count: int, *options: str) -> list[tuple[int, str]]:
-    """The exit statuses and errors of exports that run at once."""
+    """The exit statuses and errors of exports of a small graph that run at once."""
     preset = tmp_path / "preset"
     killing.translator().save_to_preset(preset)
-    line = [
-        sys.executable,
-        "-m",
-        "keras_attn",
-        "export",
-        str(preset),
-        str(tmp_path / "models"),
-        "--beam",
-        "2",
-        *options,
-    ]
+    code = "import sys; from tests.attack import killing; from keras_attn.cli.export import main; "
+    code += "killing.export_a_small_graph(); sys.exit(main(sys.argv[1:]))"
+    line = [sys.executable, "-c", code, str(preset), str(tmp_path / "models"), "--beam", "2", *options]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
     processes = [subprocess.Popen(line, **pipes, env=os.environ) for _ in range(count)]
     errors = [process.communicate(timeout=300)[1] for process in processes]

@@ -18,10 +18,10 @@ pytestmark = pytest.mark.slow
 def test_the_honest_are_served_while_others_attack(target):
     before = target.megabytes()
     with Honest(target, clients=16) as honest, Hostile(*attacks(target)):
-        time.sleep(20)
+        time.sleep(10)
     assert not honest.errors, honest.errors[:3]
     assert np.percentile(honest.seconds, 99) < 1.0
-    assert len(honest.seconds) > 200
+    assert len(honest.seconds) > 100
     assert target.megabytes() - before < 1500
 
 
