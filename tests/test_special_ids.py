@@ -1,5 +1,6 @@
 """Other special ids than 0 to 3: a permuted vocabulary changes nothing but ids, from the loss to the served graph."""
 
+import json
 import re
 from pathlib import Path
 
@@ -202,6 +203,9 @@ def test_without_an_end_token_every_translation_has_its_longest_length(endless):
 def test_the_served_graph_has_no_end_token(endless, tmp_path):
     lines, targets = ["a b c", "", "f x", "d e a a"], ["p q", "", "", "t"]  # x is unknown
     folder = endless.export(tmp_path / "endless", beam_size=3)
+    record = json.loads((folder / "assets.extra" / "keras_attn.json").read_text())["tokenizers"]
+    assert record["source"]["special_ids"] == {"pad": 0, "unknown": 1, "start": None, "end": None}
+    assert record["target"]["special_ids"] == {"pad": 0, "unknown": None, "start": 1, "end": None}
     source, target = coded(lines), coded(targets)
     requests = [("translate_n_best", {"text": source}), ("score", {"source": source, "target": target})]
     ((translated, scored),) = fresh.run([(folder, requests)])

@@ -81,8 +81,8 @@ curl localhost:8501/v1/models/NAME/metadata
 ```
 
 Run these commands in this folder. Each folder with an integer for its name is a version. Its
-`assets.extra/keras_attn.json` records what it was made from and lists its signatures with their shapes. `models.config`
-is for this folder alone; to serve several models, list them all in one file.
+`assets.extra/keras_attn.json` records what it was made from and the ids of the special tokens, and lists the signatures
+with their shapes. `models.config` is for this folder alone; to serve several models, list them all in one file.
 
 | signature | in | out |
 |---|---|---|

@@ -15,6 +15,7 @@ from keras_attn.serving.export.options import ExportOptions
 
 if TYPE_CHECKING:
     from keras_attn.decoding import Engine
+    from keras_attn.text import Tokenizer
 
 RECORD = "keras_attn.json"  # in assets.extra/, of which servers read the warm-up records only
 # The entries of a run's report that are copied: where the weights come from, and how good they are.
@@ -37,15 +38,22 @@ def write_record(directory: Path, engine: "Engine", options: ExportOptions, repo
         "options": options.recorded(),
         "max_length_ratio": engine.max_length_ratio,
         "max_length_constant": engine.max_length_constant,
-        "tokenizers": {
-            side: {"level": t.level, "lowercase": t.lowercase, "size": t.vocabulary_size, "sha256": t.fingerprint}
-            for side, t in tokenizers.items()
-        },
+        "tokenizers": {side: _described(tokenizer) for side, tokenizer in tokenizers.items()},
         "signatures": signatures(directory),
         "versions": {m.__name__: m.__version__ for m in (sys.modules["keras_attn"], keras, tf)},
     }
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     (directory / "assets.extra" / RECORD).write_text(text, encoding="utf-8")
+
+
+def _described(tokenizer: "Tokenizer") -> dict[str, Any]:
+    return {
+        "level": tokenizer.level,
+        "lowercase": tokenizer.lowercase,
+        "size": tokenizer.vocabulary_size,
+        "special_ids": tokenizer.special_ids.get_config(),
+        "sha256": tokenizer.fingerprint,
+    }
 
 
 def signatures(directory: Path) -> dict[str, dict]:

@@ -56,8 +56,9 @@ def export_translator(
     server with `--enable_batching` refuses this signature, and no other. Ids may come from any tokenizer with this
     vocabulary; pad, start and end ids among them are ignored, and ids outside the vocabulary are read as unknown.
 
-    Beside the graph are warm-up records, `assets.extra/keras_attn.json` (its origin, and its signatures with their
-    shapes) and `batching_params.pbtxt`; in `directory`, `models.config` and `README.md`.
+    Beside the graph are warm-up records, `assets.extra/keras_attn.json` (its origin, the special ids of its
+    vocabularies, and its signatures with their shapes) and `batching_params.pbtxt`; in `directory`, `models.config` and
+    `README.md`.
 
     The graph is TensorFlow's. On another backend the translator is saved as a preset and exported by a TensorFlow
     process, which imports the modules that define custom layers. On every backend a fresh process without XLA runs the

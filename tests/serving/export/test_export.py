@@ -98,6 +98,8 @@ def test_the_record_says_what_it_is(exported):
     assert record["options"]["beam_size"] == 3
     assert record["languages"] == {"source": "de", "target": "fr"}
     assert (record["run"], record["scores"]) == ({"recipe": "rnnsearch"}, {"bleu": REPORT["bleu"]})
+    ids = {"pad": 0, "unknown": 1, "start": 2, "end": 3}
+    assert [record["tokenizers"][side]["special_ids"] for side in ("source", "target")] == [ids, ids]
     signatures = record["signatures"]
     assert signatures["serving_default"] == {
         "inputs": {"text": {"dtype": "string", "shape": [None]}},
