@@ -59,7 +59,7 @@ def test_the_training_step_lowers_for_accelerators(name):
     model = make(name)
     model.compile(
         keras.optimizers.Adam(1e-3, global_clipnorm=1.0),
-        SmoothedCrossentropy(0.1),
+        SmoothedCrossentropy(0.1, vocabulary_size=VT),
         weighted_metrics=[Perplexity(), TokenAccuracy()],
     )
     inputs = {"encoder_token_ids": np.ones((B, S), "int32"), "decoder_token_ids": np.ones((B, T), "int32")}
