@@ -44,7 +44,7 @@ class LuongAttention(Attention):
         of_tfa = sorted(_TFA_ARGUMENTS & kwargs.keys())
         if args or of_tfa or isinstance(score, int):
             received = [repr(score)] if isinstance(score, int) else []
-            received += [f"{len(args)} more positional arguments"] * bool(args) + of_tfa
+            received += ["more positional arguments"] * bool(args) + of_tfa
             raise ValueError(
                 "Expected a score function, by name or as a layer: write `LuongAttention()` or `GeneralAttention()`, "
                 "whose width is the query's; `GeneralAttention(use_scale=True)` for scale=True; and give the memory "

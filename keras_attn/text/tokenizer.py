@@ -43,7 +43,7 @@ class Tokenizer:
     whatever its neighbours: unlike with `str.lower`, "İ" becomes "i", and "Σ" is always "σ".
 
     Args:
-        level: str, one of "bpe", "word", "symbol", "character".
+        level: str, one of "bpe", "word", "symbol", "character" and, of a file of that program, "hugging_face".
         lowercase: bool, whether text is lower-cased.
         model: The model of this level, which splits text and joins it.
 
@@ -218,7 +218,7 @@ class Tokenizer:
 
         Args:
             ids: iterable of int.
-            unknown: A string for each unknown id before the end, in order. None writes `<unk>`.
+            unknown: A string for each unknown id before the end, in order. None writes `unknown_token`.
         """
         kept, special = [], self.special_ids
         for token_id in self._checked_ids(ids):
