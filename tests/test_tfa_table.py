@@ -46,6 +46,11 @@ def table_step(token_ids, memory, state):
     return logits, state + 1, ops.ones((rows, S)) / S
 
 
+def frame_step(frame, memory, state):
+    """A decoder whose outputs are no tokens."""
+    return frame + 1, state
+
+
 @pytest.fixture
 def names(rng):
     values, inputs = (rng.normal(size=(B, n, w)).astype("float32") for n, w in ((S, M), (T, E)))
@@ -57,6 +62,7 @@ def names(rng):
     return {
         **{name: getattr(keras_attn, name) for name in (*keras_attn.__all__, "layers")},
         "keras": keras,
+        "ops": ops,
         "saving": keras_attn.saving,
         "units": H,
         "n": 23,
@@ -77,6 +83,11 @@ def names(rng):
         "targets": rng.integers(0, V, (B, T)),
         "logits": logits,
         "weights": rng.random((B, T)).astype("float32"),
+        "p": 0.25,
+        "f": lambda output: output / 2,
+        "frame_step": frame_step,
+        "frames": inputs,
+        "silence": np.zeros((B, E), "float32"),
     }
 
 

@@ -21,7 +21,7 @@ from keras_attn.layers.normalizers import hardmax, sparsemax
 from keras_attn.layers.pointer import PointerGenerator
 from keras_attn.layers.readout import AttentionalLayer, DeepOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
-from keras_attn.layers.scheduled_sampling import ScheduledSampling, get_scheduled_sampling
+from keras_attn.layers.scheduled_sampling import ScheduledSampler, ScheduledSampling, get_scheduled_sampling
 from keras_attn.layers.steps import unroll_steps
 from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
 from keras_attn.layers.vocabulary import OutputBias, vocabulary_embedding, vocabulary_projection
@@ -51,6 +51,7 @@ __all__ = [
     "PointerGenerator",
     "RNNEncoder",
     "ScaledDotAttention",
+    "ScheduledSampler",
     "ScheduledSampling",
     "SelfAttention",
     "TransformerDecoder",

@@ -1,10 +1,10 @@
-"""The settings of scheduled sampling: how often training replaces what the decoder reads by the model's own output."""
+"""Scheduled sampling: how often training replaces what the decoder reads by the model's own output, and where."""
 
 import math
 from typing import Any
 
 import keras
-from keras import ops
+from keras import ops, tree
 
 DECAYS = ("constant", "linear", "exponential", "inverse_sigmoid")
 
@@ -109,14 +109,21 @@ def get_scheduled_sampling(identifier: ScheduledSampling | str | float | None) -
     """
     if identifier is None or isinstance(identifier, ScheduledSampling):
         return identifier
+    expected = (
+        "Expected `scheduled_sampling` to be None, a probability from 0 to 1, a text such as 'inverse_sigmoid,k=1000', "
+        f"or `ScheduledSampling`. Received: {identifier!r}"
+    )
+    if isinstance(identifier, bool):  # True is no probability of 1
+        raise ValueError(expected)
     try:
-        return ScheduledSampling("constant", k=1.0 - float(identifier))
+        probability = float(identifier)
     except (TypeError, ValueError):
         if not isinstance(identifier, str):
-            raise ValueError(
-                f"Expected `scheduled_sampling` to be None, a probability, a text such as 'inverse_sigmoid,k=1000', or "
-                f"`ScheduledSampling`. Received: {identifier!r}"
-            ) from None
+            raise ValueError(expected) from None
+    else:
+        if not 0 <= probability <= 1:
+            raise ValueError(expected)
+        return ScheduledSampling("constant", k=1.0 - probability)
     kinds = {"k": float, "c": float, "minimum": float, "choose": str, "seed": int}
     decay, *pairs = identifier.split(",")
     arguments = {}
@@ -132,3 +139,91 @@ def get_scheduled_sampling(identifier: ScheduledSampling | str | float | None) -
     if decay in DECAYS and "k" not in arguments:
         raise ValueError(f"Expected `scheduled_sampling` with k, such as '{decay},k=...'. Received: {identifier!r}")
     return ScheduledSampling(decay, **{"k": 1.0, **arguments})
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class ScheduledSampler(keras.layers.Layer):
+    """Draws the steps of training after which a decoder reads its own output instead of the target.
+
+    It is for decoders whose outputs are no tokens, as `ScheduledOutputTrainingSampler` of tensorflow_addons was; for
+    tokens give a model `scheduled_sampling`. Each step of each row is drawn by itself, with the probability that
+    `ScheduledSampling` has after the optimizer's updates so far:
+
+        own = sampler(frames, training=training)                                        # (B, T)
+        outputs, lengths, state = keras_attn.unroll_steps(
+            step, first_frame, memory, state, targets={"frame": frames, "own": own},
+            next_input=lambda output, target: ops.where(target["own"][:, None], output, target["frame"]))
+
+    A model has this method, which Keras calls when `fit` and `train_on_batch` begin. Without it the sampler counts the
+    batches of training from its construction on, not the updates of the optimizer that was compiled or loaded:
+
+        def make_train_function(self, force=False):
+            self.sampler.follow(self.optimizer)
+            return super().make_train_function(force)
+
+    Args:
+        settings: `ScheduledSampling`, or what models take in its place: a probability, or a text such as
+            "inverse_sigmoid,k=1000". Its `choose` is for tokens alone.
+
+    Call arguments:
+        targets: A nested structure of tensors `(B, T, ...)`, of which only the shape counts.
+        training: Whether to draw; else the model reads no output of its own.
+
+    Returns:
+        Boolean `(B, T)`, True = the model's own output is the next input.
+
+    Raises:
+        ValueError: for settings that `ScheduledSampling` refuses, or None.
+
+    Example:
+        >>> sampler, frames = keras_attn.ScheduledSampler("linear,k=1,c=0.5,seed=1"), np.zeros((2, 3, 5), "float32")
+        >>> own = [keras.ops.convert_to_numpy(sampler(frames, training=True)) for _ in range(3)]
+        >>> own[0].shape, bool(own[0].any()), bool(own[2].all())
+        ((2, 3), False, True)
+    """
+
+    def __init__(self, settings: ScheduledSampling | str | float, **kwargs):
+        super().__init__(**kwargs)
+        if settings is None:
+            raise ValueError(
+                "Expected settings of scheduled sampling, such as 'inverse_sigmoid,k=1000'. Received: None"
+            )
+        self.settings = get_scheduled_sampling(settings)
+        self.seed_generator = keras.random.SeedGenerator(self.settings.seed)
+        self.batches_per_update = 1
+        self.built = True  # it has no weights
+
+    def call(self, targets, training=False):
+        shape = ops.shape(tree.flatten(targets)[0])[:2]  # (B, T)
+        if not training:
+            return ops.zeros(shape, dtype="bool")
+        probability = self.probability
+        return keras.random.uniform(shape, dtype="float32", seed=self.seed_generator) < probability
+
+    @property
+    def probability(self):
+        """The probability of the model's own output in the next step of training, a float32 scalar."""
+        return self.settings.probability(self.iterations)
+
+    @property
+    def iterations(self):
+        """The number of updates that the optimizer has made, an int32 scalar."""
+        # A SeedGenerator's state is (seed, number of draws), of which each batch takes one.
+        batches = ops.cast(ops.convert_to_tensor(self.seed_generator.state)[1], "int32")
+        return batches // self.batches_per_update
+
+    def follow(self, optimizer: keras.optimizers.Optimizer) -> None:
+        """Sets the number of updates to the optimizer's, which another compilation or file may have changed."""
+        inner = getattr(optimizer, "inner_optimizer", optimizer)  # of float16's LossScaleOptimizer
+        self.batches_per_update = inner.gradient_accumulation_steps or 1
+        updates = int(ops.convert_to_numpy(optimizer.iterations))
+        seed, batches = ops.convert_to_numpy(self.seed_generator.state)
+        if batches // self.batches_per_update != updates:  # else a batch in the middle of an update keeps its own draw
+            self.seed_generator.state.assign([seed, updates * self.batches_per_update])
+
+    def get_config(self):
+        return {**super().get_config(), "settings": keras.saving.serialize_keras_object(self.settings)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "settings": keras.saving.deserialize_keras_object(config["settings"])})

@@ -32,10 +32,10 @@ def unroll_steps(
     Args:
         step: `(x, memory, state) -> (output, state)`. It reads no other tensors with a row for each sentence.
         first_input: x_1, a nested structure of tensors `(B, ...)`.
-        memory: What is constant for the sentence, a nested structure of tensors `(B, ...)`.
+        memory: What is constant for the sentence, a nested structure of tensors `(B, ...)`; None: there is nothing.
         state: The first state, such as `AttentionDecoder.initial_state(values)`. Its structure, shapes and dtypes stay
             the same.
-        length: T, the number of steps; None: that of `targets`.
+        length: T, the number of steps, without `targets`; None: that of `targets`.
         targets: The outputs of the training data, y_1 .. y_T, or what else the steps need one by one, such as which of
             them are fed: a nested structure of tensors `(B, T, ...)`.
         next_input: `(output, target) -> x`, of the shapes and dtypes of `first_input`; the target is None without
@@ -48,7 +48,7 @@ def unroll_steps(
         sentence as int32, and the state after its last one.
 
     Raises:
-        ValueError: if neither `length` nor `targets` gives the number of steps.
+        ValueError: unless one of `length` and `targets` gives the number of steps.
 
     Example:
         >>> def step(x, memory, state):
@@ -62,8 +62,9 @@ def unroll_steps(
         [[1. 2. 3. 4.]
          [2. 4. 0. 0.]] [4 2]
     """
-    if length is None and targets is None:
-        raise ValueError("Expected `length` or `targets` to give the number of steps. Received neither.")
+    if (length is None) == (targets is None):
+        received = "neither" if length is None else f"both, with length={length}"
+        raise ValueError(f"Expected `length` or `targets` to give the number of steps. Received: {received}")
     if next_input is None:
         next_input = _output if targets is None else _target
     tensors = first_input, memory, state, targets
@@ -71,7 +72,7 @@ def unroll_steps(
     rows = tree.flatten(first_input)[0]
     running = ops.ones(ops.shape(rows)[:1], dtype="bool")  # (B,)
 
-    def run(carry, target, memory):
+    def run(carry, target, memory=None):
         x, running, state = carry
         output, new_state = step(x, memory, state)
         x = next_input(output, target if targets is not None else None)

@@ -6,10 +6,10 @@ import keras
 from keras import ops
 
 from keras_attn.backend import scan, without_gradients
-from keras_attn.layers import ScheduledSampling
+from keras_attn.layers import ScheduledSampler
 
 
-class TokenSampler(keras.layers.Layer):
+class TokenSampler(ScheduledSampler):
     """Replaces given target tokens by the model's own, in training, as `ScheduledSampling` says.
 
     No gradient flows through a sampled token. So the tokens can be chosen first, without gradients, by the model's
@@ -17,18 +17,8 @@ class TokenSampler(keras.layers.Layer):
     probability 0 it is the same as without sampling, bit for bit. Dropout of the decoder and of the read-out acts in
     that pass only.
 
-    It has no weights, so that those of a plain model fit, and the other way round. Its random state is (seed, number of
-    draws). As it draws once in each step of training, that counts these steps, too.
-
-    Args:
-        settings: `ScheduledSampling`.
+    It has no weights, so that those of a plain model fit, and the other way round.
     """
-
-    def __init__(self, settings: ScheduledSampling, **kwargs):
-        super().__init__(**kwargs)
-        self.settings = settings
-        self.seed_generator = keras.random.SeedGenerator(settings.seed)
-        self.batches_per_update = 1
 
     def read(self, token_ids, memory, state, step: Callable):
         """The tokens that a step of training reads.
@@ -41,12 +31,13 @@ class TokenSampler(keras.layers.Layer):
         Returns:
             `(B, T)`; the first token is always the given one.
         """
-        if token_ids.shape[1] == 1:
-            return token_ids
-        probability = self.settings.probability(self.iterations)
+        probability = self.probability
         given = ops.transpose(token_ids)  # (T, B)
         later = given[1:]  # (T - 1, B)
+        # Drawn for T = 1, too: the draws count the batches.
         uniforms = keras.random.uniform((2, *ops.shape(later)), dtype="float32", seed=self.seed_generator)
+        if token_ids.shape[1] == 1:
+            return token_ids
         xs = {"given": later, "chosen": uniforms[0] < probability, "uniform": uniforms[1]}  # each (T - 1, B)
 
         def advance(carry, x, memory):
@@ -60,20 +51,6 @@ class TokenSampler(keras.layers.Layer):
 
         sampled = without_gradients(run, memory, (given[0], state), xs)
         return ops.transpose(ops.concatenate([given[:1], sampled], axis=0))
-
-    @property
-    def iterations(self):
-        """The number of updates that the optimizer has made, an int32 scalar."""
-        batches = ops.cast(ops.convert_to_tensor(self.seed_generator.state)[1], "int32")
-        return batches // self.batches_per_update
-
-    def follow(self, optimizer: keras.optimizers.Optimizer) -> None:
-        """Sets the number of updates to the optimizer's, which another compilation or file may have changed."""
-        inner = getattr(optimizer, "inner_optimizer", optimizer)  # of float16's LossScaleOptimizer
-        self.batches_per_update = inner.gradient_accumulation_steps or 1
-        seed, _ = ops.convert_to_numpy(self.seed_generator.state)
-        batches = int(ops.convert_to_numpy(optimizer.iterations)) * self.batches_per_update
-        self.seed_generator.state.assign([seed, batches])
 
     def _choose(self, logits, uniform):
         """A token `(B,)` for each row of logits `(B, V)`."""

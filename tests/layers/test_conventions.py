@@ -13,8 +13,9 @@ from keras_attn.layers import half_precision_safe
 from keras_attn.layers.layer import Layer, constructor_arguments, keras_layer_arguments
 
 B, T, S, E, H, M, A = 2, 3, 5, 7, 11, 13, 17
-# `PointerGenerator` has log-probabilities, in part -inf, and these tests sum outputs: see test_pointer.py.
-APART = (ka.layers.Attention, ka.layers.PointerGenerator)
+# These tests sum outputs. `PointerGenerator` has log-probabilities, in part -inf (see test_pointer.py), and
+# `ScheduledSampler` booleans (see test_steps.py).
+APART = (ka.layers.Attention, ka.layers.PointerGenerator, ka.layers.ScheduledSampler)
 PUBLIC = {
     name: member
     for name, member in vars(ka.layers).items()

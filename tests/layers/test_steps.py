@@ -1,13 +1,14 @@
-"""`unroll_steps`: what is fed, where it stops, its gradients, and the page's model of frames."""
+"""`unroll_steps`: what is fed, where it stops, its gradients, scheduled sampling, and the page's model of frames."""
 
 import re
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn import unroll_steps
+from keras_attn import ScheduledSampler, ScheduledSampling, unroll_steps
 from tests.gradients import gradients
 
 B, S, T, F = 3, 5, 7, 2
@@ -92,9 +93,10 @@ def test_a_row_stops_after_the_step_that_says_so():
     np.testing.assert_allclose(ops.convert_to_numpy(outputs["value"])[..., 0], expected, rtol=1e-5)
 
 
-def test_without_a_number_of_steps_it_says_so(parts):
-    with pytest.raises(ValueError, match="Expected `length` or `targets`"):
-        unroll_steps(accumulate, parts["first"], parts["memory"], start())
+def test_without_one_number_of_steps_it_says_so(parts):
+    for options, received in (({}, "neither"), ({"length": T, "targets": parts["targets"]}, "both, with length=7")):
+        with pytest.raises(ValueError, match=rf"Expected `length` or `targets` .*Received: {received}"):
+            unroll_steps(accumulate, parts["first"], parts["memory"], start(), **options)
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -112,6 +114,99 @@ def test_gradients_flow_through_outputs_that_are_fed_back(parts, jit_compile):
     np.testing.assert_allclose(by_memory, np.full((B, F), 2.0**T - 1), rtol=1e-6)
 
 
+def drawn(sampler, rows=400, times=1, **options):
+    frames = np.zeros((rows, T, F), "float32")
+    return [ops.convert_to_numpy(sampler(frames, **options)) for _ in range(times)]
+
+
+def test_a_sampler_draws_each_step_of_each_row_by_itself_and_as_its_seed_says():
+    sampler, again = (ScheduledSampler(ScheduledSampling("constant", k=0.75, seed=3)) for _ in range(2))
+    (first, second), (other,) = drawn(sampler, times=2, training=True), drawn(again, training=True)
+    assert (first.dtype, first.shape) == (bool, (400, T))
+    np.testing.assert_array_equal(first, other)
+    np.testing.assert_allclose(first.mean(), 0.25, atol=0.04)  # 2,800 draws: five standard deviations
+    assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 0.1
+    np.testing.assert_allclose(np.corrcoef(first.T), np.eye(T), atol=0.25)
+    config = sampler.get_config()
+    assert ScheduledSampler.from_config(config).get_config() == config
+
+
+def test_a_sampler_draws_in_training_alone():
+    sampler = ScheduledSampler(1.0)
+    assert not drawn(sampler)[0].any()
+    assert int(sampler.iterations) == 0
+    assert drawn(sampler, training=True)[0].all()
+    assert int(sampler.iterations) == 1
+    with pytest.raises(ValueError, match=r"Expected settings of scheduled sampling, .*Received: None"):
+        ScheduledSampler(None)
+
+
+class Frames(keras.Model):
+    """A decoder of frames (B, T, F) without a source."""
+
+    def __init__(self, settings, **kwargs):
+        super().__init__(**kwargs)
+        self.sampler = ScheduledSampler(settings)
+        self.cell = keras.layers.SimpleRNNCell(F)
+        self.cell.build((None, F))
+
+    def call(self, frames, training=False):
+        def step(frame, _, state):
+            return self.cell(frame, state)
+
+        outputs, _, _ = unroll_steps(
+            step,
+            ops.zeros_like(frames[:, 0]),
+            None,
+            [ops.zeros_like(frames[:, 0])],
+            targets={"frame": frames, "own": self.sampler(frames, training=training)},
+            next_input=lambda output, target: ops.where(target["own"][:, None], output, target["frame"]),
+        )
+        return outputs
+
+    def make_train_function(self, force=False):
+        self.sampler.follow(self.optimizer)
+        return super().make_train_function(force)
+
+
+def fitted(settings, frames, epochs=2, **options):
+    keras.utils.set_random_seed(1)
+    model = Frames(settings)
+    model.compile(keras.optimizers.SGD(0.1, **options), "mse")
+    model.fit(frames, frames, batch_size=2, epochs=epochs, shuffle=False, verbose=0)
+    return model
+
+
+def test_fit_samples_outputs_by_a_schedule_that_follows_the_optimizer(rng, tmp_path):
+    """Four batches an epoch, two of them an update."""
+    frames = rng.normal(size=(8, T, F)).astype("float32")
+    options = {"gradient_accumulation_steps": 2}
+    schedule = "linear,k=1,c=0.25,seed=3"
+    model = fitted(schedule, frames, **options)
+    assert int(model.sampler.iterations) == 4
+    assert float(model.sampler.probability) == 1
+    weights = {
+        name: fitted(kind, frames, **options).get_weights() for name, kind in (("same", schedule), ("none", 0.0))
+    }
+    for one, same, none in zip(model.get_weights(), *weights.values(), strict=True):
+        np.testing.assert_array_equal(one, same)
+        assert np.abs(one - none).max() > 1e-4
+    model.train_on_batch(frames, frames)
+    model.train_on_batch(frames, frames)
+    assert int(model.sampler.iterations) == 5
+    model.compile("sgd", "mse")  # begins anew
+    model.train_on_batch(frames, frames)
+    assert int(model.sampler.iterations) == 1
+
+
+def test_at_probability_zero_the_targets_are_fed_bit_for_bit(rng):
+    frames = rng.normal(size=(8, T, F)).astype("float32")
+    model = fitted("linear,k=2,c=0.001", frames, epochs=1)
+    np.testing.assert_array_equal(
+        *(ops.convert_to_numpy(model(frames, training=training)) for training in (True, False))
+    )
+
+
 def speech(rng, rows=256, characters=4, letters=5, width=4):
     """Characters (B, S); and frames (B, T, F), three for each character, with their numbers (B,)."""
     sounds = np.random.default_rng(0).normal(size=(letters, 3, width)).astype("float32")
@@ -124,15 +219,16 @@ def speech(rng, rows=256, characters=4, letters=5, width=4):
 @pytest.mark.slow
 @pytest.mark.once
 def test_the_pages_tacotron_speaks(rng):
-    """Fed by the training data, then also by itself, it writes new sentences' frames alone and stops after them."""
+    """Trained on given frames, then on its own, too, it writes those of new sentences and stops after them."""
     names = {}
     exec("\n".join(re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), flags=re.M | re.S)), names)
-    model = names["Tacotron"](characters=6, frame_width=4, units=32)
+    schedule = "linear,k=2,c=0.0025,minimum=0.5,seed=1"  # 0 for 400 updates
+    model = names["Tacotron"](characters=6, frame_width=4, units=32, scheduled_sampling=schedule)
     characters, frames, lengths = speech(rng)
-    names["train"](model, characters, frames, lengths, epochs=60)
-    model.own_share = 0.5
-    losses = names["train"](model, characters, frames, lengths, epochs=10).history["loss"]
+    losses = names["train"](model, characters, frames, lengths, epochs=70).history["loss"]
     assert np.isfinite(losses).all()
+    assert int(model.sampler.iterations) == 560
+    assert 0.39 < float(model.sampler.probability) < 0.41
     characters, frames, lengths = speech(rng, rows=32)
     written, found = (ops.convert_to_numpy(x) for x in model.generate(characters, max_length=20))
     assert (found == lengths).mean() > 0.9

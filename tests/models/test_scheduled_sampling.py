@@ -63,7 +63,8 @@ def test_schedules_follow_the_papers_formulas(text, epsilon):
         ("inverse_sigmoid,k=nine", r"names among k, c, minimum"),
         ("inverse_sigmoid,k=9,choose=beam", r"Expected `choose` among: sample, argmax"),
         ("linear,k=1,c=1,minimum=2", r"Expected `minimum` from 0 to 1"),
-        (1.5, r"Expected `k` from 0 to 1|probability"),
+        ("1.5", r"a probability from 0 to 1, .* Received: '1\.5'"),
+        (True, r"a probability from 0 to 1, .* Received: True"),
         ([0.5], r"Expected `scheduled_sampling` to be None, a probability"),
     ],
 )
