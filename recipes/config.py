@@ -97,10 +97,12 @@ class RecurrentConfig(TrainingConfig):
         ValueError: for a `scheduled_sampling` that `keras_attn.ScheduledSampling` refuses, too.
     """
 
+    recurrent_dropout: float = 0.0  # of the cells' states: one mask a sentence (Gal & Ghahramani 2016)
     scheduled_sampling: str | None = None  # such as "inverse_sigmoid,k=1000" or "0.25"
 
     def __post_init__(self):
         super().__post_init__()
+        check_range(self, "recurrent_dropout", low=0, high=1)
         if self.scheduled_sampling is not None:
             from keras_attn.layers import get_scheduled_sampling
 

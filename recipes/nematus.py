@@ -4,6 +4,7 @@ EACL 2017, arXiv:1703.04357.
 
     python -m recipes.train nematus                                                # the embedded corpus
     python -m recipes.train nematus --corpus multi30k --source de --target en
+    python -m recipes.train nematus --set encoder_transitions=2 decoder_transitions=4 layer_normalization=true
 
 The model is the paper's: a conditional GRU, whose query has read the last word. The defaults of
 `keras_attn.models.NematusSeq2Seq` are the toolkit's sizes (units 1024, embeddings 512); here it has about as many
@@ -24,6 +25,13 @@ class Config(RecurrentConfig):
 
     units: int = 272
     embedding_size: int = 256
+    cell: str = "gru"
+    encoder_layers: int = 1
+    encoder_transitions: int = 1
+    decoder_layers: int = 1
+    decoder_transitions: int = 2
+    upper_transitions: int = 1
+    layer_normalization: bool = False
     attention_units: int = 512
     tie_embeddings: str | None = "target"
     initializer: str | None = "glorot_uniform"

@@ -38,6 +38,32 @@ def gru_step(x, h, kernel, recurrent, bias, reset_after):
     return z * h + (1 - z) * np.tanh(W[2 * n :] + inner)
 
 
+def layer_norm(a, gain, groups, epsilon=1e-5):
+    """Ba 2016, eq. 4, of each of so many equal parts of a vector."""
+    parts = [(part - part.mean()) / np.sqrt(part.var() + epsilon) for part in np.split(a, groups)]
+    return gain * np.concatenate(parts)
+
+
+def normalized_gru_step(x, h, w, per_gate):
+    """One step of a GRU with layer normalisation for one row; w: the weights of a `LayerNormGRUCell` by name."""
+    groups = 3 if per_gate else 1
+    inputs = layer_norm(x @ w["kernel"], w["inputs_gain"], groups) + w["bias"][0]
+    inner = layer_norm(h @ w["recurrent_kernel"], w["state_gain"], groups) + w["bias"][1]
+    z, r = (sigmoid(np.split(inputs, 3)[i] + np.split(inner, 3)[i]) for i in (0, 1))
+    return z * h + (1 - z) * np.tanh(np.split(inputs, 3)[2] + r * np.split(inner, 3)[2])
+
+
+def normalized_lstm_step(x, h, c, w, per_gate, normalize_cell):
+    """One step of an LSTM with layer normalisation for one row: h and c; w: as above."""
+    groups = 4 if per_gate else 1
+    gates = layer_norm(x @ w["kernel"], w["inputs_gain"], groups)
+    gates = gates + layer_norm(h @ w["recurrent_kernel"], w["state_gain"], groups) + w["bias"]
+    i, f, g, o = np.split(gates, 4)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    shown = layer_norm(c, w["cell_gain"], 1) + w["cell_bias"] if normalize_cell else c
+    return sigmoid(o) * np.tanh(shown), c
+
+
 def bidirectional_gru(inputs, mask, forward, backward, reset_after):
     """(B, S, E) -> values (B, S, 2 H), final states; each direction is (kernel, recurrent_kernel, bias)."""
     units = forward[1].shape[0]

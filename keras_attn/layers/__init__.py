@@ -6,6 +6,8 @@ from keras_attn.layers.bigru_encoder import BiGRUEncoder
 from keras_attn.layers.cells import top_state
 from keras_attn.layers.cosine import CosineAttention
 from keras_attn.layers.decoder import AttentionDecoder
+from keras_attn.layers.decoder_stack import DecoderStack
+from keras_attn.layers.deep_cells import DeepTransitionCell, ResidualCells
 from keras_attn.layers.dot import DotAttention, GeneralAttention, ScaledDotAttention
 from keras_attn.layers.fixed_context import FixedContextDecoder
 from keras_attn.layers.initializers import Float32Initializer, half_precision_safe
@@ -17,6 +19,7 @@ from keras_attn.layers.luong import LuongAttention
 from keras_attn.layers.monotonic import BahdanauMonotonicAttention, GeneralMonotonicAttention
 from keras_attn.layers.monotonic_alignment import monotonic_alignment, safe_cumprod
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
+from keras_attn.layers.normalized_cells import LayerNormGRUCell, LayerNormLSTMCell
 from keras_attn.layers.normalizers import hardmax, sparsemax
 from keras_attn.layers.pointer import PointerGenerator
 from keras_attn.layers.readout import AttentionalLayer, DeepOutput
@@ -35,12 +38,16 @@ __all__ = [
     "BiGRUEncoder",
     "ConcatAttention",
     "CosineAttention",
+    "DecoderStack",
     "DeepOutput",
+    "DeepTransitionCell",
     "DotAttention",
     "FixedContextDecoder",
     "Float32Initializer",
     "GeneralAttention",
     "GeneralMonotonicAttention",
+    "LayerNormGRUCell",
+    "LayerNormLSTMCell",
     "LocalMonotonicAttention",
     "LocalPredictiveAttention",
     "LocationAttention",
@@ -50,6 +57,7 @@ __all__ = [
     "OutputBias",
     "PointerGenerator",
     "RNNEncoder",
+    "ResidualCells",
     "ScaledDotAttention",
     "ScheduledSampler",
     "ScheduledSampling",

@@ -20,6 +20,7 @@ class BiGRUEncoder(RNNEncoder):
         num_layers: Number of layers; each reads the concatenated outputs of the one below.
         reset_after: False for the papers' GRU (reset before the matrix product), True for cuDNN's.
         dropout: Dropout rate of each layer's outputs but the last's.
+        recurrent_dropout: Dropout rate of the cells' states, with one mask for all steps.
         kernel_initializer, recurrent_initializer: For the input and the recurrent matrices.
 
     Call arguments:
@@ -58,6 +59,7 @@ class BiGRUEncoder(RNNEncoder):
         num_layers: int = 1,
         reset_after: bool = False,
         dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
         kernel_initializer="glorot_uniform",
         recurrent_initializer="orthogonal",
         **kwargs,
@@ -73,6 +75,7 @@ class BiGRUEncoder(RNNEncoder):
                 keras.layers.GRUCell(
                     units,
                     reset_after=reset_after,
+                    recurrent_dropout=recurrent_dropout,
                     kernel_initializer=kernel_initializer.clone(),
                     recurrent_initializer=half_precision_safe(recurrent_initializer.clone(), kwargs.get("dtype")),
                     dtype=kwargs.get("dtype"),
@@ -86,6 +89,7 @@ class BiGRUEncoder(RNNEncoder):
         self.units = units
         self.num_layers = num_layers
         self.reset_after = reset_after
+        self.recurrent_dropout = recurrent_dropout
         self.kernel_initializer = kernel_initializer
         self.recurrent_initializer = recurrent_initializer
 

@@ -2,7 +2,9 @@
 
 A cell computes its gates from W x_t and U h_{t-1}. W x_t does not depend on the recurrence: `project` computes it for
 all T in one matrix product, and `recurrence` does the rest, one step at a time, with the same weights. Keras' GRU, LSTM
-and SimpleRNN cells are split; any other cell runs whole inside the loop, with the same result, only slower.
+and SimpleRNN cells are split, and so are the cells of this package, which are made of them; any other cell runs whole
+inside the loop, with the same result, only slower. A cell with methods `normalized_inputs`, `normalized_state` and
+`normalized_cell` gets W x, U h and an LSTM's c by them.
 """
 
 from functools import singledispatch
@@ -11,7 +13,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn.backend import keep_float64, loop_product, matmul, scan
-from keras_attn.layers.cell_dropout import GATES, drop_inputs, drop_state, has_dropout
+from keras_attn.layers.cell_dropout import GATES, drop_inputs, drop_state, has_dropout, parts_of
 
 
 def dense(inputs, kernel):
@@ -21,7 +23,7 @@ def dense(inputs, kernel):
 
 def check_cell(cell) -> None:
     """Refuses what is not a recurrent cell, and dropout in other cells than Keras', which nobody else can draw."""
-    for part in getattr(cell, "cells", [cell]):
+    for part in parts_of(cell):
         if not hasattr(part, "state_size") or not hasattr(part, "get_initial_state"):
             raise ValueError(f"Expected a Keras RNN cell such as `keras.layers.GRUCell(512)`. Received: {cell!r}")
         if has_dropout(part) and not isinstance(part, tuple(GATES)):
@@ -64,8 +66,9 @@ def unroll(cell, inputs, states, *, mask=None, reverse=False, drops=None):
     """
     if hasattr(cell, "cells"):
         finals = []
-        for layer, state, drop in zip(cell.cells, states, drops or [None] * len(states), strict=True):
-            inputs, final = unroll(layer, inputs, state, mask=mask, reverse=reverse, drops=drop)
+        for i, (layer, state, drop) in enumerate(zip(cell.cells, states, drops or [None] * len(states), strict=True)):
+            outputs, final = unroll(layer, inputs, state, mask=mask, reverse=reverse, drops=drop)
+            inputs = skip(cell, i, inputs, outputs)
             finals.append(final)
         return inputs, finals
     recur = recurrence(cell, 0, drops)
@@ -78,6 +81,11 @@ def unroll(cell, inputs, states, *, mask=None, reverse=False, drops=None):
         step, states, project(cell, inputs, drops), reverse=reverse, mask=mask, owner=cell, constants=drops
     )
     return outputs, final
+
+
+def skip(cell, layer: int, inputs, outputs):
+    """What a stack of cells makes of the outputs of one of its layers: with skip connections, adds the inputs."""
+    return outputs + inputs if layer >= getattr(cell, "first_skip", len(cell.cells)) else outputs
 
 
 def concatenate(*parts):
@@ -107,7 +115,7 @@ def recurrence(cell, loop_width: int = 0, drops=None):
 
     Returns:
         `(projected (B, P), loop_inputs (B, F) or None, states, drops=None) -> (output (B, H), states)`, where states
-        are lists, nested as the cell's. `projected` may be None where all of the inputs are the loop's.
+        are lists, nested as the cell's. `projected` is None where the loop has all inputs, or there are none.
     """
 
     def step(projected, loop_inputs, states, drops=None):
@@ -139,10 +147,27 @@ def _input_bias(cell):
 @project.register(keras.layers.LSTMCell)
 @project.register(keras.layers.SimpleRNNCell)
 def _(cell, inputs, drops=None):
-    inputs = drop_inputs(inputs, drops)
-    projected = dense(inputs, cell.kernel[: inputs.shape[-1]])  # (..., 3 H) or (..., 4 H)
+    width = inputs.shape[-1]
+    product = dense(drop_inputs(inputs, drops), cell.kernel[:width])  # (..., 3 H) or (..., 4 H)
+    if width < cell.kernel.shape[0] and hasattr(cell, "normalized_inputs"):
+        return product  # the norm is that of the sum with what the loop adds
+    return _finished(cell, product)
+
+
+def _finished(cell, product):
+    """W x, normalised if it is so in this cell, with the bias."""
+    product, bias = _normalized(cell, "inputs", product), _input_bias(cell)
+    return product if bias is None else product + ops.cast(bias, product.dtype)
+
+
+def _without_inputs(cell):
+    """W x + b where there is no x, (3 H,) or (4 H,)."""
     bias = _input_bias(cell)
-    return projected if bias is None else projected + ops.cast(bias, projected.dtype)
+    return ops.cast(ops.zeros(cell.kernel.shape[1:]) if bias is None else bias, cell.compute_dtype)
+
+
+def _normalized(cell, which: str, x):
+    return getattr(cell, f"normalized_{which}", lambda x: x)(x)
 
 
 @project.register(keras.layers.StackedRNNCells)
@@ -153,15 +178,13 @@ def _(cell, inputs, drops=None):
 def _add_loop_inputs(cell, loop_width):
     """Adds the projection of the loop's inputs; their rows of the kernel are sliced here, before the loop."""
     if not loop_width:
-        return lambda projected, _, __: projected
+        return lambda projected, _, __: _without_inputs(cell) if projected is None else projected
     product = _loop_dense(cell, cell.kernel[-loop_width:])
-    bias = _input_bias(cell)
 
     def add(projected, loop_inputs, drops):
         added = product(drop_inputs(loop_inputs, drops, last=True))
-        if projected is None:
-            return added if bias is None else added + ops.cast(bias, added.dtype)
-        return projected + added
+        added = added if projected is None else projected + added
+        return _finished(cell, added) if projected is None or hasattr(cell, "normalized_inputs") else added
 
     return add
 
@@ -172,12 +195,12 @@ def _hidden_product(cell, drops, gates):
     if drops is None or drops.recurrent is None:
         whole = len(gates) * units == kernel.shape[1]
         dot = _loop_dense(cell, kernel if whole else kernel[:, gates.start * units : gates.stop * units])
-        return lambda h, _: dot(h)
+        return lambda h, _: _normalized(cell, "state", dot(h))
     products = [_loop_dense(cell, kernel[:, gate * units : (gate + 1) * units]) for gate in gates]
 
     def product(h, drops):
         parts = [dot(drop_state(h, drops, gate)) for gate, dot in zip(gates, products, strict=True)]
-        return concatenate(*parts)
+        return _normalized(cell, "state", concatenate(*parts))
 
     return product
 
@@ -237,7 +260,7 @@ def _(cell, loop_width=0, drops=None):
         gates = project_all(projected, loop_inputs, drops) + hidden(h, drops)  # (B, 4 H)
         i, f, candidate, o = ops.split(gates, 4, axis=-1)
         c = sigmoid(f) * c + sigmoid(i) * tanh(candidate)
-        h = sigmoid(o) * tanh(c)
+        h = sigmoid(o) * tanh(_normalized(cell, "cell", c))
         return h, [h, c]
 
     return step
@@ -267,7 +290,8 @@ def _(cell, loop_width=0, drops=None):
         for i, (layer, run, state) in enumerate(zip(cell.cells, steps, states, strict=True)):
             if i:
                 projected, loop_inputs = project(layer, output, drops[i]), None
-            output, state = run(projected, loop_inputs, state, drops[i])
+            below, (output, state) = output, run(projected, loop_inputs, state, drops[i])
+            output = skip(cell, i, below, output) if i else output
             new_states.append(state)
         return output, new_states
 

@@ -4,7 +4,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn.layers.cell_dropout import draw_masks
-from keras_attn.layers.cells import as_lists, check_cell, concatenate, output_width, top_state, unroll
+from keras_attn.layers.cells import as_lists, check_cell, concatenate, output_width, skip, top_state, unroll
 from keras_attn.layers.layer import Layer
 
 
@@ -121,6 +121,7 @@ class RNNEncoder(Layer):
                 runs.append(unroll(cell, inputs, initial, mask=mask, reverse=reverse, drops=drops))
             outputs, finals = zip(*runs, strict=True)
             outputs = concatenate(*outputs)  # (S, B, H)
+            outputs = skip(self.cell, i, inputs, outputs) if i else outputs
             states.append(list(finals))
         return ops.transpose(outputs, (1, 0, 2)), states
 

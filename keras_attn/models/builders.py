@@ -1,11 +1,22 @@
-"""Layers that several models build in the same way: embeddings, the output projection, stacks of LSTM cells."""
+"""Layers that several models build in the same way: embeddings, the output projection, cells."""
 
 from collections.abc import Callable
 
 import keras
 from keras.initializers import Initializer, RandomNormal
 
-from keras_attn.layers import half_precision_safe, vocabulary_embedding, vocabulary_projection
+from keras_attn.layers import (
+    BahdanauAttention,
+    DeepTransitionCell,
+    LayerNormGRUCell,
+    LayerNormLSTMCell,
+    ResidualCells,
+    check_size,
+    get_attention,
+    half_precision_safe,
+    vocabulary_embedding,
+    vocabulary_projection,
+)
 
 
 def make_initializers(
@@ -65,7 +76,67 @@ def make_output_projection(size: int, initializer, tie: str | None, dtype=None):
     return vocabulary_projection(size, kernel_initializer=initializer.clone(), dtype=dtype, name="output")
 
 
-def make_lstm_stack(units: int, num_layers: int, initializer, paper: Callable[[], Initializer], name: str, dtype=None):
+def make_attention(attention, units: int, initializer: Initializer, dtype=None):
+    """An attention layer from its name or itself; "additive" has a bias, and all its weights from the initialiser."""
+    if attention != "additive":
+        return get_attention(attention, units, dtype)
+    initializers = {f"{part}_initializer": initializer.clone() for part in ("query", "key", "score")}
+    return BahdanauAttention(units, use_bias=True, **initializers, dtype=dtype, name="attention")
+
+
+def make_cell(
+    kind: str,
+    units: int,
+    initializer: Initializer,
+    name: str,
+    dtype=None,
+    *,
+    num_layers: int = 1,
+    transitions: int = 1,
+    layer_normalization: bool = False,
+    **options,
+):
+    """A GRU or LSTM cell with orthogonal recurrent matrices, of one transition or several; or layers with skips.
+
+    Args:
+        kind: "gru" or "lstm".
+        options: As in Keras' cell.
+    """
+    kinds = {"gru": (keras.layers.GRUCell, LayerNormGRUCell), "lstm": (keras.layers.LSTMCell, LayerNormLSTMCell)}
+    if kind not in kinds:
+        raise ValueError(f'Expected `cell` "gru" or "lstm". Received: {kind!r}')
+    check_size("num_layers", num_layers)
+    check_size("transitions", transitions)
+
+    def plain(name):
+        return kinds[kind][layer_normalization](
+            units,
+            kernel_initializer=initializer.clone(),
+            recurrent_initializer=half_precision_safe("orthogonal", dtype),
+            dtype=dtype,
+            name=name,
+            **options,
+        )
+
+    def deep(name):
+        if transitions == 1:
+            return plain(name)
+        return DeepTransitionCell([plain(f"{name}_{k}") for k in range(transitions)], dtype=dtype, name=name)
+
+    if num_layers == 1:
+        return deep(name)
+    return ResidualCells([deep(f"{name}_{i}") for i in range(num_layers)], dtype=dtype, name=name)
+
+
+def make_lstm_stack(
+    units: int,
+    num_layers: int,
+    initializer,
+    paper: Callable[[], Initializer],
+    name: str,
+    dtype=None,
+    recurrent_dropout: float = 0.0,
+):
     """A stack of LSTM cells; `initializer` and `paper` as in `make_initializers`.
 
     Recurrent matrices have the paper's initialiser too, or else are orthogonal.
@@ -77,6 +148,7 @@ def make_lstm_stack(units: int, num_layers: int, initializer, paper: Callable[[]
             units,
             kernel_initializer=paper() if initializer is None else keras.initializers.get(initializer).clone(),
             recurrent_initializer=paper() if initializer is None else half_precision_safe("orthogonal", dtype),
+            recurrent_dropout=recurrent_dropout,
             dtype=dtype,
             name=f"{name}_{i}",
         )

@@ -35,6 +35,7 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
         scale_embeddings: As in `RNNSearch`.
         embedding_dropout, layer_dropout, output_dropout: Dropout rates of the embeddings, between the encoder's layers,
             and of the decoder's output.
+        recurrent_dropout: As in `RNNSearch`.
         scheduled_sampling: As in `RNNSearch`.
         source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
@@ -71,6 +72,7 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
         embedding_dropout: float = 0.0,
         layer_dropout: float = 0.0,
         output_dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
         scheduled_sampling: ScheduledSampling | str | float | None = None,
         **kwargs,
     ):
@@ -81,7 +83,8 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
             source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, units, dtype
         )
         reader, cell = (
-            make_lstm_stack(units, num_layers, initializer, paper, name, dtype) for name in ("reader", "cell")
+            make_lstm_stack(units, num_layers, initializer, paper, name, dtype, recurrent_dropout)
+            for name in ("reader", "cell")
         )
         super().__init__(
             source_embedding=source_embedding,

@@ -47,6 +47,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         scale_embeddings: As in `RNNSearch`.
         embedding_dropout, layer_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, between the
             encoder's layers, of h, and of the output projection's input h~.
+        recurrent_dropout: As in `RNNSearch`.
         scheduled_sampling: As in `RNNSearch`.
         pointer: As in `RNNSearch`.
         source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
@@ -89,6 +90,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         layer_dropout: float = 0.0,
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
         scheduled_sampling: ScheduledSampling | str | float | None = None,
         pointer: bool = False,
         **kwargs,
@@ -99,7 +101,8 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         source_embedding, target_embedding = make_embeddings(
             source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size, dtype
         )
-        lstms = partial(make_lstm_stack, num_layers=num_layers, initializer=initializer, paper=paper, dtype=dtype)
+        options = {"initializer": initializer, "paper": paper, "dtype": dtype, "recurrent_dropout": recurrent_dropout}
+        lstms = partial(make_lstm_stack, num_layers=num_layers, **options)
         if bidirectional:
             if units % 2:
                 raise ValueError(f"Expected an even number of units to read both ways. Received: units={units}")

@@ -9,18 +9,21 @@ from keras.initializers import RandomNormal
 from keras_attn.layers import (
     Attention,
     AttentionDecoder,
-    BahdanauAttention,
+    DecoderStack,
     DeepOutput,
     OutputBias,
     RNNEncoder,
     ScheduledSampling,
-    get_attention,
-    half_precision_safe,
+    check_size,
 )
-from keras_attn.models.builders import make_embeddings, make_initializers, make_output_projection
+from keras_attn.models.builders import (
+    make_attention,
+    make_cell,
+    make_embeddings,
+    make_initializers,
+    make_output_projection,
+)
 from keras_attn.models.recurrent import RecurrentSeq2Seq
-
-_CELLS = {"gru": keras.layers.GRUCell, "lstm": keras.layers.LSTMCell}
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -35,22 +38,26 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         p(y_i) = softmax(W_o tanh(U_o s_i + V_o E y_{i-1} + C_o c_i))
 
     The query s'_i has read the last word, which that of RNNsearch, s_{i-1}, has not. Marian's models of type `s2s` and
-    `nematus` are the same. The defaults are the toolkit's, for millions of sentence pairs; see `recipes/nematus.py` for
-    sizes that suit some ten thousand.
+    `nematus` are the same. With several layers and transitions it is the BiDeep RNN (Miceli Barone 2017): further
+    transitions follow GRU_2, and further layers add their inputs to their outputs. The defaults are the toolkit's, for
+    millions of sentence pairs; see `recipes/nematus.py` for sizes that suit some ten thousand.
 
     Args:
         source_vocabulary_size, target_vocabulary_size: Vocabulary sizes, including the four special ids.
         units: Units of each direction of the encoder, and of the decoder.
         embedding_size: Width of E, and of the read-out.
         cell: "gru", as in the paper; or "lstm", which starts with s_0 in both of its states, as in Marian.
-        decoder_transitions: 2, as in the paper; or 1: no GRU_2, so that c_i is for the read-out alone.
+        encoder_layers, decoder_layers: Numbers of layers.
+        encoder_transitions, upper_transitions: Transitions of a step, in the encoder and in the decoder's upper layers.
+        decoder_transitions: The same in its bottom layer: 2, as in the paper, or more; 1: no GRU_2, c_i is read out.
+        layer_normalization: Normalises the cells: `LayerNormGRUCell`, `LayerNormLSTMCell`.
         attention: "additive", as in the paper; the name of another attention layer; or an `Attention` layer.
         attention_units: Width of the attention's hidden layer; None: 2 `units`, that of h.
         tie_embeddings: As in `RNNSearch`. A tied output has its bias, too.
         initializer: None: orthogonal recurrent matrices and N(0, 0.01^2) elsewhere. Otherwise an initialiser for every
             matrix that is not recurrent, with embeddings ~ N(0, 1 / embedding_size).
         embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h, and of the read-out.
-        scale_embeddings, scheduled_sampling, pointer: As in `RNNSearch`.
+        scale_embeddings, recurrent_dropout, scheduled_sampling, pointer: As in `RNNSearch`.
         source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
@@ -63,10 +70,11 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         >>> model(ids).shape
         (2, 4, 37)
 
-    Differences from the paper: GRUs have a second bias, which the reset gate multiplies too, as in cuDNN.
+    Differences from the papers: GRUs have a second bias, which the reset gate multiplies too, as in cuDNN. Layers of
+    the encoder read the outputs of both directions below. Nothing but the cells is normalised.
 
     Reference: Sennrich, Firat, Cho, Birch, Haddow, et al. Nematus: a Toolkit for Neural Machine Translation. EACL 2017,
-    arXiv:1703.04357.
+    arXiv:1703.04357. Miceli Barone, Helcl, Sennrich, Haddow, Birch. WMT 2017, arXiv:1707.07631.
     """
 
     def __init__(
@@ -77,7 +85,12 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         units: int = 1024,
         embedding_size: int = 512,
         cell: str = "gru",
+        encoder_layers: int = 1,
+        encoder_transitions: int = 1,
+        decoder_layers: int = 1,
         decoder_transitions: int = 2,
+        upper_transitions: int = 1,
+        layer_normalization: bool = False,
         attention: str | Attention = "additive",
         attention_units: int | None = None,
         tie_embeddings: str | None = None,
@@ -86,49 +99,36 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         embedding_dropout: float = 0.0,
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
         scheduled_sampling: ScheduledSampling | str | float | None = None,
         pointer: bool = False,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
-        if cell not in _CELLS or decoder_transitions not in (1, 2):
-            raise ValueError(
-                f'Expected `cell` "gru" or "lstm" and `decoder_transitions` 1 or 2. Received: {cell!r} and '
-                f"{decoder_transitions!r}"
-            )
+        check_size("decoder_layers", decoder_layers)
+        check_size("decoder_transitions", decoder_transitions)
         kernel, vectors = make_initializers(initializer, embedding_size, partial(RandomNormal, stddev=0.01))
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
         embeddings = make_embeddings(*sizes, vectors, tie_embeddings, embedding_size, dtype)
         projection = make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype)
-
-        def make_cell(name):
-            recurrent = half_precision_safe("orthogonal", dtype)
-            options = {"kernel_initializer": kernel.clone(), "recurrent_initializer": recurrent, "dtype": dtype}
-            return _CELLS[cell](units, name=name, **options)
-
-        if attention == "additive":
-            attention = BahdanauAttention(
-                attention_units or 2 * units,
-                use_bias=True,
-                query_initializer=kernel.clone(),
-                key_initializer=kernel.clone(),
-                score_initializer=kernel.clone(),
-                dtype=dtype,
-                name="attention",
-            )
+        options = {"layer_normalization": layer_normalization, "recurrent_dropout": recurrent_dropout}
+        layer = partial(make_cell, cell, units, kernel, dtype=dtype, **options)
+        reader = partial(layer, num_layers=encoder_layers, transitions=encoder_transitions)
+        decoder = AttentionDecoder(
+            layer("cell"),
+            make_attention(attention, attention_units or 2 * units, kernel, dtype),
+            attend="between" if decoder_transitions > 1 else "after",
+            second_cell=layer("second_cell", transitions=decoder_transitions - 1) if decoder_transitions > 1 else None,
+            dtype=dtype,
+            name="decoder",
+        )
+        upper = [layer(f"upper_{i}", transitions=upper_transitions) for i in range(decoder_layers - 1)]
         super().__init__(
             source_embedding=embeddings[0],
             target_embedding=embeddings[1],
-            encoder=RNNEncoder(make_cell("forward"), backward_cell=make_cell("backward"), dtype=dtype, name="encoder"),
+            encoder=RNNEncoder(reader("forward"), backward_cell=reader("backward"), dtype=dtype, name="encoder"),
             bridge=keras.layers.Dense(units, "tanh", kernel_initializer=kernel.clone(), dtype=dtype, name="bridge"),
-            decoder=AttentionDecoder(
-                make_cell("cell"),
-                get_attention(attention, attention_units or 2 * units, dtype),
-                attend="between" if decoder_transitions == 2 else "after",
-                second_cell=make_cell("second_cell") if decoder_transitions == 2 else None,
-                dtype=dtype,
-                name="decoder",
-            ),
+            decoder=DecoderStack(decoder, upper, dtype=dtype, name="decoder_stack") if upper else decoder,
             readout=DeepOutput(
                 embedding_size, activation="tanh", kernel_initializer=kernel.clone(), dtype=dtype, name="readout"
             ),
@@ -147,4 +147,4 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         """s_0 from the mean over the real words; masked positions of h are zero."""
         words = ops.maximum(ops.sum(ops.cast(mask, values.dtype), axis=-1, keepdims=True), 1)  # (B, 1)
         s_0 = self.bridge(ops.sum(values, axis=1) / words)  # (B, H)
-        return [s_0 for _ in tree.flatten(self.decoder.cell.state_size)]
+        return [s_0 for _ in tree.flatten(getattr(self.decoder, "decoder", self.decoder).cell.state_size)]

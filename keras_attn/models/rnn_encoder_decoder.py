@@ -5,8 +5,8 @@ from functools import partial
 import keras
 from keras.initializers import RandomNormal
 
-from keras_attn.layers import DeepOutput, FixedContextDecoder, RNNEncoder, ScheduledSampling, half_precision_safe
-from keras_attn.models.builders import make_embeddings, make_initializers, make_output_projection
+from keras_attn.layers import DeepOutput, FixedContextDecoder, RNNEncoder, ScheduledSampling
+from keras_attn.models.builders import make_cell, make_embeddings, make_initializers, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
 
@@ -32,6 +32,7 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
             are orthogonal recurrent matrices and N(0, 0.01^2) elsewhere.
         embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h_S where c is computed
             from it, and of the read-out.
+        recurrent_dropout: As in `RNNSearch`.
         scheduled_sampling: As in `RNNSearch`.
         source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
@@ -70,6 +71,7 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
         embedding_dropout: float = 0.0,
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
         scheduled_sampling: ScheduledSampling | str | float | None = None,
         **kwargs,
     ):
@@ -80,14 +82,7 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
         )
 
         def cell(name):
-            return keras.layers.GRUCell(
-                units,
-                reset_after=False,
-                kernel_initializer=kernel.clone(),
-                recurrent_initializer=half_precision_safe("orthogonal", dtype),
-                dtype=dtype,
-                name=name,
-            )
+            return make_cell("gru", units, kernel, name, dtype, reset_after=False, recurrent_dropout=recurrent_dropout)
 
         def tanh(name):
             return keras.layers.Dense(

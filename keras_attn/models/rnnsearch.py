@@ -13,9 +13,8 @@ from keras_attn.layers import (
     DeepOutput,
     ScheduledSampling,
     get_attention,
-    half_precision_safe,
 )
-from keras_attn.models.builders import make_embeddings, make_initializers, make_output_projection
+from keras_attn.models.builders import make_cell, make_embeddings, make_initializers, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
 
@@ -51,6 +50,8 @@ class RNNSearch(RecurrentSeq2Seq):
         scale_embeddings: Multiplies embeddings by sqrt(m) (Vaswani 2017, section 3.4): N(0, 1 / m) suits tied outputs
             but is too small as input, above all for a stack of LSTMs.
         embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h, and of the read-out.
+        recurrent_dropout: Dropout rate of the states that cells read, in the encoder and in the decoder. A sentence has
+            one mask for all steps, for each gate (Gal & Ghahramani 2016, section 4).
         scheduled_sampling: In training, the decoder reads some tokens that the model chose itself (Bengio 2015):
             `ScheduledSampling`, or a text such as "inverse_sigmoid,k=1000", or a constant probability. None: all tokens
             are the given ones, as in the paper.
@@ -94,6 +95,7 @@ class RNNSearch(RecurrentSeq2Seq):
         embedding_dropout: float = 0.0,
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
         scheduled_sampling: ScheduledSampling | str | float | None = None,
         pointer: bool = False,
         **kwargs,
@@ -104,14 +106,8 @@ class RNNSearch(RecurrentSeq2Seq):
         source_embedding, target_embedding = make_embeddings(
             source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size, dtype
         )
-        cell = keras.layers.GRUCell(
-            width,
-            reset_after=False,
-            kernel_initializer=kernel.clone(),
-            recurrent_initializer=half_precision_safe("orthogonal", dtype),
-            dtype=dtype,
-            name="cell",
-        )
+        drop = {"recurrent_dropout": recurrent_dropout}
+        cell = make_cell("gru", width, kernel, "cell", dtype, reset_after=False, **drop)
         if attention == "additive":
             attention = BahdanauAttention(
                 attention_units,
@@ -125,7 +121,7 @@ class RNNSearch(RecurrentSeq2Seq):
         super().__init__(
             source_embedding=source_embedding,
             target_embedding=target_embedding,
-            encoder=BiGRUEncoder(units, kernel_initializer=kernel.clone(), dtype=dtype, name="encoder"),
+            encoder=BiGRUEncoder(units, kernel_initializer=kernel.clone(), dtype=dtype, name="encoder", **drop),
             bridge=keras.layers.Dense(
                 width, "tanh", use_bias=False, kernel_initializer=kernel.clone(), dtype=dtype, name="bridge"
             ),

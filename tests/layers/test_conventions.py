@@ -14,8 +14,9 @@ from keras_attn.layers.layer import Layer, constructor_arguments, keras_layer_ar
 
 B, T, S, E, H, M, A = 2, 3, 5, 7, 11, 13, 17
 # These tests sum outputs. `PointerGenerator` has log-probabilities, in part -inf (see test_pointer.py), and
-# `ScheduledSampler` booleans (see test_steps.py).
-APART = (ka.layers.Attention, ka.layers.PointerGenerator, ka.layers.ScheduledSampler)
+# `ScheduledSampler` booleans (see test_steps.py). For cells, which have states, and their stacks see test_cells.py.
+CELLS = (ka.DecoderStack, ka.DeepTransitionCell, ka.LayerNormGRUCell, ka.LayerNormLSTMCell, ka.ResidualCells)
+APART = (ka.layers.Attention, ka.layers.PointerGenerator, ka.layers.ScheduledSampler, *CELLS)
 PUBLIC = {
     name: member
     for name, member in vars(ka.layers).items()

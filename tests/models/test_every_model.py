@@ -93,6 +93,19 @@ MODELS = {
             "source_vocabulary_size": VT,
         },
     ),
+    "nematus, bideep": (
+        models.NematusSeq2Seq,
+        {
+            **NEMATUS,
+            "encoder_layers": 2,
+            "encoder_transitions": 2,
+            "decoder_layers": 2,
+            "decoder_transitions": 3,
+            "upper_transitions": 2,
+            "layer_normalization": True,
+            "recurrent_dropout": 0.2,
+        },
+    ),
     "transformer": (models.TransformerSeq2Seq, TRANSFORMER),
     "transformer, normalised first, all tied, dropout": (
         models.TransformerSeq2Seq,
@@ -264,6 +277,18 @@ def test_gradients_reach_every_weight(inputs, name):
             assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
 
 
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="masks of cells are tested everywhere; others compile")
+@pytest.mark.parametrize("name", ONE_EACH[:5])
+def test_recurrent_dropout_is_that_of_every_cell_and_of_training_alone(inputs, name):
+    model = make(name, recurrent_dropout=0.4)
+    cells = [layer for layer in model._flatten_layers() if hasattr(layer, "recurrent_kernel")]
+    assert len(cells) >= 2
+    assert {cell.recurrent_dropout for cell in cells} == {0.4}
+    np.testing.assert_array_equal(logits_of(model, inputs), logits_of(make(name), inputs))
+    drawn = [ops.convert_to_numpy(model(inputs, training=True)) for _ in range(2)]
+    assert np.abs(drawn[0] - drawn[1]).max() > 1e-3
+
+
 class Search(keras.Model):
     """Beam search and greedy search as one compiled model, as the translator runs it."""
 
@@ -358,6 +383,8 @@ MIXED = [
 ]
 if keras.backend.backend() != "torch":  # each is compiled by TensorFlow or by JAX
     MIXED = MIXED[keras.backend.backend() == "jax" :: 2]
+else:
+    MIXED.append(("nematus, bideep", "mixed_float16"))
 
 
 @pytest.mark.parametrize(("name", "policy"), MIXED)
@@ -382,9 +409,17 @@ def test_two_directions_need_an_even_number_of_units():
         make("luong, both ways", units=5)
 
 
-@pytest.mark.parametrize("wrong", [{"cell": "rnn"}, {"decoder_transitions": 3}])
-def test_nematus_refuses_other_cells(wrong):
-    with pytest.raises(ValueError, match='or "lstm" and `decoder_transitions` 1 or 2'):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"cell": "rnn"}, '`cell` "gru" or "lstm". Received: \'rnn\''),
+        ({"decoder_transitions": 0}, "`decoder_transitions` to be a positive whole number"),
+        ({"decoder_layers": 0}, "`decoder_layers` to be a positive whole number"),
+        ({"upper_transitions": 0, "decoder_layers": 2}, "`transitions` to be a positive whole number"),
+    ],
+)
+def test_nematus_refuses_other_cells(wrong, message):
+    with pytest.raises(ValueError, match=message):
         make("nematus", **wrong)
 
 
