@@ -149,8 +149,10 @@ class BahdanauMonotonicAttention(_MonotonicAttention, BahdanauAttention):
         mode: "recursive", "parallel" or "hard"; see `keras_attn.layers.monotonic_alignment`.
         inference_mode: The mode outside of training, such as "hard"; None: `mode`.
         sigmoid_noise: Standard deviation of the noise, which makes the model prefer probabilities near 0 and 1.
-            `AttentionDecoder` adds it in training, and draws it outside the loop.
-        score_bias_initializer: For r; the paper starts with a negative constant, the lower the longer the sources.
+            `AttentionDecoder` adds it in training, and draws it outside the loop. For hard mode 1, as in the paper,
+            may be too little; see `tests/benchmarks/monotonic_attention.py`.
+        score_bias_initializer: For r; the paper starts with a negative constant, the lower the longer the sources. At
+            first a step passes about exp(-r) words, so 0 is right for targets as long as their sources.
         chunk_size: w; None: no chunks.
 
     Call arguments and mask behaviour: see `Attention`. Further ones are `noise`, `(B, S)` or `(B, T, S)` from N(0, 1),

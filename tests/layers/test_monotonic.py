@@ -115,6 +115,18 @@ def test_by_hand():
     np.testing.assert_array_equal(align(0 * half, first, "hard"), [[0, 0, 0]])
 
 
+def test_probabilities_of_0_and_1_make_the_expectation_the_hard_choice(rng):
+    """Some words that are passed have p = 1, and in row 1 of the last step none is chosen, nor ever after."""
+    steps, chosen = 6, rng.integers(0, 2, (4, 6, 17)).astype("float32")  # (B, T, S)
+    chosen[1, 3] = 0
+    hard = recursive = np.eye(1, 17, dtype="float32")[[0] * 4]
+    for t in range(steps):
+        hard = ops.convert_to_numpy(monotonic_alignment(chosen[:, t], hard, "hard"))
+        recursive = ops.convert_to_numpy(monotonic_alignment(chosen[:, t], recursive, "recursive"))
+        np.testing.assert_array_equal(recursive, hard)
+    np.testing.assert_array_equal(hard.sum(axis=1) > 0, [True, False, True, True])
+
+
 def test_safe_cumprod():
     x = np.array([[0.5, 0.25, 0.0, 1.0], [1.0, 2.0, 0.5, 0.5]], "float32")
     np.testing.assert_allclose(
