@@ -18,7 +18,8 @@ class Translation:
     token_ids: tuple[int, ...] = ()
     score: float = 0.0  # what search ranks by: the log-probability after the length penalty
     token_log_probs: np.ndarray | None = None  # (T,)
-    alignment: np.ndarray | None = None  # (T, S), rows sum to 1
+    alignment: np.ndarray | None = None  # (T, S), rows sum to 1: the mean of the heads, where there are several
     source_tokens: tuple[str, ...] = ()
     source_token_ids: tuple[int, ...] = ()
     n_best: tuple["Translation", ...] = ()  # all hypotheses, best first, if several were requested; samples in order
+    head_alignments: np.ndarray | None = None  # (heads, T, S), from `score(..., each_head=True)`

@@ -244,10 +244,14 @@ def luong(weights, source, target, layers, attend=True):
     return np.array(logits)
 
 
-def multi_head(query, values, visible, heads):
+def scaled_dot(query, key):
+    return query @ key / np.sqrt(len(query))
+
+
+def multi_head(query, values, visible, heads, score=scaled_dot):
     """Vaswani 2017, 3.2.2: query (T, E), values (S, M), visible (T, S) bool; a head is its W_q, W_k, W_v, W_o.
 
-    Returns outputs (T, E) and alignments (N, T, S).
+    The score is of a head's query (D,) and key (D,). Returns outputs (T, E) and alignments (N, T, S).
     """
     outputs, alignments = 0.0, []
     for W_q, W_k, W_v, W_o in heads:
@@ -256,7 +260,7 @@ def multi_head(query, values, visible, heads):
             js = np.flatnonzero(row)
             if len(js):
                 q = query[i] @ W_q
-                alignment[i, js] = softmax(np.array([q @ (values[j] @ W_k) for j in js]) / np.sqrt(len(q)))
+                alignment[i, js] = softmax(np.array([score(q, values[j] @ W_k) for j in js]))
         outputs = outputs + (alignment @ (values @ W_v)) @ W_o
         alignments.append(alignment)
     return outputs, np.array(alignments)

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_attn import MultiHeadAttention
+from keras_attn.models import RNNSearch
 from keras_attn.search import score_tokens
 from keras_attn.text import END_ID, START_ID, UNKNOWN_ID, Tokenizer
 from keras_attn.translator import Translator
@@ -38,6 +40,29 @@ def scored(translator):
 def log_softmax(logits):
     logits = logits - logits.max(-1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def test_each_heads_alignment_and_their_mean(translator, scored):
+    for found, plain in zip(translator.score(SOURCES, TARGETS, each_head=True), scored, strict=True):
+        assert plain.head_alignments is None
+        assert found.head_alignments.shape == (1, *plain.alignment.shape)  # this model has one
+        np.testing.assert_allclose(found.head_alignments.mean(0), plain.alignment, atol=1e-6)
+        np.testing.assert_allclose(found.score, plain.score, atol=1e-5)
+
+
+def test_a_translator_over_a_model_with_heads():
+    tokenizers = word_tokenizer("s", test_golden.SOURCE), word_tokenizer("t", test_golden.TARGET)
+    heads = MultiHeadAttention(2, score="additive", head_units=3)
+    model = RNNSearch(test_golden.SOURCE, test_golden.TARGET, **test_golden.SIZES, attention=heads)
+    for i, weight in enumerate(model.trainable_weights):
+        weight.assign(0.5 * keras.random.normal(weight.shape, seed=i))
+    translator = Translator(model, *tokenizers, max_length_ratio=0.0, max_length_constant=4)
+    found = translator.generate(SOURCES[:2], beam_size=2, batch_size=2)
+    scored = translator.score(SOURCES[:2], [t.token_ids for t in found], each_head=True)
+    for translation, again in zip(found, scored, strict=True):
+        assert again.head_alignments.shape == (2, *translation.alignment.shape)
+        np.testing.assert_allclose(again.head_alignments.mean(0), translation.alignment, atol=1e-5)
+        assert np.abs(again.head_alignments[0] - again.head_alignments[1]).max() > 1e-3
 
 
 def test_scores_are_those_of_the_oracle(translator, weights, scored):

@@ -123,6 +123,7 @@ class Engine:
         normalization: str = "gnmt",
         coverage_penalty: float = 0.0,
         return_alignments: bool = True,
+        each_head: bool = False,
         batch_size: int = 64,
         tokens_per_batch: int = 2048,
     ) -> list[Translation]:
@@ -137,6 +138,7 @@ class Engine:
                 text by other ids than those that the tokenizer gives for it.)
             length_penalty, normalization, coverage_penalty: See `keras_attn.search.SearchOptions`.
             return_alignments: Whether the result has alignments.
+            each_head: Whether it also has `head_alignments`, those of each attention layer and head.
             batch_size: Pairs scored at once, at most.
             tokens_per_batch: Padded tokens of the longer side scored at once, at most (a single longer pair
                 is still scored), which bounds the memory: each has logits for the whole vocabulary.
@@ -151,7 +153,8 @@ class Engine:
         ranking = {"length_penalty": length_penalty, "normalization": normalization}
         ranking |= {"coverage_penalty": coverage_penalty}
         checked = SearchOptions(**ranking, batch_size=batch_size, tokens_per_batch=tokens_per_batch)
-        options = {name: getattr(checked, name) for name in ranking} | {"return_alignments": return_alignments}
+        options = {name: getattr(checked, name) for name in ranking}
+        options |= {"return_alignments": return_alignments, "each_head": each_head}
         sources = check_list("sources", sources)
         targets = check_list("targets", targets, len(sources))
         sentences = self._sentences(sources, self.limits())

@@ -38,6 +38,9 @@ def translations_of(
         alignment = result.get("alignments")
         if alignment is not None:
             alignment = alignment[n, :length, : len(source_tokens)].copy()
+        heads = result.get("head_alignments")
+        if heads is not None:
+            heads = heads[n, :length, :, : len(source_tokens)].swapaxes(0, 1).copy()  # (heads, T, S)
         translation = Translation(
             text=_text(sentence, ids, alignment, source_tokenizer, target_tokenizer, dictionary),
             tokens=_tokens(sentence, ids, target_tokenizer),
@@ -47,6 +50,7 @@ def translations_of(
             alignment=alignment,
             source_tokens=source_tokens,
             source_token_ids=tuple(sentence.token_ids),
+            head_alignments=heads,
         )
         translations.append(translation)
     return translations

@@ -65,18 +65,25 @@ class ScoreModel(DecodingModel):
 
     Args:
         seq2seq: A `Seq2Seq`.
+        each_head: Adds "head_alignments" `(B, 1, T, heads, S)` to the result.
         options: Keyword arguments of `score_tokens`.
     """
 
-    def __init__(self, seq2seq: Seq2Seq, **options):
+    def __init__(self, seq2seq: Seq2Seq, each_head: bool = False, **options):
         super().__init__(seq2seq, "score", **options)
+        self.each_head = each_head
 
     def call(self, inputs):
         source, target = inputs["encoder_token_ids"], inputs["target_token_ids"]  # (B, S), (B, T)
         ids = self.seq2seq.target_special_ids
         start = ops.full_like(target[:, :1], ids.start)  # (B, 1)
         previous = ops.concatenate([start, target[:, :-1]], axis=1)  # (B, T)
-        logits, alignments = self.seq2seq.align(source, previous)  # (B, T, V), (B, T, S)
         _, mask = self.seq2seq.source_and_mask(source)  # (B, S)
+        each_head = {}
+        if self.each_head:
+            logits, heads = self.seq2seq.align(source, previous, each_head=True)  # (B, T, V), (B, T, heads, S)
+            alignments, each_head = ops.mean(heads, axis=2), {"head_alignments": heads[:, None]}
+        else:
+            logits, alignments = self.seq2seq.align(source, previous)  # (B, T, V), (B, T, S)
         result = score_tokens(logits, target, alignments, mask, special_ids=ids, **self.options)
-        return {name: value for name, value in result._asdict().items() if value is not None}
+        return {name: value for name, value in result._asdict().items() if value is not None} | each_head

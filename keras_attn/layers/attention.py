@@ -40,7 +40,8 @@ class Attention(Layer):
         state: The state of a mechanism that remembers earlier steps; else `()`.
 
     Returns:
-        `(context, alignment, state)`: `(B, M)` and `(B, S)` for one step, `(B, T, M)` and `(B, T, S)` for all.
+        `(context, alignment, state)`: `(B, M)` and `(B, S)` for one step, `(B, T, M)` and `(B, T, S)` for all. A layer
+        with heads has an alignment for each, `(B, N, S)` or `(B, T, N, S)`.
 
     Mask behaviour: a masked position gets alignment exactly 0. A row with no real position gets a zero alignment,
     a zero context, and finite gradients. Scores and alignment are float32 under every dtype policy but float64's; the

@@ -20,7 +20,7 @@ from keras_attn.layers.cells import (
 )
 from keras_attn.layers.decoder_checks import check_attentions, check_order, check_vector
 from keras_attn.layers.layer import Layer, build_once
-from keras_attn.layers.memories import attend, each, initial_states, make_memory
+from keras_attn.layers.memories import attend, build_attentions, combine, each, initial_states, make_memory
 from keras_attn.layers.normalizers import score_dtype
 from keras_attn.layers.readout import attentional_vector, build_attentional
 
@@ -70,13 +70,16 @@ class AttentionDecoder(Layer):
         cell_state: s_0 in the cell's own structure; None: zeros.
         fed: `(B, F)`, f_0, such as a first context; None: zeros. Only with `input_feeding`.
         training: Whether to apply dropout.
+        each_head: Whether the alignments are those of each attention layer and head, `(B, T, N, S)` in the order of the
+            layers, instead of their mean.
 
     Returns:
         `(outputs (B, T, O), contexts (B, T, C), alignments (B, T, S))`. With several attention layers the contexts are
-        concatenated and the alignments averaged; with a list of values the alignments are a list.
+        concatenated and the alignments averaged over all heads; with a list of values the alignments are a list.
 
     For one step at a time, with the same weights: `memory(values, mask)` once a sentence, `initial_state(...)`, then
-    `step(inputs (B, E), memory, state) -> output (B, O), context (B, C), alignment (B, S), state`.
+    `step(inputs (B, E), memory, state) -> output (B, O), context (B, C), alignment (B, S), state`, where `each_head`
+    makes the alignment `(B, N, S)`.
 
     Mask behaviour: source padding gets alignment 0. Target padding needs no mask: it is at the right, after every real
     step.
@@ -143,9 +146,7 @@ class AttentionDecoder(Layer):
         shapes = (
             each("values", list(values_shape), self.attentions) if several else [values_shape] * len(self.attentions)
         )
-        for attention, shape in zip(self.attentions, shapes, strict=True):
-            build_once(attention, query_shape, shape)
-        self.context_widths = [shape[-1] for shape in shapes]
+        self.context_widths, self.heads = build_attentions(self.attentions, query_shape, shapes)
         self.context_width = sum(self.context_widths)
         self.vector_width = build_attentional(self.attentional, batch, self.context_widths, self.query_width)
         self.output_width = self.vector_width if self.output_attention else self.query_width
@@ -160,7 +161,7 @@ class AttentionDecoder(Layer):
         self.input_width = width  # of the cell
         build_once(self.cell, (batch, width))
 
-    def call(self, inputs, values, mask=None, cell_state=None, fed=None, training=False):
+    def call(self, inputs, values, mask=None, cell_state=None, fed=None, training=False, each_head=False):
         memory = self.memory(values, mask)
         state = self.initial_state(values, cell_state, fed)
         inputs = self._cell_inputs(ops.transpose(inputs, (1, 0, 2)), memory)  # (T, B, I)
@@ -171,13 +172,15 @@ class AttentionDecoder(Layer):
             queries = ops.transpose(queries, (1, 0, 2))  # (B, T, H)
             contexts, alignments, _ = self._attend(queries, memory, state["attention"])
             keep = None if keep is None else ops.transpose(keep, (1, 0, 2))
-            return self._vector(contexts, queries, keep), contexts, alignments
+            return self._vector(contexts, queries, keep), contexts, combine(alignments, memory, 2, each_head)
         transitions, drawn = self._transitions(drops), drops != [None, None]
 
         def step(state, x, constants):
             memory, drops = constants if drawn else (constants, [None, None])
-            *out, state = self._advance(transitions, x["projected"], memory, state, x.get("keep"), x["noise"], drops)
-            return state, tuple(out)
+            output, context, alignments, state = self._advance(
+                transitions, x["projected"], memory, state, x.get("keep"), x["noise"], drops
+            )
+            return state, (output, context, combine(alignments, memory, 1, each_head))
 
         # Of each attention: no random numbers, or those of its steps.
         pairs = zip(self.attentions, each("values", values, self.attentions), strict=True)
@@ -189,11 +192,13 @@ class AttentionDecoder(Layer):
         _, out = scan(
             step, state, xs if keep is None else {**xs, "keep": keep}, constants=(memory, drops) if drawn else memory
         )
-        return tree.map_structure(lambda x: ops.transpose(x, (1, 0, 2)), out)
+        return tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), out)
 
-    def step(self, inputs, memory, state):
-        """One step: `inputs (B, E)` -> `output (B, O), context (B, C), alignment (B, S), state`."""
-        return self._advance(self._transitions(), self._project(self._cell_inputs(inputs, memory)), memory, state)
+    def step(self, inputs, memory, state, each_head=False):
+        """One step: `inputs (B, E)` -> `output (B, O), context (B, C), alignment (B, S) or (B, N, S), state`."""
+        projected = self._project(self._cell_inputs(inputs, memory))
+        output, context, alignments, state = self._advance(self._transitions(), projected, memory, state)
+        return output, context, combine(alignments, memory, 1, each_head), state
 
     def memory(self, values, mask=None) -> dict[str, Any]:
         """What is constant for the sentence: values, keys (projected here, once) and mask."""
@@ -257,7 +262,7 @@ class AttentionDecoder(Layer):
         return output, context, alignment, state
 
     def _attend(self, query, memory, states, noise=()):
-        """Contexts, alignments and next states for the query of one step (B, H), or of all steps (B, T, H)."""
+        """Contexts, each layer's alignment and next states for the query of one step (B, H), or of all (B, T, H)."""
         return attend(self.attentions, query, memory, states, noise)
 
     def _vector(self, context, query, keep):
@@ -278,14 +283,17 @@ class AttentionDecoder(Layer):
         shape = (*ops.shape(inputs)[:2], self.vector_width)
         return keras.random.dropout(ops.ones(shape, inputs.dtype), self.dropout, seed=self.seed_generator)
 
-    def compute_output_spec(self, inputs, values, mask=None, cell_state=None, fed=None, training=False):
-        batch, length = inputs.shape[:2]
+    def compute_output_spec(
+        self, inputs, values, mask=None, cell_state=None, fed=None, training=False, each_head=False
+    ):
+        def spec(*shape, dtype=self.compute_dtype):
+            return keras.KerasTensor((*inputs.shape[:2], *shape), dtype=dtype)
 
-        def spec(width, dtype=self.compute_dtype):
-            return keras.KerasTensor((batch, length, width), dtype=dtype)
+        def alignment(values, heads):
+            return spec(*[heads] * each_head, values.shape[1], dtype=score_dtype(self.compute_dtype))
 
-        def alignment(values):
-            return spec(values.shape[1], score_dtype(self.compute_dtype))
-
-        alignments = [alignment(v) for v in values] if isinstance(values, (list, tuple)) else alignment(values)
+        if isinstance(values, (list, tuple)):
+            alignments = [alignment(*pair) for pair in zip(values, self.heads, strict=True)]
+        else:
+            alignments = alignment(values, max(1, sum(self.heads)))
         return spec(self.output_width), spec(self.context_width), alignments

@@ -70,9 +70,9 @@ class DecoderStack(Layer):
             width = output_width(cell)
         self.output_width = width
 
-    def call(self, inputs, values, mask=None, cell_state=None, fed=None, training=False):
+    def call(self, inputs, values, mask=None, cell_state=None, fed=None, training=False, each_head=False):
         outputs, contexts, alignments = self.decoder(
-            inputs, values, mask=mask, cell_state=cell_state, fed=fed, training=training
+            inputs, values, mask=mask, cell_state=cell_state, fed=fed, training=training, each_head=each_head
         )
         x, contexts_by_step = (ops.transpose(part, (1, 0, 2)) for part in (outputs, contexts))  # (T, B, H), (T, B, C)
         upper = self.initial_state(values, cell_state, fed)["upper"]
@@ -82,9 +82,9 @@ class DecoderStack(Layer):
             x = self._join(i, x, unroll(cell, read, state, drops=drops)[0])
         return ops.transpose(x, (1, 0, 2)), contexts, alignments
 
-    def step(self, inputs, memory, state):
-        """One step: `inputs (B, E)` -> `output (B, O), context (B, C), alignment (B, S), state`."""
-        x, context, alignment, new = self.decoder.step(inputs, memory, state)
+    def step(self, inputs, memory, state, each_head=False):
+        """One step: `inputs (B, E)` -> `output (B, O), context (B, C), alignment (B, S) or (B, N, S), state`."""
+        x, context, alignment, new = self.decoder.step(inputs, memory, state, each_head)
         upper = []
         for i, (cell, cell_state) in enumerate(zip(self.cells, state["upper"], strict=True)):
             projected = project(cell, self._read(x, context))

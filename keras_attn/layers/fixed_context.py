@@ -80,4 +80,4 @@ class FixedContextDecoder(AttentionDecoder):
         return ops.concatenate([inputs, context], axis=-1)
 
     def _attend(self, query, memory, states, noise=()):
-        return spread(memory["context"], query), spread(memory["alignment"], query), states
+        return spread(memory["context"], query), [spread(memory["alignment"], query)], states

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import keras
 from keras import ops
 
+from keras_attn.layers.layer import build_once
 from keras_attn.layers.normalizers import score_dtype
 
 
@@ -18,6 +20,18 @@ def each(name: str, given, attentions: list) -> list:
     if len(given) != len(attentions):
         raise ValueError(f"Expected `{name}` for each of {len(attentions)} attention layers. Received: {len(given)}")
     return list(given)
+
+
+def build_attentions(attentions: list, query_shape, values_shapes: list) -> tuple[list[int], list[int]]:
+    """Builds each attention layer; the widths of their contexts, and their numbers of heads."""
+    widths, heads = [], []
+    for attention, shape in zip(attentions, values_shapes, strict=True):
+        build_once(attention, query_shape, shape)
+        query, values = keras.KerasTensor(query_shape), keras.KerasTensor(shape)
+        context, alignment, _ = attention.compute_output_spec(query, values)
+        widths.append(context.shape[-1])
+        heads.append(alignment.shape[1] if len(alignment.shape) == 3 else 1)
+    return widths, heads
 
 
 def make_memory(attentions: list, values, mask=None) -> dict[str, Any]:
@@ -45,12 +59,9 @@ def initial_states(attentions: list, values) -> list:
 
 
 def attend(attentions: list, query, memory: dict[str, Any], states: list, noise=()):
-    """Contexts, alignments and next states for the query of one step (B, H), or of all steps (B, T, H).
-
-    Contexts are concatenated. Alignments are averaged, or a list where each attention layer has a memory of its own.
-    """
+    """Contexts side by side, the alignments of each layer, and next states, for one step (B, H) or all (B, T, H)."""
     if not attentions:
-        return query[..., :0], ops.zeros_like(spread(memory["mask"], query), score_dtype(query.dtype)), states
+        return query[..., :0], [ops.zeros_like(spread(memory["mask"], query), score_dtype(query.dtype))], states
     values = each("values", memory["values"], attentions)
     masks = each("mask", memory.get("masks", memory["mask"]), attentions)
     random = [{"noise": x[0]} if x else {} for x in noise or [()] * len(attentions)]
@@ -62,9 +73,32 @@ def attend(attentions: list, query, memory: dict[str, Any], states: list, noise=
     ]
     contexts, alignments, states = zip(*results, strict=True)
     context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-1)  # (B, C) or (B, T, C)
-    if "masks" in memory:
-        return context, list(alignments), list(states)
-    return context, alignments[0] if len(results) == 1 else sum(alignments) / len(alignments), list(states)
+    return context, list(alignments), list(states)
+
+
+def combine(alignments: list, memory: dict[str, Any], steps: int, each_head: bool):
+    """The alignments of several layers as one: the mean over all heads `(..., S)`, or each of them `(..., N, S)`.
+
+    They stay apart, in a list, where each attention layer has a memory of its own.
+
+    Args:
+        alignments: Of each layer, `(..., S)`, or `(..., N, S)` of one that has heads.
+        memory: From `make_memory`.
+        steps: The number of axes in front: 1 for one step, (B,), 2 for all of them, (B, T).
+        each_head: Whether heads stay apart; a layer without has one.
+    """
+
+    def has_heads(x):
+        return len(x.shape) == steps + 2
+
+    def join(group):
+        if each_head:
+            return ops.concatenate([x if has_heads(x) else ops.expand_dims(x, steps) for x in group], axis=steps)
+        count = sum(x.shape[steps] if has_heads(x) else 1 for x in group)
+        sums = [ops.sum(x, axis=steps) if has_heads(x) else x for x in group]  # (..., S)
+        return sums[0] if count == 1 else sum(sums) / count
+
+    return [join([x]) for x in alignments] if "masks" in memory else join(alignments)
 
 
 def spread(x, query):

@@ -1,55 +1,76 @@
-"""The Transformer's multi-head attention and self-attention, written out, with their alignments."""
+"""Several attentions in parallel, each with projections of its own, over any score; and self-attention."""
 
 import keras
-from keras import initializers, ops
+from keras import initializers, ops, tree
 
 from keras_attn.backend import matmul
-from keras_attn.layers.layer import Layer, check_size
-from keras_attn.layers.normalizers import at_least_float32, masked_softmax, score_dtype
+from keras_attn.layers.attention import Attention, get_attention
+from keras_attn.layers.layer import Layer, build_once, check_size, refuse_unknown_arguments
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class MultiHeadAttention(Layer):
+class MultiHeadAttention(Attention):
     """Multi-head attention: several attentions in parallel, each with projections of its own.
 
-        alpha^n_ij = softmax_j(q_i W^Q_n (h_j W^K_n)^T / sqrt(D)),  head^n_i = sum_j alpha^n_ij h_j W^V_n
-                                                                                         (Vaswani 2017, 3.2.1, eq. 1)
-        output_i = [head^1_i ; ... ; head^N_i] W^O                                       (3.2.2)
+        alpha^n_ij = attention_j(q_i W^Q_n, h_j W^K_n),  head^n_i = sum_j alpha^n_ij h_j W^V_n
+        c_i = [head^1_i ; ... ; head^N_i] W^O                                    (Vaswani 2017, section 3.2.2)
 
-    The equations of KerasHub's and Keras' layers, without biases, and the alignments of every head.
+    The attention is any layer with that contract: with the default, the scaled dot product, these are the Transformer's
+    equations, without biases. With "additive" it is the attention of RNMT+ (Chen 2018, section 4). A step of a decoder
+    costs one attention over N times as many sentences: heads share the weights of `score`, and differ in their
+    projections.
 
     Args:
         num_heads: N.
+        score: The attention of each head: a registered name (see `keras_attn.layers.get_attention`) or an `Attention`
+            layer, whose queries and values have the width D. A layer given by name that has `units` gets D of them.
         head_units: D, the width of a head; None: the query's width divided by N.
-        kernel_initializer: For the four matrices.
+        kernel_initializer: For W^Q, W^K, W^V and W^O.
 
     Call arguments:
-        query: `(B, T, E)`, the words that attend.
-        values: `(B, S, M)`, the words that are attended to.
-        mask: Boolean, True = visible: `(B, S)` for real words, or `(B, 1, T, S)`; None: every word is visible.
+        query: `(B, H)` for one step of a decoder, or `(B, T, H)` for all.
+        values: `(B, S, M)`, the memory h.
+        keys: The result of `keys(values)`, `(B, N, S, ...)`, computed once a sentence; None: computed by the call.
+        mask: Boolean, True = visible: `(B, S)` for real words, or `(B, T, S)`; None: every word is visible.
+        state, noise: Those of `score`, with an axis of heads after that of sentences.
 
     Returns:
-        `(outputs, alignments)`: `(B, T, E)` in the compute dtype, and `(B, N, T, S)` in float32, whose rows sum to 1.
+        `(context, alignments, state)`: `(B, H)` and `(B, N, S)` for one step, `(B, T, H)` and `(B, T, N, S)` for all.
+        `AttentionDecoder` puts out the heads' mean, or with `each_head=True` all of them.
 
-    Mask behaviour: a masked word gets alignment exactly 0. A row with no real word gets zero alignments and outputs.
+    Mask behaviour: a masked word gets alignment exactly 0. A row with no real word gets zero alignments and context.
+    Alignments are float32 under every dtype policy but float64's.
 
     Raises:
-        ValueError: if a size is not a positive whole number, or `head_units` is None and the query's width is not a
-            multiple of `num_heads`.
+        ValueError: if a size is not a positive whole number, for a score that is no attention layer or has heads
+            itself, or if `head_units` is None and the query's width is not a multiple of `num_heads`.
 
     Example:
-        >>> attention = keras_attn.MultiHeadAttention(3)
-        >>> query, values = np.ones((2, 5, 6), "float32"), np.ones((2, 7, 11), "float32")
-        >>> outputs, alignments = attention(query, values)
-        >>> outputs.shape, alignments.shape
-        ((2, 5, 6), (2, 3, 5, 7))
+        >>> attention = keras_attn.MultiHeadAttention(3, score="additive")
+        >>> query, values = np.ones((2, 6), "float32"), np.ones((2, 7, 11), "float32")
+        >>> context, alignments, _ = attention(query, values)
+        >>> context.shape, alignments.shape
+        ((2, 6), (2, 3, 7))
 
-    Differences from the paper: none.
+    Differences from the papers: none from Vaswani's. Chen's leaves the projections open; in its authors' program
+    (Lingvo) heads share the score's weights, too, but W^V is W^K and there is no W^O.
 
-    Reference: Vaswani et al. Attention Is All You Need. NeurIPS 2017, arXiv:1706.03762.
+    References: Vaswani et al. Attention Is All You Need. NeurIPS 2017, arXiv:1706.03762. Chen et al. The Best of Both
+    Worlds: Combining Recent Advances in Neural Machine Translation. ACL 2018, arXiv:1804.09849.
     """
 
-    def __init__(self, num_heads: int, *, head_units: int | None = None, kernel_initializer="glorot_uniform", **kwargs):
+    _replaces_arguments = True
+
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        score="scaled_dot",
+        head_units: int | None = None,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        refuse_unknown_arguments(type(self), kwargs, base=Layer)
         super().__init__(**kwargs)
         check_size("num_heads", num_heads)
         if head_units is not None:
@@ -57,6 +78,11 @@ class MultiHeadAttention(Layer):
         self.num_heads = num_heads
         self.head_units = head_units
         self.kernel_initializer = initializers.get(kernel_initializer)
+        if isinstance(score, str):
+            get_attention(score, head_units or 1)  # refuses an unknown name before D is known
+        self.score = score if isinstance(score, str) else get_attention(score)
+        if isinstance(self.score, MultiHeadAttention):
+            raise ValueError(f"Expected a `score` without heads of its own. Received: score={score!r}")
 
     def build(self, query_shape, values_shape, **_):
         width = query_shape[-1]
@@ -65,7 +91,8 @@ class MultiHeadAttention(Layer):
                 f"Expected a query whose width is a multiple of `num_heads`, or `head_units`. Received: width {width}, "
                 f"num_heads={self.num_heads}"
             )
-        heads = self.num_heads * (self.head_units or width // self.num_heads)  # N D
+        units = self.head_units or width // self.num_heads  # D
+        heads = self.num_heads * units  # N D
         shapes = {
             "query_kernel": (width, heads),
             "key_kernel": (values_shape[-1], heads),
@@ -74,34 +101,69 @@ class MultiHeadAttention(Layer):
         }
         for name, shape in shapes.items():
             setattr(self, name, self.add_weight(name=name, shape=shape, initializer=self.kernel_initializer.clone()))
+        self.attention = self.score
+        if isinstance(self.score, str):
+            self.attention = get_attention(self.score, units, self.dtype_policy)
+        build_once(self.attention, (None, units), (None, values_shape[1], units))
 
-    def call(self, query, values, mask=None):
-        queries = self._heads(query, self.query_kernel)  # (B, N, T, D)
-        keys = self._heads(values, self.key_kernel)  # (B, N, S, D)
-        values = self._heads(values, self.value_kernel)  # (B, N, S, D)
-        scores = matmul(at_least_float32(queries), at_least_float32(ops.swapaxes(keys, 2, 3)))
-        alignments = masked_softmax(scores * queries.shape[-1] ** -0.5, mask)  # (B, N, T, S)
-        contexts = matmul(ops.cast(alignments, values.dtype), values)  # (B, N, T, D)
-        contexts = ops.transpose(contexts, (0, 2, 1, 3))  # (B, T, N, D)
-        contexts = ops.reshape(contexts, (*ops.shape(contexts)[:2], self.output_kernel.shape[0]))  # (B, T, N D)
-        return matmul(contexts, ops.cast(self.output_kernel, contexts.dtype)), alignments
+    def call(self, query, values, keys=None, mask=None, state=(), noise=None):
+        keys, values = self.keys(values) if keys is None else keys  # (B, N, S, ...), (B, N, S, D)
+        queries = self._heads(query, self.query_kernel)  # (B, N, D) or (B, N, T, D)
+        of_all = len(query.shape) == 3
+        if noise is not None:
+            noise = {"noise": _fold(ops.swapaxes(noise, 1, 2) if of_all else noise)}  # (B N, S) or (B N, T, S)
+        if mask is not None:
+            mask = ops.repeat(ops.cast(mask, "bool"), self.num_heads, axis=0)  # (B N, S) or (B N, T, S)
+        keys, state = tree.map_structure(_fold, (keys, state))
+        results = self.attention(_fold(queries), _fold(values), keys=keys, mask=mask, state=state, **noise or {})
+        contexts, alignments, state = tree.map_structure(self._unfold, results)  # (B, N, ...)
+        if of_all:
+            contexts, alignments = ops.swapaxes(contexts, 1, 2), ops.swapaxes(alignments, 1, 2)  # (B, T, N, ...)
+        contexts = ops.reshape(contexts, (*ops.shape(query)[:-1], self.output_kernel.shape[0]))  # (B, N D), (B, T, N D)
+        return matmul(contexts, ops.cast(self.output_kernel, contexts.dtype)), alignments, state
+
+    def keys(self, values):
+        self.check_built()
+        keys = self.attention.keys(_fold(self._heads(values, self.key_kernel)))
+        return tree.map_structure(self._unfold, keys), self._heads(values, self.value_kernel)
+
+    def initial_state(self, values):
+        return tree.map_structure(self._unfold, self.attention.initial_state(self._repeated(values)))
+
+    def noise(self, steps, values):
+        noise = self.attention.noise(steps, self._repeated(values))  # (T, B N, S)
+        return noise if noise is None else ops.reshape(noise, (steps, -1, self.num_heads, ops.shape(noise)[-1]))
 
     def _heads(self, x, kernel):
-        """(B, T, E) -> (B, N, T, D)."""
-        x = matmul(x, ops.cast(kernel, x.dtype))  # (B, T, N D)
-        x = ops.reshape(x, (*ops.shape(x)[:2], self.num_heads, kernel.shape[1] // self.num_heads))  # (B, T, N, D)
-        return ops.transpose(x, (0, 2, 1, 3))
+        """(B, H) -> (B, N, D), or (B, T, H) -> (B, N, T, D)."""
+        x = matmul(x, ops.cast(kernel, x.dtype))  # (B, N D) or (B, T, N D)
+        x = ops.reshape(x, (*ops.shape(x)[:-1], self.num_heads, kernel.shape[1] // self.num_heads))
+        return ops.swapaxes(x, 1, 2) if len(x.shape) == 4 else x
 
-    def compute_output_spec(self, query, values, mask=None):
-        alignments = (query.shape[0], self.num_heads, query.shape[1], values.shape[1])
-        return (
-            keras.KerasTensor(query.shape, dtype=self.compute_dtype),
-            keras.KerasTensor(alignments, dtype=score_dtype(self.compute_dtype)),
-        )
+    def _unfold(self, x):
+        """(B N, ...) -> (B, N, ...)."""
+        return ops.reshape(x, (-1, self.num_heads, *ops.shape(x)[1:]))
+
+    def _repeated(self, values):
+        return ops.repeat(values, self.num_heads, axis=0)  # (B N, S, M)
+
+    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), noise=None):
+        batch, heads, units = query.shape[0], self.num_heads, self.value_kernel.shape[1] // self.num_heads
+        rows = None if batch is None else batch * heads
+        folded = [keras.KerasTensor((rows, *x.shape[1:-1], units), dtype=x.dtype) for x in (query, values)]
+        _, alignments, state = self.attention.compute_output_spec(*folded)
+        state = tree.map_structure(lambda x: keras.KerasTensor((batch, heads, *x.shape[1:]), dtype=x.dtype), state)
+        shape = (*query.shape[:-1], heads, values.shape[1])
+        return keras.KerasTensor(query.shape, self.compute_dtype), keras.KerasTensor(shape, alignments.dtype), state
+
+
+def _fold(x):
+    """(B, N, ...) -> (B N, ...): heads become rows of the batch."""
+    return ops.reshape(x, (-1, *ops.shape(x)[2:]))
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class SelfAttention(MultiHeadAttention):
+class SelfAttention(Layer):
     """Self-attention: every word of a sentence attends to the words of the same sentence.
 
         outputs, alpha = MultiHead(x, x, x)                                          (Vaswani 2017, section 3.2.3)
@@ -134,19 +196,40 @@ class SelfAttention(MultiHeadAttention):
     Reference: Vaswani et al. Attention Is All You Need. NeurIPS 2017, arXiv:1706.03762.
     """
 
-    def __init__(self, num_heads: int, *, causal: bool = False, **kwargs):
-        super().__init__(num_heads, **kwargs)
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        causal: bool = False,
+        head_units: int | None = None,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.attention = MultiHeadAttention(
+            num_heads,
+            head_units=head_units,
+            kernel_initializer=kernel_initializer,
+            dtype=self.dtype_policy,
+            name="attention",
+        )
+        self.num_heads = num_heads
         self.causal = causal
+        self.head_units = head_units
+        self.kernel_initializer = self.attention.kernel_initializer
 
     def build(self, inputs_shape, **_):
-        super().build(inputs_shape, inputs_shape)
+        build_once(self.attention, inputs_shape, inputs_shape)
 
     def call(self, inputs, mask=None):
         if self.causal:
+            real = ops.ones_like(inputs[:, :, 0], "bool") if mask is None else ops.cast(mask, "bool")  # (B, S)
             positions = ops.arange(ops.shape(inputs)[1])  # (S,)
-            earlier = (positions[:, None] >= positions)[None, None]  # (1, 1, S, S)
-            mask = earlier if mask is None else earlier & ops.cast(mask, "bool")[:, None, None]  # (B, 1, S, S)
-        return super().call(inputs, inputs, mask)
+            mask = (positions[:, None] >= positions) & real[:, None]  # (B, S, S)
+        outputs, alignments, _ = self.attention(inputs, inputs, mask=mask)  # (B, S, E), (B, S, N, S)
+        return outputs, ops.swapaxes(alignments, 1, 2)
 
     def compute_output_spec(self, inputs, mask=None):
-        return super().compute_output_spec(inputs, inputs)
+        outputs, alignments, _ = self.attention.compute_output_spec(inputs, inputs)
+        batch, length, heads, _ = alignments.shape
+        return outputs, keras.KerasTensor((batch, heads, length, length), dtype=alignments.dtype)

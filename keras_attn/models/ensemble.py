@@ -97,9 +97,12 @@ class Ensemble(Seq2Seq):
         logits, states, alignments = zip(*results, strict=True)
         return self._combine(logits), list(states), sum(alignments) / len(alignments)
 
-    def align(self, encoder_token_ids, decoder_token_ids):
-        results = [model.align(encoder_token_ids, decoder_token_ids) for model in self.models]
+    def align(self, encoder_token_ids, decoder_token_ids, each_head=False):
+        options = {"each_head": True} if each_head else {}  # a model of one's own need not have it
+        results = [model.align(encoder_token_ids, decoder_token_ids, **options) for model in self.models]
         logits, alignments = zip(*results, strict=True)
+        if each_head:
+            return self._combine(logits), ops.concatenate(alignments, axis=2)  # (B, T, N, S), model by model
         return self._combine(logits), sum(alignments) / len(alignments)
 
     def _combine(self, logits):

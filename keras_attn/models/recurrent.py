@@ -114,10 +114,12 @@ class RecurrentSeq2Seq(Seq2Seq):
         logits = self._logits(states, embedded, context, alignment, memory, has_dropout=False)
         return logits, state, alignment
 
-    def align(self, encoder_token_ids, decoder_token_ids):
+    def align(self, encoder_token_ids, decoder_token_ids, each_head=False):
+        inputs = {"encoder_token_ids": encoder_token_ids, "decoder_token_ids": decoder_token_ids}
+        if each_head:
+            return self._teacher_forced(inputs, each_head=True)
         # Not an attribute: Keras would save it as a part of this model.
-        aligned = keras.Model(self.input, (self.output, self._alignments))
-        return aligned({"encoder_token_ids": encoder_token_ids, "decoder_token_ids": decoder_token_ids})
+        return keras.Model(self.input, (self.output, self._alignments))(inputs)
 
     def make_train_function(self, force=False):
         # Keras calls it when `fit` and `train_on_batch` begin.
@@ -141,21 +143,24 @@ class RecurrentSeq2Seq(Seq2Seq):
         """s_0, from the encoder's outputs (B, S, M), or its final output (B, H)."""
         return [self.bridge(final)]
 
-    def _teacher_forced(self, inputs, sampler: TokenSampler | None = None):
-        """Logits (B, T, V) and alignments (B, T, S); with a sampler, it chooses the tokens that are read."""
+    def _teacher_forced(self, inputs, sampler: TokenSampler | None = None, each_head: bool = False):
+        """Logits (B, T, V) and alignments (B, T, S), or (B, T, N, S); a sampler chooses the tokens that are read."""
         values, mask, cell_state = self._encode_source(inputs["encoder_token_ids"])
         token_ids = inputs["decoder_token_ids"]
         if sampler:
             memory = self._memory(values, mask, inputs["encoder_token_ids"])
             token_ids = sampler.read(token_ids, memory, self.decoder.initial_state(values, cell_state), self.step)
         embedded = self.embedding_dropout_layer(self._embed(self.target_embedding, token_ids))  # (B, T, E)
-        outputs, contexts, alignments = self.decoder(embedded, values, mask=mask, cell_state=cell_state)
+        outputs, contexts, alignments = self.decoder(
+            embedded, values, mask=mask, cell_state=cell_state, each_head=each_head
+        )
+        mean = ops.mean(alignments, axis=2) if each_head else alignments  # (B, T, S)
         states = outputs
         if self.read_previous_state:
             s_0 = top_state(cell_state)  # (B, H)
             states = ops.concatenate([s_0[:, None], outputs[:, :-1]], axis=1)  # (B, T, H)
         source = {"token_ids": inputs["encoder_token_ids"], "mask": mask}
-        return self._logits(states, embedded, contexts, alignments, source), alignments
+        return self._logits(states, embedded, contexts, mean, source), alignments
 
     def _memory(self, values, mask, token_ids):
         memory = self.decoder.memory(values, mask)

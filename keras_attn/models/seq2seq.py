@@ -28,7 +28,8 @@ class Seq2Seq(keras.Model):
     `memory` is a dict that is constant for a sentence and has an entry "mask" `(B, S)`; `state` changes with every
     step. Both are nested structures of tensors with leading axis B. T calls of `step` give the logits of the
     teacher-forced call, and `align` gives the same logits with the alignments of all steps. Search, translation,
-    serving and plots use nothing else of a model.
+    serving and plots use nothing else of a model. With `each_head=True`, `align` gives the alignments `(B, T, N, S)` of
+    all attention layers and heads, whose mean the others are; N is 1 where a model has but one.
 
     `max_length` is the largest number of steps that will follow. Models whose state grows with the steps need it; with
     None they use their own limit. Recurrent models ignore it.
@@ -94,7 +95,7 @@ class Seq2Seq(keras.Model):
     def step(self, token_ids, memory, state) -> tuple[Any, Any, Any]:
         raise NotImplementedError(f"{type(self).__name__} must implement `step(token_ids, memory, state)`.")
 
-    def align(self, encoder_token_ids, decoder_token_ids) -> tuple[Any, Any]:
+    def align(self, encoder_token_ids, decoder_token_ids, each_head: bool = False) -> tuple[Any, Any]:
         """Teacher-forced logits and alignments, by T calls of `step`; a subclass may compute them in one pass."""
         memory, state = self.encode(encoder_token_ids)
 
@@ -103,7 +104,8 @@ class Seq2Seq(keras.Model):
             return state, (logits, alignment)
 
         _, (logits, alignments) = scan(step, state, ops.transpose(decoder_token_ids))
-        return ops.transpose(logits, (1, 0, 2)), ops.transpose(alignments, (1, 0, 2))  # (B, T, V), (B, T, S)
+        alignments = ops.transpose(alignments, (1, 0, 2))  # (B, T, S)
+        return ops.transpose(logits, (1, 0, 2)), alignments[:, :, None] if each_head else alignments
 
     def source_and_mask(self, encoder_token_ids) -> tuple[Any, Any]:
         """Source ids (B, S) as the model reads them, and their mask (B, S) bool, True = real token.

@@ -139,10 +139,14 @@ class TransformerSeq2Seq(Seq2Seq):
         alignment = ops.mean(ops.stack(alignments), axis=(0, 2))[:, 0]  # (B, S)
         return self._logits(x)[:, 0], {"cache": caches, "position": position + 1}, alignment
 
-    def align(self, encoder_token_ids, decoder_token_ids):
+    def align(self, encoder_token_ids, decoder_token_ids, each_head=False):
         values, mask, _ = self._encode_source(encoder_token_ids)
         x, _, cross = self._decode(self._embed(self.target_embedding, decoder_token_ids), values, mask)
-        return self._logits(x), ops.mean(cross, axis=(0, 2))  # (B, T, V), (B, T, S)
+        if not each_head:
+            return self._logits(x), ops.mean(cross, axis=(0, 2))  # (B, T, V), (B, T, S)
+        heads = ops.transpose(cross, (1, 3, 0, 2, 4))  # (B, T, layers, heads, S)
+        batch, length, *_, source = ops.shape(heads)
+        return self._logits(x), ops.reshape(heads, (batch, length, len(self.decoders) * self.num_heads, source))
 
     def attentions(self, inputs):
         """Teacher-forced alignments of every layer and head.

@@ -33,7 +33,7 @@ def alignment(
     """Draws the alignment of one translation: source at the top, target on the left, 0 black and 1 white.
 
     Args:
-        alignment: Weights `(T, S)`, a row for each target token.
+        alignment: Weights `(T, S)`, a row for each target token; or `(N, T, S)`, a panel for each of N heads.
         source_tokens: S labels; with `source_groups`, a word for each group.
         target_tokens: T labels; with `target_groups`, a word for each group.
         path: Path to write the picture to. Its ending (.png, .svg, .pdf) is the format. None writes no file.
@@ -54,12 +54,13 @@ def alignment(
     ...     source_groups=[pieces for _, pieces in words], path="alignment.png",
     ... )
     """
+    heads = alignment if np.ndim(alignment) == 3 else [alignment]
     if source_groups is not None or target_groups is not None:
-        steps, positions = as_matrix(alignment).shape
+        steps, positions = as_matrix(heads[0]).shape
         source_groups = [[i] for i in range(positions)] if source_groups is None else source_groups
         target_groups = [[i] for i in range(steps)] if target_groups is None else target_groups
-        alignment = merge_alignment(alignment, source_groups, target_groups)
-    return alignments([WordAlignment(alignment, source_tokens, target_tokens)], path=path)
+        heads = [merge_alignment(head, source_groups, target_groups) for head in heads]
+    return alignments([WordAlignment(head, source_tokens, target_tokens) for head in heads], path=path)
 
 
 def alignments(

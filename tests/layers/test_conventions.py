@@ -91,7 +91,10 @@ ARGUMENTS = {
         lambda _: {"units": A, "filters": 2, "kernel_size": 3, "cumulative": False, "normalizer": "sparsemax"},
     ],
     "LuongAttention": [lambda _: {}, lambda _: {"score": "cosine"}],
-    "MultiHeadAttention": [lambda _: {"num_heads": 1}, lambda _: {"num_heads": 3, "head_units": 5}],
+    "MultiHeadAttention": [
+        lambda _: {"num_heads": 1},
+        lambda dtype: {"num_heads": 3, "head_units": 5, "score": ka.BahdanauAttention(A, dtype=dtype)},
+    ],
     "OutputBias": [lambda _: {}],
     "RNNEncoder": [
         lambda dtype: {"cell": gru(dtype), "reverse": True},
@@ -120,8 +123,6 @@ def inputs_of(name):
         return {"query": (T, H), "values": (S, H if issubclass(cls, ka.DotAttention) else M), "mask": (S,)}
     if name == "TransformerDecoder":
         return {"inputs": (T, H), "values": (S, H), "mask": (S,)}
-    if name == "MultiHeadAttention":
-        return {"query": (T, H), "values": (S, M), "mask": (S,)}
     if name == "DeepOutput":
         return {"state": (T, H), "embedding": (T, E), "context": (T, M)}
     return {"inputs": (S, E)} if name in ("AttentionalLayer", "OutputBias") else {"inputs": (S, E), "mask": (S,)}

@@ -1,11 +1,19 @@
-"""Multi-head attention in plain sight: against NumPy, against Keras' own, and a relation that it must find."""
+"""Multi-head attention over any score: against NumPy, against Keras' own, in a decoder, and a relation to find."""
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn import MultiHeadAttention, SelfAttention
+from keras_attn import (
+    AttentionDecoder,
+    BahdanauAttention,
+    BahdanauMonotonicAttention,
+    GeneralAttention,
+    LocationSensitiveAttention,
+    MultiHeadAttention,
+    SelfAttention,
+)
 from tests.oracles import multi_head
 
 B, T, S, N, D, M = 2, 3, 5, 3, 7, 11
@@ -25,20 +33,108 @@ def randomised(layer, *shapes):
     return layer
 
 
+def numpy(*tensors):
+    return [ops.convert_to_numpy(x) for x in tensors]
+
+
 def heads_of(layer):
-    kernels = [ops.convert_to_numpy(w).astype("float64") for w in layer.weights]
+    kernels = [ops.convert_to_numpy(w).astype("float64") for w in layer.weights[:4]]
     columns = [np.split(kernel, layer.num_heads, axis=1) for kernel in kernels[:3]]
     return list(zip(*columns, np.split(kernels[3], layer.num_heads), strict=True))
 
 
-def test_follows_the_equations(arrays):
-    layer = randomised(MultiHeadAttention(N, head_units=D), (B, T, E), (B, S, M))
-    outputs, alignments = (ops.convert_to_numpy(x) for x in layer(*arrays, mask=MASK))
-    assert (outputs.shape, alignments.shape) == ((B, T, E), (B, N, T, S))
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+def test_follows_the_equations(arrays, score):
+    layer = randomised(MultiHeadAttention(N, score=score, head_units=D), (B, T, E), (B, S, M))
+    outputs, alignments, state = layer(*arrays, mask=MASK)
+    outputs, alignments = numpy(outputs, alignments)
+    assert (outputs.shape, alignments.shape, state) == ((B, T, E), (B, T, N, S), ())
+    options = {}
+    if score == "additive":
+        w = {x.name: ops.convert_to_numpy(x).astype("float64") for x in layer.weights[4:]}
+        options["score"] = lambda q, k: w["score_vector"] @ np.tanh(q @ w["query_kernel"] + k @ w["key_kernel"])
     for b in range(B):
-        expected = multi_head(arrays[0][b], arrays[1][b], np.tile(MASK[b], (T, 1)), heads_of(layer))
+        expected = multi_head(arrays[0][b], arrays[1][b], np.tile(MASK[b], (T, 1)), heads_of(layer), **options)
         np.testing.assert_allclose(outputs[b], expected[0], atol=1e-5)
-        np.testing.assert_allclose(alignments[b], expected[1], atol=1e-6)
+        np.testing.assert_allclose(alignments[b].swapaxes(0, 1), expected[1], atol=1e-6)
+    assert np.abs(alignments[:, :, 0] - alignments[:, :, 1]).max() > 0.05  # heads differ
+
+
+SCORES = {
+    "scaled_dot": lambda: "scaled_dot",
+    "additive": lambda: "additive",
+    "local_p": lambda: "local_p",
+    "local_m": lambda: "local_m",
+    "location_sensitive": lambda: LocationSensitiveAttention(D, filters=2, kernel_size=3),
+    "monotonic with noise, chunks": lambda: BahdanauMonotonicAttention(D, sigmoid_noise=1.0, chunk_size=2),
+}
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_one_step_at_a_time_equals_all_at_once_over_any_score(arrays, score):
+    queries, values = arrays
+    layer = randomised(MultiHeadAttention(N, score=SCORES[score](), head_units=D), (B, E), (B, S, M))
+    values = ops.convert_to_tensor(values)
+    keys, state = layer.keys(values), layer.initial_state(values)
+    assert all(x.shape[:2] == (B, N) for x in keras.tree.flatten((keys, state)))  # as search and decoders need them
+    contexts, alignments, last = layer(queries, values, keys=keys, mask=MASK)
+    for t in range(T):
+        context, alignment, state = layer(queries[:, t], values, keys=keys, mask=MASK, state=state)
+        for one, every in ((context, contexts), (alignment, alignments)):
+            np.testing.assert_allclose(*numpy(one, every[:, t]), atol=1e-5)
+    for one, other in zip(keras.tree.flatten(state), keras.tree.flatten(last), strict=True):
+        np.testing.assert_allclose(*numpy(one, other), atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    """Three additive heads with a state, and an attention without heads: an alignment of four."""
+    heads = MultiHeadAttention(N, score=LocationSensitiveAttention(D, filters=2, kernel_size=3), head_units=D)
+    decoder = AttentionDecoder(keras.layers.GRUCell(6), [heads, BahdanauAttention(D)])
+    return randomised(decoder, (B, T, E), (B, S, M))
+
+
+def test_a_decoder_gives_each_heads_alignment_or_their_mean(arrays, decoder):
+    outputs, contexts, mean = decoder(*arrays, mask=MASK)
+    same, _, heads = decoder(*arrays, mask=MASK, each_head=True)
+    assert (contexts.shape, mean.shape, heads.shape) == ((B, T, 6 + M), (B, T, S), (B, T, N + 1, S))
+    np.testing.assert_array_equal(*numpy(outputs, same))
+    mean, heads = numpy(mean, heads)
+    np.testing.assert_allclose(mean, heads.mean(2), atol=1e-6)
+    np.testing.assert_array_equal(heads[~np.broadcast_to(MASK[:, None, None], heads.shape)], 0)
+    values, mask = (ops.convert_to_tensor(x) for x in (arrays[1], MASK))
+    memory, state = decoder.memory(values, mask), decoder.initial_state(values)
+    for t in range(T):
+        inputs = ops.convert_to_tensor(arrays[0][:, t])
+        np.testing.assert_allclose(*numpy(decoder.step(inputs, memory, state)[2], mean[:, t]), atol=1e-6)
+        *_, alignment, state = decoder.step(inputs, memory, state, each_head=True)
+        np.testing.assert_allclose(*numpy(alignment, heads[:, t]), atol=1e-6)
+
+
+def test_with_a_memory_for_each_attention_the_alignments_are_a_list(arrays):
+    attentions = [MultiHeadAttention(N, score="additive"), GeneralAttention()]
+    decoder = AttentionDecoder(keras.layers.GRUCell(6), attentions, attend="after")  # outside the loop
+    values = [arrays[1], np.ones((B, 4, 2), "float32")]
+    symbols = [keras.Input(x.shape[1:]) for x in values]
+    for first, second in (
+        decoder(arrays[0], values, each_head=True)[2],
+        decoder(keras.Input((T, E)), symbols, each_head=True)[2],
+    ):
+        assert (first.shape[1:], second.shape[1:]) == ((T, N, S), (T, 1, 4))
+    assert [x.shape[1:] for x in decoder(arrays[0], values)[2]] == [(T, S), (T, 4)]
+
+
+def test_gradients_reach_every_weight_of_the_heads_in_the_loop(arrays):
+    inputs, values = keras.Input((T, E)), keras.Input((S, M))
+    decoder = AttentionDecoder(keras.layers.GRUCell(6), MultiHeadAttention(N, score="additive"))
+    outputs, contexts, _ = decoder(inputs, values)
+    model = keras.Model([inputs, values], ops.concatenate([outputs, contexts], axis=-1))
+    model.compile("sgd", "mse", jit_compile=keras.backend.backend() != "torch")
+    before = numpy(*model.trainable_weights)
+    assert len(before) == 3 + 4 + 3
+    model.train_on_batch(arrays, np.ones((B, T, 12), "float32"))
+    for old, new in zip(before, model.trainable_weights, strict=True):
+        assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -60,9 +156,10 @@ def test_agrees_with_keras(arrays):
     query, key, value, output = (ops.convert_to_numpy(w) for w in layer.weights)
     kernels = query.reshape(E, N, D), key.reshape(M, N, D), value.reshape(M, N, D), output.reshape(N, D, E)
     peer.set_weights(kernels)
-    expected = peer(*arrays, attention_mask=MASK[:, None], return_attention_scores=True)
-    for got, other in zip(layer(*arrays, mask=MASK), expected, strict=True):
-        np.testing.assert_allclose(ops.convert_to_numpy(got), ops.convert_to_numpy(other), atol=1e-5)
+    outputs, alignments = peer(*arrays, attention_mask=MASK[:, None], return_attention_scores=True)
+    found = layer(*arrays, mask=MASK)
+    np.testing.assert_allclose(*numpy(found[0], outputs), atol=1e-5)
+    np.testing.assert_allclose(*numpy(found[1], ops.swapaxes(alignments, 1, 2)), atol=1e-5)
 
 
 def test_a_case_solved_by_hand():
@@ -71,7 +168,7 @@ def test_a_case_solved_by_hand():
     layer.build((1, 1, 1), (1, 2, 2))
     layer.set_weights([np.array([[1.0]]), np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]]), np.array([[2.0]])])
     query, values = np.ones((1, 1, 1), "float32"), np.array([[[0.0, 8.0], [np.log(3), 4.0]]], "float32")
-    outputs, alignments = layer(query, values)
+    outputs, alignments, _ = layer(query, values)
     np.testing.assert_allclose(ops.convert_to_numpy(alignments), [[[[0.25, 0.75]]]], atol=1e-6)
     np.testing.assert_allclose(ops.convert_to_numpy(outputs), [[[10.0]]], atol=1e-5)
 
@@ -101,14 +198,17 @@ def test_finds_which_word_belongs_to_which():
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision_and_a_row_without_words(arrays, policy):
-    expected = randomised(MultiHeadAttention(N, head_units=D), (B, T, E), (B, S, M))(*arrays, mask=MASK)[1]
+    def make():
+        return randomised(MultiHeadAttention(N, score="additive", head_units=D), (B, T, E), (B, S, M))
+
+    expected = make()(*arrays, mask=MASK)[1]
     keras.config.set_dtype_policy(policy)
-    layer = randomised(MultiHeadAttention(N, head_units=D), (B, T, E), (B, S, M))
-    outputs, alignments = layer(*arrays, mask=MASK)
+    layer = make()
+    outputs, alignments, _ = layer(*arrays, mask=MASK)
     assert keras.backend.standardize_dtype(alignments.dtype) == "float32"
     assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
     np.testing.assert_allclose(ops.convert_to_numpy(alignments), ops.convert_to_numpy(expected), atol=0.05)
-    outputs, alignments = layer(*arrays, mask=MASK & np.array([[False], [True]]))
+    outputs, alignments, _ = layer(*arrays, mask=MASK & np.array([[False], [True]]))
     np.testing.assert_array_equal(ops.convert_to_numpy(ops.cast(outputs, "float32"))[0], 0)
     np.testing.assert_array_equal(ops.convert_to_numpy(alignments)[0], 0)
 
@@ -132,3 +232,11 @@ def test_mistakes_are_refused_with_a_sentence():
         SelfAttention(0)
     with pytest.raises(ValueError, match="width 13, num_heads=3"):
         MultiHeadAttention(3).build((B, T, E), (B, S, M))
+    with pytest.raises(ValueError, match="without heads of its own"):
+        MultiHeadAttention(3, score=MultiHeadAttention(2))
+    with pytest.raises(ValueError, match=r"'additive', .*Received: 'additiv'"):
+        MultiHeadAttention(3, score="additiv")
+    with pytest.raises(ValueError, match=r"Expected arguments among: num_heads, .* Received: normalizer"):
+        MultiHeadAttention(3, normalizer="sparsemax")
+    with pytest.raises(ValueError, match="Expected a built layer"):
+        MultiHeadAttention(3).keys(np.ones((B, S, M), "float32"))

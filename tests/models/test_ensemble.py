@@ -71,6 +71,12 @@ def align(model, inputs, method=None):
     return [ops.convert_to_numpy(x) for x in method(model, *map(ops.convert_to_tensor, inputs.values()))]
 
 
+def test_each_head_of_each_member(models, inputs, members):
+    tensors = [ops.convert_to_tensor(x) for x in inputs.values()]
+    heads = ops.convert_to_numpy(Ensemble(models).align(*tensors, each_head=True)[1])
+    np.testing.assert_allclose(heads, members[1].transpose(1, 2, 0, 3), atol=1e-6)  # (B, T, N, S)
+
+
 def test_an_ensemble_is_the_mean_of_its_members(models, inputs, members):
     ensemble = Ensemble(models)
     logits, alignments = stepwise(ensemble, inputs)

@@ -50,6 +50,10 @@ MODELS = {
         models.RNNSearch,
         {**RNNSEARCH, "attention": ka.BahdanauMonotonicAttention(13, sigmoid_noise=1.0, chunk_size=2)},
     ),
+    "rnnsearch, additive heads": (
+        models.RNNSearch,
+        {**RNNSEARCH, "attention": ka.MultiHeadAttention(2, score="additive")},
+    ),
     "rnnencdec": (models.RNNEncoderDecoder, ENCDEC),
     "rnnencdec, bare context, dropout": (
         models.RNNEncoderDecoder,

@@ -47,6 +47,9 @@ def test_every_attention_can_be_read(inputs, normalize_first):
         _, state, alignment = model.step(ops.convert_to_tensor(column), memory, state)
         expected = found["cross"][:, :, :, t].mean((0, 2))  # (B, S)
         np.testing.assert_allclose(ops.convert_to_numpy(alignment), expected, atol=1e-6)
+    heads = model.align(*map(ops.convert_to_tensor, inputs.values()), each_head=True)[1]
+    expected = found["cross"].transpose(1, 3, 0, 2, 4).reshape(B, T, L * N, S)
+    np.testing.assert_allclose(ops.convert_to_numpy(heads), expected, atol=1e-6)
 
 
 def test_the_attention_read_is_the_attention_used(inputs):

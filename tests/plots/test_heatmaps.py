@@ -42,6 +42,16 @@ def test_alignment_shows_each_weight_in_its_cell():
     assert axes.transData.transform((0.5, 0.5))[1] > axes.transData.transform((0.5, 2.5))[1]
 
 
+def test_an_alignment_of_several_heads_has_a_panel_for_each():
+    figure = plots.alignment(np.stack([WEIGHTS] * 3), SOURCE, TARGET)
+    assert len(figure.axes) == 3
+    groups = [[i] for i in range(S - 1)], [[0, 1], *([i] for i in range(2, T))]
+    merged = plots.alignment(
+        np.stack([WEIGHTS] * 3), SOURCE[:-1], TARGET[1:], source_groups=groups[0], target_groups=groups[1]
+    )
+    assert len(merged.axes) == 3
+
+
 def test_alignment_labels_are_where_the_paper_has_them_and_nothing_is_cut_off():
     figure = plots.alignment(WEIGHTS, SOURCE, TARGET)
     (axes,) = figure.axes
