@@ -55,6 +55,7 @@ class Config(RecurrentConfig):
     memory_dropout: float = 0.24
     output_dropout: float = 0.4
     pointer: bool = False
+    coverage_loss: float = 0.0
 
     def __post_init__(self):
         super().__post_init__()

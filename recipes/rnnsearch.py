@@ -44,6 +44,8 @@ class Config(RecurrentConfig):
     memory_dropout: float = 0.24
     output_dropout: float = 0.4
     pointer: bool = False
+    coverage_loss: float = 0.0
+    context_gate: str | None = None
 
 
 _MULTI30K = Config(**MULTI30K, memory_dropout=0.3)

@@ -61,7 +61,8 @@ class Engine:
             prefixes: A text for each sentence that its translation begins with; "" for none.
             replace_unknown: Whether each `<unk>` of the text is replaced by the source word that it is aligned to; or
                 a dictionary from source words to target words, by which these words are translated.
-            return_alignments: Whether translations have alignments. Search is a little quicker without.
+            return_alignments: Whether translations have alignments, the means of all heads. Search is a little quicker
+                without. Each head's has `score(texts, [t.token_ids for t in translations], each_head=True)`.
             **options: The fields of `keras_attn.search.SearchOptions`: `beam_size`, `n_best`, `length_penalty`,
                 `max_length`, `batch_size`, ...
 

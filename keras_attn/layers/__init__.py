@@ -4,7 +4,10 @@ from keras_attn.layers.additive import BahdanauAttention, ConcatAttention
 from keras_attn.layers.attention import Attention, get_attention, register_attention
 from keras_attn.layers.bigru_encoder import BiGRUEncoder
 from keras_attn.layers.cells import top_state
+from keras_attn.layers.context_gate import ContextGateCell
 from keras_attn.layers.cosine import CosineAttention
+from keras_attn.layers.coverage import CoverageAttention, NeuralCoverageAttention
+from keras_attn.layers.coverage_loss import CoverageLoss
 from keras_attn.layers.decoder import AttentionDecoder
 from keras_attn.layers.decoder_stack import DecoderStack
 from keras_attn.layers.deep_cells import DeepTransitionCell, ResidualCells
@@ -37,7 +40,10 @@ __all__ = [
     "BahdanauMonotonicAttention",
     "BiGRUEncoder",
     "ConcatAttention",
+    "ContextGateCell",
     "CosineAttention",
+    "CoverageAttention",
+    "CoverageLoss",
     "DecoderStack",
     "DeepOutput",
     "DeepTransitionCell",
@@ -54,6 +60,7 @@ __all__ = [
     "LocationSensitiveAttention",
     "LuongAttention",
     "MultiHeadAttention",
+    "NeuralCoverageAttention",
     "OutputBias",
     "PointerGenerator",
     "RNNEncoder",

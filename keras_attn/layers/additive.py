@@ -1,11 +1,14 @@
 """Additive attention: a hidden layer of tanh units between the query and each word (Bahdanau; Luong's concat)."""
 
+from typing import Any
+
+import keras
 from keras import initializers, ops
 
-from keras_attn.backend import matmul, tanh
+from keras_attn.backend import matmul, scan, tanh
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.layer import check_size
-from keras_attn.layers.normalizers import at_least_float32
+from keras_attn.layers.normalizers import at_least_float32, score_dtype
 
 
 def additive_scores(query, keys, vector):
@@ -93,6 +96,55 @@ class BahdanauAttention(Attention):
         if self.normalize:
             v = ops.cast(self.gain, v.dtype) * v * ops.rsqrt(ops.sum(ops.square(v)))
         return additive_scores(query, keys, v)
+
+
+class StatefulAdditiveAttention(BahdanauAttention):
+    """Base of additive attentions that have a state for each source word.
+
+        e_ij = v^T tanh(W s_{i-1} + U h_j + f(C_{i-1,j}) + b),   C_ij = g(C_{i-1,j}, alpha_ij, s_{i-1}, h_j)
+
+    Subclasses define f by `seen`, g by `next_state`, and a state that is not one number for each word by
+    `initial_state`. What f and g need of h is computed once a sentence by `words`.
+    """
+
+    def words(self, values) -> Any:
+        """What `seen` and `next_state` read of the source, `(B, S, ...)`, computed once a sentence; None: nothing."""
+        return None
+
+    def seen(self, state, words, dtype):
+        """f(C_{i-1,j}): `(B, S, A)`."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `seen(state, words, dtype)`.")
+
+    def next_state(self, state, alignment, query, words):
+        """C_ij, of the shape of the state and its dtype, from the step's alignment `(B, S)` and query `(B, H)`."""
+        return state + alignment
+
+    def keys(self, values):
+        keys, words = super().keys(values), self.words(values)
+        return keys if words is None else (keys, words)
+
+    def align(self, query, keys, mask, state):
+        keys, words = keys if isinstance(keys, tuple) else (keys, None)
+        state = self.initial_state(keys) if isinstance(state, tuple) else state
+        state = ops.cast(state, score_dtype(keys.dtype))  # Keras casts what a layer is called with to the compute dtype
+
+        def step(state, query):
+            seen = keys + self.seen(state, words, keys.dtype)  # (B, S, A)
+            alignment, _ = super(StatefulAdditiveAttention, self).align(query, seen, mask, ())
+            return self.next_state(state, alignment, query, words), alignment
+
+        if len(query.shape) == 2:
+            state, alignment = step(state, query)
+            return alignment, state
+        state, alignments = scan(step, state, ops.transpose(query, (1, 0, 2)))  # (T, B, S)
+        return ops.transpose(alignments, (1, 0, 2)), state
+
+    def initial_state(self, values):
+        return ops.zeros_like(values[:, :, 0], dtype=score_dtype(values.dtype))  # (B, S)
+
+    def compute_output_spec(self, query, values, keys=None, mask=None, state=()):
+        context, alignment, _ = super().compute_output_spec(query, values)
+        return context, alignment, keras.KerasTensor(values.shape[:2], dtype=alignment.dtype)
 
 
 @register_attention("concat")

@@ -1,17 +1,15 @@
 """Location-sensitive attention: additive attention that also sees where it has attended before."""
 
-import keras
 from keras import initializers, ops
 
-from keras_attn.backend import matmul, scan
-from keras_attn.layers.additive import BahdanauAttention
+from keras_attn.backend import matmul
+from keras_attn.layers.additive import StatefulAdditiveAttention
 from keras_attn.layers.attention import register_attention
 from keras_attn.layers.layer import check_size
-from keras_attn.layers.normalizers import score_dtype
 
 
 @register_attention("location_sensitive")
-class LocationSensitiveAttention(BahdanauAttention):
+class LocationSensitiveAttention(StatefulAdditiveAttention):
     """Additive attention with filters over the earlier alignments, for sources that are read from left to right.
 
         f_i = F * a_i,   e_ij = v^T tanh(W s_{i-1} + U h_j + L f_ij + b)              (Chorowski 2015, eqs. 8 and 9)
@@ -75,30 +73,10 @@ class LocationSensitiveAttention(BahdanauAttention):
         for name, shape in shapes.items():
             setattr(self, name, self.add_weight(name=name, shape=shape, initializer=self.filter_initializer.clone()))
 
-    def align(self, query, keys, mask, state):
-        state = self.initial_state(keys) if isinstance(state, tuple) else state
-        state = ops.cast(state, score_dtype(keys.dtype))  # Keras casts what a layer is called with to the compute dtype
-
-        def step(state, query):
-            alignment, _ = super(LocationSensitiveAttention, self).align(query, self.placed(keys, state), mask, ())
-            return state + alignment if self.cumulative else alignment, alignment
-
-        if len(query.shape) == 2:
-            state, alignment = step(state, query)
-            return alignment, state
-        state, alignments = scan(step, state, ops.transpose(query, (1, 0, 2)))  # (T, B, S)
-        return ops.transpose(alignments, (1, 0, 2)), state
-
-    def placed(self, keys, state):
-        """U h_j + L f_ij, `(B, S, A)`, for keys U h_j and a_i `(B, S)`."""
+    def seen(self, state, words, dtype):
         # F and L in one convolution: as many products as two, and no matrix product of rank 3.
         kernel = matmul(self.filter_kernel[:, 0], self.location_kernel)[:, None]  # (kernel_size, 1, A)
-        state = ops.cast(state, keys.dtype)[:, :, None]  # (B, S, 1)
-        return keys + ops.conv(state, ops.cast(kernel, keys.dtype), padding="same")
+        return ops.conv(ops.cast(state, dtype)[:, :, None], ops.cast(kernel, dtype), padding="same")  # L f_ij
 
-    def initial_state(self, values):
-        return ops.zeros_like(values[:, :, 0], dtype=score_dtype(values.dtype))  # (B, S)
-
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=()):
-        context, alignment, _ = super().compute_output_spec(query, values)
-        return context, alignment, keras.KerasTensor(values.shape[:2], dtype=alignment.dtype)
+    def next_state(self, state, alignment, query, words):
+        return state + alignment if self.cumulative else alignment

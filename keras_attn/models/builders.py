@@ -7,6 +7,7 @@ from keras.initializers import Initializer, RandomNormal
 
 from keras_attn.layers import (
     BahdanauAttention,
+    ContextGateCell,
     DeepTransitionCell,
     LayerNormGRUCell,
     LayerNormLSTMCell,
@@ -94,12 +95,14 @@ def make_cell(
     num_layers: int = 1,
     transitions: int = 1,
     layer_normalization: bool = False,
+    context_gate: str | None = None,
     **options,
 ):
     """A GRU or LSTM cell with orthogonal recurrent matrices, of one transition or several; or layers with skips.
 
     Args:
         kind: "gru" or "lstm".
+        context_gate: The gate of `ContextGateCell`, which is returned instead; it has no dropout.
         options: As in Keras' cell.
     """
     kinds = {"gru": (keras.layers.GRUCell, LayerNormGRUCell), "lstm": (keras.layers.LSTMCell, LayerNormLSTMCell)}
@@ -107,6 +110,13 @@ def make_cell(
         raise ValueError(f'Expected `cell` "gru" or "lstm". Received: {kind!r}')
     check_size("num_layers", num_layers)
     check_size("transitions", transitions)
+    if context_gate is not None:
+        if dropout := options.get("recurrent_dropout"):
+            raise ValueError(
+                f"Expected no `recurrent_dropout` with a `context_gate`. Received: recurrent_dropout={dropout}, "
+                f"context_gate={context_gate!r}"
+            )
+        return ContextGateCell(units, gate=context_gate, kernel_initializer=initializer.clone(), dtype=dtype, name=name)
 
     def plain(name):
         return kinds[kind][layer_normalization](

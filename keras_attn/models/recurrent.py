@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.layers import PointerGenerator, ScheduledSampling, get_scheduled_sampling, top_state
+from keras_attn.layers import CoverageLoss, PointerGenerator, ScheduledSampling, get_scheduled_sampling, top_state
 from keras_attn.models.seq2seq import Seq2Seq, token_inputs
 from keras_attn.models.token_sampler import TokenSampler
 
@@ -31,13 +31,18 @@ class RecurrentSeq2Seq(Seq2Seq):
         scale_embeddings: Multiplies embeddings by the square root of their width (Vaswani 2017, section 3.4).
         scheduled_sampling: As in `RNNSearch`. Its schedule follows the optimizer's updates.
         pointer: As in `RNNSearch`.
+        coverage_loss: lambda, the weight of `CoverageLoss` in training (See et al. 2017, section 2.3, has 1), whatever
+            the attention; 0: none. Rows whose target has no word, such as those that fill a batch, are not counted.
         name, trainable, dtype: As in `Seq2Seq`.
 
     Raises:
-        ValueError: with `pointer`, for embeddings of different vocabularies, or without an attention.
+        ValueError: with `pointer`, for embeddings of different vocabularies; with it or a `coverage_loss`, without an
+            attention; for a negative `coverage_loss`.
 
     The teacher-forced graph and the single step share `_encode_source` and `_logits`.
     """
+
+    shared_arguments = ("coverage_loss",)
 
     def __init__(
         self,
@@ -57,6 +62,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         scale_embeddings: bool = False,
         scheduled_sampling: ScheduledSampling | str | float | None = None,
         pointer: bool = False,
+        coverage_loss: float = 0.0,
         dtype=None,
         **kwargs,
     ):
@@ -84,7 +90,13 @@ class RecurrentSeq2Seq(Seq2Seq):
             scheduled_sampling=scheduled_sampling,
             pointer=pointer,
             pointer_generator=PointerGenerator(dtype=dtype, name="pointer") if pointer else None,
+            coverage_loss=coverage_loss,
+            coverage_loss_layer=None,
         )
+        if coverage_loss:
+            self.set_layers(coverage_loss_layer=CoverageLoss(coverage_loss, dtype=dtype, name="coverage_loss"))
+        if coverage_loss and not decoder.attentions:
+            raise ValueError("Expected a decoder with an attention for `coverage_loss`. Received: one without")
         if pointer:
             _check_pointer(self, source_embedding.input_dim, target_embedding.input_dim)
 
@@ -100,7 +112,8 @@ class RecurrentSeq2Seq(Seq2Seq):
         if not (training and self._token_sampler):
             return super().call(inputs, training=training, mask=mask)
         inputs = {name: ops.cast(token_ids, "int32") for name, token_ids in inputs.items()}
-        return self._teacher_forced(inputs, self._token_sampler)[0]
+        # Keras' training on JAX calls `call` itself, so that nothing else tells the layers that they train.
+        return self._teacher_forced(inputs, self._token_sampler, training=True)[0]
 
     def encode(self, encoder_token_ids, max_length=None):
         values, mask, cell_state = self._encode_source(encoder_token_ids)
@@ -130,37 +143,50 @@ class RecurrentSeq2Seq(Seq2Seq):
     def set_arguments(self, scope, base=None):
         return super().set_arguments(scope, base=base or RecurrentSeq2Seq)
 
-    def _encode_source(self, token_ids):
+    def _encode_source(self, token_ids, training=None):
         """Ids (B, S) -> memory (B, S, M), mask (B, S), and the decoder cell's first state."""
         token_ids, mask = self.source_and_mask(token_ids)
-        embedded = self.embedding_dropout_layer(self._embed(self.source_embedding, token_ids))  # (B, S, E)
-        values, states, final = self.encoder(embedded, mask=mask)
+        embedded = self._embed(self.source_embedding, token_ids)
+        embedded = self.embedding_dropout_layer(embedded, training=training)  # (B, S, E)
+        values, states, final = self.encoder(embedded, mask=mask, training=training)
         if self.bridge is not None:
             states = self._bridged(values, mask, final)
-        return self.memory_dropout_layer(values), mask, states
+        return self.memory_dropout_layer(values, training=training), mask, states
 
     def _bridged(self, values, mask, final):
         """s_0, from the encoder's outputs (B, S, M), or its final output (B, H)."""
         return [self.bridge(final)]
 
-    def _teacher_forced(self, inputs, sampler: TokenSampler | None = None, each_head: bool = False):
+    def _teacher_forced(self, inputs, sampler: TokenSampler | None = None, each_head: bool = False, training=None):
         """Logits (B, T, V) and alignments (B, T, S), or (B, T, N, S); a sampler chooses the tokens that are read."""
-        values, mask, cell_state = self._encode_source(inputs["encoder_token_ids"])
+        values, mask, cell_state = self._encode_source(inputs["encoder_token_ids"], training)
         token_ids = inputs["decoder_token_ids"]
         if sampler:
             memory = self._memory(values, mask, inputs["encoder_token_ids"])
             token_ids = sampler.read(token_ids, memory, self.decoder.initial_state(values, cell_state), self.step)
-        embedded = self.embedding_dropout_layer(self._embed(self.target_embedding, token_ids))  # (B, T, E)
+        embedded = self._embed(self.target_embedding, token_ids)
+        embedded = self.embedding_dropout_layer(embedded, training=training)  # (B, T, E)
         outputs, contexts, alignments = self.decoder(
-            embedded, values, mask=mask, cell_state=cell_state, each_head=each_head
+            embedded, values, mask=mask, cell_state=cell_state, training=training, each_head=each_head
         )
         mean = ops.mean(alignments, axis=2) if each_head else alignments  # (B, T, S)
+        if self.coverage_loss_layer is not None:
+            real = self._real_steps(inputs["decoder_token_ids"])  # (B, T)
+            outputs = self.coverage_loss_layer(outputs, mean, mask=real, training=training)
         states = outputs
         if self.read_previous_state:
             s_0 = top_state(cell_state)  # (B, H)
             states = ops.concatenate([s_0[:, None], outputs[:, :-1]], axis=1)  # (B, T, H)
         source = {"token_ids": inputs["encoder_token_ids"], "mask": mask}
-        return self._logits(states, embedded, contexts, mean, source), alignments
+        return self._logits(states, embedded, contexts, mean, source, training=training), alignments
+
+    def _real_steps(self, token_ids):
+        """Which steps (B, T) have a label: those that read a word, or the start of a target that has words."""
+        ids = self.target_special_ids
+        real = ops.not_equal(token_ids, ids.pad)
+        if ids.end is not None:
+            real = real & ops.not_equal(token_ids, ids.end)  # what labels that are merely shifted end with
+        return real & ops.any(real[:, 1:], axis=1, keepdims=True)
 
     def _memory(self, values, mask, token_ids):
         memory = self.decoder.memory(values, mask)
@@ -172,11 +198,11 @@ class RecurrentSeq2Seq(Seq2Seq):
         embedded = embedding(token_ids)  # (B, E), (B, S, E) or (B, T, E)
         return embedded * embedding.output_dim**0.5 if self.scale_embeddings else embedded
 
-    def _logits(self, states, embedded, contexts, alignments, source, *, has_dropout: bool = True):
+    def _logits(self, states, embedded, contexts, alignments, source, *, has_dropout=True, training=None):
         """The read-out, the vocabulary projection and the pointer, for one step or for all T."""
         features = states if self.readout is None else self.readout(states, embedded, contexts)
         if has_dropout:  # a single step has none, even within training
-            features = self.output_dropout_layer(features)
+            features = self.output_dropout_layer(features, training=training)
         if self.output_projection is not None:
             logits = self.output_projection(features)  # (B, V) or (B, T, V)
         else:

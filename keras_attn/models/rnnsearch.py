@@ -41,6 +41,7 @@ class RNNSearch(RecurrentSeq2Seq):
         decoder_units: GRU units of the decoder; None: `units`.
         readout_activation: "maxout", or the name of an activation for a layer without maxout.
         read_previous_state: The read-out reads s_{i-1}, as in the paper, instead of s_i.
+        context_gate: "source", "target" or "both": the decoder's GRU has a context gate (`ContextGateCell`, Tu 2017).
         tie_embeddings: None; "target": the output projection is the transposed target embedding (needs
             `readout_size == embedding_size`); "source": source and target share one embedding (needs one joint
             vocabulary); "all": both.
@@ -58,6 +59,7 @@ class RNNSearch(RecurrentSeq2Seq):
         pointer: Words may be copied from the source (See et al. 2017, section 2.2): the logits are over the extended
             vocabulary of `PointerGenerator`, V + S wide, and ids V .. V + S - 1 are temporary ones, as
             `ParallelDataset.from_text(..., pointer=True)` gives them. Needs one joint vocabulary.
+        coverage_loss: As in `RecurrentSeq2Seq`.
         source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
@@ -89,6 +91,7 @@ class RNNSearch(RecurrentSeq2Seq):
         decoder_units: int | None = None,
         readout_activation: str = "maxout",
         read_previous_state: bool = True,
+        context_gate: str | None = None,
         tie_embeddings: str | None = None,
         initializer=None,
         scale_embeddings: bool = False,
@@ -107,7 +110,7 @@ class RNNSearch(RecurrentSeq2Seq):
             source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size, dtype
         )
         drop = {"recurrent_dropout": recurrent_dropout}
-        cell = make_cell("gru", width, kernel, "cell", dtype, reset_after=False, **drop)
+        cell = make_cell("gru", width, kernel, "cell", dtype, context_gate=context_gate, reset_after=False, **drop)
         if attention == "additive":
             attention = BahdanauAttention(
                 attention_units,

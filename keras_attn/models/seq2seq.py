@@ -84,6 +84,7 @@ class Seq2Seq(keras.Model):
     mask_padding: bool = True
     source_length: int | None = None
     pointer: bool = False
+    shared_arguments: tuple[str, ...] = ()  # which every subclass takes in `kwargs` for a parent's constructor
 
     def __init__(self, inputs, outputs, *, name: str | None = None, trainable: bool = True, dtype=None):
         super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
@@ -210,7 +211,8 @@ class Seq2Seq(keras.Model):
             ValueError: if `kwargs` has a name that is no argument.
         """
         kwargs = scope["kwargs"]
-        refuse_unknown_arguments(type(self), kwargs, base=base or Seq2Seq, also=(*MODEL_ARGUMENTS, *ID_ARGUMENTS))
+        shared = (*MODEL_ARGUMENTS, *ID_ARGUMENTS, *self.shared_arguments)
+        refuse_unknown_arguments(type(self), kwargs, base=base or Seq2Seq, also=shared)
         arguments = {name: value for name, value in scope.items() if name not in ("self", "kwargs", "__class__")}
         if "_arguments" not in vars(self):
             # Serialised now: a layer's config changes when the model builds it.

@@ -33,6 +33,9 @@ FAMILY = {
     "monotonic general, chunks": lambda: ka.GeneralMonotonicAttention(mode="recursive", chunk_size=2),
     "monotonic hard, chunks": lambda: ka.BahdanauMonotonicAttention(A, mode="hard", chunk_size=3),
     "location-sensitive": lambda: ka.LocationSensitiveAttention(A, filters=3, kernel_size=3),
+    "coverage": lambda: ka.CoverageAttention(A),
+    "coverage, fertility": lambda: ka.CoverageAttention(A, max_fertility=2.0, use_bias=False),
+    "coverage, neural": lambda: ka.NeuralCoverageAttention(A, coverage_units=3),
     "sparsemax dot": lambda: ka.DotAttention(normalizer="sparsemax"),
 }
 
@@ -176,6 +179,7 @@ def test_gradients_reach_every_weight_inside_the_decoders_loop(rng):
     inputs, memory = keras.Input((T, A)), keras.Input((S, H))
     layers = [make(name) for name in (*SCORES, "additive", "global concat", "local-m dot", "local-p concat")]
     layers += [make(name) for name in ("monotonic additive", "monotonic general, chunks", "location-sensitive")]
+    layers += [make(name) for name in ("coverage, fertility", "coverage, neural")]
     decoder = ka.AttentionDecoder(keras.layers.GRUCell(H), layers)
     outputs, contexts, _ = decoder(inputs, memory)
     model = keras.Model([inputs, memory], ops.concatenate([outputs, contexts], axis=-1))
@@ -186,7 +190,7 @@ def test_gradients_reach_every_weight_inside_the_decoders_loop(rng):
     before = [ops.convert_to_numpy(w) for w in model.trainable_weights]
     arrays = [rng.normal(size=shape).astype("float32") for shape in ((B, T, A), (B, S, H))]
     model.train_on_batch(arrays, np.ones((B, T, H + H * len(layers)), "float32"))
-    assert len(before) == 3 + sum(len(layer.weights) for layer in layers) == 3 + 20 + 6 + 3 + 6
+    assert len(before) == 3 + sum(len(layer.weights) for layer in layers) == 3 + 20 + 6 + 3 + 6 + 12
     for old, new in zip(before, model.trainable_weights, strict=True):
         assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
 
@@ -273,6 +277,7 @@ def test_local_m_walks_and_stays_at_the_last_word():
         "additive_monotonic",
         "concat",
         "cosine",
+        "coverage",
         "dot",
         "general",
         "general_monotonic",
@@ -280,6 +285,7 @@ def test_local_m_walks_and_stays_at_the_last_word():
         "local_p",
         "location",
         "location_sensitive",
+        "neural_coverage",
         "scaled_dot",
     ],
 )
@@ -295,7 +301,7 @@ def test_by_name_and_by_object(name):
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
-        (lambda: get_attention("dott"), r"'concat', 'cosine', 'dot', .*Received: 'dott'"),
+        (lambda: get_attention("dott"), r"'concat', 'cosine', 'coverage', 'dot', .*Received: 'dott'"),
         (lambda: ka.LuongAttention(keras.layers.Dense(3)), "Expected an `Attention` layer"),
         (lambda: ka.LuongAttention(ka.LocalMonotonicAttention()), "not another global or local attention"),
         (lambda: ka.LuongAttention("general_monotonic"), "not another global or local attention"),

@@ -13,10 +13,12 @@ from keras_attn.layers import half_precision_safe
 from keras_attn.layers.layer import Layer, constructor_arguments, keras_layer_arguments
 
 B, T, S, E, H, M, A = 2, 3, 5, 7, 11, 13, 17
-# These tests sum outputs. `PointerGenerator` has log-probabilities, in part -inf (see test_pointer.py), and
-# `ScheduledSampler` booleans (see test_steps.py). For cells, which have states, and their stacks see test_cells.py.
+# These tests sum outputs. `PointerGenerator` has log-probabilities, in part -inf (see test_pointer.py),
+# `ScheduledSampler` booleans (see test_steps.py), `CoverageLoss` a loss (see test_coverage.py). For cells, which have
+# states, and their stacks see test_cells.py and test_context_gate.py.
 CELLS = (ka.DecoderStack, ka.DeepTransitionCell, ka.LayerNormGRUCell, ka.LayerNormLSTMCell, ka.ResidualCells)
-APART = (ka.layers.Attention, ka.layers.PointerGenerator, ka.layers.ScheduledSampler, *CELLS)
+OTHERS = (ka.layers.Attention, ka.CoverageLoss, ka.layers.PointerGenerator, ka.layers.ScheduledSampler)
+APART = (*OTHERS, *CELLS, ka.ContextGateCell)
 PUBLIC = {
     name: member
     for name, member in vars(ka.layers).items()
@@ -73,6 +75,7 @@ ARGUMENTS = {
     "BiGRUEncoder": [lambda _: {"units": H}, lambda _: {"units": H, "num_layers": 2, "dropout": 0.3}],
     "ConcatAttention": [lambda _: {}, lambda _: {"units": A}],
     "CosineAttention": [lambda _: {}],
+    "CoverageAttention": [lambda _: {"units": A, "max_fertility": 2.0, "use_bias": False, "normalize": True}],
     "DeepOutput": [lambda _: {"units": A}, lambda _: {"units": A, "activation": "tanh", "use_bias": False}],
     "DotAttention": [lambda _: {}],
     "FixedContextDecoder": [
@@ -95,6 +98,7 @@ ARGUMENTS = {
         lambda _: {"num_heads": 1},
         lambda dtype: {"num_heads": 3, "head_units": 5, "score": ka.BahdanauAttention(A, dtype=dtype)},
     ],
+    "NeuralCoverageAttention": [lambda _: {"units": A, "coverage_units": 3}],
     "OutputBias": [lambda _: {}],
     "RNNEncoder": [
         lambda dtype: {"cell": gru(dtype), "reverse": True},

@@ -44,6 +44,7 @@ OTHERS = {
     "attention": "concat",
     "average": "log_probability",
     "bidirectional": True,
+    "context_gate": "both",
     "cell": "lstm",
     "dropout": 0.2,
     "embedding_dropout": 0.4,
@@ -142,7 +143,7 @@ def test_the_public_models_are_tested():
 @every_model
 def test_an_unknown_argument_is_refused_with_the_valid_ones(cls):
     names = [*parameters(cls), "name", "trainable", "dtype"]
-    names += ["source_special_ids", "target_special_ids", "mask_padding", "source_length"]
+    names += ["source_special_ids", "target_special_ids", "mask_padding", "source_length", *cls.shared_arguments]
     with pytest.raises(ValueError, match=r"Expected arguments among: .*\. Received: embeding_dropout$") as error:
         tiny(cls, embeding_dropout=0.9)
     assert str(error.value).split("among: ")[1].split(". Received")[0].split(", ") == names
@@ -157,6 +158,8 @@ def test_arguments_are_attributes_and_make_up_the_config(cls):
     assert all(own[name] != value for name, value in given.items())
     if "pointer" in given:  # needs one joint vocabulary
         given["source_vocabulary_size"] = VT
+    if "context_gate" in given:  # whose cell has no dropout
+        del given["recurrent_dropout"]
     for options in ({}, given):
         model = tiny(cls, **options)
         for name, default in own.items():

@@ -54,6 +54,11 @@ MODELS = {
         models.RNNSearch,
         {**RNNSEARCH, "attention": ka.MultiHeadAttention(2, score="additive")},
     ),
+    "rnnsearch, coverage": (
+        models.RNNSearch,
+        {**RNNSEARCH, "attention": ka.CoverageAttention(13, max_fertility=2.0), "coverage_loss": 1.0},
+    ),
+    "rnnsearch, context gate": (models.RNNSearch, {**RNNSEARCH, "context_gate": "both"}),
     "rnnencdec": (models.RNNEncoderDecoder, ENCDEC),
     "rnnencdec, bare context, dropout": (
         models.RNNEncoderDecoder,
@@ -79,6 +84,7 @@ MODELS = {
         {**LUONG, **DROPOUT, "attention": ka.LocationAttention(5), "layer_dropout": 0.2, "reverse_source": False},
     ),
     "luong, location-sensitive": (models.LuongSeq2Seq, {**LUONG, "attention": "location_sensitive"}),
+    "luong, neural coverage": (models.LuongSeq2Seq, {**LUONG, "attention": "neural_coverage"}),
     "luong, pointer, scheduled sampling": (
         models.LuongSeq2Seq,
         {**LUONG, "source_vocabulary_size": VT, "pointer": True, "scheduled_sampling": "inverse_sigmoid,k=2"},
@@ -183,7 +189,13 @@ def alignment_total(name):
     return 0.0 if "lstm_seq2seq" in name else None if "local-p" in name or "monotonic" in name else 1.0
 
 
-STATEFUL = ["luong, local-m, not fed", "rnnsearch, monotonic", "luong, location-sensitive"]
+STATEFUL = [
+    "luong, local-m, not fed",
+    "rnnsearch, monotonic",
+    "luong, location-sensitive",
+    "rnnsearch, coverage",
+    "luong, neural coverage",
+]
 
 
 @pytest.mark.parametrize("name", MODELS)

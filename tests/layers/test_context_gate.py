@@ -1,0 +1,136 @@
+"""The context gate: Tu 2017's equations in NumPy, the plain GRU at the gate's limits, and decoders."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_attn as ka
+from keras_attn.layers.cells import project, recurrence
+from tests import oracles
+
+B, T, S, E, M, H = 2, 3, 4, 5, 7, 11
+GATES = ["source", "target", "both"]
+
+
+def built(gate, width=E + M):
+    cell = ka.ContextGateCell(H, gate=gate)
+    cell.build((B, width))
+    for i, weight in enumerate(cell.weights):
+        weight.assign(0.5 * keras.random.normal(weight.shape, seed=i))
+    return cell
+
+
+def run(cell, y, context, state):
+    """One step, as a decoder runs it."""
+    y, context, state = (ops.convert_to_tensor(x) for x in (y, context, state))
+    output, (state,) = recurrence(cell, M)(project(cell, y) if y.shape[1] else None, context, [state])
+    assert output is state
+    return ops.convert_to_numpy(output)
+
+
+def gated_gru(gate, kernel, recurrent, bias, y, context, s):
+    """Tu 2017, section 3.2, for one row: f is a GRU, each of whose three sums is weighed."""
+    (W, C), names = (kernel[: len(y)], kernel[len(y) :]), ("update", "reset", "candidate", "gate")
+    W, C, U, b = ({n: x[..., i * H : (i + 1) * H] for i, n in enumerate(names)} for x in (W, C, recurrent, bias))
+    g = oracles.sigmoid(y @ W["gate"] + s @ U["gate"] + context @ C["gate"] + b["gate"])
+    target, source = {"source": (1, g), "target": (g, 1), "both": (1 - g, g)}[gate]
+
+    def total(name, state):
+        return target * (y @ W[name] + state @ U[name]) + source * (context @ C[name]) + b[name]
+
+    z, r = oracles.sigmoid(total("update", s)), oracles.sigmoid(total("reset", s))
+    return z * s + (1 - z) * np.tanh(total("candidate", r * s))
+
+
+@pytest.fixture
+def arrays(rng):
+    return [rng.normal(size=(B, width)).astype("float32") for width in (E, M, H)]
+
+
+@pytest.mark.parametrize("embedding", [E, 0], ids=["before", "between"])
+@pytest.mark.parametrize("gate", GATES)
+def test_follows_the_equations(arrays, gate, embedding):
+    y, context, state = arrays
+    y = y[:, :embedding]
+    cell = built(gate, embedding + M)
+    weights = [ops.convert_to_numpy(w).astype("float64") for w in cell.weights]
+    rows = zip(y, context, state, strict=True)
+    expected = [gated_gru(gate, *weights, *row) for row in rows]
+    np.testing.assert_allclose(run(cell, y, context, state), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("gate", "bias"), [("source", 50.0), ("target", 50.0)])
+def test_an_open_gate_is_a_plain_gru(arrays, gate, bias):
+    cell = built(gate)
+    weights = [ops.convert_to_numpy(w) for w in cell.weights]
+    cell.bias.assign(np.concatenate([weights[2][: 3 * H], np.full(H, bias)]))
+    plain = [w[..., : 3 * H].astype("float64") for w in weights]
+    rows = zip(np.concatenate(arrays[:2], axis=1), arrays[2], strict=True)
+    expected = [oracles.gru_step(x, s, *plain, False) for x, s in rows]
+    np.testing.assert_allclose(run(cell, *arrays), expected, atol=1e-5)
+
+
+def test_at_its_limits_both_reads_one_side_alone(arrays):
+    y, context, state = arrays
+    cell = built("both")
+    for limit, unread in ((50.0, (0 * y, context, state)), (-50.0, (y, 0 * context, state))):
+        cell.bias.assign(np.concatenate([np.zeros(3 * H), np.full(H, limit)]))
+        np.testing.assert_allclose(run(cell, *arrays), run(cell, *unread), atol=1e-6)
+
+
+def decoder(attend, **options):
+    cells = {"cell": ka.ContextGateCell(H, **options)}
+    if attend == "between":
+        cells = {"cell": keras.layers.GRUCell(H), "second_cell": ka.ContextGateCell(H, **options)}
+    return ka.AttentionDecoder(**cells, attention=ka.BahdanauAttention(M), attend=attend)
+
+
+@pytest.mark.parametrize("attend", ["before", "between"])
+def test_in_a_decoder_steps_equal_all_at_once_and_gradients_reach_every_weight(rng, attend, tmp_path):
+    layer = decoder(attend)
+    inputs, values = keras.Input((T, E), name="y"), keras.Input((S, M), name="h")
+    model = keras.Model([inputs, values], layer(inputs, values)[0])
+    backend = keras.backend.backend()
+    model.compile("sgd", "mse", jit_compile=backend == "jax" or (backend, attend) == ("tensorflow", "before"))
+    arrays = [rng.normal(size=shape).astype("float32") for shape in ((B, T, E), (B, S, M))]
+    before = [ops.convert_to_numpy(w) for w in model.trainable_weights]
+    model.train_on_batch(arrays, np.ones((B, T, H), "float32"))
+    for old, new in zip(before, model.trainable_weights, strict=True):
+        assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
+    outputs = ops.convert_to_numpy(layer(*arrays)[0])
+    y, h = (ops.convert_to_tensor(x) for x in arrays)
+    memory, state = layer.memory(h), layer.initial_state(h)
+    for t in range(T):
+        output, _, _, state = layer.step(y[:, t], memory, state)
+        np.testing.assert_allclose(ops.convert_to_numpy(output), outputs[:, t], atol=1e-5)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(again.predict(arrays, verbose=0), outputs, atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16"])
+def test_half_precision(rng, policy):
+    keras.config.set_dtype_policy(policy)
+    dtype = keras.config.dtype_policy().compute_dtype
+    layer = ka.AttentionDecoder(ka.ContextGateCell(H), ka.BahdanauAttention(M))
+    y, h = (ops.cast(rng.normal(size=shape), dtype) for shape in ((B, T, E), (B, S, M)))
+    outputs = layer(y, h)[0]
+    assert keras.backend.standardize_dtype(outputs.dtype) == dtype
+    assert np.isfinite(ops.convert_to_numpy(ops.cast(outputs, "float32"))).all()
+
+
+def test_config_and_mistakes():
+    cell = ka.ContextGateCell(H, gate="target", recurrent_initializer="he_normal")
+    assert ka.ContextGateCell.from_config(cell.get_config()).get_config() == cell.get_config()
+    with pytest.raises(ValueError, match=r"one of source, target, both\. Received: gate='context'"):
+        ka.ContextGateCell(H, gate="context")
+    with pytest.raises(ValueError, match="`units` to be a positive whole number"):
+        ka.ContextGateCell(0)
+    with pytest.raises(ValueError, match=r"Expected arguments among: units, gate, .*Received: gates"):
+        ka.ContextGateCell(H, gates="both")
+    with pytest.raises(ValueError, match=r"Expected no `recurrent_dropout` with a `context_gate`"):
+        ka.models.RNNSearch(31, 37, units=5, context_gate="both", recurrent_dropout=0.1)
+    encoder = ka.RNNEncoder(ka.ContextGateCell(H))
+    with pytest.raises(ValueError, match=r"AttentionDecoder` that gives it the context.*Received: inputs without"):
+        encoder(np.ones((B, S, E), "float32"))
