@@ -51,7 +51,7 @@ def test_its_config_is_made_of_its_constructors_arguments():
         (lambda: ka.register_attention("dot")(MyAttention), "a name that no other attention layer has"),
         (lambda: ka.register_attention("dense")(keras.layers.Dense), "a subclass of `keras_attn.layers.Attention`"),
         (lambda: ka.LuongAttention(8), r"GeneralAttention\(use_scale=True\).*Received, as by tensorflow_addons.* 8"),
-        (lambda: ka.LuongAttention(8, np.ones((2, 3, 5))), r"attention\(query, values, mask=mask\).* 1 more"),
+        (lambda: ka.LuongAttention(8, np.ones((2, 3, 5))), r"attention\(query, values, mask=mask\).* more positional"),
         (lambda: ka.LuongAttention(units=8, scale=True), "Received, as by tensorflow_addons.*: scale, units"),
         (lambda: ka.LocalPredictiveAttention(8, memory=None), "Received, as by tensorflow_addons.*: 8, memory"),
         (lambda: ka.AttentionDecoder(keras.layers.GRUCell(5), "dott"), "Received: 'dott'"),
