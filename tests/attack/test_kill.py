@@ -166,7 +166,7 @@ def check_export(folder, killed, again):
 
 @ON_TENSORFLOW
 def test_export(tmp_path):
-    every_moment("export", tmp_path, check_export, count=12)  # each takes a second
+    every_moment("export", tmp_path, check_export)
 
 
 @ON_TENSORFLOW
