@@ -223,14 +223,12 @@ def _(cell, loop_width=0, drops=None):
 
     def reset_after(projected, loop_inputs, states, drops=None):
         (h,) = states  # (B, H)
-        gates, candidate = ops.split(
-            project_all(projected, loop_inputs, drops), [2 * units], axis=-1
-        )  # (B, 2 H), (B, H)
         inner = hidden[0](h, drops)  # (B, 3 H)
         if cell.use_bias:
             inner = inner + ops.cast(cell.bias[1], inner.dtype)
-        inner_gates, inner_candidate = ops.split(inner, [2 * units], axis=-1)
-        z, r = ops.split(sigmoid(gates + inner_gates), 2, axis=-1)
+        z, r, candidate = ops.split(project_all(projected, loop_inputs, drops), 3, axis=-1)  # (B, H) each
+        inner_z, inner_r, inner_candidate = ops.split(inner, 3, axis=-1)
+        z, r = sigmoid(z + inner_z), sigmoid(r + inner_r)
         candidate = tanh(candidate + r * inner_candidate)
         h = candidate + z * (h - candidate)
         return h, [h]

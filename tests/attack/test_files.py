@@ -1,5 +1,6 @@
 """Hostile and damaged files: every one is refused with a sentence or does no harm, within little memory and time."""
 
+import collections
 import contextlib
 import copy
 import gzip
@@ -296,7 +297,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 class Best:
     """In the place of `Validation`."""
 
-    best, best_epoch, wait, best_weights = 1.0, 0, 0, None
+    best, best_epoch, wait, best_weights, recent = 1.0, 0, 0, None, collections.deque()
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,8 @@ FILES = sorted([*PAGES, *(path for folder in FOLDERS for path in folder.rglob("*
 BEFORE = {"schedule": "linear", "metric": "bleu", "curriculum_epochs": 0, "max_words": None, "max_steps": None}
 BEFORE |= {"scale_embeddings": False, "bidirectional": False, "scheduled_sampling": None, "pointer": False}
 BEFORE |= {"validate_every": None, "tokens_per_batch": None, "accumulation_steps": 1}
-BEFORE |= {"recurrent_dropout": 0.0, "bpe_dropout": 0.0, "average_checkpoints": 0}
+BEFORE |= {"recurrent_dropout": 0.0, "bpe_dropout": 0.0, "average_checkpoints": 0, "coverage_loss": 0.0}
+BEFORE |= {"context_gate": None}
 RECIPES = [lstm_seq2seq, luong, nematus, rnnencdec, rnnsearch, transformer]
 
 
