@@ -1,6 +1,7 @@
-"""BPE-dropout: what p = 0 and p = 1 give is known; between them, the same seed gives the same pieces."""
+"""BPE-dropout: what p = 0 and p = 1 give is known; between them, the same seed gives the same pieces everywhere."""
 
-import threading
+import hashlib
+import random
 
 import pytest
 
@@ -14,8 +15,12 @@ def tokenizer():
     return Tokenizer.train(LINES, vocabulary_size=300)
 
 
-def test_without_dropout_the_pieces_are_the_tokenizers(tokenizer):
-    assert BPEDropout(tokenizer, 0).encode(LINES, seed=1) == tokenizer.encode_batch(LINES)
+@pytest.mark.parametrize("options", [{}, {"lowercase": True}, {"byte_fallback": False, "vocabulary_size": 60}])
+def test_without_dropout_the_pieces_are_the_tokenizers(options):
+    tokenizer, draws = Tokenizer.train(LINES, **{"vocabulary_size": 300, **options}), random.Random(3)
+    texts = [*LINES, "", " ", "  low", "LOW\u00a0Wider İstanbul Σ <s> <0x41> ▁new 😀😀 三三 x"]
+    texts += ["".join(draws.choice("lowernwsti  ▁üçï三😀") for _ in range(30)) for _ in range(200)]
+    assert BPEDropout(tokenizer, 0).encode(texts, seed=1) == tokenizer.encode_batch(texts)
 
 
 def test_without_merges_the_pieces_are_characters(tokenizer):
@@ -36,15 +41,35 @@ def test_a_seed_gives_the_same_pieces_whatever_was_drawn_before(tokenizer):
     first, other, again = (dropout.encode(LINES, seed) for seed in (1, 2, 1))
     assert first == again != other
     assert [tokenizer.decode(ids) for ids in first] == LINES
-    found = []
-    thread = threading.Thread(target=lambda: found.append(dropout.encode(LINES, 1)))
-    thread.start()
-    thread.join()
-    assert found == [first]
+    assert BPEDropout(tokenizer, 0.3).encode(LINES, 1) == first, "whatever it has seen"
+
+
+def test_another_process_draws_the_same():
+    """As a resumed run must: the digest was written by another process than this one."""
+    tokenizer = Tokenizer.train(["low lower lowest", "new newer newest"] * 9, vocabulary_size=280)
+    drawn = BPEDropout(tokenizer, 0.3).encode(["lowest newer low", "newest lower"] * 50, seed=7)
+    assert hashlib.sha256(repr(drawn).encode()).hexdigest()[:16] == "f704e5b143cbd094"
+
+
+def test_pieces_have_the_papers_distribution():
+    """Of "abc" with the merges ab, then abc, and bc, which is worse: by hand, with q = 1 - p.
+
+    Step 1 has ab and bc: ab is made with q, bc with p q, nothing with p^2. After ab there is abc; after bc, abc.
+    """
+    tokenizer = Tokenizer.train(["abc"] * 9 + ["ab"] * 9 + ["bc"] * 3, vocabulary_size=4 + 256 + 3 + 3)
+    assert {"ab", "abc", "bc"} <= {*tokenizer.vocabulary}
+    p, draws = 0.4, 6000
+    q = 1 - p
+    expected = {"abc": q * q + p * q * q, "ab c": q * p, "a bc": p * q * p, "a b c": p * p}
+    assert sum(expected.values()) == pytest.approx(1)
+    rows = BPEDropout(tokenizer, p).encode(["abc"] * draws, seed=1)
+    found = [" ".join(tokenizer.tokens(row)) for row in rows]
+    for pieces, share in expected.items():
+        assert found.count(pieces) / draws == pytest.approx(share, abs=4 * (share * (1 - share) / draws) ** 0.5)
 
 
 def test_it_refuses(tokenizer):
     with pytest.raises(ValueError, match=r"from 0 to 1\. Received: 1\.5"):
         BPEDropout(tokenizer, 1.5)
-    with pytest.raises(ValueError, match=r"Expected a tokenizer of level 'bpe'.*'word'"):
+    with pytest.raises(ValueError, match=r"of level 'bpe' that was trained here\. Received: 'word'"):
         BPEDropout(Tokenizer.train(LINES, level="word"), 0.1)
