@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         ScheduledSampler,
         ScheduledSampling,
         SelfAttention,
+        WordDropout,
         register_attention,
         unroll_steps,
     )
@@ -102,6 +103,7 @@ __all__ = [
     "Tokenizer",
     "Translation",
     "Translator",
+    "WordDropout",
     "losses",
     "metrics",
     "models",

@@ -36,6 +36,8 @@ class TrainingConfig:
     learning_rate: float = 1e-3
     warmup_steps: int = 0  # linear from zero
     schedule: str = "linear"  # after the warm-up; or "inverse_sqrt" (Vaswani 2017, section 5.3)
+    guided_alignment: float = 0.0  # weight of the loss of attention against links between words (Chen 2016); 0: none
+    alignment_links: str = "ibm1"  # made by IBM Model 1 both ways; or a file with a line such as 0-0 1-2 for each pair
     hold_fraction: float = 0.5  # of all steps at the full rate; then linearly to zero ("linear" only)
     global_clipnorm: float = 1.0
     label_smoothing: float = 0.1
@@ -63,6 +65,7 @@ class TrainingConfig:
             check_range(self, name, low=0)
         for name in ("learning_rate", "global_clipnorm"):
             check_range(self, name, low=0, low_included=False)
+        check_range(self, "guided_alignment", low=0)
         for name in ("hold_fraction", "label_smoothing", "ema_decay", "bpe_dropout"):
             check_range(self, name, low=0, high=1)
 
@@ -98,11 +101,13 @@ class RecurrentConfig(TrainingConfig):
     """
 
     recurrent_dropout: float = 0.0  # of the cells' states: one mask a sentence (Gal & Ghahramani 2016)
+    word_dropout: float = 0.0  # of whole words of source and target (Gal & Ghahramani 2016, Sennrich & Zhang 2019)
     scheduled_sampling: str | None = None  # such as "inverse_sigmoid,k=1000" or "0.25"
 
     def __post_init__(self):
         super().__post_init__()
         check_range(self, "recurrent_dropout", low=0, high=1)
+        check_range(self, "word_dropout", low=0, high=1)
         if self.scheduled_sampling is not None:
             from keras_attn.layers import get_scheduled_sampling
 

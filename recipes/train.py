@@ -132,6 +132,8 @@ def _train(
     with model_scope():
         model = recipe.build(config, *(tokenizer.vocabulary_size for tokenizer in tokenizers))
     vocabulary.check_divided(model, vocabulary.parts(arguments.distribute))
+    if config.guided_alignment:
+        model.check_attention()
     translator = Translator(model, *tokenizers)
     # Refuses search options that are wrong now, not after hours of training.
     translator.generate([], beam_size=arguments.beam, length_penalty=config.length_penalty)

@@ -33,6 +33,7 @@ class Config(TrainingConfig):
     tie_embeddings: str | None = "target"
     initializer: str = "glorot_uniform"
     dropout: float = 0.3
+    word_dropout: float = 0.0  # of whole words of source and target
     learning_rate: float = 2e-3
     warmup_steps: int = 1000
     schedule: str = "inverse_sqrt"

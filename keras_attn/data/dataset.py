@@ -7,7 +7,7 @@ the data so that as few positions as possible are padding.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from keras_attn.backend import data_shard
+from keras_attn.data.alignment_targets import AlignmentTargets
 from keras_attn.data.batch_order import BatchOrder
 from keras_attn.data.batch_plan import PlanOptions, batch_plan, check_options
 from keras_attn.data.drawn_store import DrawnStore
@@ -88,6 +89,8 @@ class ParallelDataset(keras.utils.PyDataset):
     (2, 4)
     """
 
+    _alignment_targets: AlignmentTargets | None = None
+
     def __init__(
         self,
         source: Sequence[Sequence[int]] | TokenStore,
@@ -142,6 +145,8 @@ class ParallelDataset(keras.utils.PyDataset):
         *,
         pointer: bool = False,
         bpe_dropout: float = 0.0,
+        links: Sequence[Collection[tuple[int, int]]] | None = None,
+        alignment_weight: float = 0.1,
         **kwargs: Any,
     ) -> "ParallelDataset":
         """Encodes two lists of lines. A pair with a blank line is dropped and counted.
@@ -156,6 +161,10 @@ class ParallelDataset(keras.utils.PyDataset):
                 "bpe": every batch is segmented when it is drawn, otherwise in each pass over the data, and the same for
                 the same `seed` and epoch. Batches keep their shapes and pairs; the lengths in `report` are then upper
                 limits. `from_files`, whose token files have one segmentation, does not offer it.
+            links: For each pair its links (source word, target word), numbered from 0, for guided alignment: batches
+                then have a third input, "alignments" (B, T, S), and `fit` adds a loss of the model's alignments. Words
+                are separated by blanks, as by `Tokenizer.words`; each link counts for all tokens of its words.
+            alignment_weight: Weight of that loss.
             **kwargs: The other arguments of `ParallelDataset`.
         """
         if pointer and kwargs.get("on_too_long") == "truncate":  # a target may copy a word that is cut off
@@ -169,7 +178,10 @@ class ParallelDataset(keras.utils.PyDataset):
             texts, seed = (source_lines, target_lines), kwargs.get("seed", 0)
             for side in range(2):
                 sides[side] = DrawnStore(sides[side], texts[side], tokenizers[side], bpe_dropout, (seed, side))
-        return cls(*sides, **kwargs)
+        dataset = cls(*sides, **kwargs)
+        if links is not None:
+            dataset._alignment_targets = AlignmentTargets(links, tokenizers, sides, alignment_weight)
+        return dataset
 
     @classmethod
     def from_files(
@@ -211,8 +223,8 @@ class ParallelDataset(keras.utils.PyDataset):
             OSError: If `cache_dir` cannot be written, or the disk is full.
             ChildProcessError: If a process that encodes was killed.
         """
-        if kwargs.pop("bpe_dropout", 0):
-            raise ValueError("Expected no bpe_dropout with token files, which have one segmentation. Use `from_text`.")
+        if given := [name for name in ("bpe_dropout", "links") if kwargs.pop(name, None)]:
+            raise ValueError(f"Expected no {given[0]} with token files, whose text is not read again. Use `from_text`.")
         if workers is not None and (not isinstance(workers, (int, np.integer)) or workers < 1):
             raise ValueError(f"Expected workers to be a whole number of 1 or more. Received: {workers!r}")
         paths = text_paths(source_path), text_paths(target_path)
@@ -242,7 +254,10 @@ class ParallelDataset(keras.utils.PyDataset):
         decoder = np.full_like(labels, ids.start)  # (B, T)
         decoder[:, 1:] = shifted if ids.end is None else np.where(shifted == ids.end, ids.pad, shifted)
         weights = (labels != ids.pad).astype(np.float32)  # (B, T)
-        return {"encoder_token_ids": source, "decoder_token_ids": decoder}, labels, weights
+        inputs = {"encoder_token_ids": source, "decoder_token_ids": decoder}
+        if self._alignment_targets is not None:
+            inputs["alignments"] = self._alignment_targets.of_batch(rows, source, labels)  # (B, T, S)
+        return inputs, labels, weights
 
     def on_epoch_end(self) -> None:
         self.set_epoch(self.epoch + 1)

@@ -1,9 +1,11 @@
-"""Evaluation: BLEU, chrF and TER with their sacreBLEU signatures, error rates, alignment error rate."""
+"""Evaluation: BLEU, chrF and TER with their sacreBLEU signatures, error rates, word alignments and their error rate."""
 
 from keras_attn.evaluation.alignment_error_rate import AlignmentScore, Gold, Link, alignment_error_rate, parse_links
 from keras_attn.evaluation.by_metric import all_scores, is_better, main_score, mcnemar_test
 from keras_attn.evaluation.error_rates import edit_distance, phoneme_error_rate, word_error_rate
+from keras_attn.evaluation.ibm1 import Model1
 from keras_attn.evaluation.scores import Comparison, Interval, Score, bleu, bleu_interval, chrf, paired_bootstrap, ter
+from keras_attn.evaluation.symmetrization import grow_diag_final_and, model1_links
 
 __all__ = [
     "AlignmentScore",
@@ -11,6 +13,7 @@ __all__ = [
     "Gold",
     "Interval",
     "Link",
+    "Model1",
     "Score",
     "alignment_error_rate",
     "all_scores",
@@ -18,9 +21,11 @@ __all__ = [
     "bleu_interval",
     "chrf",
     "edit_distance",
+    "grow_diag_final_and",
     "is_better",
     "main_score",
     "mcnemar_test",
+    "model1_links",
     "paired_bootstrap",
     "parse_links",
     "phoneme_error_rate",

@@ -31,6 +31,7 @@ from keras_attn.layers.scheduled_sampling import ScheduledSampler, ScheduledSamp
 from keras_attn.layers.steps import unroll_steps
 from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
 from keras_attn.layers.vocabulary import OutputBias, vocabulary_embedding, vocabulary_projection
+from keras_attn.layers.word_dropout import WordDropout
 
 __all__ = [
     "Attention",
@@ -70,6 +71,7 @@ __all__ = [
     "ScheduledSampling",
     "SelfAttention",
     "TransformerDecoder",
+    "WordDropout",
     "check_size",
     "get_attention",
     "get_scheduled_sampling",

@@ -37,7 +37,7 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
             and of the decoder's output.
         recurrent_dropout: As in `RNNSearch`.
         scheduled_sampling: As in `RNNSearch`.
-        source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
+        word_dropout, source_special_ids, target_special_ids, mask_padding, source_length: As in `RecurrentSeq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     The alignment of `step` is zero.

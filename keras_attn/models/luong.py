@@ -50,7 +50,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         recurrent_dropout: As in `RNNSearch`.
         scheduled_sampling: As in `RNNSearch`.
         pointer: As in `RNNSearch`.
-        coverage_loss: As in `RecurrentSeq2Seq`.
+        word_dropout, coverage_loss: As in `RecurrentSeq2Seq`.
         source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 

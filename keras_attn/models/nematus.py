@@ -58,7 +58,7 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
             matrix that is not recurrent, with embeddings ~ N(0, 1 / embedding_size).
         embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h, and of the read-out.
         scale_embeddings, recurrent_dropout, scheduled_sampling, pointer: As in `RNNSearch`.
-        source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
+        word_dropout, source_special_ids, target_special_ids, mask_padding, source_length: As in `RecurrentSeq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     Raises:

@@ -3,8 +3,16 @@
 import keras
 from keras import ops
 
-from keras_attn.layers import CoverageLoss, PointerGenerator, ScheduledSampling, get_scheduled_sampling, top_state
-from keras_attn.models.seq2seq import Seq2Seq, token_inputs
+from keras_attn.layers import (
+    CoverageLoss,
+    PointerGenerator,
+    ScheduledSampling,
+    WordDropout,
+    get_scheduled_sampling,
+    top_state,
+)
+from keras_attn.models.guided_alignment import has_alignments
+from keras_attn.models.seq2seq import INPUTS, Seq2Seq, token_inputs
 from keras_attn.models.token_sampler import TokenSampler
 
 
@@ -27,13 +35,14 @@ class RecurrentSeq2Seq(Seq2Seq):
             they are.
         embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of the encoder's memory, and
             of the features.
+        word_dropout: Rate of `WordDropout` of source and target embeddings. Every recurrent model takes it.
         read_previous_state: The read-out reads s_{i-1} (Bahdanau 2015, A.2.2) instead of s_i.
         scale_embeddings: Multiplies embeddings by the square root of their width (Vaswani 2017, section 3.4).
         scheduled_sampling: As in `RNNSearch`. Its schedule follows the optimizer's updates.
         pointer: As in `RNNSearch`.
         coverage_loss: lambda, the weight of `CoverageLoss` in training (See et al. 2017, section 2.3, has 1), whatever
             the attention; 0: none. Rows whose target has no word, such as those that fill a batch, are not counted.
-        name, trainable, dtype: As in `Seq2Seq`.
+        source_special_ids, target_special_ids, mask_padding, source_length, name, trainable, dtype: As in `Seq2Seq`.
 
     Raises:
         ValueError: with `pointer`, for embeddings of different vocabularies; with it or a `coverage_loss`, without an
@@ -42,7 +51,7 @@ class RecurrentSeq2Seq(Seq2Seq):
     The teacher-forced graph and the single step share `_encode_source` and `_logits`.
     """
 
-    shared_arguments = ("coverage_loss",)
+    shared_arguments = ("word_dropout", "coverage_loss")
 
     def __init__(
         self,
@@ -58,6 +67,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         embedding_dropout: float = 0.0,
         memory_dropout: float = 0.0,
         output_dropout: float = 0.0,
+        word_dropout: float = 0.0,
         read_previous_state: bool = False,
         scale_embeddings: bool = False,
         scheduled_sampling: ScheduledSampling | str | float | None = None,
@@ -82,9 +92,11 @@ class RecurrentSeq2Seq(Seq2Seq):
             embedding_dropout=embedding_dropout,
             memory_dropout=memory_dropout,
             output_dropout=output_dropout,
+            word_dropout=word_dropout,
             embedding_dropout_layer=dropout("embedding_dropout", embedding_dropout),
             memory_dropout_layer=dropout("memory_dropout", memory_dropout),
             output_dropout_layer=dropout("output_dropout", output_dropout),
+            word_dropout_layer=WordDropout(word_dropout, dtype=dtype, name="word_dropout") if word_dropout else None,
             read_previous_state=read_previous_state,
             scale_embeddings=scale_embeddings,
             scheduled_sampling=scheduled_sampling,
@@ -109,11 +121,17 @@ class RecurrentSeq2Seq(Seq2Seq):
         self._token_sampler = sampling and TokenSampler(sampling, name="scheduled_sampling")
 
     def call(self, inputs, training=None, mask=None):
-        if not (training and self._token_sampler):
-            return super().call(inputs, training=training, mask=mask)
-        inputs = {name: ops.cast(token_ids, "int32") for name, token_ids in inputs.items()}
-        # Keras' training on JAX calls `call` itself, so that nothing else tells the layers that they train.
-        return self._teacher_forced(inputs, self._token_sampler, training=True)[0]
+        if training and self._token_sampler and not has_alignments(inputs):
+            return self.align_in_training(inputs)[0]
+        return super().call(inputs, training=training, mask=mask)
+
+    def check_attention(self):
+        if not self.decoder.attentions:
+            raise ValueError(f"Expected a model with attention for guided alignment. Received: {type(self).__name__}")
+
+    def align_in_training(self, inputs):
+        inputs = {name: ops.cast(inputs[name], "int32") for name in INPUTS}
+        return self._teacher_forced(inputs, self._token_sampler, training=True)
 
     def encode(self, encoder_token_ids, max_length=None):
         values, mask, cell_state = self._encode_source(encoder_token_ids)
@@ -146,8 +164,7 @@ class RecurrentSeq2Seq(Seq2Seq):
     def _encode_source(self, token_ids, training=None):
         """Ids (B, S) -> memory (B, S, M), mask (B, S), and the decoder cell's first state."""
         token_ids, mask = self.source_and_mask(token_ids)
-        embedded = self._embed(self.source_embedding, token_ids)
-        embedded = self.embedding_dropout_layer(embedded, training=training)  # (B, S, E)
+        embedded = self._embed_all(self.source_embedding, token_ids, training)  # (B, S, E)
         values, states, final = self.encoder(embedded, mask=mask, training=training)
         if self.bridge is not None:
             states = self._bridged(values, mask, final)
@@ -164,8 +181,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         if sampler:
             memory = self._memory(values, mask, inputs["encoder_token_ids"])
             token_ids = sampler.read(token_ids, memory, self.decoder.initial_state(values, cell_state), self.step)
-        embedded = self._embed(self.target_embedding, token_ids)
-        embedded = self.embedding_dropout_layer(embedded, training=training)  # (B, T, E)
+        embedded = self._embed_all(self.target_embedding, token_ids, training)  # (B, T, E)
         outputs, contexts, alignments = self.decoder(
             embedded, values, mask=mask, cell_state=cell_state, training=training, each_head=each_head
         )
@@ -197,6 +213,13 @@ class RecurrentSeq2Seq(Seq2Seq):
             token_ids = ops.where(token_ids < embedding.input_dim, token_ids, self.target_special_ids.unknown)
         embedded = embedding(token_ids)  # (B, E), (B, S, E) or (B, T, E)
         return embedded * embedding.output_dim**0.5 if self.scale_embeddings else embedded
+
+    def _embed_all(self, embedding, token_ids, training=None):
+        """Embeddings of all steps, with their dropout."""
+        embedded = self._embed(embedding, token_ids)
+        if self.word_dropout_layer is not None:
+            embedded = self.word_dropout_layer(embedded, token_ids, training=training)
+        return self.embedding_dropout_layer(embedded, training=training)
 
     def _logits(self, states, embedded, contexts, alignments, source, *, has_dropout=True, training=None):
         """The read-out, the vocabulary projection and the pointer, for one step or for all T."""

@@ -34,7 +34,7 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
             from it, and of the read-out.
         recurrent_dropout: As in `RNNSearch`.
         scheduled_sampling: As in `RNNSearch`.
-        source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
+        word_dropout, source_special_ids, target_special_ids, mask_padding, source_length: As in `RecurrentSeq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     The alignment of `step` is 1 at the last source word, which h_S belongs to.

@@ -59,7 +59,7 @@ class RNNSearch(RecurrentSeq2Seq):
         pointer: Words may be copied from the source (See et al. 2017, section 2.2): the logits are over the extended
             vocabulary of `PointerGenerator`, V + S wide, and ids V .. V + S - 1 are temporary ones, as
             `ParallelDataset.from_text(..., pointer=True)` gives them. Needs one joint vocabulary.
-        coverage_loss: As in `RecurrentSeq2Seq`.
+        word_dropout, coverage_loss: As in `RecurrentSeq2Seq`.
         source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 

@@ -5,8 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.backend import keep_values, scan
+from keras_attn.backend import keep_values, replica_count, scan, sum_over_replicas
 from keras_attn.layers import check_size, refuse_unknown_arguments
+from keras_attn.models.guided_alignment import ALIGNMENTS, alignment_crossentropy, has_alignments
 from keras_attn.models.token_checks import TokenIdCheck
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
@@ -36,6 +37,10 @@ class Seq2Seq(keras.Model):
 
     Where `pointer` is True the vocabulary is that of a sentence: ids from V on are words of its source (see
     `PointerGenerator`), and V + S is the width of the logits.
+
+    A step of training also takes "alignments" `(B, T, S)` among the inputs, rows that are zero or sum to a weight: it
+    then adds the cross-entropy of the model's alignments with them (guided alignment: Chen 2016).
+    `ParallelDataset.from_text(..., links=...)` gives them. Whatever else calls the model leaves them aside.
 
     Source rows end with the end token; target inputs begin with the start token. Every model takes four arguments that
     say which ids these are, and what padding is to it:
@@ -89,6 +94,30 @@ class Seq2Seq(keras.Model):
     def __init__(self, inputs, outputs, *, name: str | None = None, trainable: bool = True, dtype=None):
         super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
         self.dtype_policy = keras.dtype_policies.get(dtype)
+
+    def call(self, inputs, training=None, mask=None):
+        if not has_alignments(inputs):
+            return super().call(inputs, training=training, mask=mask)
+        targets, inputs = inputs[ALIGNMENTS], {name: inputs[name] for name in INPUTS}
+        if not training:
+            return super().call(inputs, training=training, mask=mask)
+        self.check_attention()
+        logits, alignments = self.align_in_training(inputs)
+        total, count = alignment_crossentropy(alignments, targets)
+        loss = ops.divide_no_nan(replica_count() * total, sum_over_replicas(count))  # as in `SmoothedCrossentropy`
+        keras.layers.Layer.add_loss(self, loss)  # that of a functional model takes none
+        return logits
+
+    def check_attention(self) -> None:
+        """Raises ValueError if the model has no attention that guided alignment could train."""
+
+    def align_in_training(self, inputs) -> tuple[Any, Any]:
+        """What `align` returns, with the dropout of training.
+
+        Keras' training on JAX calls `call` itself, so that nothing else tells the layers that they train: a subclass
+        whose layers differ in training passes `training=True` to them.
+        """
+        return self.align(*(ops.cast(inputs[name], "int32") for name in INPUTS))
 
     def encode(self, encoder_token_ids, max_length: int | None = None) -> tuple[dict[str, Any], Any]:
         raise NotImplementedError(f"{type(self).__name__} must implement `encode(encoder_token_ids)`.")

@@ -4,9 +4,9 @@ import keras
 from keras import ops
 from keras.initializers import RandomNormal
 
-from keras_attn.layers import TransformerDecoder, kerashub_layers
+from keras_attn.layers import TransformerDecoder, WordDropout, kerashub_layers
 from keras_attn.models.builders import make_embeddings, make_output_projection
-from keras_attn.models.seq2seq import Seq2Seq, token_inputs
+from keras_attn.models.seq2seq import INPUTS, Seq2Seq, token_inputs
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -34,6 +34,7 @@ class TransformerSeq2Seq(Seq2Seq):
         tie_embeddings: None; "target", "source" or "all", as in `RNNSearch`. The paper's is "all", with one vocabulary.
         initializer: For the matrices; embeddings are ~ N(0, 1 / H).
         dropout: Dropout rate of embeddings plus positions, of each part's output, and of the alignments.
+        word_dropout: Rate of `WordDropout` of source and target embeddings; positions stay.
         max_length: Steps that the cache of `encode` has room for if `encode` has no `max_length`.
         source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
         name, trainable: As in `keras.layers.Layer`.
@@ -72,6 +73,7 @@ class TransformerSeq2Seq(Seq2Seq):
         tie_embeddings: str | None = None,
         initializer="glorot_uniform",
         dropout: float = 0.1,
+        word_dropout: float = 0.0,
         max_length: int = 256,
         **kwargs,
     ):
@@ -108,6 +110,7 @@ class TransformerSeq2Seq(Seq2Seq):
             decoder_norm=normalization("decoder_norm"),
             output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
             embedding_dropout_layer=keras.layers.Dropout(dropout, dtype=dtype, name="embedding_dropout"),
+            word_dropout_layer=WordDropout(word_dropout, dtype=dtype, name="word_dropout") if word_dropout else None,
         )
 
         # Functional model
@@ -140,13 +143,16 @@ class TransformerSeq2Seq(Seq2Seq):
         return self._logits(x)[:, 0], {"cache": caches, "position": position + 1}, alignment
 
     def align(self, encoder_token_ids, decoder_token_ids, each_head=False):
-        values, mask, _ = self._encode_source(encoder_token_ids)
-        x, _, cross = self._decode(self._embed(self.target_embedding, decoder_token_ids), values, mask)
+        x, cross = self._teacher_forced(encoder_token_ids, decoder_token_ids)
         if not each_head:
             return self._logits(x), ops.mean(cross, axis=(0, 2))  # (B, T, V), (B, T, S)
         heads = ops.transpose(cross, (1, 3, 0, 2, 4))  # (B, T, layers, heads, S)
         batch, length, *_, source = ops.shape(heads)
         return self._logits(x), ops.reshape(heads, (batch, length, len(self.decoders) * self.num_heads, source))
+
+    def align_in_training(self, inputs):
+        x, cross = self._teacher_forced(*(ops.cast(inputs[name], "int32") for name in INPUTS), training=True)
+        return self._logits(x), ops.mean(cross, axis=(0, 2))
 
     def attentions(self, inputs):
         """Teacher-forced alignments of every layer and head.
@@ -163,30 +169,40 @@ class TransformerSeq2Seq(Seq2Seq):
         _, decoder, cross = self._decode(self._embed(self.target_embedding, target), values, mask)
         return {"encoder": encoder, "decoder": decoder, "cross": cross}
 
-    def _embed(self, embedding, token_ids, positions=None):
+    def _teacher_forced(self, encoder_token_ids, decoder_token_ids, training=None):
+        """All T steps: x (B, T, H), and the alignments (layers, B, N, T, S)."""
+        values, mask, _ = self._encode_source(encoder_token_ids, training=training)
+        x = self._embed(self.target_embedding, decoder_token_ids, training=training)
+        x, _, cross = self._decode(x, values, mask, training=training)
+        return x, cross
+
+    def _embed(self, embedding, token_ids, positions=None, training=None):
         x = embedding(token_ids) * self.units**0.5  # (B, T, H)
+        if self.word_dropout_layer is not None:
+            x = self.word_dropout_layer(x, token_ids, training=training)
         if positions is not None:
             positions = ops.cast(positions, "float32")  # (B, T)
         encodings = self.position_encoding(x, positions=positions)  # (B, T, H)
-        return self.embedding_dropout_layer(x + ops.cast(encodings, x.dtype))
+        return self.embedding_dropout_layer(x + ops.cast(encodings, x.dtype), training=training)
 
-    def _encode_source(self, token_ids, return_alignments=False):
+    def _encode_source(self, token_ids, return_alignments=False, training=None):
         """Ids (B, S) -> memory (B, S, H), mask (B, S), and None or the alignments (layers, B, N, S, S)."""
         token_ids, mask = self.source_and_mask(token_ids)
-        x, alignments = self._embed(self.source_embedding, token_ids), []
+        x, alignments = self._embed(self.source_embedding, token_ids, training=training), []
+        options = {"padding_mask": mask, "return_attention_scores": return_alignments, "training": training}
         for encoder in self.encoders:
-            x = encoder(x, padding_mask=mask, return_attention_scores=return_alignments)  # (B, S, H)
+            x = encoder(x, **options)  # (B, S, H)
             if return_alignments:
                 x, alignment = x
                 alignments.append(ops.cast(alignment, "float32"))
         values = x if self.encoder_norm is None else self.encoder_norm(x)
         return values, mask, ops.stack(alignments) if return_alignments else None
 
-    def _decode(self, x, values, mask):
+    def _decode(self, x, values, mask, training=None):
         """All T steps: x (B, T, H), and the alignments (layers, B, N, T, T) and (layers, B, N, T, S)."""
         alignments = []
         for decoder in self.decoders:
-            x, of_layer = decoder(x, values, mask=mask, return_alignments=True)  # (B, T, H)
+            x, of_layer = decoder(x, values, mask=mask, return_alignments=True, training=training)  # (B, T, H)
             alignments.append(of_layer)
         target, source = zip(*alignments, strict=True)
         return x, ops.stack(target), ops.stack(source)

@@ -32,6 +32,7 @@ from keras_attn.text.text_files import (
     unequal_lengths_error,
 )
 from keras_attn.text.tokenizer import Tokenizer
+from keras_attn.text.word_numbers import WordNumbers
 
 __all__ = [
     "BLANKS",
@@ -48,6 +49,7 @@ __all__ = [
     "TextBlock",
     "TokenBlock",
     "Tokenizer",
+    "WordNumbers",
     "add_temporary_ids",
     "check_joint",
     "corpus_path",

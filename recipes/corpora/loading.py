@@ -118,18 +118,22 @@ def _joined(parts: list[Corpus]) -> Corpus:
     return Corpus("+".join(part.name for part in parts), parts[0].source, parts[0].target, splits)
 
 
-def pairs_up_to(words: int | None, lines: Lines) -> Lines:
+def pairs_up_to(words: int | None, lines: tuple[list, ...]) -> tuple[list, ...]:
     """The pairs with at most `words` words (split on blanks) on each side; for None all pairs.
+
+    Args:
+        words: The limit.
+        lines: Those of the source and of the target, and of what else belongs to the pairs, such as their links.
 
     Raises:
         ValueError: if there is no such pair.
     """
     if words is None:
         return lines
-    pairs = [pair for pair in zip(*lines, strict=True) if all(len(line.split()) <= words for line in pair)]
+    pairs = [pair for pair in zip(*lines, strict=True) if all(len(line.split()) <= words for line in pair[:2])]
     if not pairs:
         raise ValueError(f"Expected training pairs of at most {words} words a side. There are none.")
-    return [source for source, _ in pairs], [target for _, target in pairs]
+    return tuple(map(list, zip(*pairs, strict=True)))
 
 
 def _named(name: str, source: str | None, target: str | None, data: str | os.PathLike | None) -> Corpus:

@@ -8,8 +8,8 @@ with the same tokenizers, sizes within 5 % of each other, and as many updates. E
 their translations (`Translator.score`), its alignments are merged from pieces into words, and each French word is
 linked to the English word with the largest weight, or to none if that is the end of the sentence. Error rates are
 those of `keras_attn.evaluation.alignment_error_rate`. The baselines are the diagonal and IBM Model 1
-(`recipes.studies.ibm1`), trained on the same pairs, once without and once with the gold's sentences (not its links)
-added, as is customary for aligners.
+(`keras_attn.evaluation.Model1`), trained on the same pairs, once without and once with the gold's sentences (not its
+links) added, as is customary for aligners.
 
 In all of these models row t of an alignment belongs to the prediction of word t. Its query is, with attention before
 the cell (Bahdanau), the state s_{t-1}; after the cell (Luong), s_t, computed from word t-1 and not word t; in the
@@ -207,14 +207,15 @@ def _system(study: Study, run: Run, gold, scorer: _Scorer) -> tuple[dict, list]:
 
 
 def _baselines(corpus, gold, scorer: _Scorer) -> list[dict]:
+    from keras_attn.evaluation import Model1
     from recipes import corpora
-    from recipes.studies import attention_links, ibm1
+    from recipes.studies import attention_links
 
     pairs = list(zip(gold.sources, gold.targets, strict=True))
     baselines = [{"name": "diagonal"} | scorer([attention_links.diagonal(*pair) for pair in pairs])]
     sources, targets = corpora.pairs_up_to(60, corpus.splits["train"])
     for name, more in (("IBM Model 1", ([], [])), ("IBM Model 1, gold text added", (gold.sources, gold.targets))):
-        model = ibm1.Model1([*sources, *more[0]], [*targets, *more[1]], iterations=ITERATIONS)
+        model = Model1([*sources, *more[0]], [*targets, *more[1]], iterations=ITERATIONS)
         links = [model.links(*pair) for pair in pairs]
         baselines.append({"name": name, "iterations": ITERATIONS} | scorer(links))
     return baselines

@@ -17,6 +17,7 @@ from recipes.config import TrainingConfig
 from recipes.corpora.streaming import TextFiles
 from recipes.training.callbacks import TimeBudget, Validation
 from recipes.training.checkpoint import Checkpoint
+from recipes.training.links import word_links
 from recipes.training.run_batches import RunBatches
 from recipes.training.schedules import schedule
 from recipes.training.stopping import StopAfterSteps, StopIfNotFinite, StopTogether, Termination
@@ -60,9 +61,9 @@ def datasets(
         pointer = getattr(config, "pointer", False)
         try:
             if isinstance(lines[0], TextFiles):
-                if pointer or config.bpe_dropout:
-                    name = "pointer=true, which reads pairs" if pointer else "bpe_dropout, which reads text"
-                    raise ValueError(f"Expected --no-stream with {name}. Received: text files")
+                for name in ("pointer", "bpe_dropout", "guided_alignment"):  # which read pairs
+                    if getattr(config, name, False):
+                        raise ValueError(f"Expected --no-stream with {name}. Received: text files")
                 paths = (side.paths for side in lines)
                 return ParallelDataset.from_files(*paths, *tokenizers, cache, **shared, **options)
             return ParallelDataset.from_text(*lines, *tokenizers, pointer=pointer, **shared, **options)
@@ -74,6 +75,9 @@ def datasets(
     options = {"curriculum_epochs": config.curriculum_epochs, "batches_per_epoch": every}
     if config.bpe_dropout:
         options |= {"bpe_dropout": config.bpe_dropout}
+    if config.guided_alignment and not corpus.is_streamed:
+        links = word_links(config, corpus.splits["train"], tokenizers)
+        options |= {"links": links, "alignment_weight": config.guided_alignment}
     training = batches("train", pairs, **options)
     return training, batches("val", corpus.splits["val"], shuffle=False)
 

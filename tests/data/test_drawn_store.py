@@ -83,6 +83,7 @@ def test_without_dropout_nothing_changes(tokenizer):
     assert equal(arrays_of(made(tokenizer, bpe_dropout=0.0)), arrays_of(plain))
 
 
-def test_token_files_have_one_segmentation(tokenizer, tmp_path):
-    with pytest.raises(ValueError, match="Expected no bpe_dropout with token files"):
-        ParallelDataset.from_files("a", "b", tokenizer, tokenizer, tmp_path, batch_size=8, bpe_dropout=0.1)
+def test_token_files_are_refused(tokenizer, tmp_path):
+    for name, value in (("bpe_dropout", 0.1), ("links", [{(0, 0)}])):
+        with pytest.raises(ValueError, match=f"Expected no {name} with token files"):
+            ParallelDataset.from_files("a", "b", tokenizer, tokenizer, tmp_path, batch_size=8, **{name: value})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_attn.evaluation.alignment_error_rate import Gold, alignment_error_rate, parse_links
-from recipes.studies.ibm1 import EMPTY, Model1
+from keras_attn.evaluation.ibm1 import EMPTY, Model1
 
 pytestmark = pytest.mark.once
 

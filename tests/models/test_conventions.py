@@ -65,6 +65,7 @@ OTHERS = {
     "scale_embeddings": True,
     "scheduled_sampling": "linear,k=1,c=0.01",
     "tie_embeddings": "target",
+    "word_dropout": 0.15,
 }
 MODELS = [
     cls

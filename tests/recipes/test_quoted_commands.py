@@ -27,7 +27,7 @@ BEFORE = {"schedule": "linear", "metric": "bleu", "curriculum_epochs": 0, "max_w
 BEFORE |= {"scale_embeddings": False, "bidirectional": False, "scheduled_sampling": None, "pointer": False}
 BEFORE |= {"validate_every": None, "tokens_per_batch": None, "accumulation_steps": 1}
 BEFORE |= {"recurrent_dropout": 0.0, "bpe_dropout": 0.0, "average_checkpoints": 0, "coverage_loss": 0.0}
-BEFORE |= {"context_gate": None}
+BEFORE |= {"context_gate": None, "word_dropout": 0.0, "guided_alignment": 0.0, "alignment_links": "ibm1"}
 RECIPES = [lstm_seq2seq, luong, nematus, rnnencdec, rnnsearch, transformer]
 
 

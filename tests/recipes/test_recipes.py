@@ -511,8 +511,9 @@ def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
         assert process.returncode == 0, error.decode()
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    average = ("--set", "ema_decay=0.9", "average_checkpoints=3")
-    uninterrupted, victim = start(whole, *average), start(killed, *average)
+    settings = ("--set", "ema_decay=0.9", "average_checkpoints=3", "level=bpe", "bpe_dropout=0.2", "word_dropout=0.1")
+    settings += ("source_vocabulary_size=none", "target_vocabulary_size=none", "guided_alignment=0.5")
+    uninterrupted, victim = start(whole, *settings), start(killed, *settings)
     while not (killed / "checkpoint.npz").exists():
         assert victim.poll() is None, victim.communicate()[1].decode()
         time.sleep(0.002)
@@ -524,7 +525,7 @@ def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
     )
     assert epochs_before < 4
     end(uninterrupted)
-    end(start(killed, *average, "--resume"))
+    end(start(killed, *settings, "--resume"))
 
     models = [keras.saving.load_model(folder / "model.keras") for folder in (whole, killed)]
     for one, other in zip(*(model.get_weights() for model in models), strict=True):

@@ -27,7 +27,7 @@ class Model1:
 
     Example:
 
-    >>> model = Model1(["the house", "the book"], ["das Haus", "das Buch"], iterations=9)
+    >>> model = Model1(["the house", "the book"], ["das Haus", "das Buch"], empty=False)
     >>> sorted(model.links("the book", "das Buch"))
     [(0, 0), (1, 1)]
     """

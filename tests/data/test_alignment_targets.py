@@ -1,0 +1,91 @@
+"""From links between words to the distributions over tokens that attention is trained towards."""
+
+import numpy as np
+import pytest
+
+from keras_attn import ParallelDataset, Tokenizer
+from keras_attn.text import WordNumbers
+
+LINES = ["low  lower", " wide wider newest ", "slow", "ünïcode three  三 lower"] * 5
+LINKS = [{(0, 1), (1, 0)}, {(0, 0), (2, 0), (1, 2)}, {(0, 0)}, set()] * 5
+
+
+@pytest.fixture(scope="module", params=["bpe", "word", "character"])
+def tokenizer(request):
+    size = {"vocabulary_size": 290} if request.param == "bpe" else {}
+    return Tokenizer.train([*LINES, "low wide new"][:3] * 9, level=request.param, **size)  # 三 is unknown
+
+
+def test_words_are_numbered_as_the_tokenizer_does(tokenizer):
+    numbers = WordNumbers(tokenizer)
+    rows = [tokenizer.encode(line) for line in LINES]
+    width = max(map(len, rows)) + 2
+    padded = np.array([[*row, 3] + [0] * (width - 1 - len(row)) for row in rows])
+    for row, found in zip(rows, numbers.of_rows(padded), strict=True):
+        expected = np.full(width, -1)
+        for number, (_, positions) in enumerate(tokenizer.words(row)):
+            expected[positions] = number
+        np.testing.assert_array_equal(found, expected)
+    rows = [tokenizer.encode(line.rstrip(" ")) for line in LINES]
+    counts = numbers.counts(np.concatenate(rows), np.cumsum([0, *map(len, rows)]))
+    assert counts.tolist() == [len(tokenizer.words(row)) for row in rows] == [2, 3, 1, 4] * 5
+
+
+def test_a_batch_by_hand():
+    """Words 0 1 | links 0-1 1-0 1-1, in pieces: source "ab" is two characters, the target's words are whole."""
+    source = Tokenizer.train(["ab c"], level="character")
+    target = Tokenizer.train(["x y"], level="word")
+    data = ParallelDataset.from_text(
+        ["ab c"], ["x y"], source, target, batch_size=1, links=[{(0, 1), (1, 0), (1, 1)}], alignment_weight=0.8
+    )
+    inputs, labels, _ = data[0]
+    assert labels.shape == (1, 3)
+    assert source.tokens(inputs["encoder_token_ids"][0]) == ["a", "b", " ", "c", "</s>"]  # " c" is word 1
+    expected = np.zeros((3, 5))
+    expected[0, [2, 3]] = 0.8 / 2
+    expected[1, [0, 1, 2, 3]] = 0.8 / 4
+    np.testing.assert_allclose(inputs["alignments"][0], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("bpe_dropout", [0.0, 0.5])
+def test_every_token_of_a_word_is_linked_to_every_token_of_its_words(bpe_dropout):
+    tokenizer = Tokenizer.train(LINES * 3, vocabulary_size=300)
+    options = {"batch_size": 4, "links": LINKS, "alignment_weight": 1.0, "bpe_dropout": bpe_dropout}
+    data, seen = ParallelDataset.from_text(LINES, LINES, tokenizer, tokenizer, **options), 0
+    links_of = dict(zip(LINES, LINKS, strict=True))
+    for inputs, labels, weights in data:
+        for ids, label, weight, targets in zip(
+            inputs["encoder_token_ids"], labels, weights, inputs["alignments"], strict=True
+        ):
+            if not weight.any():
+                assert not targets.any()
+                continue
+            words = [[positions for _, positions in tokenizer.words(row)] for row in (ids, label)]
+            expected = np.zeros_like(targets)
+            for i, j in links_of[tokenizer.decode(ids)]:
+                expected[np.ix_(words[1][j], words[0][i])] = 1
+            expected /= np.maximum(expected.sum(axis=-1, keepdims=True), 1)
+            np.testing.assert_allclose(targets, expected, rtol=1e-6)
+            seen += 1
+    assert seen == len(LINES)
+
+
+@pytest.mark.parametrize(
+    ("links", "weight", "sentence"),
+    [
+        ([{(0, 0)}], 1.0, "Expected links of 2 pairs. Received: of 1"),
+        (
+            [{(0, 0)}, {(1, 3)}],
+            1.0,
+            "3 target words in pair 2, each numbered from 0. Received: 1-3",
+        ),
+        ([set(), {(-1, 0)}], 1.0, "Received: -1-0"),
+        ([set(), set()], 0.0, "Expected a weight of the alignment loss above 0. Received: 0"),
+    ],
+)
+def test_it_refuses(links, weight, sentence):
+    tokenizer = Tokenizer.train(["a b c"], level="word")
+    with pytest.raises(ValueError, match=sentence):
+        ParallelDataset.from_text(
+            ["a", "a b"], ["b", "a b c"], tokenizer, tokenizer, batch_size=1, links=links, alignment_weight=weight
+        )

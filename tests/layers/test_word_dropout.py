@@ -1,0 +1,91 @@
+"""Word dropout: whole words to zero, the others scaled, and nothing at rate 0 or outside training."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_attn as ka
+from recipes.rnnsearch import Config
+from tests.models.test_every_model import make
+
+B, S, E, RATE = 2000, 5, 3, 0.25
+RECURRENT = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong"]
+
+
+def dropped(layer, token_ids, **kwargs):
+    embeddings = np.ones((*token_ids.shape, E), "float32")
+    return ops.convert_to_numpy(layer(embeddings, token_ids, training=True, **kwargs))
+
+
+def test_words_are_dropped_whole_and_everywhere_in_their_sentence():
+    token_ids = np.tile(np.array([[7, 5, 7, 9, 7]], "int32"), (B, 1))
+    outputs = dropped(ka.WordDropout(RATE, seed=1), token_ids)
+    scale = np.float32(1 / (1 - RATE))
+    assert np.all((outputs == 0) | np.isclose(outputs, scale))
+    assert np.all(outputs == outputs[:, :, :1]), "all of a word's embedding"
+    masks = outputs[:, :, 0] == 0  # (B, S)
+    np.testing.assert_array_equal(masks[:, [2, 4]], masks[:, [0, 0]])
+    deviation = (RATE * (1 - RATE) / B) ** 0.5
+    np.testing.assert_allclose(masks[:, [0, 1, 3]].mean(axis=0), RATE, atol=4 * deviation)
+    joint = [(masks[:, i] & masks[:, j]).mean() for i, j in ((0, 1), (1, 3))]
+    np.testing.assert_allclose(joint, RATE**2, atol=4 * (RATE**2 / B) ** 0.5)
+
+
+def test_a_seed_repeats_its_draws_and_goes_on():
+    token_ids = np.arange(40, dtype="int32").reshape(4, 10)
+    first, second = (ka.WordDropout(RATE, seed=3) for _ in range(2))
+    draws = [dropped(first, token_ids) for _ in range(2)]
+    np.testing.assert_array_equal(dropped(second, token_ids), draws[0])
+    assert (draws[0] != draws[1]).any()
+
+
+def test_nothing_is_dropped_outside_training_and_at_rate_0():
+    embeddings, token_ids = np.ones((2, S, E), "float32"), np.ones((2, S), "int32")
+    np.testing.assert_array_equal(ops.convert_to_numpy(ka.WordDropout(0.9)(embeddings, token_ids)), embeddings)
+    np.testing.assert_array_equal(dropped(ka.WordDropout(0.0), token_ids), embeddings)
+    for rate in (-0.1, 1.0):
+        with pytest.raises(ValueError, match="rate of word dropout of at least 0 and below 1"):
+            ka.WordDropout(rate)
+
+
+@pytest.mark.parametrize("name", [*RECURRENT, "transformer"])
+def test_a_model_drops_words_of_both_sides_in_training_alone(name, rng):
+    if name == "transformer":
+        pytest.importorskip("keras_nlp")
+    ids = {"encoder_token_ids": rng.integers(4, 31, (3, 5)), "decoder_token_ids": rng.integers(4, 31, (3, 4))}
+    ids = {side: array.astype("int32") for side, array in ids.items()}
+    plain, model = make(name), make(name, word_dropout=0.5)
+    assert plain.word_dropout_layer is None, "at rate 0 it is the model without"
+    assert model.get_config()["word_dropout"] == model.word_dropout == 0.5
+    values = {weight.path: ops.convert_to_numpy(weight) for weight in plain.weights}
+    for weight in model.weights:
+        weight.assign(values[weight.path])
+    np.testing.assert_array_equal(ops.convert_to_numpy(model(ids)), ops.convert_to_numpy(plain(ids)))
+    seen = []
+    inner = model.word_dropout_layer.call
+    model.word_dropout_layer.call = lambda inputs, token_ids, training=None: (
+        seen.append((ops.convert_to_numpy(token_ids), training)) or inner(inputs, token_ids, training=training)
+    )
+    trained = ops.convert_to_numpy(model(ids, training=True))
+    assert (trained != ops.convert_to_numpy(plain(ids))).any()
+    assert all(training for _, training in seen)
+    for side, (token_ids, _) in zip(ids.values(), seen, strict=True):
+        np.testing.assert_array_equal(token_ids, side)
+
+
+def test_a_fit_with_it_learns_and_is_saved(rng, tmp_path):
+    ids = {"encoder_token_ids": rng.integers(4, 31, (3, 5)), "decoder_token_ids": rng.integers(4, 31, (3, 4))}
+    model = make("rnnsearch", word_dropout=0.2)
+    model.compile(keras.optimizers.Adam(0.02), ka.losses.SmoothedCrossentropy(0.0))
+    losses = [model.train_on_batch(ids, ids["decoder_token_ids"]) for _ in range(15)]
+    assert losses[-1] < losses[0]
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras", safe_mode=True)
+    assert again.word_dropout_layer.rate == 0.2
+    np.testing.assert_array_equal(ops.convert_to_numpy(again(ids)), ops.convert_to_numpy(model(ids)))
+
+
+def test_recipes_refuse_a_rate_out_of_range():
+    with pytest.raises(ValueError, match="`word_dropout` from 0 to 1"):
+        Config(word_dropout=1.5)
