@@ -76,12 +76,14 @@ class BPEDropout:
         return rows
 
     def _drawn(self, word: str, draws: random.Random) -> list[int]:
-        if word not in self._plain:
-            if len(self._plain) >= _MOST_WORDS:
-                self._plain.clear()
+        plain = self._plain.get(word)
+        if plain is None:
             pieces = self._segment(word, math.inf, draws)
-            self._plain[word] = self._to_ids(pieces), len(word) - len(pieces)
-        ids, merges = self._plain[word]
+            plain = self._to_ids(pieces), len(word) - len(pieces)
+            if len(self._plain) >= _MOST_WORDS:  # other threads may do the same: nothing is read from it afterwards
+                self._plain.clear()
+            self._plain[word] = plain
+        ids, merges = plain
         if not self.rate or not merges:
             return ids
         # The first of the best merges that is left out: a geometric draw in the place of one for each.
