@@ -70,7 +70,7 @@ def test_dropout_acts_in_a_guided_step_too(name, data):
 def test_attention_follows_the_links(policy, data):
     model = make("rnnsearch", dtype=policy, scheduled_sampling="constant,k=0.9,seed=1")
     model.compile(keras.optimizers.Adam(0.05), SmoothedCrossentropy())
-    model.fit(data, epochs=12, verbose=0)
+    model.fit(data, epochs=24, verbose=0)
     right = total = 0
     for inputs, _, _ in data:
         aligned = ops.convert_to_numpy(model.align(inputs["encoder_token_ids"], inputs["decoder_token_ids"])[1])
