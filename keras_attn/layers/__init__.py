@@ -1,6 +1,6 @@
 """Layers: attention and its score functions, encoders, the attention decoder and its read-outs."""
 
-from keras_attn.layers.additive import BahdanauAttention, ConcatAttention
+from keras_attn.layers.additive import BahdanauAttention, ConcatAttention, LayerNormAttention
 from keras_attn.layers.attention import Attention, get_attention, register_attention
 from keras_attn.layers.bigru_encoder import BiGRUEncoder
 from keras_attn.layers.cells import top_state
@@ -25,9 +25,10 @@ from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.normalized_cells import LayerNormGRUCell, LayerNormLSTMCell
 from keras_attn.layers.normalizers import hardmax, sparsemax
 from keras_attn.layers.pointer import PointerGenerator
-from keras_attn.layers.readout import AttentionalLayer, DeepOutput
+from keras_attn.layers.readout import AttentionalLayer, DeepOutput, LayerNormOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
 from keras_attn.layers.scheduled_sampling import ScheduledSampler, ScheduledSampling, get_scheduled_sampling
+from keras_attn.layers.stacked_encoder import StackedEncoder
 from keras_attn.layers.steps import unroll_steps
 from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
 from keras_attn.layers.vocabulary import OutputBias, vocabulary_embedding, vocabulary_projection
@@ -53,8 +54,10 @@ __all__ = [
     "Float32Initializer",
     "GeneralAttention",
     "GeneralMonotonicAttention",
+    "LayerNormAttention",
     "LayerNormGRUCell",
     "LayerNormLSTMCell",
+    "LayerNormOutput",
     "LocalMonotonicAttention",
     "LocalPredictiveAttention",
     "LocationAttention",
@@ -70,6 +73,7 @@ __all__ = [
     "ScheduledSampler",
     "ScheduledSampling",
     "SelfAttention",
+    "StackedEncoder",
     "TransformerDecoder",
     "WordDropout",
     "check_size",

@@ -7,7 +7,7 @@ from keras import initializers, ops
 
 from keras_attn.backend import matmul, scan, tanh
 from keras_attn.layers.attention import Attention, register_attention
-from keras_attn.layers.layer import check_size
+from keras_attn.layers.layer import check_size, layer_norm
 from keras_attn.layers.normalizers import at_least_float32, score_dtype
 
 
@@ -96,6 +96,66 @@ class BahdanauAttention(Attention):
         if self.normalize:
             v = ops.cast(self.gain, v.dtype) * v * ops.rsqrt(ops.sum(ops.square(v)))
         return additive_scores(query, keys, v)
+
+
+@register_attention("layer_norm_additive")
+class LayerNormAttention(BahdanauAttention):
+    """Additive attention whose hidden layer is normalised, state and word each by themselves.
+
+        e_ij = v^T tanh(LN(W s) + LN(U h_j) + b),   LN(a) = g (a - mean(a)) / sqrt(var(a) + epsilon)
+
+                                                                (Ba 2016, eq. 4; Marian, `rnn/attention.h`)
+
+    Args:
+        units: A.
+        epsilon: Added to the variance.
+        query_initializer, key_initializer, score_initializer: As in `BahdanauAttention`.
+
+    Call arguments, returns and mask behaviour: see `Attention`. `keys(values)` is LN(U h) + b, `(B, S, A)`.
+
+    Example:
+        >>> attention = keras_attn.layers.LayerNormAttention(7)
+        >>> context, alignment, _ = attention(np.ones((2, 5), "float32"), np.ones((2, 3, 11), "float32"))
+        >>> context.shape, alignment.shape
+        ((2, 11), (2, 3))
+
+    References: Bahdanau, Cho, Bengio. ICLR 2015, arXiv:1409.0473. Ba, Kiros, Hinton. Layer Normalization. 2016,
+    arXiv:1607.06450.
+    """
+
+    _replaces_arguments = True
+
+    def __init__(
+        self,
+        units: int,
+        *,
+        epsilon: float = 1e-5,
+        query_initializer="glorot_uniform",
+        key_initializer="glorot_uniform",
+        score_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(
+            units,
+            query_initializer=query_initializer,
+            key_initializer=key_initializer,
+            score_initializer=score_initializer,
+            **kwargs,
+        )
+        self.epsilon = epsilon
+        self.query_norm, self.key_norm = layer_norm(self, "query_norm"), layer_norm(self, "key_norm", center=True)
+
+    def build(self, query_shape, values_shape, **_):
+        super().build(query_shape, values_shape)
+        for norm in (self.query_norm, self.key_norm):
+            norm.build((None, self.units))
+
+    def keys(self, values):
+        return self.key_norm(super().keys(values))  # (B, S, A)
+
+    def scores(self, query, keys):
+        query = self.query_norm(matmul(query, ops.cast(self.query_kernel, query.dtype)))  # (B, A) or (B, T, A)
+        return additive_scores(query, keys, self.score_vector)
 
 
 class StatefulAdditiveAttention(BahdanauAttention):

@@ -65,6 +65,12 @@ def build_once(layer, *shapes) -> None:
         layer.build(*shapes)
 
 
+def layer_norm(layer, name: str, *, center: bool = False):
+    """A `LayerNormalization` within a layer, with its `epsilon`; with a shift if `center`."""
+    options = {"epsilon": layer.epsilon, "dtype": layer.dtype_policy, "name": name}
+    return keras.layers.LayerNormalization(center=center, **options)
+
+
 class Layer(keras.layers.Layer):
     """Base of the layers of this package.
 

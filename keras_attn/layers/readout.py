@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.backend import keep_float64, matmul
-from keras_attn.layers.layer import Layer, build_once, check_size, refuse_unknown_arguments
+from keras_attn.layers.layer import Layer, build_once, check_size, layer_norm, refuse_unknown_arguments
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -89,19 +89,53 @@ class DeepOutput(Layer):
         self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros") if self.use_bias else None
 
     def call(self, state, embedding, context):
-        hidden = (
-            matmul(state, self.state_kernel)
-            + matmul(embedding, self.embedding_kernel)
-            + matmul(context, self.context_kernel)
-        )  # (..., 2 l) or (..., l)
+        hidden = self.part("state", state) + self.part("embedding", embedding) + self.part("context", context)
         if self.bias is not None:
             hidden = hidden + self.bias
         if self.activation != "maxout":
             return keep_float64(keras.activations.get(self.activation))(hidden)
         return ops.max(ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, 2)), axis=-1)  # (..., l)
 
+    def part(self, name: str, inputs):
+        """What one of the three inputs adds to t~, (..., 2 l) or (..., l)."""
+        return matmul(inputs, getattr(self, f"{name}_kernel"))
+
     def compute_output_shape(self, state_shape, embedding_shape, context_shape):
         return (*state_shape[:-1], self.units)
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class LayerNormOutput(DeepOutput):
+    """The deep output, with each of its three parts normalised by itself.
+
+        t~_i = LN(U_o s_i) + LN(V_o E y_{i-1}) + LN(C_o c_i) + b            (Ba 2016, eq. 4; Marian, `layers/generic.h`)
+
+    Args:
+        units, activation, use_bias, kernel_initializer: As in `DeepOutput`.
+        epsilon: Added to the variance.
+
+    Call arguments: `state (..., H)`, `embedding (..., E)`, `context (..., M)`. Returns `(..., units)`.
+
+    Example:
+        >>> s, y, c = (np.ones((2, 3, n), "float32") for n in (5, 7, 11))
+        >>> keras_attn.layers.LayerNormOutput(13, activation="tanh")(s, y, c).shape
+        (2, 3, 13)
+
+    Reference: Ba, Kiros, Hinton. Layer Normalization. 2016, arXiv:1607.06450.
+    """
+
+    def __init__(self, units: int, *, epsilon: float = 1e-5, **kwargs):
+        super().__init__(units, **kwargs)
+        self.epsilon = epsilon
+        self.norms = {name: layer_norm(self, f"{name}_norm") for name in ("state", "embedding", "context")}
+
+    def build(self, state_shape, embedding_shape, context_shape):
+        super().build(state_shape, embedding_shape, context_shape)
+        for norm in self.norms.values():
+            norm.build((None, self.state_kernel.shape[1]))
+
+    def part(self, name, inputs):
+        return self.norms[name](super().part(name, inputs))
 
 
 def build_attentional(attentional, batch, context_widths: list[int], query_width: int) -> int:

@@ -93,15 +93,17 @@ def make_cell(
     dtype=None,
     *,
     num_layers: int = 1,
+    residual: bool = True,
     transitions: int = 1,
     layer_normalization: bool = False,
     context_gate: str | None = None,
     **options,
 ):
-    """A GRU or LSTM cell with orthogonal recurrent matrices, of one transition or several; or layers with skips.
+    """A GRU or LSTM cell with orthogonal recurrent matrices, of one transition or several; or layers of these.
 
     Args:
         kind: "gru" or "lstm".
+        num_layers, residual: How many layers, and whether they have skip connections.
         context_gate: The gate of `ContextGateCell`, which is returned instead; it has no dropout.
         options: As in Keras' cell.
     """
@@ -135,7 +137,8 @@ def make_cell(
 
     if num_layers == 1:
         return deep(name)
-    return ResidualCells([deep(f"{name}_{i}") for i in range(num_layers)], dtype=dtype, name=name)
+    stack = ResidualCells if residual else keras.layers.StackedRNNCells
+    return stack([deep(f"{name}_{i}") for i in range(num_layers)], dtype=dtype, name=name)
 
 
 def make_lstm_stack(

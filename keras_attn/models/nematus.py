@@ -6,16 +6,7 @@ import keras
 from keras import ops, tree
 from keras.initializers import RandomNormal
 
-from keras_attn.layers import (
-    Attention,
-    AttentionDecoder,
-    DecoderStack,
-    DeepOutput,
-    OutputBias,
-    RNNEncoder,
-    ScheduledSampling,
-    check_size,
-)
+from keras_attn.layers import Attention, OutputBias, ScheduledSampling
 from keras_attn.models.builders import (
     make_attention,
     make_cell,
@@ -23,6 +14,7 @@ from keras_attn.models.builders import (
     make_initializers,
     make_output_projection,
 )
+from keras_attn.models.nematus_parts import EPSILON, NematusParts
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
 
@@ -50,7 +42,10 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         encoder_layers, decoder_layers: Numbers of layers.
         encoder_transitions, upper_transitions: Transitions of a step, in the encoder and in the decoder's upper layers.
         decoder_transitions: The same in its bottom layer: 2, as in the paper, or more; 1: no GRU_2, c_i is read out.
-        layer_normalization: Normalises the cells: `LayerNormGRUCell`, `LayerNormLSTMCell`.
+        encoder_order: "both": each layer of the encoder reads both directions of the one below; or, as the deep systems
+            of Edinburgh, "parallel", "alternating" or "upwards" (`StackedEncoder`).
+        residual: Whether layers but the lowest add their inputs to their outputs.
+        layer_normalization: Normalises the products of cells, attention, read-out and s_0, as Marian (Ba 2016).
         attention: "additive", as in the paper; the name of another attention layer; or an `Attention` layer.
         attention_units: Width of the attention's hidden layer; None: 2 `units`, that of h.
         tie_embeddings: As in `RNNSearch`. A tied output has its bias, too.
@@ -70,8 +65,8 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         >>> model(ids).shape
         (2, 4, 37)
 
-    Differences from the papers: GRUs have a second bias, which the reset gate multiplies too, as in cuDNN. Layers of
-    the encoder read the outputs of both directions below. Nothing but the cells is normalised.
+    Differences from the papers: GRUs have a second bias, which the reset gate multiplies too, as in cuDNN. With
+    `encoder_order="both"` layers of the encoder read the outputs of both directions below.
 
     Reference: Sennrich, Firat, Cho, Birch, Haddow, et al. Nematus: a Toolkit for Neural Machine Translation. EACL 2017,
     arXiv:1703.04357. Miceli Barone, Helcl, Sennrich, Haddow, Birch. WMT 2017, arXiv:1707.07631.
@@ -90,6 +85,8 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         decoder_layers: int = 1,
         decoder_transitions: int = 2,
         upper_transitions: int = 1,
+        encoder_order: str = "both",
+        residual: bool = True,
         layer_normalization: bool = False,
         attention: str | Attention = "additive",
         attention_units: int | None = None,
@@ -105,33 +102,28 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
-        check_size("decoder_layers", decoder_layers)
-        check_size("decoder_transitions", decoder_transitions)
         kernel, vectors = make_initializers(initializer, embedding_size, partial(RandomNormal, stddev=0.01))
         sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
         embeddings = make_embeddings(*sizes, vectors, tie_embeddings, embedding_size, dtype)
         projection = make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype)
-        options = {"layer_normalization": layer_normalization, "recurrent_dropout": recurrent_dropout}
-        layer = partial(make_cell, cell, units, kernel, dtype=dtype, **options)
-        reader = partial(layer, num_layers=encoder_layers, transitions=encoder_transitions)
-        decoder = AttentionDecoder(
-            layer("cell"),
-            make_attention(attention, attention_units or 2 * units, kernel, dtype),
-            attend="between" if decoder_transitions > 1 else "after",
-            second_cell=layer("second_cell", transitions=decoder_transitions - 1) if decoder_transitions > 1 else None,
-            dtype=dtype,
-            name="decoder",
-        )
-        upper = [layer(f"upper_{i}", transitions=upper_transitions) for i in range(decoder_layers - 1)]
+        options = {"recurrent_dropout": recurrent_dropout, "layer_normalization": layer_normalization}
+        if layer_normalization:
+            options |= {"per_gate": False, "epsilon": EPSILON}
+            options |= {"normalize_cell": False} if cell == "lstm" else {}
+        make = partial(make_cell, cell, units, kernel, dtype=dtype, **options)
+        parts = NematusParts(units, make, residual, layer_normalization, kernel, dtype)
+        attention_units = attention_units or 2 * units
+        if attention == "additive" and layer_normalization:
+            attention = parts.normalized_attention(attention_units)
+        else:
+            attention = make_attention(attention, attention_units, kernel, dtype)
         super().__init__(
             source_embedding=embeddings[0],
             target_embedding=embeddings[1],
-            encoder=RNNEncoder(reader("forward"), backward_cell=reader("backward"), dtype=dtype, name="encoder"),
-            bridge=keras.layers.Dense(units, "tanh", kernel_initializer=kernel.clone(), dtype=dtype, name="bridge"),
-            decoder=DecoderStack(decoder, upper, dtype=dtype, name="decoder_stack") if upper else decoder,
-            readout=DeepOutput(
-                embedding_size, activation="tanh", kernel_initializer=kernel.clone(), dtype=dtype, name="readout"
-            ),
+            encoder=parts.encoder(encoder_order, encoder_layers, encoder_transitions),
+            bridge=parts.bridge(),
+            decoder=parts.decoder(attention, decoder_layers, decoder_transitions, upper_transitions),
+            readout=parts.readout(embedding_size),
             output_projection=projection,
             output_bias=OutputBias(dtype=dtype, name="output") if projection is None else None,
             embedding_dropout=embedding_dropout,

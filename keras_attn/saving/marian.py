@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keras_attn.saving.marian_file import read_model
-from keras_attn.saving.marian_weights import ADDED, assign, convert, describe
+from keras_attn.saving.marian_options import describe
+from keras_attn.saving.marian_weights import ADDED, assign, convert
 from keras_attn.text import Tokenizer, marian_tokenizer
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ def from_marian(
     Marian's decoder begins with a vector of zeros instead of a start token, and it pads without an id. Both
     vocabularies get two more entries, padding and start, whose embeddings are zeros, and which are never produced.
 
-    What is read: GRU, `gru-nematus` and LSTM cells, `--dec-cell-base-depth` of 2 (the conditional GRU) or 1, every
-    `--tied-embeddings...`, `--output-omit-bias`, vocabularies in `.yml`, `.json` and SentencePiece's `.spm`. Everything
-    else is refused with its name: deeper models, layer normalisation, factors, right-to-left models. A tokenizer from
-    `.spm` cannot be exported to TensorFlow Serving.
+    What is read: GRU, `gru-nematus` and LSTM cells; every `--enc-type`, depth and `--skip`; `--layer-normalization`,
+    but for that of `gru-nematus`; every `--tied-embeddings...`, `--output-omit-bias`; vocabularies in `.yml`, `.json`
+    and SentencePiece's `.spm`. Everything else is refused with its name, such as factors and right-to-left models. A
+    tokenizer from `.spm` cannot be exported to TensorFlow Serving.
 
     Nothing in the files is executed, and sizes are checked before anything is read.
 
@@ -58,11 +59,7 @@ def from_marian(
     source, target = (marian_tokenizer(vocabulary, size=size) for vocabulary, size in files)
     translates = NematusSeq2Seq(
         *(size + ADDED for size in about.sizes),
-        units=about.units,
-        embedding_size=about.embedding_size,
-        cell=about.cell,
-        decoder_transitions=about.decoder_transitions,
-        tie_embeddings=about.tie,
+        **about.arguments,
         source_special_ids=source.special_ids,
         target_special_ids=target.special_ids,
     )

@@ -1,87 +1,18 @@
-"""The weights of a model of Marian, as those of `NematusSeq2Seq`; what cannot be read is named."""
+"""The weights of a model of Marian, as those of `NematusSeq2Seq`."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 
-from keras_attn.saving.marian_file import Options, Weights
+from keras_attn.saving.marian_file import Weights
+from keras_attn.saving.marian_options import Description
 
 ADDED = 2  # padding and start, behind the vocabularies
 _NEVER = -100.0  # the logit of both, which leaves the softmax as it is
-_CELLS = {"gru": "gru", "gru-nematus": "gru", "lstm": "lstm"}
-_TIES = {(False, False): None, (True, False): "target", (False, True): "source", (True, True): "all"}
-# Options that change what a model computes, with the values that can be read. What a file does not have is the first.
-_READ = {
-    "layer-normalization": ("false",),
-    "enc-depth": ("1",),
-    "enc-cell-depth": ("1",),
-    "dec-depth": ("1",),
-    "dec-cell-base-depth": ("2", "1"),
-    "right-left": ("false",),
-    "ulr": ("false",),
-    "lemma-dim-emb": ("0",),
-    "enc-cell": tuple(_CELLS),
-    "dec-cell": tuple(_CELLS),
-}
-
-
-class Description(NamedTuple):
-    """What the options say of a model.
-
-    Attributes:
-        sizes: The two vocabularies' sizes.
-        embedding_size, units, cell, decoder_transitions, tie: Arguments of `NematusSeq2Seq`.
-    """
-
-    sizes: tuple[int, int]
-    embedding_size: int
-    units: int
-    cell: str
-    decoder_transitions: int
-    tie: str | None
-
-
-def describe(options: Options, path: Path) -> Description:
-    """Reads the options.
-
-    Raises:
-        ValueError: for a model that computes what `NematusSeq2Seq` does not, or options that are none.
-    """
-    for name, values in _READ.items():
-        if (value := options.get(name, values[0])) not in values:
-            raise ValueError(
-                f"Expected a model of Marian with `{name}` of {' or '.join(values)}. Received: {value} in {str(path)!r}"
-            )
-    types = options.get("input-types", [])
-    if types not in ([], ["sequence", "sequence"]):
-        raise ValueError(f"Expected a model of text alone. Received: input-types of {types} in {str(path)!r}")
-    cells = {_CELLS[options.get(f"{side}-cell", "gru")] for side in ("enc", "dec")}
-    if len(cells) > 1:
-        raise ValueError(f"Expected the same cells in encoder and decoder. Received: {' and '.join(sorted(cells))}")
-
-    def flag(name):
-        return options.get(name) == "true"
-
-    sizes = options.get("dim-vocabs", [])
-    if not isinstance(sizes, list) or len(sizes) != 2:
-        raise ValueError(f"Expected a model of two vocabularies. Received: dim-vocabs of {sizes} in {str(path)!r}")
-    shared = flag("tied-embeddings-src") or flag("tied-embeddings-all")
-    return Description(
-        sizes=tuple(_size("dim-vocabs", size, path) for size in sizes),
-        embedding_size=_size("dim-emb", options.get("dim-emb"), path),
-        units=_size("dim-rnn", options.get("dim-rnn"), path),
-        cell=cells.pop(),
-        decoder_transitions=int(options.get("dec-cell-base-depth", 2)),
-        tie=_TIES[flag("tied-embeddings") or flag("tied-embeddings-all"), shared],
-    )
-
-
-def _size(name: str, text, path: Path) -> int:
-    if not isinstance(text, str) or not text.isdecimal() or not 0 < int(text) < 2**24:
-        raise ValueError(f"Expected `{name}` to be a size in {str(path)!r}. Received: {text!r}")
-    return int(text)
+# Marian's gates, in the order of Keras: of a GRU it has r, z and h', of an LSTM f, i, c and o.
+_GATES = {"gru": (1, 0, 2), "lstm": (1, 0, 2, 3)}
 
 
 def convert(weights: Weights, about: Description, path: Path) -> dict[str, np.ndarray]:
@@ -90,98 +21,164 @@ def convert(weights: Weights, about: Description, path: Path) -> dict[str, np.nd
     Raises:
         ValueError: if a weight is missing, superfluous, or of another shape than the options say.
     """
-    left = dict(weights)
-
-    def take(name: str, *shape: int) -> np.ndarray:
-        array = left.pop(name, None)
-        if array is None or array.shape != shape:
-            received = "none" if array is None else f"{array.shape}"
-            raise ValueError(f"Expected weights {name!r} of shape {shape} in {str(path)!r}. Received: {received}")
-        return array
-
-    E, H, M = about.embedding_size, about.units, 2 * about.units
-    make_cell = _gru if about.cell == "gru" else _lstm
-    parts = {
-        "encoder/forward": make_cell(take, "encoder_bi", E, H),
-        "encoder/backward": make_cell(take, "encoder_bi_r", E, H),
-        "bridge": {"kernel": take("decoder_ff_state_W", M, H), "bias": take("decoder_ff_state_b", 1, H)[0]},
-        "decoder/cell": make_cell(take, "decoder_cell1", E, H),
-        "decoder/attention": {
-            "query_kernel": take("decoder_W_comb_att", H, M),
-            "key_kernel": take("decoder_Wc_att", M, M),
-            "score_vector": take("decoder_U_att", M, 1)[:, 0],
-            "bias": take("decoder_b_att", 1, M)[0],
-        },
-        "readout": {
-            "embedding_kernel": take("decoder_ff_logit_l1_W0", E, E),
-            "state_kernel": take("decoder_ff_logit_l1_W1", H, E),
-            "context_kernel": take("decoder_ff_logit_l1_W2", M, E),
-            "bias": sum(take(f"decoder_ff_logit_l1_b{i}", 1, E)[0] for i in range(3)),
-        },
-    }
-    if about.decoder_transitions == 2:
-        parts["decoder/second_cell"] = make_cell(take, "decoder_cell2", M, H, final=True)
-    parts |= _vocabulary(take, left, about)
-    if left:
+    converter = _Converter(weights, about, path)
+    parts = dict(converter.parts())
+    if converter.left:
         raise ValueError(
             f"Expected the weights of a model as its options describe it in {str(path)!r}. Received, besides them: "
-            f"{', '.join(sorted(left)[:8])}"
+            f"{', '.join(sorted(converter.left)[:8])}"
         )
     return {f"{layer}/{name}": array for layer, own in parts.items() for name, array in own.items()}
 
 
-def _vocabulary(take: Callable, left: Weights, about: Description) -> dict[str, dict[str, np.ndarray]]:
-    """The embeddings, with rows of zeros for padding and start, and the output."""
-    (source, target), E = about.sizes, about.embedding_size
+class _Converter:
+    """Takes the weights of a file one by one.
 
-    def added(array):
-        return np.pad(array, [(0, ADDED), (0, 0)])
-
-    if about.tie in ("source", "all"):
-        parts = {"target_embedding": {"embeddings": added(take("Wemb", target, E))}}
-    else:
-        parts = {
-            "source_embedding": {"embeddings": added(take("encoder_Wemb", source, E))},
-            "target_embedding": {"embeddings": added(take("decoder_Wemb", target, E))},
-        }
-    bias = np.zeros(target, "float32")
-    if "decoder_ff_logit_l2_b" in left:  # --output-omit-bias leaves it out
-        bias = take("decoder_ff_logit_l2_b", 1, target)[0]
-    bias = np.pad(bias, (0, ADDED), constant_values=_NEVER)
-    if about.tie in ("target", "all"):
-        parts["output"] = {"bias": bias}
-    elif "decoder_ff_logit_l2_W" in left:  # before Marian 1.9
-        parts["output"] = {"kernel": added(take("decoder_ff_logit_l2_W", E, target).T).T, "bias": bias}
-    else:
-        parts["output"] = {"kernel": added(take("decoder_ff_logit_l2_Wt", target, E)).T, "bias": bias}
-    return parts
-
-
-def _gru(take: Callable, prefix: str, width: int, units: int, final: bool = False) -> dict[str, np.ndarray]:
-    """Marian's gates are r, z and h'; Keras' are z, r and h', with biases of W x and of U h.
-
-    In a "final" cell, which reads the context, the reset gate multiplies U h + b, else U h alone (`GRUFastForward`).
+    Attributes:
+        left: Those that are not taken yet.
     """
 
-    def gates(name, rows):
-        reset, update = np.split(take(f"{prefix}_{name}", rows, 2 * units), 2, axis=1)
-        return np.concatenate([update, reset, take(f"{prefix}_{name}x", rows, units)], axis=1)  # (rows, 3 H)
+    def __init__(self, weights: Weights, about: Description, path: Path):
+        self.left, self._sizes, self._path = dict(weights), about.sizes, path
+        self._about = SimpleNamespace(**about.arguments)
+        self._memory = self._about.attention_units  # M, the width of h
 
-    bias = gates("b", 1)[0]
-    inner = np.zeros_like(bias)
-    if final:
-        bias[2 * units :], inner[2 * units :] = inner[2 * units :].copy(), bias[2 * units :].copy()
-    return {"kernel": gates("W", width), "recurrent_kernel": gates("U", units), "bias": np.stack([bias, inner])}
+    def parts(self) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+        """The weights of each layer, by its path."""
+        yield from self._encoder()
+        yield from self._bridge()
+        yield from self._decoder()
+        yield from self._readout()
+        yield from self._vocabulary()
 
+    def _take(self, name: str, *shape: int) -> np.ndarray:
+        array = self.left.pop(name, None)
+        if array is None or array.shape != shape:
+            received = "none" if array is None else f"{array.shape}"
+            raise ValueError(f"Expected weights {name!r} of shape {shape} in {str(self._path)!r}. Received: {received}")
+        return array
 
-def _lstm(take: Callable, prefix: str, width: int, units: int, final: bool = False) -> dict[str, np.ndarray]:
-    """Marian's gates are f, i, c and o; Keras' are i, f, c and o."""
+    def _encoder(self):
+        about, E, H = self._about, self._about.embedding_size, self._about.units
+        layers = about.encoder_layers
+        wide = 1 if about.encoder_order == "upwards" else layers  # the layers in two directions
+        for direction, own in (("forward", "encoder_bi"), ("backward", "encoder_bi_r")):
+            for i in range(wide):
+                first = own if i == 0 else f"{own}_l{i + 1}_cell1"
+                others = own if i == 0 else f"{own}_l{i + 1}"
+                names = [first, *(f"{others}_cell{j + 1}" for j in range(1, about.encoder_transitions))]
+                place = f"encoder/{direction}" + (f"_{i}" if layers > 1 else "")
+                yield from self._deep(place, names, H if i else E)
+        for i in range(wide, layers):
+            names = [f"encoder_l{i + 1}_cell{j + 1}" for j in range(about.encoder_transitions)]
+            yield from self._deep(f"encoder/forward_{i}", names, H if i > wide else 2 * H)
 
-    def gates(name, rows):
-        forget, given, *rest = np.split(take(f"{prefix}_{name}", rows, 4 * units), 4, axis=1)
-        return np.concatenate([given, forget, *rest], axis=1)  # (rows, 4 H)
+    def _bridge(self):
+        H, name = self._about.units, "decoder_ff_state"
+        kernel, bias = self._take(f"{name}_W", self._memory, H), self._take(f"{name}_b", 1, H)[0]
+        if self._about.layer_normalization:
+            yield "bridge/dense", {"kernel": kernel}
+            yield "bridge/norm", {"gamma": self._take(f"{name}_gamma", 1, H)[0], "beta": bias}
+        else:
+            yield "bridge", {"kernel": kernel, "bias": bias}
 
-    return {"kernel": gates("W", width), "recurrent_kernel": gates("U", units), "bias": gates("b", 1)[0]}
+    def _decoder(self):
+        about, E, H = self._about, self._about.embedding_size, self._about.units
+        M = self._memory
+        place = "decoder_stack/decoder" if about.decoder_layers > 1 else "decoder"
+        yield f"{place}/cell", self._cell("decoder_cell1", E)
+        if about.decoder_transitions > 1:
+            names = [f"decoder_cell{j + 1}" for j in range(1, about.decoder_transitions)]
+            yield from self._deep(f"{place}/second_cell", names, M, final=True)
+        for i in range(1, about.decoder_layers):
+            names = [f"decoder_l{i + 1}_cell{j + 1}" for j in range(about.upper_transitions)]
+            yield from self._deep(f"decoder_stack/upper_{i - 1}", names, H)
+        bias = self._take("decoder_b_att", 1, M)[0]
+        attention = {
+            "query_kernel": self._take("decoder_W_comb_att", H, M),
+            "key_kernel": self._take("decoder_Wc_att", M, M),
+            "score_vector": self._take("decoder_U_att", M, 1)[:, 0],
+        }
+        if about.layer_normalization:
+            gains = [self._take(f"decoder_att_gamma{i}", 1, M)[0] for i in (1, 2)]
+            attention |= {"key_norm/gamma": gains[0], "key_norm/beta": bias, "query_norm/gamma": gains[1]}
+        else:
+            attention["bias"] = bias
+        yield f"{place}/attention", attention
+
+    def _readout(self):
+        E, H, name = self._about.embedding_size, self._about.units, "decoder_ff_logit_l1"
+        readout = {"bias": np.zeros(E, "float32")}
+        for i, (part, width) in enumerate((("embedding", E), ("state", H), ("context", self._memory))):
+            readout[f"{part}_kernel"] = self._take(f"{name}_W{i}", width, E)
+            readout["bias"] = readout["bias"] + self._take(f"{name}_b{i}", 1, E)[0]
+            if self._about.layer_normalization:
+                readout[f"{part}_norm/gamma"] = self._take(f"{name}_gamma{i}", 1, E)[0]
+        yield "readout", readout
+
+    def _vocabulary(self):
+        """The embeddings, with rows of zeros for padding and start, and the output."""
+        (source, target), E, tie = self._sizes, self._about.embedding_size, self._about.tie_embeddings
+
+        def added(array):
+            return np.pad(array, [(0, ADDED), (0, 0)])
+
+        if tie in ("source", "all"):
+            yield "target_embedding", {"embeddings": added(self._take("Wemb", target, E))}
+        else:
+            yield "source_embedding", {"embeddings": added(self._take("encoder_Wemb", source, E))}
+            yield "target_embedding", {"embeddings": added(self._take("decoder_Wemb", target, E))}
+        bias = np.zeros(target, "float32")
+        if "decoder_ff_logit_l2_b" in self.left:  # --output-omit-bias leaves it out
+            bias = self._take("decoder_ff_logit_l2_b", 1, target)[0]
+        output = {"bias": np.pad(bias, (0, ADDED), constant_values=_NEVER)}
+        if tie not in ("target", "all"):
+            if "decoder_ff_logit_l2_W" in self.left:  # of older versions
+                rows = self._take("decoder_ff_logit_l2_W", E, target).T
+            else:
+                rows = self._take("decoder_ff_logit_l2_Wt", target, E)
+            output["kernel"] = added(rows).T
+        yield "output", output
+
+    def _deep(self, place: str, names: list[str], width: int, final: bool = False):
+        """The transitions of a step, of which the first alone has inputs."""
+        for i, name in enumerate(names):
+            inner = f"{place}/{place.rpartition('/')[2]}_{i}" if len(names) > 1 else place
+            yield inner, self._cell(name, 0 if i else width, final)
+
+    def _cell(self, name: str, width: int, final: bool = False) -> dict[str, np.ndarray]:
+        """The weights of a cell; one without inputs has none for them.
+
+        In a "final" GRU, which stands behind the attention, the reset gate multiplies U h + b, else U h alone
+        (`GRUFastForward`); Keras' has both biases.
+        """
+        H, kind = self._about.units, self._about.cell
+        order = _GATES[kind]
+
+        def gates(part, rows):
+            if kind == "lstm":
+                array = self._take(f"{name}_{part}", rows, 4 * H)
+            else:
+                both = self._take(f"{name}_{part}", rows, 2 * H), self._take(f"{name}_{part}x", rows, H)
+                array = np.concatenate(both, axis=1)
+            return sort(array)
+
+        def sort(array):
+            blocks = np.split(array, len(order), axis=-1)
+            return np.concatenate([blocks[i] for i in order], axis=-1)
+
+        bias = gates("b", 1)[0]
+        kernel = gates("W", width) if width else np.zeros((0, bias.size), "float32")
+        weights = {"kernel": kernel, "recurrent_kernel": gates("U", H), "bias": bias}
+        if kind == "gru":
+            candidate = np.arange(3 * H) >= 2 * H
+            inner = np.where(candidate & final, bias, 0)
+            weights["bias"] = np.stack([bias - inner, inner])
+        if self._about.layer_normalization:
+            if width:
+                weights["inputs_gain"] = sort(self._take(f"{name}_gamma1", 1, bias.size))[0]
+            weights["state_gain"] = sort(self._take(f"{name}_gamma2", 1, bias.size))[0]
+        return weights
 
 
 def assign(model, converted: dict[str, np.ndarray], path: Path) -> None:

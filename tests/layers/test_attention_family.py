@@ -28,6 +28,7 @@ WINDOWS = {
 FAMILY = {
     **SCORES,
     "additive": lambda: ka.BahdanauAttention(A, normalize=True),
+    "layer-norm additive": lambda: ka.layers.LayerNormAttention(A),
     **{f"{window} {name}": (window, name) for window in WINDOWS for name in ("dot", "concat", "location")},
     "monotonic additive": lambda: ka.BahdanauMonotonicAttention(A, normalize=True),
     "monotonic general, chunks": lambda: ka.GeneralMonotonicAttention(mode="recursive", chunk_size=2),

@@ -84,6 +84,8 @@ ARGUMENTS = {
     ],
     "GeneralAttention": [lambda _: {}, lambda _: {"use_scale": True, "kernel_initializer": "he_normal"}],
     "GeneralMonotonicAttention": [lambda _: {"use_scale": True}],
+    "LayerNormAttention": [lambda _: {"units": A, "epsilon": 1e-9}],
+    "LayerNormOutput": [lambda _: {"units": A, "activation": "tanh"}],
     "LocalMonotonicAttention": [lambda _: {}, lambda _: {"score": "location", "window": 1}],
     "LocalPredictiveAttention": [
         lambda _: {},
@@ -105,6 +107,10 @@ ARGUMENTS = {
         lambda dtype: {"cell": stack(dtype), "backward_cell": stack(dtype), "dropout": 0.3},
     ],
     "ScaledDotAttention": [lambda _: {}],
+    "StackedEncoder": [
+        lambda dtype: {"cells": [gru(dtype), gru(dtype)], "backward_cells": [gru(dtype), gru(dtype)], "residual": True},
+        lambda dtype: {"cells": [gru(dtype), gru(dtype)], "backward_cells": [gru(dtype)], "order": "upwards"},
+    ],
     "TransformerDecoder": [lambda _: {"num_heads": 1, "feed_forward_units": A}],
     "WordDropout": [lambda _: {"rate": 0.3}, lambda _: {"rate": 0.0, "seed": 3}],
     "SelfAttention": [lambda _: {"num_heads": 1}, lambda _: {"num_heads": 3, "head_units": 5, "causal": True}],
@@ -130,7 +136,7 @@ def inputs_of(name):
         return {"inputs": (T, H), "values": (S, H), "mask": (S,)}
     if name == "WordDropout":
         return {"inputs": (S, E), "token_ids": (S,)}
-    if name == "DeepOutput":
+    if name in ("DeepOutput", "LayerNormOutput"):
         return {"state": (T, H), "embedding": (T, E), "context": (T, M)}
     return {"inputs": (S, E)} if name in ("AttentionalLayer", "OutputBias") else {"inputs": (S, E), "mask": (S,)}
 

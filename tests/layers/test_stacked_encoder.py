@@ -1,0 +1,92 @@
+"""Two stacks of layers, and the layers that a deep translator takes besides; Marian's recordings test them, too."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attn.layers import LayerNormAttention, LayerNormOutput, StackedEncoder
+from tests.oracles import gru_step, softmax
+
+B, S, E, H = 2, 5, 3, 4
+
+
+def cells(count):
+    return [keras.layers.GRUCell(H) for _ in range(count)]
+
+
+def weights_of(cell):
+    return [ops.convert_to_numpy(w).astype("float64") for w in cell.weights]
+
+
+def layer(cell, x, backwards):
+    h, outputs = np.zeros(H), np.zeros((len(x), H))
+    for j in range(len(x))[:: -1 if backwards else 1]:
+        outputs[j] = h = gru_step(x[j], h, *weights_of(cell), True)
+    return outputs
+
+
+def stack(cells, x, directions, residual):
+    for i, (cell, backwards) in enumerate(zip(cells, directions, strict=True)):
+        x = layer(cell, x, backwards) + (x if residual and i else 0)
+    return x
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("order", ["parallel", "alternating", "upwards"])
+def test_each_stack_reads_its_own_layers(order, residual, rng):
+    up = order == "upwards"
+    encoder = StackedEncoder(cells(3), cells(1 if up else 3), order=order, residual=residual)
+    inputs = rng.normal(size=(B, S, E)).astype("float32")
+    mask = np.array([[True] * S, [True, True, True, False, False]])
+    values, states, final = encoder(inputs, mask=mask)
+    turns = [False, order == "alternating", False]
+    for row, real, found in zip(inputs, mask.sum(1), ops.convert_to_numpy(values), strict=True):
+        words = row[:real].astype("float64")
+        if up:
+            both = [stack(c[:1], words, [b], residual) for c, b in ((encoder.cells, 0), (encoder.backward_cells, 1))]
+            expected = stack(encoder.cells[1:], np.concatenate(both, -1), [False, False], residual)
+        else:
+            both = [(encoder.cells, turns), (encoder.backward_cells, [not turn for turn in turns])]
+            expected = np.concatenate([stack(c, words, t, residual) for c, t in both], -1)
+        np.testing.assert_allclose(found[:real], expected, atol=1e-5)
+        np.testing.assert_array_equal(found[real:], 0)
+    assert len(states) == (4 if up else 6)
+    np.testing.assert_array_equal(ops.convert_to_numpy(final), ops.convert_to_numpy(states[2][0]))
+
+
+@pytest.mark.parametrize("wrong", [{"order": "sideways"}, {"order": "upwards"}, {"backward_cells": []}])
+def test_mistakes_are_refused(wrong):
+    arguments = {"cells": cells(2), "backward_cells": cells(2)} | wrong
+    with pytest.raises(ValueError, match="Expected `order` to be one of parallel, alternating, upwards, and as many"):
+        StackedEncoder(arguments.pop("cells"), arguments.pop("backward_cells"), **arguments)
+
+
+def normal(x, gain=1.0, epsilon=1e-5):
+    return gain * (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon)
+
+
+def randomised(layer, *shapes):
+    layer.build(*shapes)
+    for i, weight in enumerate(layer.weights):
+        weight.assign(keras.random.normal(weight.shape, seed=i, dtype="float32"))
+    return {w.path.split("/", 1)[-1]: ops.convert_to_numpy(w).astype("float64") for w in layer.weights}
+
+
+def test_normalised_attention_follows_its_equation(rng):
+    s, h = rng.normal(size=(B, H)).astype("float32"), rng.normal(size=(B, S, E)).astype("float32")
+    attention = LayerNormAttention(7, name="a")
+    w = randomised(attention, (B, H), (B, S, E))
+    query = normal(s @ w["query_kernel"], w["query_norm/gamma"])
+    keys = normal(h @ w["key_kernel"], w["key_norm/gamma"]) + w["key_norm/beta"]
+    expected = softmax(np.tanh(keys + query[:, None]) @ w["score_vector"])
+    np.testing.assert_allclose(ops.convert_to_numpy(attention(s, h)[1]), expected, atol=1e-5)
+
+
+def test_normalised_output_follows_its_equation(rng):
+    inputs = [rng.normal(size=(B, n)).astype("float32") for n in (H, E, S)]
+    readout = LayerNormOutput(7, activation="tanh", name="r")
+    w = randomised(readout, *[x.shape for x in inputs])
+    parts = zip(("state", "embedding", "context"), inputs, strict=True)
+    expected = np.tanh(sum(normal(x @ w[f"{n}_kernel"], w[f"{n}_norm/gamma"]) for n, x in parts) + w["bias"])
+    np.testing.assert_allclose(ops.convert_to_numpy(readout(*inputs)), expected, atol=1e-5)
