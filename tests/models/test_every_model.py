@@ -116,6 +116,19 @@ MODELS = {
             "recurrent_dropout": 0.2,
         },
     ),
+    "nematus, lstm, two stacks, normalised": (
+        models.NematusSeq2Seq,
+        {
+            **NEMATUS,
+            "cell": "lstm",
+            "encoder_layers": 2,
+            "encoder_order": "alternating",
+            "decoder_layers": 2,
+            "residual": False,
+            "layer_normalization": True,
+            "recurrent_dropout": 0.2,
+        },
+    ),
     "transformer": (models.TransformerSeq2Seq, TRANSFORMER),
     "transformer, normalised first, all tied, dropout": (
         models.TransformerSeq2Seq,
@@ -431,6 +444,7 @@ def test_two_directions_need_an_even_number_of_units():
         ({"cell": "rnn"}, '`cell` "gru" or "lstm". Received: \'rnn\''),
         ({"decoder_transitions": 0}, "`decoder_transitions` to be a positive whole number"),
         ({"decoder_layers": 0}, "`decoder_layers` to be a positive whole number"),
+        ({"encoder_layers": 2, "encoder_order": "sideways"}, "`order` to be one of parallel, alternating, upwards"),
         ({"upper_transitions": 0, "decoder_layers": 2}, "`transitions` to be a positive whole number"),
     ],
 )
