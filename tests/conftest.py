@@ -1,5 +1,6 @@
 """Shared fixtures. The backend is whatever KERAS_BACKEND says: run the suite once for each."""
 
+import ctypes
 import gc
 import os
 from pathlib import Path
@@ -57,13 +58,25 @@ def _pipelines_as_they_are():
 
 @pytest.fixture(autouse=True, scope="module")
 def _free_compiled_programs():
-    """Each program that XLA compiles holds memory maps, of which a process has 65,530: then LLVM crashes."""
+    """What a module compiled is freed after it: otherwise the suites need more memory than the machine has.
+
+    Each program that XLA compiles also holds memory maps, of which a process has 65,530: then LLVM crashes. TensorFlow
+    registers the gradient of each `tf.custom_gradient` of a traced graph for ever, and so keeps the graph.
+    """
     yield
     if keras.backend.backend() == "jax":
         import jax
 
         jax.clear_caches()
-        gc.collect()
+    if keras.backend.backend() == "tensorflow":
+        from tensorflow.python.framework import ops
+
+        gradients = ops.gradient_registry._registry
+        for name in [name for name in gradients if name.startswith("CustomGradient-")]:
+            del gradients[name]
+    gc.collect()
+    if malloc_trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc's: gives freed memory back
+        malloc_trim(0)
 
 
 @pytest.fixture

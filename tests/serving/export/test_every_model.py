@@ -177,7 +177,8 @@ def assert_same(found, expected, step=1):
         if values.dtype == object:
             np.testing.assert_array_equal(rows[both], values[both], name)
         else:
-            np.testing.assert_allclose(rows[both], values[both], rtol=1e-5, atol=1e-5, err_msg=name)
+            # A batch of another size sums in another order: 1.3e-5 was seen in a score of 13 tokens.
+            np.testing.assert_allclose(rows[both], values[both], rtol=3e-5, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("name", MODELS)
