@@ -1,9 +1,11 @@
 """What every recipe's configuration has in common, and `--set name=value`."""
 
 import dataclasses
+import fnmatch
 import math
 import types
 import typing
+from collections.abc import Mapping
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -144,6 +146,37 @@ BIBLE = {
     "warmup_steps": 200,
     "validation_sentences": 200,
 }
+
+
+# Pronunciation: `g2p/LANGUAGE`, from 800 words up. Updates, not epochs, so that few words are seen often enough.
+G2P = {
+    "level": "symbol",
+    "source_vocabulary_size": None,
+    "target_vocabulary_size": None,
+    "max_steps": 6000,
+    "validate_every": 250,
+    "batch_size": 64,
+    "learning_rate": 2e-3,
+    "warmup_steps": 200,
+    "hold_fraction": 0.4,
+    "ema_decay": 0.99,
+    "validation_sentences": 1000,
+    "metric": "wer",
+}
+
+
+def config_for(configs: Mapping[str, TrainingConfig], corpus: str) -> TrainingConfig | None:
+    """A recipe's configuration for a corpus, by its name, else by the first pattern that it matches, such as "g2p/*".
+
+    Args:
+        configs: A recipe's `CONFIGS`.
+        corpus: The corpus, as it is given to `recipes.train`; "g2p/*" also matches several of them joined by "+".
+
+    Returns:
+        The configuration; None if there is none.
+    """
+    matching = (config for pattern, config in configs.items() if fnmatch.fnmatchcase(corpus, pattern))
+    return configs[corpus] if corpus in configs else next(matching, None)
 
 
 def model_arguments(config: TrainingConfig) -> dict[str, typing.Any]:

@@ -6,6 +6,7 @@ EMNLP 2015, arXiv:1508.04025.
     python -m recipes.train luong --corpus multi30k-tok --source de --target en
     python -m recipes.train luong --set attention=local_p score=dot window=5       # local attention, another score
     python -m recipes.train luong --set bidirectional=true                         # a bidirectional encoder
+    python -m recipes.train luong --corpus g2p/fre                                 # letters to phones, in 16 languages
 
 Results, on one or two cores shared with other work (`recipes/README.md`):
 
@@ -28,7 +29,7 @@ import keras
 
 from keras_attn.layers import LocalMonotonicAttention, LocalPredictiveAttention
 from keras_attn.models import LuongSeq2Seq
-from recipes.config import MULTI30K, PHRASES, RecurrentConfig, check_range, model_arguments
+from recipes.config import G2P, MULTI30K, PHRASES, RecurrentConfig, check_range, model_arguments
 
 _LOCAL = {"local_m": LocalMonotonicAttention, "local_p": LocalPredictiveAttention}
 
@@ -79,6 +80,19 @@ CONFIGS = {
         layer_dropout=0.0,
         memory_dropout=0.0,
         output_dropout=0.1,
+    ),
+    "g2p/*": Config(
+        **G2P,
+        units=192,
+        embedding_size=96,
+        readout_size=192,
+        reverse_source=False,
+        bidirectional=True,
+        tie_embeddings=None,
+        embedding_dropout=0.2,
+        layer_dropout=0.2,
+        memory_dropout=0.2,
+        output_dropout=0.3,
     ),
     "multi30k": _MULTI30K,
     "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),

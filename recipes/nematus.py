@@ -4,6 +4,7 @@ EACL 2017, arXiv:1703.04357.
 
     python -m recipes.train nematus                                                # the embedded corpus
     python -m recipes.train nematus --corpus multi30k --source de --target en
+    python -m recipes.train nematus --corpus g2p/fre                               # letters to phones, in 16 languages
     python -m recipes.train nematus --set encoder_transitions=2 decoder_transitions=4 layer_normalization=true
 
 The model is the paper's: a conditional GRU, whose query has read the last word. The defaults of
@@ -16,7 +17,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import NematusSeq2Seq
-from recipes.config import BIBLE, MULTI30K, PHRASES, RecurrentConfig, model_arguments
+from recipes.config import BIBLE, G2P, MULTI30K, PHRASES, RecurrentConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,16 @@ CONFIGS = {
         embedding_dropout=0.2,
         memory_dropout=0.1,
         output_dropout=0.2,
+    ),
+    "g2p/*": Config(
+        **G2P,
+        units=192,
+        embedding_size=128,
+        attention_units=192,
+        tie_embeddings=None,
+        embedding_dropout=0.2,
+        memory_dropout=0.2,
+        output_dropout=0.3,
     ),
     "multi30k": _MULTI30K,
     "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),

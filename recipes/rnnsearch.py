@@ -5,6 +5,7 @@ ICLR 2015, arXiv:1409.0473.
     python -m recipes.train rnnsearch                                              # the embedded corpus
     python -m recipes.train rnnsearch --corpus multi30k-tok --source de --target en
     python -m recipes.train rnnsearch --corpus cmudict --minutes 57                # letters to phones
+    python -m recipes.train rnnsearch --corpus g2p/fre                             # letters to phones, in 16 languages
 
 Results, on one or two cores shared with other work (`recipes/README.md`):
 
@@ -23,7 +24,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import RNNSearch
-from recipes.config import BIBLE, MULTI30K, PHRASES, RecurrentConfig, model_arguments
+from recipes.config import BIBLE, G2P, MULTI30K, PHRASES, RecurrentConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,18 @@ CONFIGS = {
         output_dropout=0.2,
         validation_sentences=3000,
         metric="wer",
+    ),
+    "g2p/*": Config(
+        **G2P,
+        units=192,
+        embedding_size=96,
+        readout_size=192,
+        attention_units=192,
+        decoder_units=384,
+        tie_embeddings=None,
+        embedding_dropout=0.2,
+        memory_dropout=0.2,
+        output_dropout=0.3,
     ),
     "multi30k": _MULTI30K,
     "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),

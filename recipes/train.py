@@ -5,10 +5,10 @@
                                    [--out runs/RECIPE] [--resume] [--distribute data|model=N]
                                    [--stream] [--cache DIR]
 
-A recipe is a module of `recipes` with a `Config`, `CONFIGS` (a dict of it for some corpora), and `build`. The run's
-folder gets the preset (model and tokenizers, for `Translator.from_preset`), report.json, history.csv,
-translations.txt and alignment.png; the SavedModel goes to saved_models/ under the folder's name. A run that
-was killed continues with `--resume` after its last whole epoch, one that received SIGTERM after its last batch. No
+A recipe is a module of `recipes` with a `Config`, `CONFIGS` (a dict of it for some corpora, by name or pattern), and
+`build`. The run's folder gets the preset (model and tokenizers, for `Translator.from_preset`), report.json,
+history.csv, translations.txt and alignment.png; the SavedModel goes to saved_models/ under the folder's name. A run
+that was killed continues with `--resume` after its last whole epoch, one that received SIGTERM after its last batch. No
 other run may begin in the folder meanwhile. With `--distribute data` and Keras' variables KERAS_DISTRIBUTION_..., or
 under torchrun, this is one of several processes that train one model (docs/scaling.md).
 """
@@ -28,7 +28,7 @@ import recipes
 from keras_attn import files
 from keras_attn.cli import command
 from keras_attn.cli.command import between
-from recipes.config import TrainingConfig, override
+from recipes.config import TrainingConfig, config_for, override
 from recipes.training.run_folder import open_run, refuse_taken
 
 
@@ -196,7 +196,7 @@ def configure(recipe, arguments: argparse.Namespace) -> TrainingConfig:
     Raises:
         ValueError: for an unknown setting, or a value outside its range.
     """
-    config = recipe.CONFIGS.get(arguments.corpus, recipe.Config())
+    config = config_for(recipe.CONFIGS, arguments.corpus) or recipe.Config()
     changes = [] if arguments.epochs is None else [f"epochs={arguments.epochs}"]
     config = override(config, [*changes, *arguments.changes])
     if arguments.stream and config.max_words:

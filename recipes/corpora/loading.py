@@ -224,7 +224,7 @@ def download(name: str) -> Path:
         return folder
     with files.staging(folder.parent) as temporary:
         texts = _built(name, temporary)
-        new = temporary / name
+        new = temporary / folder.name
         new.mkdir()
         for file, lines in texts.items():
             with gzip.GzipFile(new / f"{file}.gz", "wb", mtime=0) as out:

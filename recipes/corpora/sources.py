@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_attn.text import read_lines
+from recipes.corpora import pronunciations
 
 BASE = "https://raw.githubusercontent.com"
 SPLITS = ("train", "val", "test")
@@ -126,12 +127,22 @@ def _cmudict(fetch: Fetch) -> Files:
     return files
 
 
+def _pronunciations(amount: str, language: str) -> Source:
+    sides = ("letters", "phones")
+    return Source(sides, sides, lambda fetch: pronunciations.build(fetch, BASE, amount, language))
+
+
 SOURCES = {
     "multi30k": Source(("de", "en", "fr"), ("de", "en"), _multi30k),
     "multi30k-tok": Source(("de", "en", "fr"), ("de", "en"), _multi30k_tok),
     "bible-en-es": Source(("en", "es"), ("en", "es"), _bible),
     "tatoeba-en-fr": Source(("en", "fr"), ("en", "fr"), _tatoeba),
     "news-en-fr": Source(("en", "fr"), ("en", "fr"), _news),
+    **{
+        pronunciations.corpus_name(language): _pronunciations(amount, language)
+        for amount, languages in pronunciations.LANGUAGES.items()
+        for language in languages
+    },
     "cmudict": Source(("letters", "phones"), ("letters", "phones"), _cmudict),
 }
 
@@ -182,6 +193,7 @@ SHA256 = {  # of each decompressed file
         "test.en": "9a12cb6e8efb3509ebede627e4a9c83ee64935509d561ff70f4b7bd5f93f6096",
         "test.fr": "2bd07dc204f965bf88e90adb6223a8cb850f9bf9840df6af1f4945195936656e",
     },
+    **pronunciations.SHA256,
     "cmudict": {
         "train.letters": "1e8134a8131198e3e6ee14052dc3ee4c51facd1f6e5426eeefd3fef4af3d8803",
         "train.phones": "c08a6002a6426f200a0aa53053a5113f2093d336ac9dbb8e126da75d358a001a",

@@ -83,7 +83,7 @@ def name_of(report: dict) -> str:
     """The name of a report's file: recipe or study, corpus, languages, and the recipe's settings that were changed."""
     parts = [report.get("study") or report["recipe"], *(report[key] for key in ("corpus", "source", "target"))]
     changed = "" if "study" in report else report["command"].partition(" --set ")[2]
-    return "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())])
+    return "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())]).replace("/", "-")
 
 
 def name_of_run(run: Path) -> str:

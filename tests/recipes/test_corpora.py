@@ -13,6 +13,7 @@ import pytest
 
 from recipes import corpora
 from recipes.corpora import sources
+from recipes.corpora.pronunciations import LANGUAGES
 from recipes.corpora.sources import SHA256, SOURCES
 
 pytestmark = pytest.mark.once
@@ -392,6 +393,33 @@ def test_cmudict_drops_stress_comments_and_duplicates(tmp_path, monkeypatch) -> 
     assert len(set(files["val.letters"])) == 2000
 
 
+G2P_WORDS = {33344: "high", 8000: "medium", 800: "low"}  # to train on
+
+
+def upstream_pronunciations() -> dict[str, bytes]:
+    root = "sigmorphon/2021-task1/821bcdece5a47820872215969f275004b0abe80c/data/low/wel_sw"
+    texts = {"train": "cneuen gyll\tk n ə\na\ta\n", "dev": "b\tb\n", "test": "c\tk\nc\tx\n"}
+    return {f"{root}_{split}.tsv": text.encode("utf-8") for split, text in texts.items()}
+
+
+def test_pronunciations_are_split_into_letters_and_keep_their_blanks(tmp_path, monkeypatch) -> None:
+    files = built(tmp_path, monkeypatch, "g2p/wel_sw", upstream_pronunciations())
+    assert files["train.letters"] == ["c n e u e n _ g y l l", "a"]
+    assert files["train.phones"] == ["k n ə", "a"]
+    assert (files["val.letters"], files["test.phones"]) == (["b"], ["k", "x"])
+
+
+def test_pronunciations_are_downloaded_into_a_folder_of_a_folder(tmp_path, monkeypatch, own_cache) -> None:
+    texts = built(tmp_path, monkeypatch, "g2p/wel_sw", upstream_pronunciations())
+    monkeypatch.setitem(SHA256, "g2p/wel_sw", hashes({name: "\n".join([*lines, ""]) for name, lines in texts.items()}))
+    corpus = corpora.load("g2p/wel_sw")
+    assert (corpus.name, corpus.source, corpus.target) == ("g2p/wel_sw", "letters", "phones")
+    assert corpus.splits["test"] == (["c", "c"], ["k", "x"])
+    assert sorted(path.name for path in (own_cache / "g2p").iterdir()) == ["wel_sw"]
+    monkeypatch.setattr(sources, "BASE", "file:///nowhere")
+    assert corpora.load("g2p/wel_sw") == corpus  # from the cache
+
+
 # --- the real corpora, where there are any
 
 
@@ -400,7 +428,18 @@ def test_cmudict_drops_stress_comments_and_duplicates(tmp_path, monkeypatch) -> 
 def test_the_real_corpora_have_the_published_hashes(name) -> None:
     corpus = corpora.load(name, data=DATA)
     assert (corpus.source, corpus.target) == SOURCES[name].direction
-    assert all(len(source) == len(target) > 900 for source, target in corpus.splits.values())
+    least = {language: words // 10 for words, group in G2P_WORDS.items() for language in LANGUAGES[group]}
+    assert all(
+        len(source) == len(target) >= least.get(name.removeprefix("g2p/"), 901)
+        for source, target in corpus.splits.values()
+    )
+
+
+@pytest.mark.skipif(not DATA, reason="needs KERAS_ATTN_DATA, a folder with the real corpora")
+def test_pronunciations_have_the_splits_of_the_task() -> None:
+    for words, group in G2P_WORDS.items():
+        splits = corpora.load(f"g2p/{LANGUAGES[group][0]}", data=DATA).splits
+        assert [len(splits[split][0]) for split in sources.SPLITS] == [words, words // 8, words // 8]
 
 
 @pytest.mark.skipif(not DATA, reason="needs KERAS_ATTN_DATA, a folder with the real corpora")

@@ -350,6 +350,16 @@ def test_recipes_are_of_one_size(corpus_name):
 
 
 @pytest.mark.once
+def test_a_configuration_is_found_by_name_or_by_pattern():
+    configs = {"b/c": 1, "b/*": 2, "b/d": 3, "*/c": 4}
+    found = [config.config_for(configs, name) for name in ("b/c", "b/d", "b/x", "b/x+b/y", "a/c", "b", "B/x")]
+    assert found == [1, 3, 2, 2, 4, None, None]
+    arguments = train.parser().parse_args(["nematus", "--corpus", "g2p/ice", "--set", "units=8"])
+    chosen = train.configure(train.load_recipe("nematus"), arguments)
+    assert (chosen.level, chosen.metric, chosen.units) == ("symbol", "wer", 8)
+
+
+@pytest.mark.once
 def test_luong_has_the_attention_chosen():
     recipe = train.load_recipe("luong")
     small = ["units=8", "embedding_size=8", "readout_size=8"]
