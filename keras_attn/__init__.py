@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     )
     from keras_attn.text import SpecialIds, Tokenizer
     from keras_attn.translator import Translation, Translator
+    from keras_attn.zoo import presets
 
 __version__ = "0.1.0"
 
@@ -107,6 +108,7 @@ __all__ = [
     "losses",
     "metrics",
     "models",
+    "presets",
     "register_attention",
     "scan",
     "search",
@@ -120,6 +122,7 @@ _ORIGINS = {
     "Tokenizer": "text",
     "Translation": "translation",
     "Translator": "translator",
+    "presets": "zoo",
     "scan": "backend",
     "while_loop": "backend",
 }

@@ -1,7 +1,8 @@
 """Text to text: a model, two tokenizers and search, as one object that can be saved, loaded and exported."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from keras_attn.decoding import Engine
 from keras_attn.saving import from_marian, load_preset, load_presets, save_preset
@@ -37,27 +38,44 @@ class Translator(Engine):
         'deux chiens'
     """
 
-    def save_to_preset(self, directory: str | Path) -> None:
-        """Writes model, tokenizers and a manifest with each file's size and SHA-256 into `directory`.
+    def save_to_preset(
+        self, directory: str | Path, *, dtype: str | None = None, report: Mapping[str, Any] | None = None
+    ) -> None:
+        """Writes model, tokenizers, a manifest with each file's size and SHA-256, and a card into `directory`.
 
         Everything is first written to a temporary folder beside it and then moved into place, the manifest last: a
         directory with a manifest is complete. The optimizer's state is left out. The files load on every backend.
+        Last comes the card, README.md, in the form of Hugging Face's model cards; one that is there is kept.
+
+        Args:
+            directory: The new preset. It may exist with other files in it.
+            dtype: In what matrices of at least 1,024 weights are stored: "float16" (half the bytes) or "int8" (a
+                quarter, with a scale for each row or column); None: as they are. A loaded model computes as before.
+            report: A run's `report.json`, for the card: languages, corpus, scores with signatures, command.
 
         Raises:
+            ValueError: if `dtype` is another.
             FileExistsError: if `directory` already contains a preset, or part of one.
         """
         limits = {"max_length_ratio": self.max_length_ratio, "max_length_constant": self.max_length_constant}
-        save_preset(directory, self.model, self.source_tokenizer, self.target_tokenizer, limits)
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+        save_preset(directory, self.model, *tokenizers, limits, dtype=dtype, report=report)
 
     @classmethod
-    def from_preset(cls, directory: str | Path) -> "Translator":
+    def from_preset(cls, preset: str | Path) -> "Translator":
         """Loads what `save_to_preset` wrote, on any backend, in Keras' safe mode.
 
+        Args:
+            preset: A folder; the name of a preset in `keras_attn.presets()`, which is downloaded once, if need be, and
+                must have the SHA-256 that this package has; or "hf://USER/NAME" at Hugging Face, with "@REVISION"
+                after it for a branch, a tag or a commit.
+
         Raises:
-            FileNotFoundError: if `directory` contains no preset, or a file of it is missing.
+            FileNotFoundError: if the folder contains no preset, a file of it is missing, or it cannot be downloaded.
             ValueError: if a file is truncated or changed, or the format is unknown.
+            ModuleNotFoundError: if "hf://" needs the package huggingface_hub.
         """
-        *parts, limits = load_preset(directory)
+        *parts, limits = load_preset(preset)
         return cls(*parts, **limits)
 
     @classmethod
@@ -65,7 +83,7 @@ class Translator(Engine):
         """Loads several presets with the same tokenizers as one translator, with the length limits of the first.
 
         Args:
-            directories: Presets.
+            directories: Presets, as `from_preset` takes them.
             average: "probability" or "log_probability" for an `Ensemble`; "weights" for one model whose weights
                 are the mean of theirs, which suits checkpoints of one run (see `average_weights`).
 

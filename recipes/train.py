@@ -25,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import recipes
-from keras_attn import files
+from keras_attn import downloads, files
 from keras_attn.cli import command
 from keras_attn.cli.command import between
 from recipes.config import TrainingConfig, config_for, override
@@ -125,7 +125,7 @@ def _train(
     _check_splits(corpus)
     tokenizers = fitting.train_tokenizers(config, *corpus.splits["train"])
     distribution.check_equal_text(job, corpus, tokenizers)
-    cache = arguments.cache or corpora.cache_folder() / "token_files"
+    cache = arguments.cache or downloads.cache_folder() / "token_files"
     training, validation = fitting.datasets(config, corpus, tokenizers, arguments.seed, cache)
     splits = {"train": training, "val": validation}
     distribution.check_batches(devices, config.sentences_per_batch, splits, arguments.distribute)

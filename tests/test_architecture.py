@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 # An import goes to a package further up in this table, never to the same row and never down.
 LEVELS = (
     ("files",),
-    ("backend", "text", "registration", "requirements", "translation"),
-    ("layers", "search", "data", "evaluation", "plots"),
+    ("backend", "text", "registration", "requirements", "translation", "downloads"),
+    ("layers", "search", "data", "evaluation", "plots", "zoo"),
     ("models", "losses"),
     ("decoding", "saving", "metrics"),
     ("serving",),

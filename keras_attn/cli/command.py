@@ -28,7 +28,7 @@ def run(
     parser: argparse.ArgumentParser,
     argv=None,
     *,
-    prepare: Callable[[], None] = environment.prepare,
+    prepare: Callable[[], None] | None = environment.prepare,
 ) -> int:
     """Parses the command line, imports Keras and runs the command.
 
@@ -36,7 +36,8 @@ def run(
         command: Takes the parsed arguments.
         parser: Parses the command line. Its `prog` opens each error.
         argv: The command line; None: the process's own.
-        prepare: Sets environment variables, or raises a `ModuleNotFoundError`, before Keras is imported.
+        prepare: Sets environment variables, or raises a `ModuleNotFoundError`, before Keras is imported; None: the
+            command needs no Keras, which is not imported.
 
     Returns:
         The exit status: 0, 2 if the input was refused or something is not installed, 130 if interrupted, 143 if
@@ -45,7 +46,8 @@ def run(
     try:
         arguments = parser.parse_args(argv)
         with _unraisable_interrupts_raised():
-            import_keras(prepare)
+            if prepare:
+                import_keras(prepare)
             command(arguments)
             if sys.stdout:
                 sys.stdout.flush()  # a failure to write shows here, not when Python ends

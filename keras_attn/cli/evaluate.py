@@ -21,7 +21,7 @@ from typing import NamedTuple
 from keras_attn.cli import command
 from keras_attn.cli import line_streaming as streams
 from keras_attn.cli.environment import surroundings
-from keras_attn.cli.run_report import read_report
+from keras_attn.cli.run_report import add_run, read_report, run_folder
 from keras_attn.cli.search_flags import add_search, load_translator, search_arguments
 from keras_attn.cli.text_windows import in_batches
 from keras_attn.cli.translate import generator
@@ -43,7 +43,7 @@ def main(argv=None) -> int:
 def parser(prog: str, description: str, corpus: str = "a folder of <split>.<language> files") -> command.Parser:
     parser = command.Parser(prog, description=description)
     option = parser.add_argument
-    option("run", metavar="RUN", type=Path, help="folder of a run, or any preset")
+    add_run(parser)
     option("--input", metavar="FILE", type=Path, help="source sentences, one a line")
     option("--references", metavar="FILE", type=Path, nargs="+", help="translations of these, line by line")
     option("--corpus", help=f"{corpus} (default: the run's)")
@@ -51,7 +51,7 @@ def parser(prog: str, description: str, corpus: str = "a folder of <split>.<lang
     option("--target", help="language of the target side (default: the run's)")
     option("--split", default="test", help="default: %(default)s")
     option("--hypotheses", metavar="FILE", type=Path, help="score these lines, not what RUN translates")
-    option("--against", metavar="RUN2|FILE", type=Path, help="a second system, compared with the first")
+    option("--against", metavar="RUN2|FILE", type=run_folder, help="a second system, compared with the first")
     option("--metric", choices=("bleu", "wer"), help="default: the run's, else bleu")
     option("--tokenize", help="sacreBLEU's tokenizer (default: the run's, else 13a)")
     option("--output", metavar="FILE", type=Path, help="a new file for all of this, as JSON")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from keras_attn.cli import command, environment
-from keras_attn.cli.run_report import export_arguments
+from keras_attn.cli.run_report import add_run, export_arguments
 from keras_attn.cli.search_flags import add_ensemble, add_options, chosen_options, load_translator
 from keras_attn.requirements import require
 from keras_attn.serving.export import ExportOptions
@@ -17,7 +17,7 @@ from keras_attn.serving.export import ExportOptions
 
 def main(argv=None) -> int:
     parser = command.Parser("keras-attn export", description=__doc__.splitlines()[0])
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run, or any preset")
+    add_run(parser)
     parser.add_argument("directory", metavar="DIRECTORY", type=Path, help="receives the next version: 1, 2, ...")
     add_options(parser, ExportOptions)
     add_ensemble(parser)

@@ -9,6 +9,8 @@ COMMANDS = {
     "score": "scores given translations",
     "export": "exports a SavedModel for TensorFlow Serving",
     "serve": "serves an exported model on this machine, for development",
+    "presets": "lists the trained presets",
+    "upload": "uploads a preset to Hugging Face",
 }
 
 

@@ -1,5 +1,6 @@
-"""Reads what a run's folder contains beside its preset: the report and the test translations."""
+"""Finds the folder of a run or a preset; reads what it contains beside it: the report and the test translations."""
 
+import argparse
 import itertools
 import json
 import math
@@ -12,6 +13,26 @@ _SETTINGS = {
     "tokenize": lambda value: isinstance(value, str),
 }
 SENTENCES = 64  # of the run's test split, from which warm-up records are made
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Adds the argument RUN."""
+    help = "folder of a run; or a preset: its folder, its name (`keras-attn presets`) or hf://USER/NAME"
+    parser.add_argument("run", metavar="RUN", type=run_folder, help=help)
+
+
+def run_folder(text: str) -> Path:
+    """For argparse: returns the folder of a run or a preset, which may be the name of a registered one, or hf://....
+
+    Raises:
+        FileNotFoundError: If it is nowhere, or cannot be downloaded.
+    """
+    from keras_attn.zoo import locate
+
+    try:
+        return locate(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def read_report(run: Path) -> dict:

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from keras_attn.cli import command, output_formats
 from keras_attn.cli import line_streaming as streams
+from keras_attn.cli.run_report import add_run
 from keras_attn.cli.search_flags import add_ensemble, add_options, chosen_options, load_translator
 from keras_attn.cli.text_windows import MEMORY, TextReader, add_windows, in_batches, result_size
 from keras_attn.search import SearchOptions
@@ -27,7 +28,7 @@ _OPTIONS = ("length_penalty", "normalization", "coverage_penalty", "batch_size")
 
 def main(argv=None) -> int:
     parser = command.Parser("keras-attn score", description=__doc__.splitlines()[0])
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run, or any preset")
+    add_run(parser)
     option = parser.add_argument
     option("--source", metavar="FILE", type=Path, required=True, help="source sentences, one a line")
     option("--target", metavar="FILE", type=Path, required=True, help="their translations, line by line")

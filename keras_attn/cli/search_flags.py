@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from keras_attn.cli import command
-from keras_attn.cli.run_report import length_penalty
+from keras_attn.cli.run_report import length_penalty, run_folder
 from keras_attn.search import SearchOptions
 
 _PREFIX = "options."  # of the names of arguments that are fields of the dataclass
@@ -61,7 +61,8 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
 def add_ensemble(group) -> None:
     """Adds the options of an ensemble."""
-    group.add_argument("--ensemble", metavar="RUN", type=Path, nargs="+", default=[], help="runs that choose with RUN")
+    run = {"metavar": "RUN", "type": run_folder}
+    group.add_argument("--ensemble", **run, nargs="+", default=[], help="runs that choose with RUN")
     averages = ("probability", "log_probability", "weights")
     group.add_argument("--average", choices=averages, default="probability", help="of the ensemble: what is averaged")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from keras_attn.cli import command, output_formats
 from keras_attn.cli import line_streaming as streams
-from keras_attn.cli.run_report import read_report
+from keras_attn.cli.run_report import add_run, read_report
 from keras_attn.cli.search_flags import add_options, add_search, load_translator, search_arguments
 from keras_attn.cli.text_windows import add_windows, translated_windows
 from keras_attn.search import SampleOptions, SearchOptions
@@ -31,7 +31,7 @@ _OWN_SAMPLE_FIELDS = set(_SAMPLE_FIELDS) - {field.name for field in dataclasses.
 
 def main(argv=None) -> int:
     parser = command.Parser("keras-attn translate", description=__doc__.splitlines()[0])
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run, or any preset")
+    add_run(parser)
     option = parser.add_argument
     option("--input", metavar="FILE", type=Path, help="default: stdin")
     option("--output", metavar="FILE", type=Path, help="a new file (default: stdout)")

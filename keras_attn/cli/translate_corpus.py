@@ -27,6 +27,7 @@ from keras_attn import files
 from keras_attn.cli import command, corpus_blocks, environment, output_formats, ray_cluster
 from keras_attn.cli.corpus_worker import COUNTS, BlockTranslator, translation_options
 from keras_attn.cli.line_streaming import Progress
+from keras_attn.cli.run_report import add_run
 from keras_attn.cli.search_flags import add_search
 from keras_attn.cli.text_windows import TextReader, add_windows, window_limits
 from keras_attn.requirements import require
@@ -37,7 +38,7 @@ _NEWS = 30  # seconds between lines of progress where stderr is not a terminal
 
 def main(argv=None) -> int:
     parser = command.Parser("keras-attn translate-corpus", description=__doc__.splitlines()[0])
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run, or any preset")
+    add_run(parser)
     option = parser.add_argument
     option("--input", metavar="GLOB", nargs="+", required=True, help="files of lines, plain or .gz")
     option("--output", metavar="FOLDER", type=Path, required=True, help="for a file of each name, without .gz")

@@ -11,6 +11,7 @@ import keras
 
 from keras_attn import files
 from keras_attn.models import Seq2Seq
+from keras_attn.saving.stored_weights import widened
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _LARGEST_CONFIG = 1 << 24  # bytes; a model's are some 10 kB
@@ -26,7 +27,8 @@ def load_model(path: Path) -> Seq2Seq:
     """
     try:
         _check_sizes(path)
-        model = keras.saving.load_model(path, compile=False)
+        with widened(path) as wide:
+            model = keras.saving.load_model(wide, compile=False)
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # Keras fails in as many ways as a file can be wrong
@@ -58,6 +60,8 @@ def _check_sizes(path: Path) -> None:
         with h5py.File(_Part(file, begin, weights.file_size), "r") as stored:
             stored.visititems(lambda _, item: arrays.append(item) if isinstance(item, h5py.Dataset) else None)
             size = sum(math.prod(array.shape or ()) * array.dtype.itemsize for array in arrays)
+            if any(array.external or array.is_virtual for array in arrays):
+                raise ValueError(f"Its {_WEIGHTS} has arrays that are in other files.")
     if size > weights.file_size:
         raise ValueError(f"Its weights have {size:,} bytes, in {weights.file_size:,} bytes of {_WEIGHTS}.")
 

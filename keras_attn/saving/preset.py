@@ -1,15 +1,18 @@
-"""A preset: a folder with a model, its two tokenizers and a manifest. An incomplete one is refused."""
+"""A preset: a folder with a model, its two tokenizers, a manifest and a card. An incomplete one is refused."""
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from keras_attn import files
 from keras_attn.models import Seq2Seq
 from keras_attn.saving import manifest
 from keras_attn.saving.model_file import load_model
+from keras_attn.saving.stored_weights import check_dtype, narrow
 from keras_attn.text import Tokenizer
+from keras_attn.zoo import CARD, locate, model_card
 
 # In the order in which they are moved into place. A folder is never moved onto another one, so that of two processes
 # that save at once, one is refused before it has moved anything.
@@ -27,8 +30,13 @@ def save_preset(
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
     options: dict[str, float],
+    *,
+    dtype: str | None = None,
+    report: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes a preset to a temporary folder in `directory`, then moves it into place, the manifest last.
+
+    After it comes the card, README.md, unless `directory` has a file of this name: it is for people, who may change it.
 
     What a process left in `directory` that was killed while it saved a preset is removed first.
 
@@ -37,11 +45,15 @@ def save_preset(
         model: The model; its optimizer's state is left out.
         source_tokenizer, target_tokenizer: Its tokenizers.
         options: `max_length_ratio` and `max_length_constant` of the translator.
+        dtype: "float16" or "int8" to store matrices in fewer bits; None: as they are.
+        report: The run's report, for the card; see `keras_attn.zoo.model_card`.
 
     Raises:
+        ValueError: if `dtype` is another.
         FileExistsError: if `directory` already contains a preset, or part of one.
         OSError: if it cannot be written, or the disk is full.
     """
+    check_dtype(dtype)
     directory = Path(directory).absolute()
     if directory.is_dir():
         _undo_killed(directory)
@@ -50,6 +62,8 @@ def save_preset(
         preset = folder / _STAGED
         preset.mkdir()
         _without_optimizer(model).save(preset / "model.keras")
+        if dtype:
+            narrow(preset / "model.keras", dtype)
         for name, tokenizer in zip(TOKENIZERS, (source_tokenizer, target_tokenizer), strict=True):
             tokenizer.save(preset / name)
         manifest.write(preset, options)
@@ -57,6 +71,11 @@ def save_preset(
             _refuse_taken(directory)
         for name in NAMES[1:]:
             os.replace(preset / name, directory / name)
+        if not (directory / CARD).exists():
+            sizes = {"model": type(model).__name__, "parameters": model.count_params()}
+            text = model_card(directory.name, **sizes, dtype=dtype or model.dtype, report=report or {})
+            (folder / CARD).write_text(text, encoding="utf-8")
+            os.replace(folder / CARD, directory / CARD)
 
 
 def _refuse_taken(directory: Path) -> None:
@@ -78,17 +97,20 @@ def _undo_killed(directory: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def load_preset(directory: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, float]]:
+def load_preset(preset: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, float]]:
     """Loads a preset in Keras' safe mode.
+
+    Args:
+        preset: A folder, the name of a registered preset or "hf://USER/NAME": see `keras_attn.zoo.locate`.
 
     Returns:
         The model, the source tokenizer, the target tokenizer and the options, as given to `save_preset`.
 
     Raises:
-        FileNotFoundError: if `directory` contains no preset, or a file of it is missing.
-        ValueError: if a file is truncated or changed, or the format is unknown.
+        FileNotFoundError: if the folder contains no preset, or a file of it is missing; and see `locate`.
+        ValueError: if a file is truncated or changed, or the format is unknown; and see `locate`.
     """
-    directory = Path(directory)
+    directory = locate(preset)
     options = manifest.read(directory, OPTIONS, REQUIRED, OPTIONAL)
     tokenizers = [Tokenizer.load(directory / name) for name in TOKENIZERS]
     return load_model(directory / "model.keras"), *tokenizers, options

@@ -19,9 +19,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import keras
-
-from keras_attn import files
+from keras_attn import downloads, files
 from keras_attn.requirements import require
 from keras_attn.text import read_parallel
 from recipes.corpora.phrases import generator
@@ -206,11 +204,6 @@ def _check_languages(name: str, source: str, target: str, languages: list[str]) 
 # --- the cache
 
 
-def cache_folder() -> Path:
-    """The folder in Keras' cache of what is downloaded, or made of large corpora."""
-    return Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "keras_attn"
-
-
 def download(name: str) -> Path:
     """Downloads and splits a named corpus into Keras' cache, once. Returns its folder.
 
@@ -218,7 +211,7 @@ def download(name: str) -> Path:
         FileNotFoundError: if a file cannot be downloaded.
         ValueError: if the result is not the corpus that `recipes.corpora.sources` describes; it is deleted.
     """
-    folder = cache_folder() / name
+    folder = downloads.cache_folder() / name
     if folder.is_dir():
         files.remove_leftovers(folder.parent)
         return folder
@@ -257,19 +250,9 @@ def _fetch(name: str, origin: str, sha256: str | None, folder: Path) -> Path:
     """Downloads one file into `folder`, named by its whole path, since two sources may have a `train.en`."""
     file = re.sub(r"[^\w.]+", "-", origin.split("://")[-1])[-120:].lstrip("-.")
     try:
-        path = keras.utils.get_file(
-            file,
-            origin,
-            cache_subdir="downloads",
-            cache_dir=str(folder),
-            file_hash=sha256,
-            hash_algorithm="sha256",
-        )
-    except ValueError:
-        raise ValueError(f"{origin} does not have the SHA-256 {sha256}") from None
-    except Exception as error:  # get_file raises a bare Exception for every failed download
-        raise FileNotFoundError(_advice(name, f"Could not download {origin} ({error}).")) from None
-    return Path(path)
+        return downloads.download(origin, folder / file, sha256=sha256)
+    except OSError as error:
+        raise FileNotFoundError(_advice(name, str(error))) from None
 
 
 def _advice(name: str, what: str) -> str:

@@ -173,7 +173,8 @@ def mend(folder: Path) -> None:
     path = folder / "translator.json"
     recorded = json.loads(path.read_text())
     path.unlink()
-    path.write_text(json.dumps(recorded | {"files": files.digests(folder)}))
+    digests = {name: digest for name, digest in files.digests(folder).items() if name != "README.md"}
+    path.write_text(json.dumps(recorded | {"files": digests}))
 
 
 def parts_of(path: Path) -> dict[str, bytes]:

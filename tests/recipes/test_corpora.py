@@ -262,13 +262,11 @@ def test_what_is_no_corpus_is_not_kept(tmp_path, monkeypatch, own_cache, content
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if name != "tatoeba-en-fr"])
 def test_a_page_is_no_corpus(tmp_path, monkeypatch, own_cache, name) -> None:
-    def portal(file, origin, *, cache_dir, cache_subdir, **_):
-        path = Path(cache_dir, cache_subdir, file)
-        path.parent.mkdir(exist_ok=True)
+    def portal(origin, path, **_):
         path.write_bytes(PAGE)
-        return str(path)
+        return path
 
-    monkeypatch.setattr(corpora.loading.keras.utils, "get_file", portal)
+    monkeypatch.setattr(corpora.loading.downloads, "download", portal)
     with pytest.raises(ValueError, match=rf"Expected to download the corpus {name}\. .* deleted.*--data DATA"):
         corpora.load(name)
     assert not own_cache.exists() or not list(own_cache.iterdir())

@@ -84,7 +84,10 @@ def test_a_run_leaves_everything_behind(run):
         "history.csv",
         "translations.txt",
         "alignment.png",
+        "README.md",
     }
+    card = (run / "README.md").read_text()
+    assert "| BLEU | " in card
     report = json.loads((run / "report.json").read_text())
     asked = "recipe corpus source target backend versions command seed parameters epochs train_seconds beam_size"
     for name in [

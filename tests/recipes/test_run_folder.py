@@ -19,7 +19,7 @@ pytestmark = pytest.mark.once
 TINY = ["units=3", "embedding_size=4", "readout_size=4", "attention_units=3", "decoder_units=3", "level=word"]
 FINISHED = {
     *("model.keras", "source_tokenizer", "target_tokenizer", "translator.json"),
-    *("report.json", "history.csv", "translations.txt", "alignment.png"),
+    *("report.json", "history.csv", "translations.txt", "alignment.png", "README.md"),
 }
 
 

@@ -50,7 +50,8 @@ def mend(folder, **changes):
     path = folder / manifest.NAME
     recorded = json.loads(path.read_text())
     path.unlink()
-    path.write_text(json.dumps(recorded | {"files": files.digests(folder)} | changes))
+    digests = {name: digest for name, digest in files.digests(folder).items() if name != preset.CARD}
+    path.write_text(json.dumps(recorded | {"files": digests} | changes))
 
 
 def rewrite(path, compression=zipfile.ZIP_STORED, **parts):
@@ -214,7 +215,7 @@ def test_what_a_dead_process_of_this_number_left_stands_in_nobodys_way(translato
     """As in containers, whose processes have the same numbers each time."""
     (tmp_path / f".tmp-new-{os.getpid()}").mkdir()
     translator.save_to_preset(tmp_path / "new")
-    assert names(tmp_path / "new") == sorted(preset.NAMES)
+    assert names(tmp_path / "new") == sorted([*preset.NAMES, preset.CARD])
 
 
 @pytest.mark.parametrize("moved", range(5))
@@ -222,7 +223,7 @@ def test_a_save_that_was_killed_is_undone_by_the_next_one(translator, saved, tmp
     """`moved` of the four parts had been moved into place, of another translator."""
     (tmp_path / "history.csv").write_text("epoch\n")
     staged = tmp_path / f".tmp-{'a' * 32}" / "preset"
-    shutil.copytree(saved, staged)
+    shutil.copytree(saved, staged, ignore=shutil.ignore_patterns(preset.CARD))
     for name in preset.NAMES[:moved]:
         shutil.move(staged / name, tmp_path / name)
     if moved == len(preset.NAMES):  # it was complete
@@ -230,7 +231,8 @@ def test_a_save_that_was_killed_is_undone_by_the_next_one(translator, saved, tmp
             translator.save_to_preset(tmp_path)
     else:
         translator.save_to_preset(tmp_path)
-    assert names(tmp_path) == sorted([*preset.NAMES, "history.csv"])
+    card = [] if moved == len(preset.NAMES) else [preset.CARD]
+    assert names(tmp_path) == sorted([*preset.NAMES, *card, "history.csv"])
     found = Translator.from_preset(tmp_path).model.get_weights()
     for one, other in zip(found, translator.model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -247,5 +249,5 @@ def test_of_two_saves_at_once_one_is_refused(translator, tmp_path, monkeypatch):
     monkeypatch.setattr(manifest, "write", meanwhile)
     with pytest.raises(FileExistsError, match="never overwritten"):
         translator.save_to_preset(tmp_path / "new")
-    assert names(tmp_path / "new") == sorted(preset.NAMES)
+    assert names(tmp_path / "new") == sorted([*preset.NAMES, preset.CARD])
     Translator.from_preset(tmp_path / "new")

@@ -11,7 +11,6 @@
     length_limits.py       minimum and maximum output length, as tensors
     chunking.py            splits a request of any size into chunks of bounded size
     search_function.py     search as a graph function
-    quantization.py        stores matrices in int8 or float16
     quantized_weights.py   the quantized matrices inside a graph
     graph_optimization.py  merges equal constants of a written graph
 

@@ -18,11 +18,10 @@ import keras
 from keras_attn import files
 from keras_attn.decoding import token_ids_of
 from keras_attn.requirements import require
-from keras_attn.saving import save_preset
+from keras_attn.saving import rounded_model, save_preset, stored_size
 from keras_attn.serving.export import custom_modules
 from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.python_process import run_python
-from keras_attn.serving.export.quantization import rounded_model, stored_size
 from keras_attn.serving.export.self_check import Reference, check_translations, reference_translations
 from keras_attn.text import DEFAULT_IDS, Tokenizer
 

@@ -10,7 +10,7 @@ import hashlib
 import keras
 import tensorflow as tf
 
-from keras_attn.serving.export.quantization import QuantizedMatrix, is_quantized, quantize_matrix
+from keras_attn.saving import QuantizedMatrix, is_quantized, quantize_matrix
 
 
 class QuantizedWeights(tf.Module):

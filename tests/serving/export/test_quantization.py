@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.serving.export import quantization
+from keras_attn.saving import quantization
 from keras_attn.translator import Translator
 from tests.serving.conftest import SENTENCES, build
 

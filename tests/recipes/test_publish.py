@@ -1,0 +1,115 @@
+"""A run becomes a registered preset: stored, scored as it is stored, described, entered; or it is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_attn import Tokenizer, Translator, files, zoo
+from keras_attn.evaluation import bleu
+from keras_attn.models import RNNSearch
+from keras_attn.zoo import registry, store
+from recipes import corpora, publish
+
+pytestmark = pytest.mark.once
+
+LINES = {
+    "de": ["ein hund läuft schnell .", "eine frau liest ein buch ."],
+    "fr": ["un chien court .", "une femme lit ."],
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run of a folder, whose report names the corpus `phrases`."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    tokenizers = [Tokenizer.train(lines, level="word") for lines in LINES.values()]
+    sizes = {"units": 37, "embedding_size": 31, "readout_size": 29, "attention_units": 41, "decoder_units": 43}
+    model = RNNSearch(*(tokenizer.vocabulary_size for tokenizer in tokenizers), **sizes)
+    Translator(model, *tokenizers).save_to_preset(folder)
+    report = {
+        **{"recipe": "rnnsearch", "corpus": "phrases", "source": "de", "target": "fr", "command": "train", "seed": 0},
+        "config": {"length_penalty": 1.0, "metric": "bleu", "tokenize": "13a"},
+        **{"beam_size": 2, "history": {"loss": [1.0]}, "bleu": {"score": 99.0, "signature": "of the run"}},
+    }
+    (folder / "report.json").write_text(json.dumps(report))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "REGISTRY", tmp_path / "registry.json")
+    registry.REGISTRY.write_text('{"address": null, "presets": {}}')
+    monkeypatch.setattr(publish, "PRESETS", tmp_path / "presets")
+    monkeypatch.setattr(store, "CHECKOUT", tmp_path / "presets")
+    monkeypatch.delenv(store.VARIABLE, raising=False)
+    corpus = corpora.Corpus("phrases", "de", "fr", {"test": tuple(LINES.values())})
+    monkeypatch.setattr(corpora, "load", lambda *_, **__: corpus)
+    return tmp_path / "presets"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", None])
+def test_a_run_is_published(run, place, dtype, capsys):
+    assert publish.main([str(run), "tiny", *(["--dtype", dtype] if dtype else [])]) == 0
+    assert "bytes, bleu" in capsys.readouterr().out
+    entry = zoo.presets()["tiny"]
+    assert entry.files == files.digests(place / "tiny")
+    assert {"README.md", "report.json", "model.keras", "translator.json"} < entry.files.keys()
+    assert (entry.dtype, entry.licence, entry.task) == (dtype or "float32", "apache-2.0", "translation")
+
+    loaded = Translator.from_preset("tiny")
+    expected = bleu([t.text for t in loaded.generate(LINES["de"], beam_size=2)], LINES["fr"])
+    assert (entry.score, entry.signature) == (round(expected.score, 2), expected.signature), "not the run's own"
+    assert entry.parameters == sum(int(np.prod(weight.shape)) for weight in loaded.model.weights)
+    card = (place / "tiny" / "README.md").read_text()
+    assert 'from_preset("tiny")' in card
+    assert "Licence: apache-2.0" in card
+    assert expected.signature.replace("|", "\\|") in card
+    report = json.loads((place / "tiny" / "report.json").read_text())
+    assert report["config"]["length_penalty"] == 1.0
+    assert "history" not in report
+
+
+def test_what_cannot_be_published_is_refused_before_any_work(run, place, tmp_path, monkeypatch, capsys):
+    assert publish.main([str(run), "../tiny"]) == 2
+    assert publish.main([str(tmp_path / "none"), "tiny"]) == 2
+    (place / "taken").mkdir(parents=True)
+    assert publish.main([str(run), "taken"]) == 2
+    changed = tmp_path / "research"
+    changed.mkdir()
+    for corpus in ("multi30k", "phrases+news-en-fr", "my_folder"):
+        (changed / "report.json").write_text(
+            json.dumps(json.loads((run / "report.json").read_text()) | {"corpus": corpus})
+        )
+        assert publish.main([str(changed), "tiny"]) == 2
+    monkeypatch.setattr(publish, "LARGEST", 1000)
+    assert publish.main([str(run), "tiny"]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    for error, part in zip(
+        errors,
+        (
+            "lower-case letters",
+            "no report.json",
+            "one that exists",
+            "multi30k",
+            "news-en-fr",
+            "my_folder",
+            "1,000 bytes",
+        ),
+        strict=True,
+    ):
+        assert error.startswith("recipes.publish: Expected")
+        assert part in error
+    assert zoo.presets() == {}
+    assert [path.name for path in place.iterdir()] == ["taken"]
+
+
+def test_every_named_corpus_has_an_origin():
+    for name in corpora.NAMES:
+        (origin,) = corpora.origins(name)
+        assert origin.title != f"The folder {name}", name
+    assert [origin.licence for origin in corpora.origins("phrases+g2p/dut+mine")] == [
+        "apache-2.0",
+        "cc-by-sa-3.0",
+        None,
+    ]

@@ -1,0 +1,143 @@
+"""Models stored in float16 and int8: their size, what is loaded, and files that are made to harm."""
+
+import io
+import zipfile
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import Tokenizer, Translator, files
+from keras_attn.models import RNNSearch
+from keras_attn.saving import quantization
+from tests.saving.test_preset import mend, refused, rewrite
+
+LINES = ["ein hund läuft", "eine frau liest ein buch", "zwei hunde lesen"]
+SIZES = {"units": 37, "embedding_size": 31, "readout_size": 29, "attention_units": 41, "decoder_units": 43}
+
+
+@pytest.fixture(scope="module")
+def translator():
+    words = Tokenizer.train(LINES, level="word")
+    return Translator(RNNSearch(words.vocabulary_size, words.vocabulary_size, **SIZES), words, words)
+
+
+@pytest.fixture(scope="module", params=["float16", "int8"])
+def dtype(request):
+    return request.param
+
+
+@pytest.fixture
+def preset(translator, dtype, tmp_path):
+    translator.save_to_preset(tmp_path / "narrow", dtype=dtype)
+    return tmp_path / "narrow"
+
+
+def test_a_stored_model_has_the_quantized_weights_in_its_own_dtype(translator, preset, dtype):
+    loaded = Translator.from_preset(preset)
+    expected = quantization.rounded_model(translator.model, dtype)
+    changed = 0
+    for weight, other, before in zip(
+        loaded.model.weights, expected.weights, translator.model.get_weights(), strict=True
+    ):
+        assert keras.backend.standardize_dtype(weight.dtype) == "float32"
+        value = keras.ops.convert_to_numpy(weight)
+        np.testing.assert_array_equal(value, keras.ops.convert_to_numpy(other), err_msg=weight.path)
+        changed += not np.array_equal(value, before)
+    assert changed > 5
+    assert [t.text for t in loaded.generate(LINES)] == [
+        t.text for t in Translator(expected, *(translator.source_tokenizer,) * 2).generate(LINES)
+    ]
+
+
+@pytest.mark.once
+def test_it_is_smaller(translator, preset, dtype, tmp_path):
+    translator.save_to_preset(tmp_path / "whole")
+    arrays = sum(int(np.prod(w.shape)) for w in translator.model.weights if quantization.is_quantized(w))
+    whole, narrow = ((folder / "model.keras").stat().st_size for folder in (tmp_path / "whole", preset))
+    assert whole - narrow > 0.9 * arrays * {"float16": 2, "int8": 3}[dtype] - 20_000
+    files.check_archive(preset / "model.keras")
+
+
+@pytest.mark.once
+def test_keras_alone_loads_float16_and_refuses_int8(preset, dtype):
+    if dtype == "float16":
+        assert keras.saving.load_model(preset / "model.keras").count_params() > 0
+    else:
+        with pytest.raises(Exception, match=r"(?i)group|dataset"):
+            keras.saving.load_model(preset / "model.keras")
+
+
+@pytest.mark.once
+def test_another_dtype_is_refused_before_anything_is_written(translator, tmp_path):
+    with pytest.raises(ValueError, match='Expected `dtype` to be None, "float16" or "int8"'):
+        translator.save_to_preset(tmp_path / "new", dtype="int4")
+    assert not (tmp_path / "new").exists()
+
+
+def changed_weights(folder, change):
+    """Changes the HDF5 file in `model.keras`, and the manifest with it."""
+    with zipfile.ZipFile(folder / "model.keras") as archive:
+        file = io.BytesIO(archive.read("model.weights.h5"))
+    with h5py.File(file, "a") as weights:
+        groups = []
+        weights.visititems(lambda name, item: groups.append(item.parent) if name.endswith("/scale") else None)
+        change(weights, groups)
+    rewrite(folder / "model.keras", weights=file.getvalue())
+    mend(folder)
+
+
+def replaced(name, value):
+    def change(weights, groups):
+        del groups[0][name]
+        groups[0][name] = value(groups[0])
+
+    return change
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "change",
+    [
+        replaced("scale", lambda group: np.ones((4096, 1), "float32")),
+        replaced("scale", lambda group: np.ones(3, "float32")),
+        replaced("scale", lambda group: np.array(b"text")),
+        replaced("values", lambda group: h5py.SoftLink("/nowhere")),
+        replaced("values", lambda group: h5py.ExternalLink("/etc/passwd", "/")),
+        lambda weights, groups: weights.__delitem__(groups[0].name),
+    ],
+)
+def test_a_damaged_int8_model_is_a_sentence(translator, tmp_path, change):
+    translator.save_to_preset(tmp_path / "narrow", dtype="int8")
+    changed_weights(tmp_path / "narrow", change)
+    refused(tmp_path / "narrow", r"model\.keras' to be a model of keras_attn\. Received: ")
+
+
+@pytest.mark.once
+def test_groups_linked_into_each_other_take_no_more_time_than_they_are(translator, tmp_path):
+    """Each of forty groups has the next one twice: copied link by link, they would be 2^40."""
+    translator.save_to_preset(tmp_path / "narrow", dtype="int8")
+
+    def change(weights, groups):
+        inner = weights.create_group("g0")
+        for n in range(1, 41):
+            outer = weights.create_group(f"g{n}")
+            outer["one"], outer["other"] = inner, inner
+            inner = outer
+        inner["again"] = inner
+
+    changed_weights(tmp_path / "narrow", change)
+    Translator.from_preset(tmp_path / "narrow").generate(LINES[:1])
+
+
+@pytest.mark.once
+def test_arrays_in_other_files_are_refused(translator, tmp_path):
+    (tmp_path / "secret").write_bytes(bytes(4 * 43))
+    translator.save_to_preset(tmp_path / "narrow", dtype="int8")
+
+    def change(weights, groups):
+        weights.create_dataset("there", (43,), "float32", external=[(str(tmp_path / "secret"), 0, 4 * 43)])
+
+    changed_weights(tmp_path / "narrow", change)
+    refused(tmp_path / "narrow", "arrays that are in other files")
