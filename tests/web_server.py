@@ -7,6 +7,17 @@ import threading
 from collections.abc import Callable, Iterator
 
 
+@contextlib.contextmanager
+def listening(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Answers on a free port until the end of the block; yields the address."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
 class WebServer:
     """What the server has, does wrong and was asked.
 
@@ -51,8 +62,5 @@ def serving(files: dict[str, bytes]) -> Iterator[WebServer]:
         def log_message(self, *_):
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
-        web.address = f"http://127.0.0.1:{server.server_port}"
+    with listening(Handler) as web.address:
         yield web
-        server.shutdown()

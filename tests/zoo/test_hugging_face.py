@@ -8,12 +8,12 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 from keras_attn import zoo
+from tests.web_server import listening
 
 constants = pytest.importorskip("huggingface_hub.constants")
 pytestmark = pytest.mark.once
@@ -102,11 +102,8 @@ def serving():
         def log_message(self, *_):
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
-        hub.address = f"http://127.0.0.1:{server.server_port}"
+    with listening(Handler) as hub.address:
         yield hub
-        server.shutdown()
 
 
 def digest(content: bytes) -> str:
