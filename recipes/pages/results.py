@@ -94,12 +94,18 @@ def name_of_run(run: Path) -> str:
 
 def _page(reports: dict[str, dict], benchmarks: list[dict]) -> str:
     """The results page in Markdown."""
+
+    def by_corpus(item):
+        return item[1]["corpus"], item[0]
+
     sweeps = {name.removeprefix("sweep-"): reports[name] for name in reports if name.startswith("sweep-")}
     study_reports = {name: report for name, report in reports.items() if "study" in report}
     runs = {
         name: report for name, report in reports.items() if name not in study_reports and not name.startswith("sweep-")
     }
-    runs = dict(sorted(runs.items(), key=lambda item: (item[1]["corpus"], item[0])))
+    runs = dict(sorted(runs.items(), key=by_corpus))
+    scored = {name: report for name, report in (runs | study_reports).items() if "bleu" in report}
+    scored = dict(sorted(scored.items(), key=by_corpus))  # with the peers, which are studies
     head = ["run", "parameters", "BLEU", "chrF", "minutes", "target tokens/s", "backend", "BLEU signature", "command"]
     parts = [
         "# Results",
@@ -108,7 +114,7 @@ def _page(reports: dict[str, dict], benchmarks: list[dict]) -> str:
         "validation, rates of real target tokens (without padding) per second of training. Some runs had one core, or "
         "shared two with other work: their minutes are an upper bound and their rates a lower one. Commands and "
         "configurations have the settings' present names, with which the commands give the same configurations.",
-        studies.table(head, [_row(name, report) for name, report in runs.items() if "bleu" in report]),
+        studies.table(head, [_row(name, report) for name, report in scored.items()]),
         *(studies.section(name, report) for name, report in study_reports.items()),
     ]
     parts += speed.sections(benchmarks)
@@ -128,7 +134,7 @@ def _row(name: str, report: dict) -> list[str]:
         f"{report['chrf']['score']:.2f}",
         f"{report['train_seconds'] / 60:.1f}",
         f"{report['target_tokens_per_second']:,}",
-        report["backend"],
+        report.get("system", report["backend"]),
         f"`{report['bleu']['signature']}`",
         f"`{report['command']}`",
     ]

@@ -147,6 +147,36 @@ def _showcase(name: str, report: dict) -> list[str]:
     ]
 
 
+def _marian(name: str, report: dict) -> list[str]:
+    rows, shown = [], []
+    for title, search in zip(("greedy", f"beam {report['beam_size']}"), report["searches"].values(), strict=True):
+        rates = search["sentences_per_second"]
+        counts = [f"{search[kind]:,}" for kind in ("equal", "ties", "better", "worse")]
+        rows.append(
+            [title, *counts, f"{search['largest_difference']:.0e}", f"{rates['marian']:g}", f"{rates['here']:g}"]
+        )
+        shown += [
+            [title, other["source"], other["marian"], other["here"], f"{other['gain']:+.0e}"]
+            for other in search["others"]
+            if other["kind"] == "ties"
+        ]
+    head = ["search", "equal", "ties", "better", "worse", "largest difference", "Marian, sentences/s", "here"]
+    ties = table(["tie", "source", "Marian", "here", "difference"], shown[:10])
+    return [
+        f"{report['system']} trained a model on the same text for {report['train_seconds'] / 60:.1f} minutes on "
+        f"{report['hardware']['cores']} cores ({report['epochs']} epochs, {report['updates']:,} updates), with the "
+        f"options `{report['options']}`. **{report['bleu']['score']:.2f} BLEU** with beam {report['beam_size']} "
+        f"(greedy: {report['greedy_bleu']['score']:.2f}), `{report['bleu']['signature']}`. Read by "
+        f"`keras_attn.saving.from_marian` ({report['backend']}), it has {report['bleu_here']['score']:.2f} BLEU.",
+        f"{report['test_sentences']:,} sentences in both systems: the log-probabilities of the references differ by at "
+        f"most {report['largest_difference']:.0e}. Translations are equal strings, or ties (the scores differ by less "
+        "than 1e-4), or have a better or a worse score here. Marian's beam is narrower by each hypothesis that has "
+        "ended. The largest difference is that of the scores of equal strings.",
+        table(head, rows),
+        *([ties] if shown else []),
+    ]
+
+
 def _interval(bounds: dict, score: float) -> str:
     return f"{score:.2f} [{bounds['low']:.1f}, {bounds['high']:.1f}]"
 
@@ -165,4 +195,5 @@ _SECTIONS: dict[str, tuple[str, Callable[[str, dict], list[str]]]] = {
     "attention_study": ("Score functions", _attention),
     "alignment_study": ("Alignment error rate", _alignment),
     "showcase": ("The second half of long sentences", _showcase),
+    "marian": ("Marian", _marian),
 }

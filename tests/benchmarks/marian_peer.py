@@ -1,117 +1,184 @@
 """The peer: Marian trains a model, which is read here, and both translate and score the same sentences.
 
-    python -m tests.benchmarks.marian_peer WORK [--corpus phrases] [--lines 1000] [--after 2000u] [--marian OPTIONS]
+    python -m tests.benchmarks.marian_peer WORK --minutes 60 [--corpus multi30k] [--preset recommended] [--lines 1000]
 
 WORK/venv gets pymarian from the package index, once (604 MB, Python 3.11 or earlier: `--python`). Marian makes its own
-SentencePiece vocabularies and the model, unless WORK has them already. The first `--lines` sentences of the
-corpus' test split are scored with their references, translated greedily and with beam 5, by Marian and by this library.
+SentencePiece vocabularies and trains for `--minutes`, of its process's time, with the options of the preset and those
+of `--marian`, such as "--enc-cell lstm --dec-cell lstm". A killed run continues from Marian's last checkpoint, if the
+command is given again; a finished one with more minutes trains on.
 
-The last line is JSON. A translation that is not Marian's is one of three things, counted apart: a tie (the
-log-probabilities differ by less than 1e-4), better (ours is the more probable one: Marian's beam is narrower by each
-hypothesis that has ended), or worse, which must not be. `--marian` says which model is trained, in its options, such as
-"--type s2s --enc-cell lstm --dec-cell lstm".
+The first `--lines` sentences of the test split are then scored with their references, and translated greedily and
+with a beam, by Marian and by this library on `$KERAS_BACKEND`. A translation that is not Marian's is a tie (the scores
+differ by less than 1e-4), better (ours has the higher score: Marian's beam is narrower by each hypothesis that has
+ended) or worse. Rates are the better of two passes, without loading and compilation.
+
+WORK/report.json is for the results page: `python -m recipes.pages.results WORK`.
 """
 
 import argparse
-import json
+import os
 import shlex
-import subprocess
+import signal
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
+from keras_attn.cli import command
+from tests.benchmarks.marian_program import PRESETS, VERSION, Hypothesis, Marian
 
-from keras_attn import Translator
-from recipes import corpora
-
-VERSION = "pymarian==1.12.42"
 TIE = 1e-4
-SIZES = "--type s2s --dim-emb 256 --dim-rnn 512"
-TRAINING = (
-    "--dim-vocabs 4000 4000 --sentencepiece-options --hard_vocab_limit=false --mini-batch-fit -w 1000 "
-    "--optimizer adam --learn-rate 0.001 --lr-warmup 200 --clip-norm 1 --cost-type ce-mean-words "
-    "--dropout-rnn 0.2 --label-smoothing 0.1 --exponential-smoothing --overwrite --save-freq 100000u"
-)
+KINDS = ("equal", "ties", "better", "worse")
+SHOWN = 20  # differences in the report
 
 
-def install(work: Path, python: str) -> Path:
-    """The program, made on first use."""
-    program = work / "venv" / "bin" / "pymarian"
-    if not program.exists():
-        work.mkdir(parents=True, exist_ok=True)
-        subprocess.run([python, "-m", "venv", work / "venv"], check=True)
-        subprocess.run([program.with_name("pip"), "install", "-q", VERSION], check=True)
-    return program
-
-
-def run(program: Path, *options) -> list[str]:
-    call = [str(program), *shlex.split(" ".join(map(str, options)))]
-    done = subprocess.run(call, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{shlex.join(call)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
-    return done.stdout.splitlines()
-
-
-def best_of(lines: list[str], count: int) -> list[tuple[str, float]]:
-    """The best hypothesis of each sentence, and its log-probability, from an n-best list."""
-    found: dict[int, tuple[str, float]] = {}
-    for line in lines:
-        number, text, *_, score = (part.strip() for part in line.split("|||"))
-        found.setdefault(int(number), (text, float(score)))
-    return [found[i] for i in range(count)]
-
-
-def compare(found, recorded: list[tuple[str, float]]) -> dict[str, float]:
-    """How many translations are Marian's; and the largest difference of the log-probabilities of those that are."""
-    counts, largest = dict.fromkeys(("equal", "ties", "better", "worse"), 0), 0.0
-    for one, (text, log_prob) in zip(found, recorded, strict=True):
-        gain = float(one.token_log_probs.sum()) - log_prob
-        if one.text == text:
-            largest = max(largest, abs(gain))
-        kind = "equal" if one.text == text else "ties" if abs(gain) < TIE else "better" if gain > 0 else "worse"
+def compare(sources: Sequence[str], found, recorded: Sequence[Hypothesis]) -> dict:
+    """How many translations are Marian's; the differences of the scores of those that are, and the others."""
+    counts, largest, others = dict.fromkeys(KINDS, 0), 0.0, []
+    for source, one, other in zip(sources, found, recorded, strict=True):
+        gain = float(one.score) - other.score
+        if one.text == other.text:
+            kind, largest = "equal", max(largest, abs(gain))
+        else:
+            kind = "ties" if abs(gain) < TIE else "better" if gain > 0 else "worse"
+            others.append({"kind": kind, "source": source, "marian": other.text, "here": one.text, "gain": gain})
         counts[kind] += 1
-    return counts | {"largest_difference": largest}
+    others.sort(key=lambda other: ("worse", "ties", "better").index(other["kind"]))  # the first ones are shown
+    return counts | {"largest_difference": largest, "others": others[:SHOWN]}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("work", type=Path)
-    parser.add_argument("--python", default="python3.11")
-    parser.add_argument("--corpus", default="phrases")
-    parser.add_argument("--data")
-    parser.add_argument("--lines", type=int, default=1000)
-    parser.add_argument("--after", default="2000u", help="Marian's --after")
-    parser.add_argument("--marian", default=SIZES, help="the model, as options of its training")
-    parser.add_argument("--threads", type=int, default=2)
-    options = parser.parse_args()
-    program = install(options.work, options.python)
-    splits = corpora.load(options.corpus, data=options.data).splits
-    train, test = splits["train"], [side[: options.lines] for side in splits["test"]]
-    for name, sides in (("train", train), ("test", test)):
-        for side, lines in zip(("source", "target"), sides, strict=True):
-            (options.work / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def write_texts(work: Path, splits: dict, lines: int) -> dict[str, list[Path]]:
+    """The files of each split; the first `lines` of the test."""
+    paths = {}
+    for split, sides in splits.items():
+        paths[split] = [work / f"{split}.{side}" for side in ("source", "target")]
+        for path, side in zip(paths[split], sides, strict=True):
+            kept = side[:lines] if split == "test" else side
+            path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8", newline="\n")
+    return paths
 
-    def texts(name):
-        return f"{options.work / name}.source {options.work / name}.target"
 
-    model, vocabularies = options.work / "model.npz", [options.work / f"{side}.spm" for side in ("source", "target")]
-    common = f"-m {model} --vocabs {vocabularies[0]} {vocabularies[1]} --cpu-threads {options.threads} --quiet"
-    if not model.exists():
-        begin = time.time()
-        run(program, "train", common, "-t", texts("train"), options.marian, TRAINING, "--after", options.after)
-        print(f"trained in {time.time() - begin:.0f} s", flush=True)
-    scores = [float(line) for line in run(program, "score", common, "-t", texts("test"))]
-    decode = f"decode {common} -w 500 --n-best --max-length-factor 3 -i {options.work / 'test.source'}"
-    recorded = {beam: best_of(run(program, decode, "-b", beam), len(test[0])) for beam in (1, 5)}
+def searched(marian: Marian, translator, sources: list[str], path: Path, beam: int, normalize: float) -> dict:
+    """Both systems' translations, with their times; the second pass here has nothing to compile."""
+    recorded, seconds = marian.translate(path, len(sources), beam, normalize)
+    seconds = min(seconds, marian.translate(path, len(sources), beam, normalize)[1])
+    # Marian writes no <unk>, and divides by length^normalize.
+    options = {"beam_size": beam, "normalization": "average", "length_penalty": normalize, "batch_size": 64}
+    options |= {"max_length_ratio": 3.0, "banned_tokens": ["<unk>"], "return_alignments": False}
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        found = translator.generate(sources, **options)
+        times.append(time.monotonic() - began)
+    rates = {"marian": round(len(sources) / seconds, 1), "here": round(len(sources) / min(times[1:]), 1)}
+    texts = {"marian": [one.text for one in recorded], "here": [one.text for one in found]}
+    return {"texts": texts, **compare(sources, found, recorded), "sentences_per_second": rates}
 
-    translator = Translator.from_marian(model, vocabularies)
-    ours = [one.token_log_probs.sum() for one in translator.score(*test)]
-    report = {"sentences": len(test[0]), "scores": float(np.abs(np.array(ours) - scores).max())}
-    for beam, name in ((1, "greedy"), (5, "beam_5")):
-        limits = {"max_length_ratio": 3.0, "normalization": "none", "banned_tokens": ["<unk>"]}
-        report[name] = compare(translator.generate(test[0], beam_size=beam, **limits), recorded[beam])
-    print(json.dumps(report))
+
+def parser() -> argparse.ArgumentParser:
+    made = command.Parser("tests.benchmarks.marian_peer", description=__doc__.splitlines()[0])
+    made.add_argument("work", metavar="WORK", type=Path, help="folder of the program, the model and the report")
+    made.add_argument("--python", default="python3.11", help="interpreter of Marian's environment")
+    made.add_argument("--corpus", default="multi30k", help="a name or a folder")
+    made.add_argument("--source", help="source language")
+    made.add_argument("--target", help="target language")
+    made.add_argument("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
+    made.add_argument("--minutes", type=command.between(float, 0.001, 10_000), default=5.0, help="of training")
+    made.add_argument("--preset", choices=list(PRESETS), default="recommended", help="Marian's options")
+    made.add_argument("--marian", default="", metavar="OPTIONS", help="more of them")
+    made.add_argument("--vocabulary-size", type=command.between(int, 10, 10**6), default=6000, help="of each language")
+    made.add_argument("--lines", type=command.between(int, 1, 10**6), default=1000, help="of the test split")
+    made.add_argument("--beam", type=command.between(int, 2, 100), default=5)
+    made.add_argument("--normalize", type=command.between(float, 0, 10), default=1.0, help="as Marian's, of searches")
+    made.add_argument("--threads", type=command.between(int, 1, 1000), default=os.cpu_count())
+    made.add_argument("--seed", type=command.between(int, 1, 2**31), default=1, help="of the training")
+    return made
+
+
+def command_line(arguments: argparse.Namespace, corpus: str) -> str:
+    """The command without the folders of this machine."""
+    parts = ["python -m tests.benchmarks.marian_peer WORK"]
+    defaults = vars(parser().parse_args(["WORK"]))
+    for name, value in (vars(arguments) | {"corpus": corpus}).items():
+        if value != defaults[name] and name not in ("work", "python", "data", "threads"):
+            text = f"{value:g}" if type(value) is float else str(value)
+            parts.append(f"--{name.replace('_', '-')} {shlex.quote(text)}")
+    return " ".join(parts)
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """Trains, compares and writes the report."""
+    from keras_attn import Translator, files
+    from keras_attn.cli.environment import surroundings
+    from recipes import corpora
+    from recipes.training import report
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends Marian, too
+    work = arguments.work.resolve()
+    corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
+    options = " ".join([PRESETS[arguments.preset], *shlex.split(arguments.marian), f"--seed {arguments.seed}"])
+    with files.locked(work) as lock:
+        marian = Marian(work, arguments.python, arguments.threads)
+        paths = write_texts(work, corpus.splits, arguments.lines)
+        trained = paths["train"], paths["val"], lock
+        training = marian.train(options, arguments.vocabulary_size, arguments.minutes, *trained)
+        print(f"trained for {training['train_seconds']:.0f} s", flush=True)
+        translator = Translator.from_marian(marian.model, marian.vocabularies)
+        settings = {
+            "study": "marian",
+            "corpus": corpus.name,
+            "source": corpus.source,
+            "target": corpus.target,
+            "command": command_line(arguments, corpus.name),
+            "system": f"Marian {VERSION.rpartition('=')[2]}",
+            "options": options,
+            "parameters": translator.model.count_params(),
+            "training_pairs": len(corpus.splits["train"][0]),
+        }
+        settings |= {name: getattr(arguments, name) for name in ("seed", "minutes", "threads", "normalize")}
+        test = [side[: arguments.lines] for side in corpus.splits["test"]]
+        figures = compared(marian, translator, *test, paths["test"], arguments.beam, arguments.normalize)
+        report.write(work / "report.json", settings | training | figures | surroundings())
+    for name, search in figures["searches"].items():
+        print(f"{name}: " + ", ".join(f"{search[kind]} {kind}" for kind in KINDS), search["sentences_per_second"])
+    print(f"BLEU {figures['bleu']['score']:.2f}  {figures['bleu']['signature']}")
+
+
+def compared(marian: Marian, translator, sources, references, paths: list[Path], beam: int, normalize: float) -> dict:
+    """The figures of one model in both systems: scores of the references, translations, their quality and rates."""
+    from keras_attn.evaluation import bleu, chrf
+
+    ours = [float(one.token_log_probs.sum()) for one in translator.score(sources, references)]
+    differences = [abs(a - b) for a, b in zip(ours, marian.score(paths), strict=True)]
+    searches = {
+        name: searched(marian, translator, sources, paths[0], size, normalize)
+        for name, size in (("greedy", 1), ("beam", beam))
+    }
+    texts = {name: search.pop("texts") for name, search in searches.items()}
+    scores = {
+        name: {"score": round(score.score, 2), "signature": score.signature}
+        for name, score in (
+            ("bleu", bleu(texts["beam"]["marian"], references)),
+            ("chrf", chrf(texts["beam"]["marian"], references)),
+            ("greedy_bleu", bleu(texts["greedy"]["marian"], references)),
+            ("bleu_here", bleu(texts["beam"]["here"], references)),
+        )
+    }
+    samples = zip(sources[:SHOWN], references, texts["beam"]["marian"], strict=False)
+    names = "source", "reference", "translation"
+    return {
+        "test_sentences": len(sources),
+        "beam_size": beam,
+        **scores,
+        "largest_difference": max(differences),
+        "searches": searches,
+        "samples": [dict(zip(names, sample, strict=True)) for sample in samples],
+    }
+
+
+def main(argv=None) -> int:
+    return command.run(measure, parser(), argv)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
