@@ -53,7 +53,7 @@ def normalized_gru_step(x, h, w, per_gate):
     return z * h + (1 - z) * np.tanh(np.split(inputs, 3)[2] + r * np.split(inner, 3)[2])
 
 
-def normalized_lstm_step(x, h, c, w, per_gate, normalize_cell):
+def normalized_lstm_step(x, h, c, w, per_gate, normalize_cell, output_nonlinearity=True):
     """One step of an LSTM with layer normalisation for one row: h and c; w: as above."""
     groups = 4 if per_gate else 1
     gates = layer_norm(x @ w["kernel"], w["inputs_gain"], groups)
@@ -61,7 +61,7 @@ def normalized_lstm_step(x, h, c, w, per_gate, normalize_cell):
     i, f, g, o = np.split(gates, 4)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
     shown = layer_norm(c, w["cell_gain"], 1) + w["cell_bias"] if normalize_cell else c
-    return sigmoid(o) * np.tanh(shown), c
+    return sigmoid(o) * (np.tanh(shown) if output_nonlinearity else shown), c
 
 
 def bidirectional_gru(inputs, mask, forward, backward, reset_after):
@@ -240,6 +240,98 @@ def luong(weights, source, target, layers, attend=True):
                 context = sum(a * h for a, h in zip(alignment, memory, strict=True))
                 fed = np.tanh(np.concatenate([context, s]) @ w["decoder/attentional/kernel"])
             row.append(w.logits(fed if attend else s))
+        logits.append(row)
+    return np.array(logits)
+
+
+def read_layer(x, step, units, backwards=False):
+    """One LSTM over the words x (S, E) of a sentence, `step(x, h, c) -> h, c`: outputs (S, H)."""
+    h, c, outputs = np.zeros(units), np.zeros(units), np.zeros((len(x), units))
+    for j in range(len(x))[:: -1 if backwards else 1]:
+        h, c = step(x[j], h, c)
+        outputs[j] = h
+    return outputs
+
+
+def contextual_stack(y, context, states, steps, read_last=None):
+    """One step of a decoder whose layers all read a context, with skips from the third on: output and states.
+
+    `context(h)` is the context after the lowest layer's h; the lowest layer itself reads `read_last`, or if that is
+    None, too, the context of its own last h.
+    """
+    c = context(states[0][0]) if read_last is None else read_last
+    new, x = [], y
+    for n, ((h, cell), step) in enumerate(zip(states, steps, strict=True)):
+        new.append(step(np.concatenate([x, c]), h, cell))
+        x = new[-1][0] + (x if n >= 2 else 0)
+        c = context(new[0][0]) if n == 0 and read_last is not None else c
+    return x, c, new
+
+
+def gnmt(weights, source, target, layers=3, current=False):
+    """Logits (B, T, V) of GNMT (Wu 2016, section 3), sentence by sentence; `current`: the query is the new z^1."""
+    w, logits = Weights(weights), []
+    parts = ("query_kernel", "key_kernel", "score_vector", "bias")
+    attention = [w[f"decoder_stack/decoder/attention/{part}"] for part in parts]
+    units = w["encoder/forward_0/recurrent_kernel"].shape[0]
+
+    def step(name):
+        return lambda x, h, c: lstm_step(x, h, c, *w.cell(name))
+
+    decoder = [step("decoder_stack/decoder/cell_0"), *(step(f"decoder_stack/cell_{n}") for n in range(1, layers))]
+    for words, outputs in zip(source, target, strict=True):
+        x = w.words("source", words[words != 0])
+        ways = [read_layer(x, step(f"encoder/{way}_0"), units, way == "backward") for way in ("forward", "backward")]
+        x = np.concatenate(ways, -1)
+        for n in range(1, layers):
+            x = read_layer(x, step(f"encoder/forward_{n}"), units) + (x if n >= 2 else 0)
+
+        def attend(query, memory=x):
+            return additive_attention(query[None], memory[None], np.ones((1, len(memory)), bool), *attention)[0][0]
+
+        states, row, c = [(np.zeros(units), np.zeros(units))] * layers, [], np.zeros(units)
+        for y in w.words("target", outputs):
+            z, c, states = contextual_stack(y, attend, states, decoder, c if current else None)
+            row.append(w.logits(z))
+        logits.append(row)
+    return np.array(logits)
+
+
+def rnmt_plus(weights, source, target, heads, layers=3):
+    """Logits (B, T, V) of RNMT+ (Chen 2018, section 4), sentence by sentence and word by word."""
+    w, logits = Weights(weights), []
+    units = w["encoder/forward_0/recurrent_kernel"].shape[0]
+
+    def step(name):
+        cell = {path.removeprefix(f"{name}/"): array for path, array in w.items() if path.startswith(f"{name}/")}
+        return lambda x, h, c: normalized_lstm_step(x, h, c, cell, True, True, output_nonlinearity=False)
+
+    name = "decoder_stack/decoder/attention"
+    kernels = [np.split(w[f"{name}/{part}_kernel"], heads, axis=1) for part in ("query", "key", "value")]
+    projections = list(zip(*kernels, np.split(w[f"{name}/output_kernel"], heads), strict=True))
+    W, U, v, b = (w[f"{name}/attention/{part}"] for part in ("query_kernel", "key_kernel", "score_vector", "bias"))
+
+    def score(query, key):
+        return v @ np.tanh(query @ W + key @ U + b)
+
+    decoder = [step("decoder_stack/decoder/cell_0"), *(step(f"decoder_stack/cell_{n}") for n in range(1, layers))]
+    for words, outputs in zip(source, target, strict=True):
+        x = w.words("source", words[words != 0])
+        for n in range(layers):
+            ways = [
+                read_layer(x, step(f"encoder/{way}_{n}"), units, way == "backward") for way in ("forward", "backward")
+            ]
+            x = np.concatenate(ways, -1) + (x if n >= 2 else 0)
+        memory = x @ w["projection/kernel"]
+        states, row, c = [(np.zeros(units), np.zeros(units))] * layers, [], np.zeros(units)
+
+        def attend(query, memory=memory):
+            (context,), _ = multi_head(query[None], memory, np.ones((1, len(memory)), bool), projections, score)
+            return context
+
+        for y in w.words("target", outputs):
+            z, c, states = contextual_stack(y, attend, states, decoder, c)
+            row.append(w.logits(np.concatenate([z, c])))
         logits.append(row)
     return np.array(logits)
 

@@ -25,7 +25,7 @@ from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.normalized_cells import LayerNormGRUCell, LayerNormLSTMCell
 from keras_attn.layers.normalizers import hardmax, sparsemax
 from keras_attn.layers.pointer import PointerGenerator
-from keras_attn.layers.readout import AttentionalLayer, DeepOutput, LayerNormOutput
+from keras_attn.layers.readout import AttentionalLayer, ConcatenatedOutput, DeepOutput, LayerNormOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
 from keras_attn.layers.scheduled_sampling import ScheduledSampler, ScheduledSampling, get_scheduled_sampling
 from keras_attn.layers.stacked_encoder import StackedEncoder
@@ -42,6 +42,7 @@ __all__ = [
     "BahdanauMonotonicAttention",
     "BiGRUEncoder",
     "ConcatAttention",
+    "ConcatenatedOutput",
     "ContextGateCell",
     "CosineAttention",
     "CoverageAttention",

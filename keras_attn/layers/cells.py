@@ -250,6 +250,7 @@ def _(cell, loop_width=0, drops=None):
 def _(cell, loop_width=0, drops=None):
     """LSTM, Hochreiter & Schmidhuber 1997 with forget gates: c = f c + i g, h = o tanh(c)."""
     sigmoid, tanh = cell.recurrent_activation, keep_float64(cell.activation)
+    shown = tanh if getattr(cell, "output_nonlinearity", True) else lambda c: c
     project_all = _add_loop_inputs(cell, loop_width)
     hidden = _hidden_product(cell, drops, range(4))
 
@@ -258,7 +259,7 @@ def _(cell, loop_width=0, drops=None):
         gates = project_all(projected, loop_inputs, drops) + hidden(h, drops)  # (B, 4 H)
         i, f, candidate, o = ops.split(gates, 4, axis=-1)
         c = sigmoid(f) * c + sigmoid(i) * tanh(candidate)
-        h = sigmoid(o) * tanh(_normalized(cell, "cell", c))
+        h = sigmoid(o) * shown(_normalized(cell, "cell", c))
         return h, [h, c]
 
     return step

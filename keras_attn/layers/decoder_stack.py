@@ -22,6 +22,8 @@ class DecoderStack(Layer):
         cells: The cells above it, from below. With skips they are as wide as the decoder's outputs.
         read_context: Whether they read the contexts, too.
         first_skip: The first of `cells`, counted from 0, with a skip connection; `len(cells)`: none has one.
+        dropout: Dropout rate of the outputs of each layer, the decoder among them, but the last's, before a skip
+            connection adds x^l to them.
 
     Call arguments, returns, `memory`, `initial_state` and `step`: see `AttentionDecoder`. `cell_state` is the
     decoder's; each state of the cells above starts from its h, or from zeros if none is given.
@@ -43,7 +45,16 @@ class DecoderStack(Layer):
 
     _layer_arguments = ("decoder",)
 
-    def __init__(self, decoder, cells, *, read_context: bool = False, first_skip: int = 0, **kwargs):
+    def __init__(
+        self,
+        decoder,
+        cells,
+        *,
+        read_context: bool = False,
+        first_skip: int = 0,
+        dropout: float = 0.0,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         for cell in cells:
             check_cell(cell)
@@ -51,6 +62,8 @@ class DecoderStack(Layer):
         self.cells = list(cells)
         self.read_context = read_context
         self.first_skip = first_skip
+        self.dropout = dropout
+        self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     @property
     def attentions(self):
@@ -75,11 +88,12 @@ class DecoderStack(Layer):
             inputs, values, mask=mask, cell_state=cell_state, fed=fed, training=training, each_head=each_head
         )
         x, contexts_by_step = (ops.transpose(part, (1, 0, 2)) for part in (outputs, contexts))  # (T, B, H), (T, B, C)
+        x = self._drop(-1, x, training)
         upper = self.initial_state(values, cell_state, fed)["upper"]
         for i, (cell, state) in enumerate(zip(self.cells, upper, strict=True)):
             read = self._read(x, contexts_by_step)
             drops = draw_masks(cell, ops.shape(x)[1], read.shape[-1]) if training else None
-            x = self._join(i, x, unroll(cell, read, state, drops=drops)[0])
+            x = self._join(i, x, self._drop(i, unroll(cell, read, state, drops=drops)[0], training))
         return ops.transpose(x, (1, 0, 2)), contexts, alignments
 
     def step(self, inputs, memory, state, each_head=False):
@@ -107,6 +121,9 @@ class DecoderStack(Layer):
 
     def _read(self, x, context):
         return ops.concatenate([x, context], axis=-1) if self.read_context else x
+
+    def _drop(self, layer: int, outputs, training):
+        return self.dropout_layer(outputs, training=training) if layer < len(self.cells) - 1 else outputs
 
     def _join(self, layer: int, x, output):
         return output + x if layer >= self.first_skip else output

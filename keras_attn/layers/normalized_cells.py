@@ -117,6 +117,7 @@ class LayerNormLSTMCell(_NormalizedCell, keras.layers.LSTMCell):
         units: H.
         per_gate: Whether each gate is normalised by itself.
         normalize_cell: Whether c_t is normalised before the output; Marian does not.
+        output_nonlinearity: Whether the output has the last tanh; RNMT+ does without (Chen 2018, section 4).
         epsilon: Added to the variance.
         Further arguments: As in `keras.layers.LSTMCell`, `dropout` and `recurrent_dropout` among them.
 
@@ -135,12 +136,20 @@ class LayerNormLSTMCell(_NormalizedCell, keras.layers.LSTMCell):
     """
 
     def __init__(
-        self, units: int, *, per_gate: bool = True, normalize_cell: bool = True, epsilon: float = 1e-5, **kwargs
+        self,
+        units: int,
+        *,
+        per_gate: bool = True,
+        normalize_cell: bool = True,
+        output_nonlinearity: bool = True,
+        epsilon: float = 1e-5,
+        **kwargs,
     ):
         refuse_unknown_arguments(type(self), [name for name in kwargs if name != "implementation"])
         super().__init__(units, **kwargs)
         self.per_gate = per_gate
         self.normalize_cell = normalize_cell
+        self.output_nonlinearity = output_nonlinearity
         self.epsilon = epsilon
 
     def build(self, input_shape):
@@ -158,4 +167,5 @@ class LayerNormLSTMCell(_NormalizedCell, keras.layers.LSTMCell):
         return self._normalize(c, self.cell_gain, None) + ops.cast(self.cell_bias, c.dtype)
 
     def get_config(self):
-        return {**super().get_config(), "normalize_cell": self.normalize_cell}
+        own = {"normalize_cell": self.normalize_cell, "output_nonlinearity": self.output_nonlinearity}
+        return {**super().get_config(), **own}

@@ -138,6 +138,33 @@ class LayerNormOutput(DeepOutput):
         return self.norms[name](super().part(name, inputs))
 
 
+@keras.saving.register_keras_serializable(package="keras_attn")
+class ConcatenatedOutput(Layer):
+    """State and context side by side: the softmax of RNMT+ reads both.
+
+        t_i = [s_i ; c_i]                                                                 (Chen 2018, section 4)
+
+    It has the same call as `DeepOutput`, and no weights.
+
+    Call arguments: `state (..., H)`, `embedding (..., E)`, which is not read, `context (..., M)`. Returns
+    `(..., H + M)`.
+
+    Example:
+        >>> s, y, c = (np.ones((2, 3, n), "float32") for n in (5, 7, 11))
+        >>> keras_attn.layers.ConcatenatedOutput()(s, y, c).shape
+        (2, 3, 16)
+
+    Reference: Chen et al. The Best of Both Worlds: Combining Recent Advances in Neural Machine Translation. ACL 2018,
+    arXiv:1804.09849.
+    """
+
+    def call(self, state, embedding, context):
+        return ops.concatenate([state, context], axis=-1)
+
+    def compute_output_shape(self, state_shape, embedding_shape, context_shape):
+        return (*state_shape[:-1], state_shape[-1] + context_shape[-1])
+
+
 def build_attentional(attentional, batch, context_widths: list[int], query_width: int) -> int:
     """Builds what makes the attentional vector, `AttentionDecoder`'s argument, and returns the vector's width."""
     if attentional is None:

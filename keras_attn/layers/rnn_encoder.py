@@ -31,7 +31,7 @@ class RNNEncoder(Layer):
             the first; None: one direction.
         reverse: Reads from the last real word to the first (Sutskever 2014, section 3.3); only in one direction.
             Outputs stay aligned with their words, and padding is skipped on either side.
-        dropout: Dropout rate of each layer's outputs but the last's.
+        dropout: Dropout rate of each layer's outputs but the last's, before a skip connection adds the inputs to them.
 
     Call arguments:
         inputs: `(B, S, E)`, embeddings.
@@ -111,9 +111,9 @@ class RNNEncoder(Layer):
         outputs = ops.transpose(inputs, (1, 0, 2))  # (S, B, E)
         mask = None if mask is None else ops.transpose(mask)  # (S, B)
         states = []
-        for i, directions in enumerate(self._directions()):
-            inputs = self.dropout_layer(outputs, training=training) if i else outputs
-            runs = []
+        layers = self._directions()
+        for i, directions in enumerate(layers):
+            inputs, runs = outputs, []
             for cell, reverse in directions:
                 batch = ops.shape(inputs)[1]
                 initial = as_lists(cell.get_initial_state(batch_size=batch))
@@ -121,6 +121,7 @@ class RNNEncoder(Layer):
                 runs.append(unroll(cell, inputs, initial, mask=mask, reverse=reverse, drops=drops))
             outputs, finals = zip(*runs, strict=True)
             outputs = concatenate(*outputs)  # (S, B, H)
+            outputs = self.dropout_layer(outputs, training=training) if i < len(layers) - 1 else outputs
             outputs = skip(self.cell, i, inputs, outputs) if i else outputs
             states.append(list(finals))
         return ops.transpose(outputs, (1, 0, 2)), states

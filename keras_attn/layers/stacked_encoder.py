@@ -30,6 +30,7 @@ class StackedEncoder(Layer):
         backward_cells: Those of the second one: as many, or one with order="upwards".
         order: "parallel", "alternating" or "upwards".
         residual: Whether a layer's outputs have its inputs added to them, in each stack from its second layer on.
+        dropout: Dropout rate of each layer's outputs but the last's, before inputs are added to them.
 
     Call arguments:
         inputs: `(B, S, E)`, embeddings.
@@ -57,7 +58,16 @@ class StackedEncoder(Layer):
 
     _layer_arguments = ("cells", "backward_cells")
 
-    def __init__(self, cells, backward_cells, *, order: str = "parallel", residual: bool = False, **kwargs):
+    def __init__(
+        self,
+        cells,
+        backward_cells,
+        *,
+        order: str = "parallel",
+        residual: bool = False,
+        dropout: float = 0.0,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         cells, backward_cells = list(cells), list(backward_cells)
         for cell in (*cells, *backward_cells):
@@ -72,6 +82,8 @@ class StackedEncoder(Layer):
         self.backward_cells = backward_cells
         self.order = order
         self.residual = residual
+        self.dropout = dropout
+        self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     @property
     def _stacks(self):
@@ -99,19 +111,22 @@ class StackedEncoder(Layer):
         inputs = ops.transpose(inputs, (1, 0, 2))  # (S, B, E)
         mask = None if mask is None else ops.transpose(mask)  # (S, B)
         forward, backward, above = self._stacks
-        (a, a_states), (b, b_states) = (self._read(stack, inputs, mask, training) for stack in (forward, backward))
-        values, states = self._read(above, concatenate(a, b), mask, training)
+        lower = [self._read(stack, inputs, mask, training, last=not above) for stack in (forward, backward)]
+        (a, a_states), (b, b_states) = lower
+        values, states = self._read(above, concatenate(a, b), mask, training, last=True)
         states = [*a_states, *states, *b_states]
         return ops.transpose(values, (1, 0, 2)), states, states[len(self.cells) - 1][0]
 
-    def _read(self, stack, inputs, mask, training):
-        """The outputs (S, B, H) of a stack, and its final states."""
+    def _read(self, stack, inputs, mask, training, last: bool):
+        """The outputs (S, B, H) of a stack, and its final states; `last`: no other stack reads them."""
         states = []
         for i, (cell, backwards) in enumerate(stack):
             batch = ops.shape(inputs)[1]
             initial = as_lists(cell.get_initial_state(batch_size=batch))
             drops = draw_masks(cell, batch, inputs.shape[-1]) if training else None
             outputs, final = unroll(cell, inputs, initial, mask=mask, reverse=backwards, drops=drops)
+            if not last or i < len(stack) - 1:
+                outputs = self.dropout_layer(outputs, training=training)
             inputs = outputs + inputs if self.residual and i else outputs
             states.append(final)
         return inputs, states

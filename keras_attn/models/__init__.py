@@ -2,10 +2,12 @@
 
 from keras_attn.models.averaging import average_weights, mean_weights
 from keras_attn.models.ensemble import Ensemble
+from keras_attn.models.gnmt import GNMTSeq2Seq
 from keras_attn.models.lstm_seq2seq import LSTMSeq2Seq
 from keras_attn.models.luong import LuongSeq2Seq
 from keras_attn.models.nematus import NematusSeq2Seq
 from keras_attn.models.recurrent import RecurrentSeq2Seq
+from keras_attn.models.rnmt_plus import RNMTPlusSeq2Seq
 from keras_attn.models.rnn_encoder_decoder import RNNEncoderDecoder
 from keras_attn.models.rnnsearch import RNNSearch
 from keras_attn.models.seq2seq import Seq2Seq, token_inputs
@@ -13,9 +15,11 @@ from keras_attn.models.transformer import TransformerSeq2Seq
 
 __all__ = [
     "Ensemble",
+    "GNMTSeq2Seq",
     "LSTMSeq2Seq",
     "LuongSeq2Seq",
     "NematusSeq2Seq",
+    "RNMTPlusSeq2Seq",
     "RNNEncoderDecoder",
     "RNNSearch",
     "RecurrentSeq2Seq",

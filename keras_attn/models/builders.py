@@ -6,8 +6,10 @@ import keras
 from keras.initializers import Initializer, RandomNormal
 
 from keras_attn.layers import (
+    AttentionDecoder,
     BahdanauAttention,
     ContextGateCell,
+    DecoderStack,
     DeepTransitionCell,
     LayerNormGRUCell,
     LayerNormLSTMCell,
@@ -150,21 +152,59 @@ def make_lstm_stack(
     dtype=None,
     recurrent_dropout: float = 0.0,
 ):
-    """A stack of LSTM cells; `initializer` and `paper` as in `make_initializers`.
-
-    Recurrent matrices have the paper's initialiser too, or else are orthogonal.
-    """
+    """A stack of the cells of `make_lstm_layers`."""
     if not isinstance(num_layers, int) or num_layers < 1:
         raise ValueError(f"Expected `num_layers` to be at least 1. Received: num_layers={num_layers!r}")
-    cells = [
-        keras.layers.LSTMCell(
+    cells = make_lstm_layers(units, num_layers, initializer, paper, name, dtype, recurrent_dropout=recurrent_dropout)
+    return keras.layers.StackedRNNCells(cells, dtype=dtype, name=name)
+
+
+def make_lstm_layers(
+    units: int,
+    num_layers: int,
+    initializer,
+    paper: Callable[[], Initializer],
+    name: str,
+    dtype=None,
+    make: Callable = keras.layers.LSTMCell,
+    **options,
+) -> list:
+    """LSTM cells, one a layer; `initializer` and `paper` as in `make_initializers`.
+
+    Recurrent matrices have the paper's initialiser too, or else are orthogonal.
+
+    Args:
+        make: Keras' cell or another of the same arguments.
+        options: As in that cell.
+    """
+    return [
+        make(
             units,
             kernel_initializer=paper() if initializer is None else keras.initializers.get(initializer).clone(),
             recurrent_initializer=paper() if initializer is None else half_precision_safe("orthogonal", dtype),
-            recurrent_dropout=recurrent_dropout,
             dtype=dtype,
             name=f"{name}_{i}",
+            **options,
         )
         for i in range(num_layers)
     ]
-    return keras.layers.StackedRNNCells(cells, dtype=dtype, name=name)
+
+
+def make_decoder_stack(cells: list, attention, attend: str, dropout: float, dtype=None) -> DecoderStack:
+    """The decoder of GNMT and RNMT+: every layer reads the context of the bottom layer's attention.
+
+    Layers from the third on have skip connections.
+
+    Args:
+        cells: One a layer, from below.
+        attention: The bottom layer's.
+        attend: "before": its query is the bottom layer's output of the step before, and every layer reads the context;
+            "after": the query is its new output; the layers above read the context, and it reads the last one.
+        dropout: As in `DecoderStack`.
+    """
+    if attend not in ("before", "after"):
+        raise ValueError(f'Expected `attend` to be "before" or "after". Received: attend={attend!r}')
+    fed = {"attentional": "context", "input_feeding": True, "output_attention": False} if attend == "after" else {}
+    bottom = AttentionDecoder(cells[0], attention, attend=attend, **fed, dtype=dtype, name="decoder")
+    options = {"read_context": True, "first_skip": 1, "dropout": dropout}
+    return DecoderStack(bottom, cells[1:], **options, dtype=dtype, name="decoder_stack")

@@ -27,7 +27,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             `BiGRUEncoder`, whose `final` is the backward state.
         decoder: An `AttentionDecoder`.
         bridge: Layer from `final`, or from what `_bridged` has in its place, to s_0 `(B, H)`; None: the decoder's cell
-            starts from the encoder's `states`.
+            starts from the encoder's `states`; "zeros": from zeros.
         readout: `(state, embedding, context) -> features`, such as `DeepOutput`; None: the decoder's output itself.
         output_projection: Layer from features to logits; None: the transposed target embedding
             (`ReversibleEmbedding`).
@@ -166,7 +166,9 @@ class RecurrentSeq2Seq(Seq2Seq):
         token_ids, mask = self.source_and_mask(token_ids)
         embedded = self._embed_all(self.source_embedding, token_ids, training)  # (B, S, E)
         values, states, final = self.encoder(embedded, mask=mask, training=training)
-        if self.bridge is not None:
+        if self.bridge == "zeros":
+            states = None
+        elif self.bridge is not None:
             states = self._bridged(values, mask, final)
         return self.memory_dropout_layer(values, training=training), mask, states
 

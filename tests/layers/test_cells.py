@@ -21,6 +21,7 @@ CELLS = {
     "gru": lambda **options: ka.LayerNormGRUCell(H, **options),
     "gru, together": lambda **options: ka.LayerNormGRUCell(H, per_gate=False, **options),
     "lstm": lambda **options: ka.LayerNormLSTMCell(H, **options),
+    "lstm, linear": lambda **options: ka.LayerNormLSTMCell(H, output_nonlinearity=False, **options),
     "lstm, together": lambda **options: ka.LayerNormLSTMCell(H, per_gate=False, normalize_cell=False, **options),
     "deep": lambda **options: ka.DeepTransitionCell(
         [gru(**options), gru(**options), gru(reset_after=False), gru(use_bias=False)]
@@ -73,7 +74,7 @@ def oracle(name, cell, x, states):
         states = rows(lambda x, h: [normalized_gru_step(x, h, w, cell.per_gate)], x, *states)
     elif name == "normalised lstm":
         w.setdefault("inputs_gain", np.ones(4 * H))
-        step = (w, cell.per_gate, cell.normalize_cell)
+        step = (w, cell.per_gate, cell.normalize_cell, cell.output_nonlinearity)
         states = rows(lambda x, h, c: normalized_lstm_step(x, h, c, *step), x, *states)
     elif name == "lstm":
         parts = [w[key] for key in ("kernel", "recurrent_kernel", "bias")]
@@ -219,6 +220,31 @@ def test_layers_above_a_decoder_read_its_outputs_and_contexts(rng, first_skip):
         ka.DecoderStack(decoder, [layers.GRUCell(3, name="narrow")])(y, h)
     with pytest.raises(ValueError, match=r"Expected arguments among: decoder, cells, .*Received: skip"):
         ka.DecoderStack(decoder, [], skip=True)
+
+
+def test_dropout_of_stacks_is_before_the_skip_and_not_of_the_last_layer(rng, monkeypatch):
+    """With a "dropout" that doubles what it gets in training, in the place of Keras'."""
+
+    def doubling(layer):
+        monkeypatch.setattr(layer.dropout_layer, "call", lambda x, training: 2 * x if training else x)
+        return layer
+
+    def read(cell, x):
+        return numpy_of(ka.RNNEncoder(cell)(x))[0]
+
+    x, h = (rng.normal(size=shape).astype("float32") for shape in ((B, T, H), (B, S, M)))
+    stack = ka.ResidualCells([gru(), gru(), gru()], first_skip=1)
+    values = numpy_of(doubling(ka.RNNEncoder(stack, dropout=0.5))(x, training=True)[0])[0]
+    first = 2 * read(stack.cells[0], x)
+    second = 2 * read(stack.cells[1], first) + first
+    np.testing.assert_allclose(values, read(stack.cells[2], second) + second, atol=1e-5)
+
+    decoder = ka.AttentionDecoder(gru(), ka.BahdanauAttention(A))
+    above = doubling(ka.DecoderStack(decoder, [gru(), gru()], dropout=0.5))
+    outputs = numpy_of(above(x, h, training=True)[0])[0]
+    first = 2 * numpy_of(decoder(x, h)[0])[0]
+    second = 2 * read(above.cells[0], first) + first
+    np.testing.assert_allclose(outputs, read(above.cells[1], second) + second, atol=1e-5)
 
 
 SLOW = [] if keras.backend.backend() == "torch" else [pytest.mark.slow]  # the others compile

@@ -74,6 +74,7 @@ ARGUMENTS = {
     ],
     "BiGRUEncoder": [lambda _: {"units": H}, lambda _: {"units": H, "num_layers": 2, "dropout": 0.3}],
     "ConcatAttention": [lambda _: {}, lambda _: {"units": A}],
+    "ConcatenatedOutput": [lambda _: {}],
     "CosineAttention": [lambda _: {}],
     "CoverageAttention": [lambda _: {"units": A, "max_fertility": 2.0, "use_bias": False, "normalize": True}],
     "DeepOutput": [lambda _: {"units": A}, lambda _: {"units": A, "activation": "tanh", "use_bias": False}],
@@ -136,7 +137,7 @@ def inputs_of(name):
         return {"inputs": (T, H), "values": (S, H), "mask": (S,)}
     if name == "WordDropout":
         return {"inputs": (S, E), "token_ids": (S,)}
-    if name in ("DeepOutput", "LayerNormOutput"):
+    if name in ("ConcatenatedOutput", "DeepOutput", "LayerNormOutput"):
         return {"state": (T, H), "embedding": (T, E), "context": (T, M)}
     return {"inputs": (S, E)} if name in ("AttentionalLayer", "OutputBias") else {"inputs": (S, E), "mask": (S,)}
 

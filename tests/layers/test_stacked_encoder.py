@@ -55,6 +55,27 @@ def test_each_stack_reads_its_own_layers(order, residual, rng):
     np.testing.assert_array_equal(ops.convert_to_numpy(final), ops.convert_to_numpy(states[2][0]))
 
 
+@pytest.mark.parametrize("order", ["parallel", "upwards"])
+def test_dropout_is_of_every_layers_outputs_but_the_last_before_the_skip(order, rng, monkeypatch):
+    """With a "dropout" that doubles what it gets in training, in the place of Keras'."""
+    up = order == "upwards"
+    encoder = StackedEncoder(cells(3), cells(1 if up else 3), order=order, residual=True, dropout=0.5)
+    monkeypatch.setattr(encoder.dropout_layer, "call", lambda x, training: 2 * x if training else x)
+    inputs = rng.normal(size=(1, S, E)).astype("float32")
+    expected = []
+    for backwards, row in enumerate([encoder.cells, encoder.backward_cells]):
+        encoder(inputs)
+        x = 2 * layer(row[0], inputs[0].astype("float64"), backwards)
+        for cell in [] if up else row[1:]:
+            x = x + (1 if cell is row[-1] else 2) * layer(cell, x, backwards)
+        expected.append(x)
+    x = np.concatenate(expected, -1)
+    if up:
+        x = 2 * layer(encoder.cells[1], x, False)
+        x = x + layer(encoder.cells[2], x, False)
+    np.testing.assert_allclose(ops.convert_to_numpy(encoder(inputs, training=True)[0])[0], x, atol=1e-5)
+
+
 @pytest.mark.parametrize("wrong", [{"order": "sideways"}, {"order": "upwards"}, {"backward_cells": []}])
 def test_mistakes_are_refused(wrong):
     arguments = {"cells": cells(2), "backward_cells": cells(2)} | wrong

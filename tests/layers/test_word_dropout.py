@@ -10,7 +10,7 @@ from recipes.rnnsearch import Config
 from tests.models.test_every_model import make
 
 B, S, E, RATE = 2000, 5, 3, 0.25
-RECURRENT = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong"]
+RECURRENT = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "gnmt", "rnmt_plus"]
 
 
 def dropped(layer, token_ids, **kwargs):

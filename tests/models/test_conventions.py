@@ -42,6 +42,7 @@ SIZES = {
     "upper_transitions": 2,
 }
 OTHERS = {
+    "attend": "after",
     "attention": "concat",
     "average": "log_probability",
     "bidirectional": True,
@@ -161,6 +162,8 @@ def test_arguments_are_attributes_and_make_up_the_config(cls):
     assert all(own[name] != value for name, value in given.items())
     if "pointer" in given:  # needs one joint vocabulary
         given["source_vocabulary_size"] = VT
+    if cls is models.RNMTPlusSeq2Seq:  # a tied output reads state and context
+        given["embedding_size"] = 2 * SIZES["units"]
     if "context_gate" in given:  # whose cell has no dropout
         del given["recurrent_dropout"]
     for options in ({}, given):

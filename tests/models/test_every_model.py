@@ -27,6 +27,8 @@ ENCDEC = {"units": 5, "embedding_size": 7, "readout_size": 11}
 LSTM = {"units": 5, "num_layers": 2, "embedding_size": 7}
 LUONG = {**LSTM, "readout_size": 11}
 NEMATUS = {"units": 5, "embedding_size": 7}
+GNMT = {"units": 5, "embedding_size": 7, "encoder_layers": 3, "decoder_layers": 3}
+RNMT_PLUS = {**GNMT, "units": 6, "embedding_size": 11, "num_heads": 2}
 TRANSFORMER = {"units": 6, "num_layers": 2, "num_heads": 3, "feed_forward_units": 11, "dropout": 0.0}
 MODELS = {
     "rnnsearch": (models.RNNSearch, RNNSEARCH),
@@ -129,6 +131,37 @@ MODELS = {
             "recurrent_dropout": 0.2,
         },
     ),
+    "gnmt": (models.GNMTSeq2Seq, GNMT),
+    "gnmt, after, all tied, dropout": (
+        models.GNMTSeq2Seq,
+        {
+            **GNMT,
+            **DROPOUT,
+            "units": 11,
+            "embedding_size": 11,
+            "attend": "after",
+            "attention": "general",
+            "layer_dropout": 0.2,
+            "recurrent_dropout": 0.2,
+            "tie_embeddings": "all",
+            "source_vocabulary_size": VT,
+        },
+    ),
+    "rnmt_plus": (models.RNMTPlusSeq2Seq, RNMT_PLUS),
+    "rnmt_plus, one layer, dots, tied, dropout": (
+        models.RNMTPlusSeq2Seq,
+        {
+            **RNMT_PLUS,
+            **DROPOUT,
+            "embedding_size": 12,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "attention": "scaled_dot",
+            "layer_dropout": 0.2,
+            "recurrent_dropout": 0.2,
+            "tie_embeddings": "target",
+        },
+    ),
     "transformer": (models.TransformerSeq2Seq, TRANSFORMER),
     "transformer, normalised first, all tied, dropout": (
         models.TransformerSeq2Seq,
@@ -142,7 +175,7 @@ MODELS = {
         },
     ),
 }
-ONE_EACH = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "nematus", "transformer"]
+ONE_EACH = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "nematus", "gnmt", "rnmt_plus", "transformer"]
 
 
 def make(name, **options):
@@ -233,6 +266,8 @@ def oracle(name, weights, inputs):
         "lstm_seq2seq": lambda: oracles.luong(weights, source, target, layers=2, attend=False),
         "luong": lambda: oracles.luong(weights, source, target, layers=2),
         "nematus": lambda: oracles.nematus(weights, source, target),
+        "gnmt": lambda: oracles.gnmt(weights, source, target),
+        "rnmt_plus": lambda: oracles.rnmt_plus(weights, source, target, heads=2),
         "transformer": lambda: oracles.transformer(weights, source, target, layers=2),
     }[name]()
 
@@ -247,7 +282,7 @@ def test_logits_follow_the_papers_equations(inputs, name):
     np.testing.assert_allclose(logits_of(model, inputs), oracle(name, values_of(model), inputs), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ONE_EACH[:5])
+@pytest.mark.parametrize("name", ONE_EACH[:-1])
 def test_scaled_embeddings_enter_times_the_root_of_their_width(inputs, name):
     model = make(name, scale_embeddings=True)
     weights = values_of(model)
@@ -307,7 +342,7 @@ def test_gradients_reach_every_weight(inputs, name):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="masks of cells are tested everywhere; others compile")
-@pytest.mark.parametrize("name", ONE_EACH[:5])
+@pytest.mark.parametrize("name", ONE_EACH[:-1])
 def test_recurrent_dropout_is_that_of_every_cell_and_of_training_alone(inputs, name):
     model = make(name, recurrent_dropout=0.4)
     cells = [layer for layer in model._flatten_layers() if hasattr(layer, "recurrent_kernel")]
@@ -371,6 +406,8 @@ REVERSAL = {
     "lstm_seq2seq": {"units": 48, "num_layers": 2, "embedding_size": 32},
     "luong": {"units": 32, "num_layers": 1, "embedding_size": 24, "readout_size": 32},
     "nematus": {"units": 24, "embedding_size": 16, "attention_units": 24},
+    "gnmt": {"units": 24, "embedding_size": 16, "encoder_layers": 2, "decoder_layers": 2},
+    "rnmt_plus": {"units": 24, "embedding_size": 16, "encoder_layers": 1, "decoder_layers": 2, "num_heads": 2},
     "transformer": {"units": 32, "num_layers": 1, "num_heads": 1, "feed_forward_units": 64, "dropout": 0.0},
 }
 WITHOUT_ATTENTION = ("rnnencdec", "lstm_seq2seq")
@@ -409,6 +446,8 @@ MIXED = [
     ("luong", "mixed_bfloat16"),
     ("transformer, normalised first, all tied, dropout", "mixed_float16"),
     ("nematus", "mixed_float16"),
+    ("gnmt, after, all tied, dropout", "mixed_bfloat16"),
+    ("rnmt_plus", "mixed_float16"),
 ]
 if keras.backend.backend() != "torch":  # each is compiled by TensorFlow or by JAX
     MIXED = MIXED[keras.backend.backend() == "jax" :: 2]
@@ -451,6 +490,54 @@ def test_two_directions_need_an_even_number_of_units():
 def test_nematus_refuses_other_cells(wrong, message):
     with pytest.raises(ValueError, match=message):
         make("nematus", **wrong)
+
+
+@pytest.mark.parametrize("attend", ["before", "after"])
+def test_the_query_of_gnmt_is_of_the_step_before_or_of_the_same(inputs, attend):
+    """Which the second alignment shows: it depends on the second word of the target only if the query has read it."""
+    model, others = make("gnmt", attend=attend), {**inputs, "decoder_token_ids": inputs["decoder_token_ids"].copy()}
+    expected = oracles.gnmt(values_of(model), *inputs.values(), current=attend == "after")
+    np.testing.assert_allclose(logits_of(model, inputs), expected, atol=1e-5)
+    others["decoder_token_ids"][:, 1] = 4 + (inputs["decoder_token_ids"][:, 1] + 1) % (VT - 4)
+    (_, one), (_, other) = (model.align(*batch.values()) for batch in (inputs, others))
+    changes = np.abs(ops.convert_to_numpy(one) - ops.convert_to_numpy(other))[:2].max((0, 2))  # (T,)
+    np.testing.assert_array_equal(changes > 0, np.arange(T) > (1 if attend == "before" else 0))
+
+
+def test_heads_of_rnmt_plus_are_aligned_each_and_on_average(inputs):
+    model = make("rnmt_plus")
+    heads = ops.convert_to_numpy(model.align(*inputs.values(), each_head=True)[1])
+    assert heads.shape == (B, T, 2, S)
+    assert np.abs(heads[:, :, 0] - heads[:, :, 1]).max() > 0.01
+    np.testing.assert_allclose(heads.mean(2), ops.convert_to_numpy(model.align(*inputs.values())[1]), atol=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="where layers drop is tested with the layers")
+@pytest.mark.parametrize("name", ["gnmt", "rnmt_plus"])
+def test_layer_dropout_is_that_of_encoder_and_decoder_in_training_alone(inputs, name):
+    model, plain = make(name, layer_dropout=0.4), make(name)
+    assert (model.encoder.dropout, model.decoder.dropout) == (0.4, 0.4)
+    np.testing.assert_array_equal(logits_of(model, inputs), logits_of(plain, inputs))
+    drawn = [ops.convert_to_numpy(model(inputs, training=True)) for _ in range(2)]
+    assert np.abs(drawn[0] - drawn[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "message"),
+    [
+        ("gnmt", {"attend": "between"}, r'`attend` to be "before" or "after"\. Received: attend=\'between\''),
+        ("gnmt", {"encoder_layers": 0}, "`encoder_layers` to be a positive whole number"),
+        ("gnmt", {"decoder_layers": 0}, "`decoder_layers` to be a positive whole number"),
+        ("gnmt", {"tie_embeddings": "target"}, "5 features, embedding_size=7"),
+        ("rnmt_plus", {"num_heads": 0}, "`num_heads` to be a positive whole number"),
+        ("rnmt_plus", {"num_heads": 4}, "width 6, num_heads=4"),
+        ("rnmt_plus", {"tie_embeddings": "target"}, "12 features, embedding_size=11"),
+        ("rnmt_plus", {"decoder_layers": 0}, "`decoder_layers` to be a positive whole number"),
+    ],
+)
+def test_gnmt_and_rnmt_plus_refuse_sizes_that_do_not_fit(name, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        make(name, **wrong)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tests.models.test_every_model import make
 SOURCE = ["a b c", "b a", "c a b", "a"] * 4
 TARGET = ["z y x", "x y", "y x z", "x"] * 4  # each word translated, from right to left
 LINKS = [{(2, 0), (1, 1), (0, 2)}, {(1, 0), (0, 1)}, {(2, 0), (1, 1), (0, 2)}, {(0, 0)}] * 4
-MODELS = ["rnnsearch", "luong, local-m, not fed", "transformer"]
+MODELS = ["rnnsearch", "luong, local-m, not fed", "rnmt_plus", "transformer"]
 
 
 def test_the_loss_by_hand():

@@ -32,6 +32,11 @@ KINDS = {
             "input_feeding": False,
         },
     ),
+    "gnmt": (models.GNMTSeq2Seq, {"units": 5, "embedding_size": 7, "encoder_layers": 2, "decoder_layers": 2}),
+    "rnmt_plus": (
+        models.RNMTPlusSeq2Seq,
+        {"units": 6, "embedding_size": 7, "encoder_layers": 1, "decoder_layers": 2, "num_heads": 3},
+    ),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 

@@ -76,7 +76,7 @@ def test_wrong_settings_get_a_sentence(given, sentence):
             Config(scheduled_sampling=given)
 
 
-@pytest.mark.parametrize("name", ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong"])
+@pytest.mark.parametrize("name", ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "gnmt", "rnmt_plus"])
 def test_its_own_tokens_are_those_of_a_loop_of_steps(inputs, name):
     """Without gradients through them: one update equals that of the plain model that is given these tokens."""
     model = make(name, scheduled_sampling=OWN)

@@ -203,7 +203,7 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nosuch"], "among: lstm_seq2seq, luong, nematus, rnnencdec, rnnsearch, transformer"),
+        (["nosuch"], "among: gnmt, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, transformer"),
         (["rnnsearch", "--set", "unit=3"], "embedding_dropout"),
         (["rnnsearch", "--set", "units=many"], "type int"),
         (["rnnsearch", "--epochs", "0"], "epochs"),
@@ -337,7 +337,7 @@ def test_override_reads_the_type_of_the_field():
         config.override(rnnsearch.Config(), ["units"])
 
 
-RECIPES = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "nematus", "transformer"]
+RECIPES = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "nematus", "gnmt", "rnmt_plus", "transformer"]
 
 
 @pytest.mark.once

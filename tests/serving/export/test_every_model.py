@@ -36,6 +36,11 @@ MODELS = {
         },
     ),
     "nematus": (models.NematusSeq2Seq, {"units": 7, "embedding_size": 11}),
+    "gnmt": (models.GNMTSeq2Seq, {"units": 7, "embedding_size": 11, "encoder_layers": 3, "decoder_layers": 3}),
+    "rnmt_plus": (
+        models.RNMTPlusSeq2Seq,
+        {"units": 6, "embedding_size": 11, "encoder_layers": 3, "decoder_layers": 3, "num_heads": 2},
+    ),
     "transformer": (
         models.TransformerSeq2Seq,
         {"units": 6, "num_layers": 2, "num_heads": 3, "feed_forward_units": 11},
