@@ -151,7 +151,7 @@ def _marian(name: str, report: dict) -> list[str]:
     rows, shown = [], []
     for title, search in zip(("greedy", f"beam {report['beam_size']}"), report["searches"].values(), strict=True):
         rates = search["sentences_per_second"]
-        counts = [f"{search[kind]:,}" for kind in ("equal", "ties", "better", "worse")]
+        counts = [f"{search[kind]:,}" for kind in ("equal", "ties", "better", "cut", "worse")]
         rows.append(
             [title, *counts, f"{search['largest_difference']:.0e}", f"{rates['marian']:g}", f"{rates['here']:g}"]
         )
@@ -160,7 +160,7 @@ def _marian(name: str, report: dict) -> list[str]:
             for other in search["others"]
             if other["kind"] == "ties"
         ]
-    head = ["search", "equal", "ties", "better", "worse", "largest difference", "Marian, sentences/s", "here"]
+    head = ["search", "equal", "ties", "better", "cut", "worse", "largest difference", "Marian, sentences/s", "here"]
     ties = table(["tie", "source", "Marian", "here", "difference"], shown[:10])
     return [
         f"{report['system']} trained a model on the same text for {report['train_seconds'] / 60:.1f} minutes on "
@@ -171,7 +171,8 @@ def _marian(name: str, report: dict) -> list[str]:
         f"{report['test_sentences']:,} sentences in both systems: the log-probabilities of the references differ by at "
         f"most {report['largest_difference']:.0e}. Translations are equal strings, or ties (the scores differ by less "
         "than 1e-4), or have a better or a worse score here. Marian's beam is narrower by each hypothesis that has "
-        "ended. The largest difference is that of the scores of equal strings.",
+        "ended. Those that are cut reach the limit of three times the source's length; Marian's is that of the longest "
+        "source of the batch. The largest difference is that of the scores of equal strings.",
         table(head, rows),
         *([ties] if shown else []),
     ]

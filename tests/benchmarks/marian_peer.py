@@ -10,7 +10,8 @@ command is given again; a finished one with more minutes trains on.
 The first `--lines` sentences of the test split are then scored with their references, and translated greedily and
 with a beam, by Marian and by this library on `$KERAS_BACKEND`. A translation that is not Marian's is a tie (the scores
 differ by less than 1e-4), better (ours has the higher score: Marian's beam is narrower by each hypothesis that has
-ended) or worse. Rates are the better of two passes, without loading and compilation.
+ended), cut (it reaches the limit of three times the source's length; Marian's is that of the longest source of the
+batch) or worse. Rates are the better of two passes, without loading and compilation.
 
 WORK/report.json is for the results page: `python -m recipes.pages.results WORK`.
 """
@@ -25,10 +26,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_attn.cli import command
-from tests.benchmarks.marian_program import PRESETS, VERSION, Hypothesis, Marian
+from tests.benchmarks.marian_program import PRESETS, RATIO, VERSION, Hypothesis, Marian
 
 TIE = 1e-4
-KINDS = ("equal", "ties", "better", "worse")
+KINDS = ("equal", "ties", "better", "cut", "worse")
 SHOWN = 20  # differences in the report
 
 
@@ -40,10 +41,11 @@ def compare(sources: Sequence[str], found, recorded: Sequence[Hypothesis]) -> di
         if one.text == other.text:
             kind, largest = "equal", max(largest, abs(gain))
         else:
-            kind = "ties" if abs(gain) < TIE else "better" if gain > 0 else "worse"
+            cut = len(one.tokens) >= int(RATIO * len(one.source_tokens))
+            kind = "ties" if abs(gain) < TIE else "cut" if cut else "better" if gain > 0 else "worse"
             others.append({"kind": kind, "source": source, "marian": other.text, "here": one.text, "gain": gain})
         counts[kind] += 1
-    others.sort(key=lambda other: ("worse", "ties", "better").index(other["kind"]))  # the first ones are shown
+    others.sort(key=lambda other: ("worse", "ties", "better", "cut").index(other["kind"]))  # the first ones are shown
     return counts | {"largest_difference": largest, "others": others[:SHOWN]}
 
 
@@ -64,7 +66,7 @@ def searched(marian: Marian, translator, sources: list[str], path: Path, beam: i
     seconds = min(seconds, marian.translate(path, len(sources), beam, normalize)[1])
     # Marian writes no <unk>, and divides by length^normalize.
     options = {"beam_size": beam, "normalization": "average", "length_penalty": normalize, "batch_size": 64}
-    options |= {"max_length_ratio": 3.0, "banned_tokens": ["<unk>"], "return_alignments": False}
+    options |= {"max_length_ratio": RATIO, "banned_tokens": ["<unk>"], "return_alignments": False}
     times = []
     for _ in range(3):
         began = time.monotonic()

@@ -12,6 +12,7 @@ from keras_attn import files
 
 VERSION = "pymarian==1.12.42"
 POLL = 0.5  # seconds
+RATIO = 3.0  # of the longest translation to the source
 PATIENCE = 300  # seconds in which Marian ends its updates and saves, when it is asked to end
 # Options of training. "recommended": those of s2s in Marian's examples (training-basics-sentencepiece; the smoothed
 # labels are wmt2017-uedin's), at a size, a mini-batch and a learning rate for 29,000 pairs and two cores, where
@@ -29,7 +30,7 @@ _FIXED = "--overwrite --keep-best --early-stopping 20 --disp-freq 100u --save-fr
 _VALIDATION = (
     "--valid-metrics bleu --valid-freq 450u --valid-mini-batch 64 --beam-size 5 --normalize 1 --quiet-translation"
 )
-_SEARCH = "-w 500 --mini-batch 64 --maxi-batch 100 --maxi-batch-sort src --max-length-factor 3 --n-best"
+_SEARCH = f"-w 500 --mini-batch 64 --maxi-batch 100 --maxi-batch-sort src --max-length-factor {RATIO} --n-best"
 
 
 class Hypothesis(NamedTuple):

@@ -1,5 +1,6 @@
 """The parts of `tests.benchmarks.marian_peer`, with a program that answers what Marian's recordings have."""
 
+import dataclasses
 import json
 import signal
 import subprocess
@@ -87,13 +88,21 @@ def test_the_best_hypothesis_of_each_sentence():
 
 
 def test_translations_are_counted_by_how_they_differ():
-    found = [Translation(text, score=score) for text, score in (("a", -1.00002), ("b", -1), ("c", -1), ("d", -1))]
-    marians = [Hypothesis(text, score) for text, score in (("a", -1), ("x", -1.00005), ("y", -1.1), ("z", -0.9))]
-    counts = marian_peer.compare(["1", "2", "3", "4"], found, marians)
-    assert [counts[kind] for kind in marian_peer.KINDS] == [1, 1, 1, 1]
+    scores = {"a": -1.00002, "b": -1, "c": -1, "d": -1, "e": -1}
+    found = [Translation(text, (text, "</s>"), score=score, source_tokens=("</s>",)) for text, score in scores.items()]
+    found[4] = dataclasses.replace(found[4], tokens=("e", "e", "</s>"))
+    marians = (("a", -1), ("x", -1.00005), ("y", -1.1), ("z", -0.9), ("e e e", -0.5))
+    counts = marian_peer.compare("12345", found, [Hypothesis(*one) for one in marians])
+    assert [counts[kind] for kind in marian_peer.KINDS] == [1, 1, 1, 1, 1]
     assert counts["largest_difference"] == pytest.approx(2e-5)
     shown = [(other["kind"], other["source"], other["marian"], other["here"]) for other in counts["others"]]
-    assert shown == [("worse", "4", "z", "d"), ("ties", "2", "x", "b"), ("better", "3", "y", "c")]
+    expected = [
+        ("worse", "4", "z", "d"),
+        ("ties", "2", "x", "b"),
+        ("better", "3", "y", "c"),
+        ("cut", "5", "e e e", "e"),
+    ]
+    assert shown == expected
 
 
 def test_training_ends_in_time_and_continues(work):
@@ -140,7 +149,7 @@ def test_a_report_and_its_place_on_the_page(work, tmp_path, monkeypatch):
     beam = report["searches"]["beam"]
     assert sum(beam[kind] for kind in marian_peer.KINDS) == 8 == report["test_sentences"]
     assert beam["equal"] >= 6
-    assert beam["worse"] == 0
+    assert beam["worse"] == report["searches"]["greedy"]["worse"] == 0
     assert beam["largest_difference"] < 1e-4
     assert beam["sentences_per_second"]["marian"] == 16.0
     assert report["bleu"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a")
@@ -157,7 +166,7 @@ def test_a_report_and_its_place_on_the_page(work, tmp_path, monkeypatch):
     page = (tmp_path / "recipes" / "README.md").read_text()
     name = f"marian-{tmp_path.name}-de-en"
     assert f"| [{name}](reports/{name}.json) | 0.0 M | {report['bleu']['score']:.2f} |" in page
-    assert f"| beam 5 | {beam['equal']} | {beam['ties']} | {beam['better']} | 0 |" in page
+    assert f"| beam 5 | {beam['equal']} | {beam['ties']} | {beam['better']} | {beam['cut']} | 0 |" in page
     assert "Marian 1.12.42" in page
 
 
