@@ -3,9 +3,9 @@
     python -m tests.benchmarks.marian_peer WORK --minutes 60 [--corpus multi30k] [--preset recommended] [--lines 1000]
 
 WORK/venv gets pymarian from the package index, once (604 MB, Python 3.11 or earlier: `--python`). Marian makes its own
-SentencePiece vocabularies and trains for `--minutes`, of its process's time, with the options of the preset and those
-of `--marian`, such as "--enc-cell lstm --dec-cell lstm". A killed run continues from Marian's last checkpoint, if the
-command is given again; a finished one with more minutes trains on.
+SentencePiece vocabularies and trains for `--minutes`, of its process's time, with the options of the preset; those of
+`--marian`, such as "--enc-cell lstm --dec-cell lstm --dim-rnn 512", are added or replace some. A killed run continues
+from Marian's last checkpoint, if the command is given again; a finished one with more minutes trains on.
 
 The first `--lines` sentences of the test split are then scored with their references, and translated greedily and
 with a beam, by Marian and by this library on `$KERAS_BACKEND`. A translation that is not Marian's is a tie (the scores
@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_attn.cli import command
-from tests.benchmarks.marian_program import PRESETS, RATIO, VERSION, Hypothesis, Marian
+from tests.benchmarks.marian_program import PRESETS, RATIO, VERSION, Hypothesis, Marian, merged
 
 TIE = 1e-4
 KINDS = ("equal", "ties", "better", "cut", "worse")
@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
     made.add_argument("--minutes", type=command.between(float, 0.001, 10_000), default=5.0, help="of training")
     made.add_argument("--preset", choices=list(PRESETS), default="recommended", help="Marian's options")
-    made.add_argument("--marian", default="", metavar="OPTIONS", help="more of them")
+    made.add_argument("--marian", default="", metavar="OPTIONS", help="more of them, or others in their place")
     made.add_argument("--vocabulary-size", type=command.between(int, 10, 10**6), default=6000, help="of each language")
     made.add_argument("--lines", type=command.between(int, 1, 10**6), default=1000, help="of the test split")
     made.add_argument("--beam", type=command.between(int, 2, 100), default=5)
@@ -118,7 +118,7 @@ def measure(arguments: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends Marian, too
     work = arguments.work.resolve()
     corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
-    options = " ".join([PRESETS[arguments.preset], *shlex.split(arguments.marian), f"--seed {arguments.seed}"])
+    options = merged(PRESETS[arguments.preset], arguments.marian, f"--seed {arguments.seed}")
     with files.locked(work) as lock:
         marian = Marian(work, arguments.python, arguments.threads)
         paths = write_texts(work, corpus.splits, arguments.lines)

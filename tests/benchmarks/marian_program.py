@@ -178,6 +178,18 @@ class Marian:
         return done
 
 
+def merged(*options: str) -> str:
+    """Options of Marian, of which a later one replaces an earlier one of its name: Marian takes each once."""
+    found: dict[str, list[str]] = {}
+    for word in shlex.split(" ".join(options)):
+        if re.match(r"--?[a-zA-Z]", word):
+            name = word
+            found[name] = []
+        else:
+            found[name].append(word)
+    return shlex.join([word for name, values in found.items() for word in (name, *values)])
+
+
 def best_hypotheses(lines: list[str], count: int) -> list[Hypothesis]:
     """The first hypothesis of each sentence in an n-best list: `number ||| text ||| features ||| score`."""
     found: dict[int, Hypothesis] = {}

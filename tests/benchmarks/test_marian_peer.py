@@ -15,7 +15,7 @@ from keras_attn import Translation
 from recipes.pages import results
 from tests import fixtures
 from tests.benchmarks import marian_peer, marian_program
-from tests.benchmarks.marian_program import Hypothesis, Marian, best_hypotheses
+from tests.benchmarks.marian_program import Hypothesis, Marian, best_hypotheses, merged
 
 pytestmark = pytest.mark.once
 
@@ -87,6 +87,10 @@ def test_the_best_hypothesis_of_each_sentence():
     assert best_hypotheses(lines, 2) == [Hypothesis("a ||| b", -0.5), Hypothesis("", -3.0)]
 
 
+def test_a_later_option_replaces_an_earlier_one():
+    assert merged("--skip -w 9 --a-b 1 -2 --c x", "", "--a-b 3 -w 8 --d 'y z'") == "--skip -w 8 --a-b 3 --c x --d 'y z'"
+
+
 def test_translations_are_counted_by_how_they_differ():
     scores = {"a": -1.00002, "b": -1, "c": -1, "d": -1, "e": -1}
     found = [Translation(text, (text, "</s>"), score=score, source_tokens=("</s>",)) for text, score in scores.items()]
@@ -143,7 +147,7 @@ def command(work, *options):
 
 
 def test_a_report_and_its_place_on_the_page(work, tmp_path, monkeypatch):
-    assert marian_peer.main(command(work, "--preset", "plain", "--marian", "--skip --dec-depth 2")) == 0
+    assert marian_peer.main(command(work, "--preset", "plain", "--marian", "--skip --dim-rnn 9")) == 0
     report = json.loads((work / "report.json").read_text())
     assert report["largest_difference"] < 1e-4
     beam = report["searches"]["beam"]
@@ -153,12 +157,13 @@ def test_a_report_and_its_place_on_the_page(work, tmp_path, monkeypatch):
     assert beam["largest_difference"] < 1e-4
     assert beam["sentences_per_second"]["marian"] == 16.0
     assert report["bleu"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a")
-    assert report["options"] == f"{marian_program.PRESETS['plain']} --skip --dec-depth 2 --seed 1"
+    expected = f"{marian_program.PRESETS['plain'].replace('--dim-rnn 320', '--dim-rnn 9')} --skip --seed 1"
+    assert report["options"] == expected
     assert "--vocabulary-size 48 --lines 8 --normalize 0" in report["command"]
     assert str(tmp_path) not in json.dumps(report)
     asked = (work / "train.log").read_text()
     assert "--cpu-threads 1 --dim-vocabs 48 48" in asked
-    assert f"{marian_program.PRESETS['plain']} --skip --dec-depth 2 --seed 1 --overwrite" in asked
+    assert f"{expected} --overwrite" in asked
 
     monkeypatch.setattr(results, "FOLDER", tmp_path / "recipes")
     (tmp_path / "recipes").mkdir()
