@@ -74,6 +74,11 @@ class Translator(Engine):
             FileNotFoundError: if the folder contains no preset, a file of it is missing, or it cannot be downloaded.
             ValueError: if a file is truncated or changed, or the format is unknown.
             ModuleNotFoundError: if "hf://" needs the package huggingface_hub.
+
+        Example:
+            >>> translator = keras_attn.Translator.from_preset("phrases_en_fr")
+            >>> translator.generate(["The queen forgot the black orange."])[0].text
+            "La reine a oublié l'orange noire."
         """
         *parts, limits = load_preset(preset)
         return cls(*parts, **limits)

@@ -51,6 +51,11 @@ def presets() -> dict[str, PresetEntry]:
 
     Each has `task`, `source`, `target`, `model`, `parameters`, `dtype`, `corpus`, `licence` (of the corpus), `metric`,
     `score`, `signature`, `files` and `size` (bytes).
+
+    Example:
+        >>> entry = keras_attn.presets()["phrases_en_fr"]
+        >>> entry.task, entry.source, entry.target, entry.licence
+        ('translation', 'en', 'fr', 'apache-2.0')
     """
     return {name: PresetEntry(**entry) for name, entry in _read()["presets"].items()}
 
