@@ -3,42 +3,55 @@
     python -m recipes.studies.alignment --data DATA                # the gold in DATA/word-align or DATA/data/word-align
 
 Trains RNNsearch, Luong's global attention (general score) with a unidirectional and a bidirectional encoder, Luong's
-local-p, and the Transformer on English and French text that is tokenized as the gold is (`recipes.corpora.hansards`),
-with the same tokenizers, sizes within 5 % of each other, and as many updates. Each then scores the gold sentences with
-their translations (`Translator.score`), its alignments are merged from pieces into words, and each French word is
-linked to the English word with the largest weight, or to none if that is the end of the sentence. Error rates are
-those of `keras_attn.evaluation.alignment_error_rate`. The baselines are the diagonal and IBM Model 1
-(`keras_attn.evaluation.Model1`), trained on the same pairs, once without and once with the gold's sentences (not its
-links) added, as is customary for aligners.
+local-p, the Transformer and the conditional GRU of Nematus on English and French text that is tokenized as the gold is
+(`recipes.corpora.hansards`), with the same tokenizers, sizes within 5 % of each other, and as many updates. Each then
+scores the gold sentences with their translations (`Translator.score`), its alignments are merged from pieces into
+words, and each French word is linked to the English word with the largest weight, or to none if that is the end of the
+sentence. Error rates are those of `keras_attn.evaluation.alignment_error_rate`.
+
+Three more systems are Nematus with guided alignment (Chen et al. 2016): by the links of IBM Model 1, by those of
+eflomal, and as an aligner only: eflomal's links of a word are those of the row after it, which has read the word, so
+that attention serves the word before and not the prediction. eflomal is optional: `pip install eflomal`.
+
+The baselines are the diagonal; IBM Model 1 (`keras_attn.evaluation.Model1`), trained on the same pairs, once without
+and once with the gold's sentences (not its links) added, as is customary for aligners; and eflomal with these added.
+Links of both directions are symmetrised by intersection and by grow-diag-final-and: those of the baselines, and with
+`--both-ways` those of systems, which are then trained from French to English too.
+
+    --systems nematus,nematus-aligner              # these only; others can be added later
+    --both-ways nematus-aligner                    # some of them in both directions
+    --earlier REPORT.json                          # the rows of an earlier report, for the systems not named
+    --systems none --earlier REPORT.json           # the baselines alone are computed again
 
 In all of these models row t of an alignment belongs to the prediction of word t. Its query is, with attention before
 the cell (Bahdanau), the state s_{t-1}; after the cell (Luong), s_t, computed from word t-1 and not word t; in the
 Transformer, the position of word t-1. So a row may align the word that is predicted or the one that was just read. A
-word's own row and the next one are both scored, and every layer of the Transformer. The choice among them is made on
-the first sentences of the gold, the development part; the error rates are those of the other sentences.
+word's own row, the next one, and that of the next word are all scored, and every layer of the Transformer. The choice
+among them is made on the first sentences of the gold, the development part; the error rates are those of the other
+sentences.
 
-Results (`recipes/README.md`): all are worse than IBM Model 1, which was made for this task, and RNNsearch is worse than
-the diagonal too, although its BLEU is about that of Luong's models. Its bidirectional encoder is not the reason: with
-such an encoder Luong's model is the best of the five (42.0, against 44.8 with a unidirectional one). What remains are
-the additive score, GRUs instead of LSTMs, and, most likely, the order: RNNsearch's s_{t-1} is computed without word
-t-1, so that it must guess how much of the sentence is translated, and spreads its weight; Luong's s_t and the
-Transformer know that word.
+Results of the first five (`recipes/README.md`): all are worse than IBM Model 1, which was made for this task, and
+RNNsearch is worse than the diagonal too, although its BLEU is about that of Luong's models. Its bidirectional encoder
+is not the reason: with such an encoder Luong's model is the best of the five (42.0, against 44.8 with a unidirectional
+one). What remains are the additive score, GRUs instead of LSTMs, and, most likely, the order: RNNsearch's s_{t-1} is
+computed without word t-1, so that it must guess how much of the sentence is translated, and spreads its weight; Luong's
+s_t, the Transformer and the conditional GRU know that word.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence, Set
 from pathlib import Path
 
 from keras_attn import files
 from keras_attn.cli import command
-from recipes.studies.study import Run, Study, add_options, changes_by_recipe
+from recipes.studies import earlier as earlier_report
+from recipes.studies.options import add_options, changes_by_recipe, chosen, folder_of
+from recipes.studies.study import Run, Study
 
 CORPUS = "tatoeba-en-fr+news-en-fr"
 MAX_STEPS = 4800
 DEVELOPMENT = 47  # of 447 sentences
 LINES = 500  # kept of each corpus' val and test split, which only select an epoch and measure BLEU
-ITERATIONS = 5  # of EM
 _SHARED = (
     "source_vocabulary_size=4000",
     "target_vocabulary_size=4000",
@@ -56,6 +69,8 @@ _RECURRENT = (
 )
 _RNNSEARCH = ("units=192", "attention_units=192", "decoder_units=256", "embedding_size=192", "readout_size=192")
 _LUONG = ("embedding_size=192", "readout_size=192", "layer_dropout=0.1")
+_NEMATUS = ("units=200", "attention_units=192", "embedding_size=192", *_RECURRENT)
+_GUIDED = (*_NEMATUS, "guided_alignment=0.5")
 _TRANSFORMER = ("units=176", "num_layers=3", "feed_forward_units=192", "dropout=0.1")
 SYSTEMS = {
     "rnnsearch": ("rnnsearch", (*_RNNSEARCH, *_RECURRENT)),
@@ -63,7 +78,13 @@ SYSTEMS = {
     "luong-local-p": ("luong", ("units=190", *_LUONG, *_RECURRENT, "attention=local_p")),
     "luong-both-ways": ("luong", ("units=202", *_LUONG, *_RECURRENT, "bidirectional=true")),
     "transformer": ("transformer", _TRANSFORMER),
+    "nematus": ("nematus", _NEMATUS),
+    "nematus-guided-by-model-1": ("nematus", _GUIDED),
+    "nematus-guided-by-eflomal": ("nematus", _GUIDED),
+    "nematus-aligner": ("nematus", _GUIDED),
 }
+EFLOMAL = {"nematus-guided-by-eflomal": "own", "nematus-aligner": "read"}  # see `eflomal_links.KINDS`
+NONE, BACKWARD = "none", "-backward"
 
 
 def main(argv=None) -> int:
@@ -71,6 +92,9 @@ def main(argv=None) -> int:
     add_options(parser, CORPUS)
     parser.add_argument("--gold", type=Path, help="folder of enfr.gold.gz and enfr.src-tgt.gz (default: see --data)")
     parser.add_argument("--development", type=int, default=DEVELOPMENT, help="sentences (default: %(default)s)")
+    parser.add_argument("--systems", metavar="NAME,...", help=f"or {NONE} (default: {','.join(SYSTEMS)})")
+    parser.add_argument("--both-ways", metavar="NAME,...", help="systems trained from French to English too")
+    parser.add_argument("--earlier", type=Path, metavar="REPORT", help="report.json that has the other systems' rows")
     return command.run(run_study, parser, argv)
 
 
@@ -78,31 +102,64 @@ def run_study(arguments: argparse.Namespace) -> None:
     if (arguments.source or "en", arguments.target or "fr") != ("en", "fr"):
         raise ValueError("Expected English to French, the languages of the gold.")
     arguments.source, arguments.target = "en", "fr"
-    changes = changes_by_recipe(arguments, *{recipe for recipe, _ in SYSTEMS.values()})
     max_steps = arguments.max_steps or MAX_STEPS
-    runs = [
-        Run(name, recipe, (f"max_steps={max_steps}", *_SHARED, *own, *changes[recipe]))
-        for name, (recipe, own) in SYSTEMS.items()
-    ]
+    out = folder_of(arguments, "alignment_study")
+    runs = _runs(arguments, max_steps, out)
 
     from recipes import corpora
     from recipes.corpora import hansards
+    from recipes.studies import aligners, eflomal_links
 
     gold = hansards.read_gold(arguments.gold or _gold_folder(arguments.data))
     if not 0 < arguments.development < len(gold.links):
         raise ValueError(f"Expected --development from 1 to {len(gold.links) - 1}. Received: {arguments.development}")
-    with Study(
-        arguments, "alignment_study", runs, max_steps=max_steps, development=arguments.development
-    ).opened() as study:
+    if is_guided := any(run.name in EFLOMAL for run in runs):
+        eflomal_links.check(out)
+    study = Study(arguments, "alignment_study", runs, max_steps=max_steps, development=arguments.development)
+    settings = study.settings | {"gold": _counts(gold, arguments.development)}
+    earlier = earlier_report.read(arguments, settings, ("baselines", "systems"))
+    with study.opened():
         text = study.out / "text"
         if not text.exists():
             _write_text(corpora.load(arguments.corpus, "en", "fr", data=arguments.data), text)
         arguments.corpus = str(text)  # the text that the runs are trained on
         corpus = corpora.load(text, "en", "fr")
         if len(study.reports()) < len(runs):
-            study.check_sizes(corpus, runs)
+            sizes = {row["name"]: row["parameters"] for row in earlier["systems"] if "parameters" in row}
+            study.check_sizes(corpus, [run for run in runs if not run.name.endswith(BACKWARD)], earlier=sizes)
+        if is_guided:
+            aligners.eflomal(study.out, corpus, gold)
         study.work({run.name: [study.train_step(run)] for run in runs})
-        write(study, corpus, gold)
+        write(study, corpus, gold, earlier)
+
+
+def _runs(arguments: argparse.Namespace, max_steps: int, out: Path) -> list[Run]:
+    """The runs of the systems that were chosen, and those from French to English.
+
+    Raises:
+        ValueError: for an unknown system, or one of --both-ways that is not among --systems.
+    """
+    from recipes.studies import eflomal_links
+
+    changes = changes_by_recipe(arguments, *{recipe for recipe, _ in SYSTEMS.values()})
+    names = [] if arguments.systems == NONE else list(SYSTEMS)
+    if arguments.systems not in (None, NONE):
+        names = chosen("--systems", arguments.systems, SYSTEMS)
+    backward = chosen("--both-ways", arguments.both_ways, names) if arguments.both_ways else []
+    runs = []
+    for name in names:
+        recipe, own = SYSTEMS[name]
+        for suffix, languages in [("", ("en", "fr")), (BACKWARD, ("fr", "en"))][: 1 + (name in backward)]:
+            settings = [f"max_steps={max_steps}", *_SHARED, *own, *changes[recipe]]
+            if name in EFLOMAL:
+                settings.append(f"alignment_links={eflomal_links.guide(out, languages, EFLOMAL[name])}")
+            runs.append(Run(name + suffix, recipe, tuple(settings), languages=languages))
+    return runs
+
+
+def _counts(gold, development: int) -> dict[str, int]:
+    counts = {"sentences": len(gold.links), "development": development}
+    return counts | {name: sum(len(getattr(one, name)) for one in gold.links) for name in ("sure", "possible")}
 
 
 def _gold_folder(data: str | None) -> Path:
@@ -136,89 +193,70 @@ def _write_text(corpus, folder: Path) -> None:
         files.publish(new, folder)
 
 
-def write(study: Study, corpus, gold) -> None:
+def write(study: Study, corpus, gold, earlier: dict) -> None:
     """Writes `report.json` and `alignment.svg`, and `examples.svg`, which has the gold's text and is not published.
 
     In addition to what every study's report has, this one has the numbers of sentences and links of the gold, and two
     lists, "baselines" and "systems". An entry of either has AER, precision and recall on the sentences after the
     development part ("test") and on all of them ("all"); a system also has its "attention" and "row", and "candidates",
-    all choices of these two with their AER on the development part, by which the best was selected.
-    """
-    from recipes.studies import figures
+    all choices of these two with their AER on the development part, by which the best was selected. The rows of both
+    directions of a system have none of these.
 
-    scorer = _Scorer(gold.links, study.arguments.development)
-    baselines = _baselines(corpus, gold, scorer)
-    systems, alignments = [], []
+    Args:
+        study: The study, whose runs are finished.
+        corpus: The text that they were trained on.
+        gold: The gold links.
+        earlier: A report, whose rows the new ones of the same names replace.
+    """
+    from recipes.studies import aligners, figures
+
+    scorer = aligners.Scorer(gold.links, study.arguments.development)
+    baselines = aligners.baselines(study.out, corpus, gold, scorer)
+    systems, alignments, links = [], {}, {}
     for run in study.runs:
-        row, panels = _system(study, run, gold, scorer)
+        row, alignments[run.name], links[run.name] = _system(study, run, gold, scorer)
         systems.append(row)
-        alignments.append((run.name, panels))
-    counts = {"sentences": len(gold.links), "development": study.arguments.development}
-    counts |= {name: sum(len(getattr(one, name)) for one in gold.links) for name in ("sure", "possible")}
+    for name in links:
+        if name + BACKWARD in links:
+            systems += scorer.symmetrised(name, links[name], aligners.turned(links[name + BACKWARD]))
     report = study.write_report(
         corpus=study.settings["corpus"],
-        gold=counts,
+        gold=_counts(gold, study.arguments.development),
         training_pairs=len(corpus.splits["train"][0]),
-        baselines=baselines,
-        systems=systems,
+        **earlier_report.merged(earlier, baselines=baselines, systems=systems),
     )
     figures.alignment(report, study.out / "alignment.svg")
-    chosen = _crossing(gold, study.arguments.development)
-    rows = [(name, [panels[n] for n in chosen]) for name, panels in alignments]
-    figures.gold_alignments(rows, [gold.links[n] for n in chosen], study.out / "examples.svg")
-    for row in [*baselines, *systems]:
+    sentences = _crossing(gold, study.arguments.development)
+    rows = [(name, [many[n] for n in sentences]) for name, many in alignments.items() if not name.endswith(BACKWARD)]
+    if rows:
+        figures.gold_alignments(rows, [gold.links[n] for n in sentences], study.out / "examples.svg")
+    for row in [*report["baselines"], *report["systems"]]:
         rates = ", ".join(f"{name} {row['test'][name]:.2f}" for name in ("aer", "precision", "recall"))
-        print(f"{row['name']:>28}  {rates}")
-    print(f"The study is in {study.out}: report.json, alignment.svg and examples.svg.")
+        print(f"{row['name']:>46}  {rates}")
+    print(f"The study is in {study.out}: report.json, alignment.svg{' and examples.svg' * bool(rows)}.")
 
 
-class _Scorer:
-    """Scores links: by AER on the development part, by AER, precision and recall on the others and on all."""
-
-    def __init__(self, gold: Sequence, development: int):
-        self.gold, self.development = gold, development
-
-    def __call__(self, links: Sequence[Set]) -> dict:
-        from keras_attn.evaluation import alignment_error_rate
-
-        n = self.development
-        parts = {"development": slice(n), "test": slice(n, None), "all": slice(None)}
-        scores = {name: alignment_error_rate(links[part], self.gold[part]).to_dict() for name, part in parts.items()}
-        rounded = {name: {key: round(value, 2) for key, value in one.items()} for name, one in scores.items()}
-        return rounded | {"development": rounded["development"]["aer"]}
-
-
-def _system(study: Study, run: Run, gold, scorer: _Scorer) -> tuple[dict, list]:
-    """A system's entry in the report, and its alignments with the attention and row selected."""
+def _system(study: Study, run: Run, gold, scorer) -> tuple[dict, list, list]:
+    """A system's entry in the report, its alignments with the attention and row selected, and their links."""
     from keras_attn import Translator
-    from recipes.studies import attention_links
+    from recipes.studies import aligners, attention_links
 
     with command.quietly():
         translator = Translator.from_preset(study.folder(run))
-    panels = attention_links.candidates(translator, gold.sources, gold.targets)
-    scores = {key: scorer(list(map(attention_links.links, many))) for key, many in panels.items()}
+    is_backward = run.name.endswith(BACKWARD)
+    turn = aligners.turned if is_backward else list
+    text = (gold.targets, gold.sources) if is_backward else (gold.sources, gold.targets)
+    panels = attention_links.candidates(translator, *text)
+    links = {key: list(map(attention_links.links, many)) for key, many in panels.items()}
+    scores = {key: scorer(turn(many)) for key, many in links.items()}
     best = min(scores, key=lambda key: scores[key]["development"])
     candidates = [{"attention": key[0], "row": key[1]} | one for key, one in scores.items()]
     names = "recipe parameters updates epochs train_seconds target_tokens_per_second bleu command"
     trained = study.reports()[run.name]
     system = {"name": run.name} | {name: trained[name] for name in names.split()}
+    system["command"] = system["command"].replace(f"{study.out}/", "")  # no folder of this machine
     system |= {"attention": best[0], "row": best[1]} | scores[best]
-    return system | {"candidates": candidates}, panels[best]
-
-
-def _baselines(corpus, gold, scorer: _Scorer) -> list[dict]:
-    from keras_attn.evaluation import Model1
-    from recipes import corpora
-    from recipes.studies import attention_links
-
-    pairs = list(zip(gold.sources, gold.targets, strict=True))
-    baselines = [{"name": "diagonal"} | scorer([attention_links.diagonal(*pair) for pair in pairs])]
-    sources, targets = corpora.pairs_up_to(60, corpus.splits["train"])
-    for name, more in (("IBM Model 1", ([], [])), ("IBM Model 1, gold text added", (gold.sources, gold.targets))):
-        model = Model1([*sources, *more[0]], [*targets, *more[1]], iterations=ITERATIONS)
-        links = [model.links(*pair) for pair in pairs]
-        baselines.append({"name": name, "iterations": ITERATIONS} | scorer(links))
-    return baselines
+    return system | {"candidates": candidates}, panels[best], links[best]
 
 
 def _crossing(gold, first: int, count: int = 2) -> list[int]:

@@ -25,7 +25,8 @@ import sys
 import numpy as np
 
 from keras_attn.cli import command
-from recipes.studies.study import Run, Study, add_options, changes_by_recipe
+from recipes.studies.options import add_options, changes_by_recipe, chosen
+from recipes.studies.study import Run, Study
 
 MAX_STEPS = {"multi30k": 1800, "phrases": 1200}
 DEFAULT_MAX_STEPS = 3000
@@ -60,9 +61,7 @@ def main(argv=None) -> int:
 
 
 def run_study(arguments: argparse.Namespace) -> None:
-    names = arguments.scores.split(",")
-    if unknown := [name for name in names if name not in SCORES]:
-        raise ValueError(f"Expected --scores among: {','.join(SCORES)}. Received: {', '.join(unknown)!r}")
+    names = chosen("--scores", arguments.scores, SCORES)
     changes = changes_by_recipe(arguments, "luong")["luong"]
     max_steps = arguments.max_steps or MAX_STEPS.get(arguments.corpus, DEFAULT_MAX_STEPS)
     shared = (f"max_steps={max_steps}", *SIZES.get(arguments.corpus, ()), *changes)

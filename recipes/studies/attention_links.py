@@ -11,7 +11,8 @@ from keras_attn.evaluation import Link, parse_links
 from keras_attn.plots import WordAlignment
 from keras_attn.translator import Translation
 
-ROWS = {"own": 0, "next": 1}  # offset of a word's row: the row that predicts it, or the next, which has read it
+ROWS = {"own": 0, "next": 1}  # offset of a word's rows: those that predict its pieces, or have just read them
+NEXT_WORD = "next-word"  # the rows that predict the next word, the first of which has just read the whole word
 _BATCH = 32
 
 
@@ -21,7 +22,7 @@ def candidates(
     """Alignments between the words of given translations, by (attention, row).
 
     The attention is "all" for the alignment that `Translator.score` returns; for a model with `attentions`, such as the
-    Transformer, also "layer 1" and so on, the mean of that layer's heads. The row is a key of `ROWS`.
+    Transformer, also "layer 1" and so on, the mean of that layer's heads. The row is a key of `ROWS`, or `NEXT_WORD`.
 
     Raises:
         ValueError: for a sentence whose pieces do not add up to the words between its blanks.
@@ -40,7 +41,13 @@ def candidates(
                 _panel(translator, replace(one, alignment=alignment), source, target)
                 for one, alignment, source, target in zip(forced, rows, sources, targets, strict=True)
             ]
+        panels[attention, NEXT_WORD] = [_next_word(panel) for panel in panels[attention, "own"]]
     return panels
+
+
+def _next_word(panel: WordAlignment) -> WordAlignment:
+    """Each word with the row of the next word, and the end of the sentence with its own."""
+    return panel._replace(alignment=np.concatenate([panel.alignment[1:], panel.alignment[-1:]]))  # (T, S)
 
 
 def _by_layer(model, forced: Sequence[Translation]) -> Iterator[np.ndarray]:

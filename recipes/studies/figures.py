@@ -105,6 +105,65 @@ def alignment(report: dict, path: Path | None = None) -> Figure:
     return save(figure, path)
 
 
+def ingredients(report: dict, path: Path | None = None) -> Figure:
+    """The difference in BLEU that each ingredient makes, with its interval and the single seeds, the best at the top.
+
+    Args:
+        report: of `recipes.studies.ingredients`.
+        path: file to write, in the format of its ending.
+    """
+    check_ending(path)
+    base = report["ingredients"][0]["bleu"]["mean"]
+    rows = sorted(report["ingredients"][1:], key=lambda row: row["difference"])
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(figsize=(6.4, 0.9 + 0.32 * len(rows)), layout="constrained")
+        axes = figure.add_subplot()
+        axes.axvline(0, color=GREY, linewidth=0.8)
+        for y, row in enumerate(rows):
+            seeds = [score - base for score in row["bleu"]["scores"]]
+            if row["interval"] is not None:
+                ends = row["difference"] - row["interval"], row["difference"] + row["interval"]
+                axes.hlines(y, *ends, color=BLUE, alpha=0.35, linewidth=3)
+            axes.plot(seeds, [y] * len(seeds), "|", color=ORANGE, markersize=8)
+            axes.plot(row["difference"], y, "o", color=BLUE, markersize=5.5)
+        axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
+        title = f"BLEU, difference from the base ({base:.2f})"
+        axes.set_title(title, loc="left", fontsize=10, color=INK, pad=8)
+        axes.margins(y=0.6 / max(1, len(rows)))
+        plain_axes(axes, grid="both")
+    return save(figure, path)
+
+
+def low_resource(report: dict, path: Path | None = None) -> Figure:
+    """BLEU against the number of training pairs, the plain system and the adapted one, each with its interval.
+
+    Args:
+        report: of `recipes.studies.low_resource`.
+        path: file to write, in the format of its ending.
+    """
+    check_ending(path)
+    sizes = sorted({row["size"] for row in report["systems"]})
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(figsize=(6.4, 4.0), layout="constrained")
+        axes = figure.add_subplot()
+        for kind, colour in (("plain", GREY), ("adapted", BLUE)):
+            rows = sorted((row for row in report["systems"] if row["kind"] == kind), key=lambda row: row["size"])
+            x, y = [row["size"] for row in rows], [row["bleu"]["mean"] for row in rows]
+            widths = [row["bleu"]["interval"] or 0 for row in rows]
+            axes.errorbar(
+                x, y, yerr=widths, color=colour, label=kind, marker="o", markersize=4, linewidth=1.8, capsize=3
+            )
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("training pairs", fontsize=9, color=INK)
+        axes.set_title("BLEU", loc="left", fontsize=10.5, color=INK, pad=9)
+        plain_axes(axes)
+        axes.legend(frameon=False, fontsize=9, labelcolor=INK, loc="lower right")
+    return save(figure, path)
+
+
 def gold_alignments(
     systems: Sequence[tuple[str, Sequence[WordAlignment]]], gold: Sequence[Gold], path: Path | None = None
 ) -> Figure:

@@ -11,17 +11,20 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_attn import files
-from keras_attn.cli import command
 from keras_attn.cli.environment import surroundings
 from recipes import train
+from recipes.config import TrainingConfig
+from recipes.studies.options import corpus_name, folder_of
 from recipes.training import run_folder
 
 _SETTINGS_FILE = "study.json"
+_OPTIONS = ("source", "target", "max_steps", "seed", "seeds", "scores", "systems", "both_ways", "earlier")
+_OPTIONS += ("ingredients", "sizes", "size_tolerance")  # that are in the report's command
 _TEXT_SETTINGS = (
     "level",
     "source_vocabulary_size",
@@ -47,46 +50,17 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One training run: its name, which is also its folder's, the recipe, and the settings changed."""
+    """One training run: its name, which is also its folder's, the recipe, and the settings changed.
+
+    Corpus, languages and seed are the study's unless it has its own.
+    """
 
     name: str
     recipe: str
     changes: tuple[str, ...]
-
-
-def add_options(parser: command.Parser, corpus: str) -> None:
-    """Adds the options that every study has."""
-    option = parser.add_argument
-    option("--corpus", default=corpus, help="a name or a folder (default: %(default)s)")
-    option("--source", help="language of the source side (default: the corpus decides)")
-    option("--target", help="language of the target side")
-    option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
-    option("--out", type=Path, help="folder of the study (default: runs/STUDY-CORPUS); started again, it continues")
-    option("--max-steps", type=int, help="updates of the weights, the same for every run (default: the study's)")
-    option("--set", nargs="+", action="extend", default=[], metavar="[RECIPE.]NAME=VALUE", dest="changes")
-    option("--seed", type=int, default=0)
-    option("--beam", type=int, default=5, help="beam size of the scores (default: %(default)s)")
-    option("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="runs in parallel (default: %(default)s)")
-
-
-def changes_by_recipe(arguments, *recipes: str) -> dict[str, list[str]]:
-    """The changes of `--set` for each recipe; `RECIPE.NAME=VALUE` is for one recipe only.
-
-    Raises:
-        ValueError: for another recipe's name, or a number below 1 for --max-steps, --beam or --jobs.
-    """
-    for name in ("max_steps", "beam", "jobs"):
-        if (value := getattr(arguments, name)) is not None and value < 1:
-            raise ValueError(f"Expected --{name.replace('_', '-')} of at least 1. Received: {value}")
-    changes = {recipe: [] for recipe in recipes}
-    for change in arguments.changes:
-        name, equals, value = change.partition("=")
-        recipe, _, name = name.rpartition(".")
-        if recipe and recipe not in changes:
-            raise ValueError(f"Expected --set with a recipe among: {', '.join(recipes)}. Received: {change!r}")
-        for one in [recipe] if recipe else recipes:
-            changes[one].append(f"{name}{equals}{value}")
-    return changes
+    corpus: Path | None = None
+    languages: tuple[str, str] | None = None
+    seed: int | None = None
 
 
 class Study:
@@ -102,10 +76,14 @@ class Study:
     def __init__(self, arguments, name: str, runs: Sequence[Run], **settings: Any):
         import keras  # late, because `command.run` imports it quietly
 
-        corpus = Path(arguments.corpus).resolve().name if Path(arguments.corpus).is_dir() else arguments.corpus
         self.arguments, self.runs = arguments, runs
-        self.out = arguments.out or Path("runs", f"{name}-{corpus}")
-        self.settings = {"study": name, "corpus": corpus, "source": arguments.source, "target": arguments.target}
+        self.out = folder_of(arguments, name)
+        self.settings = {
+            "study": name,
+            "corpus": corpus_name(arguments),
+            "source": arguments.source,
+            "target": arguments.target,
+        }
         self.settings |= {"seed": arguments.seed, "beam_size": arguments.beam, "changes": arguments.changes}
         self.settings |= {"backend": keras.backend.backend()} | settings
         self.seconds = 0.0
@@ -115,10 +93,12 @@ class Study:
 
     def training(self, run: Run) -> list[str]:
         """The options of `recipes.train` for this run, without its folder."""
-        arguments, options = self.arguments, [run.recipe, "--corpus", self.arguments.corpus]
-        for name in ("source", "target"):
-            options += [f"--{name}", value] if (value := getattr(arguments, name)) else []
-        options += ["--seed", str(arguments.seed), "--beam", str(arguments.beam)]
+        arguments, options = self.arguments, [run.recipe, "--corpus", str(run.corpus or self.arguments.corpus)]
+        languages = run.languages or (arguments.source, arguments.target)
+        for name, value in zip(("source", "target"), languages, strict=True):
+            options += [f"--{name}", value] if value else []
+        seed = arguments.seed if run.seed is None else run.seed
+        options += ["--seed", str(seed), "--beam", str(arguments.beam)]
         return [*options, "--no-export", "--set", *run.changes]
 
     def train_step(self, run: Run) -> Step:
@@ -132,23 +112,41 @@ class Study:
         paths = {run.name: self.folder(run) / "report.json" for run in self.runs}
         return {name: json.loads(path.read_text("utf-8")) for name, path in paths.items() if path.exists()}
 
-    def check_sizes(self, corpus, runs: Sequence[Run], tolerance: float = 0.05) -> None:
+    def configs(self, runs: Sequence[Run]) -> dict[str, TrainingConfig]:
+        """The configuration of each run, by name.
+
+        Raises:
+            ValueError: for an unknown setting, or a value outside its range.
+        """
+        parse = train.parser().parse_args
+        return {run.name: train.configure(train.load_recipe(run.recipe), parse(self.training(run))) for run in runs}
+
+    def check_sizes(
+        self, corpus, runs: Sequence[Run], tolerance: float = 0.05, earlier: Mapping[str, int] | None = None
+    ) -> None:
         """Checks, before hours of training, that these runs are about equal in size and have the same text settings.
+
+        Args:
+            corpus: From whose training split the tokenizers learn.
+            runs: The runs.
+            tolerance: By how much the largest may exceed the smallest.
+            earlier: The parameters of systems of an earlier report, by name.
 
         Raises:
             ValueError: if they are or have not.
         """
         from recipes.training import fitting
 
-        parse = train.parser().parse_args
-        recipes = {run.name: train.load_recipe(run.recipe) for run in runs}
-        configs = {run.name: train.configure(recipes[run.name], parse(self.training(run))) for run in runs}
+        configs = self.configs(runs)
         texts = {tuple(getattr(config, name) for name in _TEXT_SETTINGS) for config in configs.values()}
         if len(texts) > 1:
             raise ValueError(f"Expected the same {', '.join(_TEXT_SETTINGS)} in all runs. Received: {sorted(texts)}")
         tokenizers = fitting.train_tokenizers(next(iter(configs.values())), *corpus.splits["train"])
         sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
-        counts = {name: recipes[name].build(config, *sizes).count_params() for name, config in configs.items()}
+        counts = {
+            run.name: train.load_recipe(run.recipe).build(configs[run.name], *sizes).count_params() for run in runs
+        }
+        counts |= earlier or {}
         if max(counts.values()) > (1 + tolerance) * min(counts.values()):
             received = ", ".join(f"{name} {count:,}" for name, count in counts.items())
             raise ValueError(f"Expected runs of equal size, within {tolerance:.0%}. Received parameters: {received}")
@@ -242,8 +240,8 @@ class Study:
         """Writes `report.json`: the study's figures, and what they depend on. Returns it."""
         from recipes.training import report
 
-        finished = self.reports()
-        first = next(iter(finished.values()))
+        self._tick()
+        first = next(iter(self.reports().values()), self.settings)
         contents = self.settings | {name: first[name] for name in ("corpus", "source", "target")}
         contents |= {"command": self._command(), "minutes": round(self.seconds / 60, 1), "jobs": self.arguments.jobs}
         contents |= figures | surroundings()
@@ -254,7 +252,9 @@ class Study:
         """The command line, without the folders of this machine."""
         module = self.settings["study"].removesuffix("_study")
         parts = [f"python -m recipes.studies.{module} --corpus {self.settings['corpus']}"]
-        for name in ("source", "target", "max_steps", "seed", "scores"):
+        for name in _OPTIONS:
             value = getattr(self.arguments, name, None)
             parts += [f"--{name.replace('_', '-')} {value}"] if value is not None else []
-        return " ".join([*parts, *(["--set", *self.arguments.changes] if self.arguments.changes else [])])
+        for flag, values in (("--adapted", getattr(self.arguments, "adapted", ())), ("--set", self.arguments.changes)):
+            parts += [flag, *values] if values else []
+        return " ".join(parts)

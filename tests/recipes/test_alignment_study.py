@@ -3,6 +3,8 @@
 import gzip
 import json
 import random
+import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from keras_attn.translator import Translator
 from recipes import train
 from recipes.corpora import hansards
 from recipes.pages import studies as study_sections
-from recipes.studies import alignment, attention_links
+from recipes.studies import alignment, attention_links, eflomal_links, figure3
 from recipes.studies.study import Study
 
 pytestmark = pytest.mark.once
@@ -89,13 +91,15 @@ def test_every_row_of_a_model(kind):
     model = recipe.build(recipe.Config(**sizes), *(tokenizer.vocabulary_size for tokenizer in tokenizers))
     result = attention_links.candidates(Translator(model, *tokenizers), sources, targets)
     layers = [f"layer {number}" for number in (1, 2, 3)] if kind == "transformer" else []
-    assert set(result) == {(attention, row) for attention in ("all", *layers) for row in ("own", "next")}
+    assert set(result) == {(attention, row) for attention in ("all", *layers) for row in ("own", "next", "next-word")}
     for sentence in range(3):
         for attention in ("all", *layers):
             own, following = (result[attention, row][sentence].alignment for row in ("own", "next"))
             assert own.shape == (len(targets[sentence].split()) + 1, len(sources[sentence].split()) + 1)
             np.testing.assert_allclose(own.sum(axis=1), 1, rtol=1e-5)
             np.testing.assert_array_equal(own[1:], following[:-1])
+            by_word = result[attention, "next-word"][sentence].alignment
+            np.testing.assert_array_equal(by_word, following)  # of words that are one piece each
         if layers:
             weights = [result[layer, "own"][sentence].alignment for layer in layers]
             assert np.abs(weights[0] - weights[1]).max() > 1e-3
@@ -162,8 +166,42 @@ def in_process(monkeypatch):
     return done
 
 
+@pytest.fixture
+def eflomal(tmp_path, monkeypatch):
+    """A module of that name whose links are right; it counts its calls in a file."""
+    (tmp_path / "site").mkdir()
+    code = """
+        class Aligner:
+            def align(self, sources, targets, links_filename_fwd, links_filename_rev):
+                assert len(sources) == len(targets)
+                for path in (links_filename_fwd, links_filename_rev):
+                    with open(path, "w") as file:
+                        file.write("0-0 1-2 2-1 3-3\\n" * len(sources))
+                with open(CALLS, "a") as file:
+                    file.write("call\\n")
+    """
+    calls = tmp_path / "calls"
+    (tmp_path / "site" / "eflomal.py").write_text(f"CALLS = {str(calls)!r}\n{textwrap.dedent(code)}")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.delitem(sys.modules, "eflomal", raising=False)
+    yield calls
+    sys.modules.pop("eflomal", None)
+
+
+def test_eflomal_links_both_kinds_in_both_directions(tmp_path, eflomal):
+    training = ["a b c d", "a b c d"], ["v w x y", "v w x y"]
+    for _ in range(2):
+        forward, backward = eflomal_links.align(tmp_path / "out", ("en", "fr"), training, (["a b c d"], ["v w x y"]))
+    assert eflomal.read_text() == "call\n", "it aligns once"
+    assert forward == backward == [{(0, 0), (1, 2), (2, 1), (3, 3)}]
+    expected = {"own": "0-0 1-2 2-1 3-3\n", "read": "0-1 1-3 2-2\n"}  # the last word has no next one
+    for kind, line in expected.items():
+        assert eflomal_links.guide(tmp_path / "out", ("en", "fr"), kind).read_text() == 2 * line
+        assert eflomal_links.guide(tmp_path / "out", ("fr", "en"), kind).read_text() == 2 * line
+
+
 @pytest.mark.slow
-def test_a_whole_study(toy, in_process, capfd):
+def test_a_whole_study(toy, in_process, eflomal, monkeypatch, capfd):
     options = ["--corpus", str(toy / "toy"), "--gold", str(toy / "gold"), "--out", str(toy / "study")]
     options += ["--max-steps", "27", "--development", "3", "--beam", "1"]
     assert alignment.main(options) == 0
@@ -200,6 +238,67 @@ def test_a_whole_study(toy, in_process, capfd):
     again = json.loads((toy / "study" / "report.json").read_text())
     assert again["systems"] == report["systems"]
 
+    # Another study, of a guided system in both directions, which takes over the rows of the first.
+    recipe, sizes = alignment.SYSTEMS["tiny"]
+    monkeypatch.setitem(alignment.SYSTEMS, "aligner", (recipe, (*sizes, "guided_alignment=9.0")))
+    monkeypatch.setattr(alignment, "EFLOMAL", {"aligner": "read"})
+    options[options.index("--out") + 1] = str(toy / "second")
+    options += ["--systems", "aligner", "--both-ways", "aligner", "--earlier", str(toy / "study" / "report.json")]
+    assert alignment.main(options) == 0
+    assert in_process == ["tiny", "aligner", "aligner-backward"]
+    assert len(eflomal.read_text().split()) == 2, "once for each study"
+    second = json.loads((toy / "second" / "report.json").read_text())
+    assert str(toy) not in (toy / "second" / "report.json").read_text()
+    assert second["earlier"] == [{name: again[name] for name in second["earlier"][0]}]
+    assert second["command"].endswith("--systems aligner --both-ways aligner --earlier report.json")
+    rows = {row["name"]: row for row in [*second["baselines"], *second["systems"]]}
+    assert rows["tiny"] == system
+    both = [f"aligner, {method}" for method in ("intersection", "grow-diag-final-and")]
+    assert [row["name"] for row in second["systems"]] == ["tiny", "aligner", "aligner-backward", *both]
+    guided = rows["aligner"]
+    assert "alignment_links=eflomal/en-fr.read.links" in guided["command"]
+    assert "--source fr --target en" in rows["aligner-backward"]["command"]
+    by_row = {one["row"]: one["all"]["aer"] for one in guided["candidates"]}
+    assert min(by_row, key=by_row.get) in ("next", "next-word"), "the rows that were guided"
+    for name in ("eflomal", "eflomal, intersection", "eflomal, grow-diag-final-and"):
+        assert rows[name]["all"]["aer"] == 0
+    for name, expected in zip(both, (set.intersection, evaluation.grow_diag_final_and), strict=True):
+        links = []
+        for run, sides in (("aligner", gold[:2]), ("aligner-backward", gold[1::-1])):
+            panels = attention_links.candidates(Translator.from_preset(toy / "second" / run), *sides)
+            links.append([attention_links.links(one) for one in panels["all", rows[run]["row"]]])
+        turned = [{(j, i) for i, j in one} for one in links[1]]
+        made = [expected(set(one), other) for one, other in zip(links[0], turned, strict=True)]
+        assert evaluation.alignment_error_rate(made, gold.links).aer == pytest.approx(
+            rows[name]["all"]["aer"], abs=0.005
+        )
+    page = study_sections.section("alignment", second)
+    assert f"| {both[0]} | both directions |" in page
+    assert f"```\n{report['command']}\n```" in page
+
+
+def test_figure_3_has_the_papers_sentences(tmp_path, monkeypatch, capfd):
+    """A model that was never trained draws them; every word has its label, in the gold's tokenization."""
+    sides = [[cut(pair[n]) for pair in figure3.SENTENCES] for n, cut in enumerate((hansards.english, hansards.french))]
+    tokenizers = [Tokenizer.train(lines, level="word") for lines in sides]
+    recipe = train.load_recipe("rnnsearch")
+    model = recipe.build(recipe.Config(units=5), *(tokenizer.vocabulary_size for tokenizer in tokenizers))
+    Translator(model, *tokenizers).save_to_preset(tmp_path / "run")
+    assert figure3.main([str(tmp_path / "run")]) == 2
+    assert "from en to fr" in capfd.readouterr().err
+    (tmp_path / "run" / "report.json").write_text('{"source": "en", "target": "fr"}')
+    assert figure3.main([str(tmp_path / "run"), "--output", "figure.txt"]) == 2
+    assert ".svg" in capfd.readouterr().err
+    drawn = []
+    monkeypatch.setattr(plots, "alignments", lambda panels, path: drawn.append((panels, path)))
+    assert figure3.main([str(tmp_path / "run"), "--row", "next-word"]) == 0
+    ((panels, path),) = drawn
+    assert path == tmp_path / "run" / "figure3.svg"
+    for panel, source, target in zip(panels, *sides, strict=True):
+        assert list(panel.source_tokens) == [*source.split(), "</s>"]
+        assert list(panel.target_tokens) == [*target.split(), "</s>"]
+        np.testing.assert_array_equal(panel.alignment[-1], panel.alignment[-2])
+
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
@@ -211,10 +310,24 @@ def test_a_whole_study(toy, in_process, capfd):
         (["--gold", "{tmp}/gold", "--source", "fr", "--target", "en"], "English to French"),
         (["--gold", "{tmp}/gold", "--max-steps", "0"], "--max-steps of at least 1"),
         (["--gold", "{tmp}/gold", "--set", "cho.units=3"], "a recipe among"),
+        (["--gold", "{tmp}/gold", "--systems", "nematus,giza"], "Expected --systems among: rnnsearch,"),
+        (["--gold", "{tmp}/gold", "--systems", "luong-general", "--both-ways", "nematus"], "--both-ways among: luong"),
+        (["--gold", "{tmp}/gold", "--development", "3", "--systems", "none", "--earlier", "{tmp}/none"], "none"),
+        (["--gold", "{tmp}/gold", "--development", "3", "--earlier", "{tmp}/toy/val.en"], "to be a report.json"),
+        (
+            ["--gold", "{tmp}/gold", "--development", "3", "--earlier", "{tmp}/earlier.json"],
+            "It has another corpus, source",
+        ),
+        (
+            ["--gold", "{tmp}/gold", "--development", "3", "--systems", "nematus-aligner"],
+            "Expected eflomal to be installed",
+        ),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_begun(options, sentence, toy, monkeypatch, capfd):
     monkeypatch.delenv("KERAS_ATTN_DATA", raising=False)
+    monkeypatch.setattr(eflomal_links, "is_installed", lambda name: "--systems" not in options)
+    (toy / "earlier.json").write_text('{"study": "alignment_study"}')
     options = [option.format(tmp=toy) for option in options]
     where = ["--corpus", str(toy / "toy"), "--out", str(toy / "study")]
     assert alignment.main([*where, *options]) == 2

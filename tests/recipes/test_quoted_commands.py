@@ -11,7 +11,7 @@ import pytest
 
 from recipes import gnmt, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, train, transformer
 from recipes.pages import results
-from recipes.studies import alignment, length
+from recipes.studies import alignment, eflomal_links, length
 
 pytestmark = pytest.mark.once
 
@@ -94,14 +94,17 @@ def test_the_commands_of_a_study_are_those_of_its_runs(name):
 
 
 def test_the_studies_would_train_with_these_commands():
-    systems = {
-        row["name"]: row["command"] for row in REPORTS["alignment_study-tatoeba-en-fr+news-en-fr-en-fr"]["systems"]
-    }
-    assert systems.keys() == alignment.SYSTEMS.keys()
-    for name, (recipe, changes) in alignment.SYSTEMS.items():
+    rows = REPORTS["alignment_study-tatoeba-en-fr+news-en-fr-en-fr"]["systems"]
+    systems = {row["name"].removesuffix(alignment.BACKWARD): row["command"] for row in rows if "command" in row}
+    assert list(systems) == list(alignment.SYSTEMS)[: len(systems)], "others are measured later"
+    for name, command in systems.items():
+        recipe, changes = alignment.SYSTEMS[name]
         settings = [f"max_steps={alignment.MAX_STEPS}", *alignment._SHARED, *changes]
-        assert systems[name].split()[3] == recipe
-        assert systems[name].partition(" --set ")[2].split() == settings
+        if name in alignment.EFLOMAL:
+            languages = re.search(r"--source (\w+) --target (\w+)", command).groups()
+            settings.append(f"alignment_links={eflomal_links.guide(Path(), languages, alignment.EFLOMAL[name])}")
+        assert command.split()[3] == recipe
+        assert command.partition(" --set ")[2].split() == settings
 
 
 MODULES = quoted(r"python -m ((?:recipes|keras_attn|tests)(?:\.\w+)*)(?![\w.{])")

@@ -1,6 +1,5 @@
 """The studies: runs are trained once, even if a study is killed; figures and pages come from the reports alone."""
 
-import importlib
 import json
 import math
 import shutil
@@ -17,12 +16,11 @@ from recipes.pages import results
 from recipes.studies import attention, length, showcase
 from recipes.studies.study import Run, Step, Study
 from recipes.training import callbacks
+from tests.recipes.small_study import InProcess, write_digits
 
 pytestmark = pytest.mark.once
 
-TEST = (2, 4, 5, 9, 12, 13, 16)  # words
 BINS = [(1, 5), (6, 10), (11, 15)]
-NAMES = ["zero", "un", "deux", "trois", "quatre", "cinq"]
 TINY = ["level=word", "batch_size=16", "validation_sentences=7", "embedding_size=8", "readout_size=8"]
 LUONG = ["units=8", "num_layers=1"]
 SIZES = ["rnnsearch.units=7", "rnnsearch.decoder_units=8", "rnnsearch.attention_units=5", "rnnencdec.units=10"]
@@ -34,38 +32,12 @@ SYSTEMS = ["rnnsearch-8", "rnnencdec-8"]
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """Digits, spelled; few lengths in training, because each is compiled."""
-    folder = tmp_path_factory.mktemp("corpora") / "digits"
-    folder.mkdir()
-    random = np.random.default_rng(5)
-    for split, lengths in (("train", [3, 8] * 12 + [9] * 8), ("val", TEST), ("test", TEST)):
-        rows = [random.integers(0, 6, length) for length in lengths]
-        (folder / f"{split}.en").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
-        (folder / f"{split}.fr").write_text("".join(" ".join(NAMES[i] for i in row) + "\n" for row in rows))
-    return folder
+    return write_digits(tmp_path_factory.mktemp("corpora") / "digits")
 
 
 def command_line(corpus, out, *more):
     where = ["--corpus", str(corpus), "--source", "en", "--target", "fr", "--out", str(out)]
     return [*where, "--max-steps", "5", "--beam", "1", "--set", *TINY, *more]
-
-
-class InProcess:
-    """Replaces `Study.work`: the same commands in this process, because a backend takes seconds to start."""
-
-    def __init__(self, most=10**9):
-        self.most, self.done = most, []
-
-    def __call__(self, chains):
-        for steps in chains.values():
-            for step in steps:
-                if step.output.exists():
-                    continue
-                if len(self.done) == self.most:
-                    raise KeyboardInterrupt
-                name = step.output.stem if step.output.suffix == ".txt" else step.output.parent.name
-                self.done.append((step.module, name))
-                assert importlib.import_module(step.module).main([*map(str, step.options)]) == 0
-                assert step.output.exists()
 
 
 @pytest.fixture
@@ -144,6 +116,22 @@ def test_length_study_scores_each_length(length_folder, corpus):
     assert svg.startswith("<?xml")
 
 
+def test_systems_may_differ_in_size_and_updates(corpus, tmp_path, monkeypatch):
+    """What `--set` and `--size-tolerance` allow, without training."""
+    monkeypatch.setattr(length, "MAX_WORDS", (8,))
+    started = []
+
+    def work(self, chains):
+        started.extend(train.parser().parse_args(chain[0].options) for chain in chains.values())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Study, "work", work)
+    own = ["rnnencdec.units=30", "rnnencdec.max_steps=11", "--size-tolerance", "50"]
+    assert length.main(command_line(corpus, tmp_path / "out", *SIZES, *own)) == 130
+    configs = [train.configure(train.load_recipe(one.recipe), one) for one in started]
+    assert [(config.units, config.max_steps) for config in configs] == [(7, 5), (30, 11)]
+
+
 @pytest.mark.slow
 def test_a_finished_study_does_nothing_again(length_folder, corpus, in_process, monkeypatch):
     monkeypatch.setattr(length, "MAX_WORDS", (8,))
@@ -164,6 +152,8 @@ def test_a_finished_study_does_nothing_again(length_folder, corpus, in_process, 
         (["--set", "luong.units=3"], "recipe among: rnnsearch, rnnencdec"),
         (["--set", "unit=3"], "--set with a name among"),
         (["--set", "rnnsearch.units=30"], "equal size, within 5%"),
+        (["--set", "rnnsearch.units=30", "--size-tolerance", "0.1"], "equal size, within 10%"),
+        (["--size-tolerance", "-1"], "a number from 0 to 100"),
         (["--set", "rnnsearch.min_frequency=2"], "Expected the same level"),
         (["--out", "{corpus}"], "or a study's"),
         (["--out", "{study}", "--seed", "3"], "begun with another seed"),

@@ -1,0 +1,98 @@
+"""What each ingredient of the best recurrent translators is worth in BLEU: added to one recipe, or taken from it.
+
+    python -m recipes.studies.ingredients --seeds 3                           # Multi30k, German to English
+    python -m recipes.studies.ingredients --ingredients word-dropout,bpe-dropout --seeds 3
+
+The base is the recipe `nematus`: a conditional GRU with a tied output, label smoothing and a moving average of the
+weights. Every other run differs from it by one ingredient, and from the same seed on in nothing else; tokenizers,
+order of the batches and number of updates are the same. Differences are between mean BLEU over the seeds, with an
+interval over seeds (`recipes.studies.repeated`); one seed is not enough where they are under 1 BLEU. The base is always
+trained. Runs of a study that was killed, or is started again with more seeds or ingredients, are not repeated.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from keras_attn.cli import command
+from recipes.studies import repeated
+from recipes.studies.options import add_options, changes_by_recipe, chosen
+from recipes.studies.repeated import Variant
+from recipes.studies.study import Study
+
+MAX_STEPS = {"multi30k": 3600, "multi30k-tok": 3600, "phrases": 1600}
+DEFAULT_MAX_STEPS = 5000
+BASE = "base"
+# By name: the recipe, its settings, and what they are. The order is that of the runs.
+INGREDIENTS = {
+    BASE: ("nematus", (), "the recipe nematus"),
+    "without-conditional-gru": ("rnnsearch", (), "one GRU, whose query has not read the last word: RNNsearch"),
+    "layer-normalization": ("nematus", ("layer_normalization=true",), "layer normalisation in every GRU"),
+    "deep-transitions": (
+        "nematus",
+        ("encoder_transitions=2", "decoder_transitions=4"),
+        "two transitions a step in the encoder, four in the decoder",
+    ),
+    "recurrent-dropout": ("nematus", ("recurrent_dropout=0.2",), "dropout of the states, one mask a sentence: 0.2"),
+    "word-dropout": ("nematus", ("word_dropout=0.1",), "dropout of whole words: 0.1"),
+    "bpe-dropout": ("nematus", ("bpe_dropout=0.1",), "BPE-dropout: 0.1"),
+    "guided-alignment": ("nematus", ("guided_alignment=0.1",), "guided alignment by IBM Model 1: 0.1"),
+    "without-tied-embeddings": ("nematus", ("tie_embeddings=none",), "an output matrix of its own"),
+    "without-label-smoothing": ("nematus", ("label_smoothing=0",), "no label smoothing"),
+    "without-moving-average": ("nematus", ("ema_decay=0",), "the last weights instead of their moving average"),
+    "checkpoint-averaging": (
+        "nematus",
+        ("ema_decay=0", "average_checkpoints=5"),
+        "the mean of the last five validations' weights instead of their moving average",
+    ),
+    "context-gate": ("rnnsearch", ("context_gate=both",), "RNNsearch with a context gate"),
+}
+
+
+def main(argv=None) -> int:
+    parser = command.Parser("recipes.studies.ingredients", description=__doc__.splitlines()[0])
+    add_options(parser, "multi30k")
+    repeated.add_seeds(parser)
+    parser.add_argument("--ingredients", metavar="NAME,...", default=",".join(INGREDIENTS), help="default: %(default)s")
+    return command.run(run_study, parser, argv)
+
+
+def run_study(arguments: argparse.Namespace) -> None:
+    names = chosen("--ingredients", f"{BASE},{arguments.ingredients}", INGREDIENTS)
+    changes = changes_by_recipe(arguments, *dict.fromkeys(recipe for recipe, _, _ in INGREDIENTS.values()))
+    max_steps = arguments.max_steps or MAX_STEPS.get(arguments.corpus, DEFAULT_MAX_STEPS)
+    variants = [
+        Variant(name, recipe, (f"max_steps={max_steps}", *changes[recipe], *own))
+        for name, (recipe, own, _) in INGREDIENTS.items()
+    ]
+
+    from recipes import corpora
+
+    study = Study(arguments, "ingredients_study", repeated.runs(variants, arguments), max_steps=max_steps)
+    repeated.check(study)
+    corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
+    with study.opened():
+        todo = repeated.runs([variant for variant in variants if variant.name in names], arguments)
+        study.work({run.name: [study.train_step(run)] for run in todo})
+        write(study, variants)
+
+
+def write(study: Study, variants: Sequence[Variant]) -> None:
+    """Writes the report and the figure of all ingredients that have a finished run, in this call or an earlier one."""
+    from recipes.studies import figures
+
+    rows = repeated.rows(study, variants)
+    scores = [row["bleu"]["scores"] for row in rows]
+    rows = [row | {"what": INGREDIENTS[row["name"]][2]} | repeated.difference(row, rows[0], scores) for row in rows]
+    measured = [row["name"] for row in rows]
+    study.arguments.ingredients = None if measured == list(INGREDIENTS) else ",".join(measured)
+    report = study.write_report(seeds=study.arguments.seeds, ingredients=rows, confidence=repeated.CONFIDENCE)
+    figures.ingredients(report, study.out / "ingredients.svg")
+    for row in sorted(rows, key=lambda row: -row["difference"]):
+        interval = "" if row["interval"] is None else f" ± {row['interval']:.2f}"
+        print(f"{row['name']:>24}  BLEU {row['bleu']['mean']:5.2f}, {row['difference']:+.2f}{interval}")
+    print(f"The study is in {study.out}: report.json and ingredients.svg.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

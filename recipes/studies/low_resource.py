@@ -1,0 +1,174 @@
+"""BLEU against the number of training pairs, after Sennrich & Zhang, Revisiting Low-Resource NMT (ACL 2019).
+
+    python -m recipes.studies.low_resource --seeds 3                    # 5,000, 10,000 and 29,000 pairs of Multi30k
+    python -m recipes.studies.low_resource --sizes 5000,29000 --adapted word_dropout=0.2 recurrent_dropout=0.3
+
+`plain` is the recipe `nematus` as it is for the whole corpus. `adapted` has what the paper finds to matter where text
+is scarce: a smaller vocabulary, smaller batches, more dropout, dropout of whole words, BPE-dropout, and stronger label
+smoothing; `--adapted` changes its settings. The pairs are drawn once by `--seed`, each smaller set from the larger
+ones; validation and test text are the corpus'. The updates are in proportion to the square root of the number of pairs,
+`--max-steps` for the whole corpus, so that smaller sets are read more often, and both systems read as many sentences.
+The weights are those of the best validation. Runs of a study that was killed, or is started again with more seeds or
+sizes, are not repeated.
+"""
+
+import argparse
+import dataclasses
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from keras_attn import files
+from keras_attn.cli import command
+from recipes import train
+from recipes.config import config_for, override
+from recipes.studies import repeated
+from recipes.studies.options import add_options, changes_by_recipe
+from recipes.studies.repeated import Variant
+from recipes.studies.study import Study
+
+RECIPE = "nematus"
+SIZES = (5000, 10000, 29000)
+MAX_STEPS = 3600
+KINDS = ("plain", "adapted")
+VOCABULARY = {8000: 2000, 15000: 3000, math.inf: 5000}  # of either side, by the largest number of pairs
+_ADAPTED = (
+    "word_dropout=0.1",
+    "recurrent_dropout=0.2",
+    "bpe_dropout=0.1",
+    "embedding_dropout=0.4",
+    "output_dropout=0.5",
+    "label_smoothing=0.2",
+)
+
+
+def main(argv=None) -> int:
+    parser = command.Parser("recipes.studies.low_resource", description=__doc__.splitlines()[0])
+    add_options(parser, "multi30k")
+    repeated.add_seeds(parser)
+    parser.add_argument("--sizes", metavar="N,...", default=",".join(map(str, SIZES)), help="default: %(default)s")
+    parser.add_argument("--adapted", nargs="+", action="extend", default=[], metavar="NAME=VALUE")
+    return command.run(run_study, parser, argv)
+
+
+def run_study(arguments: argparse.Namespace) -> None:
+    changes = changes_by_recipe(arguments, RECIPE)[RECIPE]
+
+    from recipes import corpora
+
+    corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
+    pairs = len(corpus.splits["train"][0])
+    sizes = _sizes(arguments.sizes, pairs)
+    arguments.source, arguments.target = corpus.source, corpus.target
+    max_steps = arguments.max_steps or MAX_STEPS
+    study = Study(arguments, "low_resource_study", [], max_steps=max_steps, adapted=arguments.adapted)
+    shared = [*settings_for(arguments.corpus), *changes]
+    variants = []
+    for size in sizes:
+        steps = max(1, round(max_steps * math.sqrt(size / pairs)))
+        settings = {
+            "plain": (*shared, f"max_steps={steps}"),
+            "adapted": adapted(size, steps, shared, arguments.adapted),
+        }
+        variants += [Variant(f"{kind}-{size}", RECIPE, settings[kind], _text(study, size)) for kind in KINDS]
+    study.runs = repeated.runs(variants, arguments)
+    repeated.check(study)
+    with study.opened():
+        for size in sizes:
+            _write_text(corpus, size, arguments.seed, _text(study, size))
+        if len(study.reports()) < len(study.runs):
+            _check_vocabularies(study, corpus)
+        study.work({run.name: [study.train_step(run)] for run in study.runs})
+        write(study, variants, sizes)
+
+
+def _sizes(text: str, most: int) -> list[int]:
+    """The numbers of a comma-separated list, in rising order.
+
+    Raises:
+        ValueError: if it has something else, or a number that is not from 1 to `most`.
+    """
+    parts = text.split(",")
+    if not all(part.isdecimal() and 1 <= int(part) <= most for part in parts):
+        raise ValueError(f"Expected --sizes from 1 to {most:,}, separated by commas. Received: {text!r}")
+    return sorted({int(part) for part in parts})
+
+
+def settings_for(corpus: str) -> list[str]:
+    """The recipe's settings for this corpus, which it knows by name only, where they are not its defaults."""
+    recipe = train.load_recipe(RECIPE)
+    config, default = config_for(recipe.CONFIGS, corpus) or recipe.Config(), recipe.Config()
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    return [f"{name}={value}" for name, value in values.items() if value != getattr(default, name)]
+
+
+def adapted(size: int, steps: int, shared: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    """The settings of the adapted system: half the sentences a batch, and twice the updates."""
+    batch_size = max(1, override(train.load_recipe(RECIPE).Config(), list(shared)).batch_size // 2)
+    vocabulary = next(many for most, many in VOCABULARY.items() if size < most)
+    sizes = [f"{side}_vocabulary_size={vocabulary}" for side in ("source", "target")]
+    return (*shared, f"max_steps={2 * steps}", f"batch_size={batch_size}", *sizes, *_ADAPTED, *more)
+
+
+def _text(study: Study, size: int) -> Path:
+    return study.out / f"train-{size}"
+
+
+def _write_text(corpus, size: int, seed: int, folder: Path) -> None:
+    """Writes a corpus that has so many of the training pairs, in their order, and the other splits as they are."""
+    if folder.exists():
+        return
+    kept = sorted(np.random.default_rng(seed).permutation(len(corpus.splits["train"][0]))[:size])
+    with files.staging(folder.parent) as temporary:
+        new = temporary / folder.name
+        new.mkdir()
+        for split, sides in corpus.splits.items():
+            for language, lines in zip((corpus.source, corpus.target), sides, strict=True):
+                chosen = [lines[n] for n in kept] if split == "train" else lines
+                (new / f"{split}.{language}").write_text("".join(f"{line}\n" for line in chosen), encoding="utf-8")
+        files.publish(new, folder)
+
+
+def _check_vocabularies(study: Study, corpus) -> None:
+    """Raises ValueError if the smallest set, that of the first runs, has too little text for the vocabularies."""
+    from recipes import corpora
+    from recipes.training import fitting
+
+    first = study.runs[: len(KINDS)]
+    text = corpora.load(first[0].corpus, corpus.source, corpus.target)
+    for config in study.configs(first).values():
+        fitting.train_tokenizers(config, *text.splits["train"])
+
+
+def write(study: Study, variants: Sequence[Variant], sizes: Sequence[int]) -> None:
+    """Writes the report and the figure."""
+    from recipes.studies import figures
+
+    rows = repeated.rows(study, variants)
+    for row in rows:
+        kind, _, size = row["name"].rpartition("-")
+        row |= {"kind": kind, "size": int(size)}
+    scores = [row["bleu"]["scores"] for row in rows]
+    gains = []
+    for size in sizes:
+        plain, adapted = (next(row for row in rows if (row["kind"], row["size"]) == (kind, size)) for kind in KINDS)
+        gains.append({"size": size} | repeated.difference(adapted, plain, scores))
+    report = study.write_report(
+        corpus=study.settings["corpus"],
+        seeds=study.arguments.seeds,
+        systems=rows,
+        gains=gains,
+        confidence=repeated.CONFIDENCE,
+    )
+    figures.low_resource(report, study.out / "low_resource.svg")
+    for row in rows:
+        interval = "" if row["bleu"]["interval"] is None else f" ± {row['bleu']['interval']:.2f}"
+        print(f"{row['size']:>9,} pairs, {row['kind']:>8}  BLEU {row['bleu']['mean']:5.2f}{interval}")
+    print(f"The study is in {study.out}: report.json and low_resource.svg.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

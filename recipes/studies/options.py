@@ -1,0 +1,64 @@
+"""The options of the studies' commands, and what they mean."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from keras_attn.cli import command
+
+
+def add_options(parser: command.Parser, corpus: str) -> None:
+    """Adds the options that every study has."""
+    option = parser.add_argument
+    option("--corpus", default=corpus, help="a name or a folder (default: %(default)s)")
+    option("--source", help="language of the source side (default: the corpus decides)")
+    option("--target", help="language of the target side")
+    option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
+    option("--out", type=Path, help="folder of the study (default: runs/STUDY-CORPUS); started again, it continues")
+    option("--max-steps", type=int, help="updates of the weights, the same for every run (default: the study's)")
+    option("--set", nargs="+", action="extend", default=[], metavar="[RECIPE.]NAME=VALUE", dest="changes")
+    option("--seed", type=int, default=0)
+    option("--beam", type=int, default=5, help="beam size of the scores (default: %(default)s)")
+    option("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="runs in parallel (default: %(default)s)")
+
+
+def changes_by_recipe(arguments, *recipes: str) -> dict[str, list[str]]:
+    """The changes of `--set` for each recipe; `RECIPE.NAME=VALUE` is for one recipe only.
+
+    Raises:
+        ValueError: for another recipe's name, or a number below 1 for --max-steps, --beam or --jobs.
+    """
+    for name in ("max_steps", "beam", "jobs"):
+        if (value := getattr(arguments, name)) is not None and value < 1:
+            raise ValueError(f"Expected --{name.replace('_', '-')} of at least 1. Received: {value}")
+    changes = {recipe: [] for recipe in recipes}
+    for change in arguments.changes:
+        name, equals, value = change.partition("=")
+        recipe, _, name = name.rpartition(".")
+        if recipe and recipe not in changes:
+            raise ValueError(f"Expected --set with a recipe among: {', '.join(recipes)}. Received: {change!r}")
+        for one in [recipe] if recipe else recipes:
+            changes[one].append(f"{name}{equals}{value}")
+    return changes
+
+
+def chosen(flag: str, text: str, names: Iterable[str]) -> list[str]:
+    """The names of a comma-separated list, in their usual order.
+
+    Raises:
+        ValueError: for a name that is not among `names`.
+    """
+    names, received = list(names), text.split(",")
+    if unknown := [name for name in received if name not in names]:
+        raise ValueError(f"Expected {flag} among: {','.join(names)}. Received: {', '.join(unknown)!r}")
+    return [name for name in names if name in received]
+
+
+def folder_of(arguments, name: str) -> Path:
+    """The folder of the study of this name."""
+    return arguments.out or Path("runs", f"{name}-{corpus_name(arguments)}")
+
+
+def corpus_name(arguments) -> str:
+    """The corpus' name, which for a folder is its own."""
+    return Path(arguments.corpus).resolve().name if Path(arguments.corpus).is_dir() else arguments.corpus
