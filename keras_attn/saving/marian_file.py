@@ -47,6 +47,8 @@ def read_model(path: Path) -> tuple[Options, Weights]:
         files.check_archive(path)
         with zipfile.ZipFile(path) as archive:
             parts = {part.filename.removesuffix(".npy"): part for part in archive.infolist()}
+            if len(parts) < len(archive.infolist()):
+                raise ValueError("Some of its arrays are stored twice.")
             if _CONFIG not in parts:
                 raise ValueError(f"It has no {_CONFIG}, in which Marian keeps the options.")
             if parts[_CONFIG].file_size > _LARGEST_CONFIG:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -144,6 +145,9 @@ OPTIONS = [
     ("input-types:\n  []", "input-types:\n  - class", "text alone. Received: .*'class'"),
     ("  - 48\n  - 48", "  - 48", r"two vocabularies. Received: dim-vocabs of \['48'\]"),
     ("dim-rnn: 6", "dim-rnn: 99999999", "`dim-rnn` to be a size .*'99999999'"),
+    ("  - 48\n  - 48", "  - 16777216\n  - 48", r"'encoder_Wemb' of shape \(16777216, 4\) .*Received: \(48, 4\)"),
+    ("dim-emb: 4", "dim-emb: 1048576", r"'encoder_bi_W' of shape \(1048576, 12\) .*Received: \(4, 12\)"),
+    ("enc-depth: 1", "enc-depth: 100", r"'encoder_bi_l2_cell1_b' of shape .*Received: none"),
     ("dim-rnn: 6", "dim-rnn: 7", r"'encoder_bi_b' of shape \(1, 14\) .*Received: \(1, 12\)"),
     ("enc-depth: 1", "enc-depth: 0", "`enc-depth` to be a size up to 100 .*Received: '0'"),
     ("dec-cell-base-depth: 2", "dec-cell-base-depth: 1", "besides them: decoder_cell2_U, decoder_cell2_Ux"),
@@ -162,10 +166,11 @@ ARRAYS = [
 
 @pytest.mark.once
 @pytest.mark.parametrize(("old", "new", "message"), OPTIONS)
-def test_options_that_are_not_read_are_named(old, new, message, where, tmp_path):
+def test_options_that_are_not_read_are_named(old, new, message, where, tmp_path, memory):
     path = rewritten(where / "s2s.npz", tmp_path / "model.npz", old, new)
     with pytest.raises(ValueError, match=message):
         from_marian(path, [where / file for file in vocabularies("s2s")])
+    assert memory() < 1 << 20
 
 
 @pytest.mark.once
@@ -176,14 +181,22 @@ def test_wrong_arrays_are_named(name, array, message, where, tmp_path):
         from_marian(path, [where / file for file in vocabularies("s2s")])
 
 
-def header_of(shape):
+def header_of(shape, dtype="<f4"):
     file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
     return file.getvalue()
 
 
+@pytest.fixture
+def memory():
+    """A function that returns the most bytes that Python and NumPy have taken since."""
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+
 @pytest.mark.once
-def test_a_damaged_or_hostile_file_is_refused_before_it_takes_memory(where, tmp_path):
+def test_a_damaged_or_hostile_file_is_refused_before_it_takes_memory(where, tmp_path, memory):
     files = [where / file for file in vocabularies("s2s")]
     content = (where / "s2s.npz").read_bytes()
     path = tmp_path / "model.npz"
@@ -200,13 +213,41 @@ def test_a_damaged_or_hostile_file_is_refused_before_it_takes_memory(where, tmp_
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("special:model.yml.npy", bytes(1 << 20))
     refuse("Expected .* bytes that are not compressed")
-    for array in (header_of((1 << 40,)), header_of((-1,)), b"\x93NUMPY\x09\x00", b"PICKLE"):
+    hostile = [header_of((1 << 40,)), header_of((1 << 40, 1 << 40)), header_of((-1,)), header_of((0, 1 << 70))]
+    hostile += [header_of((2,), [("a", "O")]) + bytes(16), header_of((9,))[:40], b"\x93NUMPY\x09\x00", b"PICKLE"]
+    for array in hostile:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("decoder_U_att.npy", array)
             archive.writestr("special:model.yml.npy", header_of((0,)))
         refuse("")
     with pytest.raises(FileNotFoundError, match="which does not exist"):
         from_marian(tmp_path / "none.npz", files)
+    assert memory() < 1 << 22
+
+
+@pytest.mark.once
+def test_an_array_that_is_stored_twice_is_refused(where, tmp_path):
+    path = tmp_path / "model.npz"
+    path.write_bytes((where / "s2s.npz").read_bytes())
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("decoder_U_att.npy", header_of((12, 1)) + bytes(48))
+    with pytest.raises(ValueError, match="Received: Some of its arrays are stored twice"):
+        from_marian(path, [where / file for file in vocabularies("s2s")])
+
+
+@pytest.mark.once
+def test_a_file_that_is_cut_off_anywhere_is_refused(where, tmp_path):
+    """Models and SentencePiece's vocabularies."""
+    model, files = where / "pieces.npz", [where / file for file in vocabularies("pieces")]
+    content, pieces = model.read_bytes(), files[1].read_bytes()
+    for end in range(0, len(content), 997):
+        (tmp_path / "model.npz").write_bytes(content[:end])
+        with pytest.raises(ValueError, match="to be a model that Marian saved"):
+            from_marian(tmp_path / "model.npz", files)
+    for end in range(0, len(pieces), 29):
+        (tmp_path / "target.spm").write_bytes(pieces[:end])
+        with pytest.raises(ValueError, match=r"to be a SentencePiece model|pieces, as the model has"):
+            from_marian(model, [files[0], tmp_path / "target.spm"])
 
 
 @pytest.mark.once
