@@ -406,7 +406,8 @@ REVERSAL = {
     "lstm_seq2seq": {"units": 48, "num_layers": 2, "embedding_size": 32},
     "luong": {"units": 32, "num_layers": 1, "embedding_size": 24, "readout_size": 32},
     "nematus": {"units": 24, "embedding_size": 16, "attention_units": 24},
-    "gnmt": {"units": 24, "embedding_size": 16, "encoder_layers": 2, "decoder_layers": 2},
+    # One layer: those above read forwards alone, so that h_j knows the words before j, and another h may serve as well.
+    "gnmt": {"units": 32, "embedding_size": 24, "encoder_layers": 1, "decoder_layers": 2, "scale_embeddings": True},
     "rnmt_plus": {"units": 24, "embedding_size": 16, "encoder_layers": 1, "decoder_layers": 2, "num_heads": 2},
     "transformer": {"units": 32, "num_layers": 1, "num_heads": 1, "feed_forward_units": 64, "dropout": 0.0},
 }
