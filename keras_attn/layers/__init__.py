@@ -13,6 +13,8 @@ from keras_attn.layers.decoder_stack import DecoderStack
 from keras_attn.layers.deep_cells import DeepTransitionCell, ResidualCells
 from keras_attn.layers.dot import DotAttention, GeneralAttention, ScaledDotAttention
 from keras_attn.layers.fixed_context import FixedContextDecoder
+from keras_attn.layers.forward_algorithm import of_tokens
+from keras_attn.layers.hard_alignment import HardAlignment
 from keras_attn.layers.initializers import Float32Initializer, half_precision_safe
 from keras_attn.layers.layer import check_size, refuse_unknown_arguments
 from keras_attn.layers.local import LocalMonotonicAttention, LocalPredictiveAttention
@@ -24,6 +26,7 @@ from keras_attn.layers.monotonic_alignment import monotonic_alignment, safe_cump
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.normalized_cells import LayerNormGRUCell, LayerNormLSTMCell
 from keras_attn.layers.normalizers import hardmax, sparsemax
+from keras_attn.layers.pair_readout import PairReadout
 from keras_attn.layers.pointer import PointerGenerator
 from keras_attn.layers.readout import AttentionalLayer, ConcatenatedOutput, DeepOutput, LayerNormOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
@@ -55,6 +58,7 @@ __all__ = [
     "Float32Initializer",
     "GeneralAttention",
     "GeneralMonotonicAttention",
+    "HardAlignment",
     "LayerNormAttention",
     "LayerNormGRUCell",
     "LayerNormLSTMCell",
@@ -67,6 +71,7 @@ __all__ = [
     "MultiHeadAttention",
     "NeuralCoverageAttention",
     "OutputBias",
+    "PairReadout",
     "PointerGenerator",
     "RNNEncoder",
     "ResidualCells",
@@ -84,6 +89,7 @@ __all__ = [
     "hardmax",
     "kerashub_layers",
     "monotonic_alignment",
+    "of_tokens",
     "refuse_unknown_arguments",
     "register_attention",
     "safe_cumprod",

@@ -3,6 +3,7 @@
 from keras_attn.models.averaging import average_weights, mean_weights
 from keras_attn.models.ensemble import Ensemble
 from keras_attn.models.gnmt import GNMTSeq2Seq
+from keras_attn.models.hard_monotonic import HardMonotonicSeq2Seq
 from keras_attn.models.lstm_seq2seq import LSTMSeq2Seq
 from keras_attn.models.luong import LuongSeq2Seq
 from keras_attn.models.nematus import NematusSeq2Seq
@@ -16,6 +17,7 @@ from keras_attn.models.transformer import TransformerSeq2Seq
 __all__ = [
     "Ensemble",
     "GNMTSeq2Seq",
+    "HardMonotonicSeq2Seq",
     "LSTMSeq2Seq",
     "LuongSeq2Seq",
     "NematusSeq2Seq",

@@ -13,12 +13,12 @@ from keras_attn.layers import half_precision_safe
 from keras_attn.layers.layer import Layer, constructor_arguments, keras_layer_arguments
 
 B, T, S, E, H, M, A = 2, 3, 5, 7, 11, 13, 17
-# These tests sum outputs. `PointerGenerator` has log-probabilities, in part -inf (see test_pointer.py),
-# `ScheduledSampler` booleans (see test_steps.py), `CoverageLoss` a loss (see test_coverage.py). For cells, which have
-# states, and their stacks see test_cells.py and test_context_gate.py.
+# These tests sum outputs. `PointerGenerator` has log-probabilities, in part -inf (see test_pointer.py), as has
+# `HardAlignment` (see test_hard_alignment.py), `ScheduledSampler` booleans (see test_steps.py), `CoverageLoss` a loss
+# (see test_coverage.py). For cells, which have states, and their stacks see test_cells.py and test_context_gate.py.
 CELLS = (ka.DecoderStack, ka.DeepTransitionCell, ka.LayerNormGRUCell, ka.LayerNormLSTMCell, ka.ResidualCells)
-OTHERS = (ka.layers.Attention, ka.CoverageLoss, ka.layers.PointerGenerator, ka.layers.ScheduledSampler)
-APART = (*OTHERS, *CELLS, ka.ContextGateCell)
+OTHERS = (ka.layers.Attention, ka.CoverageLoss, ka.layers.HardAlignment, ka.layers.PointerGenerator)
+APART = (*OTHERS, *CELLS, ka.ContextGateCell, ka.layers.ScheduledSampler)
 PUBLIC = {
     name: member
     for name, member in vars(ka.layers).items()
@@ -79,6 +79,7 @@ ARGUMENTS = {
     "CoverageAttention": [lambda _: {"units": A, "max_fertility": 2.0, "use_bias": False, "normalize": True}],
     "DeepOutput": [lambda _: {"units": A}, lambda _: {"units": A, "activation": "tanh", "use_bias": False}],
     "DotAttention": [lambda _: {}],
+    "PairReadout": [lambda _: {"units": A}],
     "FixedContextDecoder": [
         lambda dtype: {"cell": gru(dtype)},
         lambda dtype: {"cell": stack(dtype), "projection": keras.layers.Dense(A, dtype=dtype)},
@@ -139,6 +140,8 @@ def inputs_of(name):
         return {"inputs": (S, E), "token_ids": (S,)}
     if name in ("ConcatenatedOutput", "DeepOutput", "LayerNormOutput"):
         return {"state": (T, H), "embedding": (T, E), "context": (T, M)}
+    if name == "PairReadout":
+        return {"states": (T, H), "values": (S, M)}
     return {"inputs": (S, E)} if name in ("AttentionalLayer", "OutputBias") else {"inputs": (S, E), "mask": (S,)}
 
 

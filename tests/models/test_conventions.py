@@ -56,7 +56,9 @@ OTHERS = {
     "layer_normalization": True,
     "max_length": 31,
     "memory_dropout": 0.25,
+    "monotonic": False,
     "normalize_first": True,
+    "order": 1,
     "output_dropout": 0.5,
     "pointer": True,
     "project_context": False,
@@ -68,6 +70,7 @@ OTHERS = {
     "scale_embeddings": True,
     "scheduled_sampling": "linear,k=1,c=0.01",
     "tie_embeddings": "target",
+    "window": 2,
     "word_dropout": 0.15,
 }
 MODELS = [

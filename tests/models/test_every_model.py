@@ -17,7 +17,7 @@ import keras_attn as ka
 from keras_attn import models
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.search import beam_search, greedy_search
-from tests import oracles
+from tests import hard_attention_oracle, oracles
 
 B, S, T, VS, VT = 3, 7, 5, 31, 37
 PATH = Path(__file__).parents[1] / "fixtures" / "weights.json"
@@ -29,6 +29,7 @@ LUONG = {**LSTM, "readout_size": 11}
 NEMATUS = {"units": 5, "embedding_size": 7}
 GNMT = {"units": 5, "embedding_size": 7, "encoder_layers": 3, "decoder_layers": 3}
 RNMT_PLUS = {**GNMT, "units": 6, "embedding_size": 11, "num_heads": 2}
+HARD_MONOTONIC = {**LSTM, "readout_size": 11}
 TRANSFORMER = {"units": 6, "num_layers": 2, "num_heads": 3, "feed_forward_units": 11, "dropout": 0.0}
 MODELS = {
     "rnnsearch": (models.RNNSearch, RNNSEARCH),
@@ -162,6 +163,15 @@ MODELS = {
             "tie_embeddings": "target",
         },
     ),
+    "hard_monotonic": (models.HardMonotonicSeq2Seq, HARD_MONOTONIC),
+    "hard_monotonic, order 1, dropout": (
+        models.HardMonotonicSeq2Seq,
+        {**HARD_MONOTONIC, **DROPOUT, "order": 1, "window": 2, "layer_dropout": 0.2, "decoder_units": 7},
+    ),
+    "hard_monotonic, order 1, both ways": (
+        models.HardMonotonicSeq2Seq,
+        {**HARD_MONOTONIC, "order": 1, "monotonic": False, "num_layers": 1},
+    ),
     "transformer": (models.TransformerSeq2Seq, TRANSFORMER),
     "transformer, normalised first, all tied, dropout": (
         models.TransformerSeq2Seq,
@@ -175,7 +185,17 @@ MODELS = {
         },
     ),
 }
-ONE_EACH = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "nematus", "gnmt", "rnmt_plus", "transformer"]
+ONE_EACH = [
+    "rnnsearch",
+    "rnnencdec",
+    "lstm_seq2seq",
+    "luong",
+    "nematus",
+    "gnmt",
+    "rnmt_plus",
+    "hard_monotonic",
+    "transformer",
+]
 
 
 def make(name, **options):
@@ -268,6 +288,7 @@ def oracle(name, weights, inputs):
         "nematus": lambda: oracles.nematus(weights, source, target),
         "gnmt": lambda: oracles.gnmt(weights, source, target),
         "rnmt_plus": lambda: oracles.rnmt_plus(weights, source, target, heads=2),
+        "hard_monotonic": lambda: hard_attention_oracle.transducer(weights, source, target, layers=2)[0],
         "transformer": lambda: oracles.transformer(weights, source, target, layers=2),
     }[name]()
 

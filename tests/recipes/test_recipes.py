@@ -203,7 +203,10 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nosuch"], "among: gnmt, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, transformer"),
+        (
+            ["nosuch"],
+            "among: gnmt, hard_monotonic, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, transformer",
+        ),
         (["rnnsearch", "--set", "unit=3"], "embedding_dropout"),
         (["rnnsearch", "--set", "units=many"], "type int"),
         (["rnnsearch", "--epochs", "0"], "epochs"),

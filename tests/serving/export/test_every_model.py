@@ -41,6 +41,7 @@ MODELS = {
         models.RNMTPlusSeq2Seq,
         {"units": 6, "embedding_size": 11, "encoder_layers": 3, "decoder_layers": 3, "num_heads": 2},
     ),
+    "hard_monotonic": (models.HardMonotonicSeq2Seq, {**LSTM, "order": 1, "readout_size": 13}),
     "transformer": (
         models.TransformerSeq2Seq,
         {"units": 6, "num_layers": 2, "num_heads": 3, "feed_forward_units": 11},

@@ -1,0 +1,61 @@
+"""Hard monotonic attention: Wu, Cotterell. Exact Hard Monotonic Attention for Character-Level Transduction.
+
+ACL 2019, arXiv:1905.06319.
+
+    python -m recipes.train hard_monotonic --corpus g2p/fre                            # letters to phones
+    python -m recipes.train hard_monotonic --corpus g2p/fre --set order=1 window=4     # the next alignment's jump
+    python -m recipes.train hard_monotonic --corpus g2p/fre --set monotonic=false      # Wu, Shapiro, Cotterell 2018
+    python -m recipes.train hard_monotonic --corpus cmudict --minutes 57
+
+The model is the paper's: which letter a phone is read from is a hidden variable, summed over exactly. It is for strings
+of symbols; with large vocabularies its training needs too much memory. The defaults of
+`keras_attn.models.HardMonotonicSeq2Seq` are the sizes of the authors' scripts; here they are about half as wide.
+"""
+
+import dataclasses
+
+import keras
+
+from keras_attn.models import HardMonotonicSeq2Seq
+from recipes.config import G2P, TrainingConfig, check_range, model_arguments
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(TrainingConfig):
+    """Sizes and dropout of `keras_attn.models.HardMonotonicSeq2Seq`, of the same names."""
+
+    level: str = "symbol"
+    source_vocabulary_size: int | None = None
+    target_vocabulary_size: int | None = None
+    units: int = 192
+    num_layers: int = 2
+    embedding_size: int = 96
+    decoder_units: int | None = 256
+    readout_size: int | None = 256
+    order: int = 0
+    monotonic: bool = True
+    window: int = 4
+    initializer: str | None = "glorot_uniform"
+    scale_embeddings: bool = False
+    embedding_dropout: float = 0.2
+    layer_dropout: float = 0.3
+    memory_dropout: float = 0.2
+    output_dropout: float = 0.3
+    recurrent_dropout: float = 0.0
+    word_dropout: float = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_range(self, "recurrent_dropout", low=0, high=1)
+        check_range(self, "word_dropout", low=0, high=1)
+
+
+CONFIGS = {
+    "g2p/*": Config(**G2P),
+    "cmudict": Config(**{**G2P, "batch_size": 256, "max_steps": 14000, "validate_every": 466}),
+}
+
+
+def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
+    """The model of this recipe."""
+    return HardMonotonicSeq2Seq(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))

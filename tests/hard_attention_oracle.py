@@ -1,0 +1,81 @@
+"""HardMonotonicSeq2Seq in NumPy, by enumeration: every alignment of every prefix, one after the other."""
+
+import itertools
+
+import numpy as np
+
+from tests.oracles import Weights, lstm_stack, softmax
+
+
+def read(w, words, layers):
+    """h_j (S, 2 H): both directions of each layer read both of the one below."""
+    values = list(w.words("source", words))
+    for layer in range(layers):
+        sides = []
+        for name, order in (("reader", 1), ("backward_reader", -1)):
+            cell = [w.cell(f"encoder/{name}_{layer}")]
+            states, outputs = [(np.zeros(cell[0][1].shape[0]),) * 2], []
+            for x in values[::order]:
+                h, states = lstm_stack(x, states, cell)
+                outputs.append(h)
+            sides.append(outputs[::order])
+        values = [np.concatenate(pair) for pair in zip(*sides, strict=True)]
+    return np.array(values)
+
+
+def transition(w, state, values, k, order, monotonic, window):
+    """p(a_i = j | a_{i-1} = k) of all j (S,)."""
+    places = range(len(values))
+    if order == 0:
+        allowed = [j for j in places if j >= k or not monotonic]
+        scores = [values[j] @ w["alignment/score/kernel"] @ state for j in allowed]
+    else:
+        allowed = [j for j in places if (0 if monotonic else -window) <= j - k <= window]
+        logits = state @ w["alignment/state_kernel"] + values[k] @ w["alignment/memory_kernel"] + w["alignment/bias"]
+        scores = [logits[j - k + (0 if monotonic else window)] for j in allowed]
+    result = np.zeros(len(values))
+    result[allowed] = softmax(np.array(scores))
+    return result
+
+
+def lattice(w, words, outputs, layers, order, monotonic, window):
+    """p(y_i = v | a_i = j) (T, S, V) and p(a_i = j | a_{i-1} = k) (T, S, S)."""
+    values, cell = read(w, words, layers), [w.cell("decoder/cell/cell_0")]
+    states = [(np.zeros(cell[0][1].shape[0]),) * 2]
+    emissions, transitions = [], []
+    for y in w.words("target", outputs):
+        s, states = lstm_stack(y, states, cell)
+        kernels = w["readout/state_kernel"], w["readout/memory_kernel"]
+        features = [np.tanh(s @ kernels[0] + h @ kernels[1] + w["readout/bias"]) for h in values]
+        emissions.append([softmax(w.logits(f)) for f in features])
+        transitions.append([transition(w, s, values, k, order, monotonic, window) for k in range(len(values))])
+    return np.array(emissions), np.array(transitions)
+
+
+def paths(emissions, transitions, outputs, steps):
+    """Every alignment of the first `steps` steps, and its joint probability with the symbols that are read later."""
+    for path in itertools.product(range(emissions.shape[1]), repeat=steps):
+        probability, previous = 1.0, 0
+        for i, j in enumerate(path):
+            probability *= transitions[i, previous, j]
+            if i + 1 < len(outputs) and i + 1 < steps:
+                probability *= emissions[i, j, outputs[i + 1]]
+            previous = j
+        yield path, probability
+
+
+def transducer(weights, source, target, layers, order=0, monotonic=True, window=4):
+    """log p(y_i | y_<i, x) (B, T, V), and p(a_i = j | y_1 .. y_{T-1}, x) (B, T, S), both summed over all alignments."""
+    w, steps = Weights(weights), target.shape[1]
+    log_probs, posteriors = [], np.zeros((*target.shape, source.shape[1]))
+    for b, (words, outputs) in enumerate(zip(source, target, strict=True)):
+        emissions, transitions = lattice(w, words[words != 0], outputs, layers, order, monotonic, window)
+        row = []
+        for i in range(1, steps + 1):
+            joint = sum(p * emissions[i - 1, path[-1]] for path, p in paths(emissions, transitions, outputs, i))
+            row.append(np.log(joint / joint.sum()))
+        for path, p in paths(emissions, transitions, outputs, steps):
+            posteriors[b, range(steps), path] += p
+        posteriors[b] /= posteriors[b].sum(-1, keepdims=True)
+        log_probs.append(row)
+    return np.array(log_probs), posteriors
