@@ -9,8 +9,7 @@ from recipes import nematus
 from recipes.config import override
 from recipes.pages import studies as study_sections
 from recipes.studies import ingredients, low_resource, repeated
-from recipes.studies.study import Study
-from tests.recipes.small_study import InProcess, write_digits
+from tests.recipes.small_study import write_digits
 
 pytestmark = pytest.mark.once
 
@@ -44,16 +43,6 @@ def test_the_deviation_is_pooled_by_hand():
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     return write_digits(tmp_path_factory.mktemp("corpora") / "digits")
-
-
-@pytest.fixture
-def in_process(monkeypatch):
-    def use(**options):
-        work = InProcess(**options)
-        monkeypatch.setattr(Study, "work", lambda self, chains: work(chains))
-        return work
-
-    return use
 
 
 def command_line(corpus, out, *more):

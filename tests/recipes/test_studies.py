@@ -40,16 +40,6 @@ def command_line(corpus, out, *more):
     return [*where, "--max-steps", "5", "--beam", "1", "--set", *TINY, *more]
 
 
-@pytest.fixture
-def in_process(monkeypatch):
-    def use(**options):
-        work = InProcess(**options)
-        monkeypatch.setattr(Study, "work", lambda self, chains: work(chains))
-        return work
-
-    return use
-
-
 @pytest.fixture(scope="module")
 def length_folder(corpus, tmp_path_factory):
     """A study of two systems that is killed twice: in the first run's second epoch, and before the second run."""
