@@ -235,10 +235,10 @@ def _marian(name: str, report: dict) -> list[str]:
     ties = table(["tie", "source", "Marian", "here", "difference"], shown[:10])
     return [
         f"{report['system']} trained a model on the same text for {report['train_seconds'] / 60:.1f} minutes on "
-        f"{report['hardware']['cores']} cores ({report['epochs']} epochs, {report['updates']:,} updates), with the "
-        f"options `{report['options']}`. **{report['bleu']['score']:.2f} BLEU** with beam {report['beam_size']} "
-        f"(greedy: {report['greedy_bleu']['score']:.2f}), `{report['bleu']['signature']}`. Read by "
-        f"`keras_attn.saving.from_marian` ({report['backend']}), it has {report['bleu_here']['score']:.2f} BLEU.",
+        f"{report['hardware']['cores']} cores ({report['updates']:,} updates, the last in epoch "
+        f"{report['epochs']}), with the options `{report['options']}`. **{report['bleu']['score']:.2f} BLEU** with "
+        f"beam {report['beam_size']} (greedy: {report['greedy_bleu']['score']:.2f}), `{report['bleu']['signature']}`. "
+        f"Read by `keras_attn` ({report['backend']}), it has {report['bleu_here']['score']:.2f} BLEU.",
         f"{report['test_sentences']:,} sentences in both systems: the log-probabilities of the references differ by at "
         f"most {report['largest_difference']:.0e}. Translations are equal strings, or ties (the scores differ by less "
         "than 1e-4), or have a better or a worse score here. Marian's beam is narrower by each hypothesis that has "

@@ -97,6 +97,10 @@ class Marian:
             sizes = ["--dim-vocabs", *[str(vocabulary_size)] * 2, "--sentencepiece-options", "--hard_vocab_limit=false"]
             call = self._call("train", *sizes, *shlex.split(f"{options} {_FIXED} {_VALIDATION}"), model=self._trained)
             call += ["--train-sets", *map(str, texts), "--valid-sets", *map(str, validation)]
+            if (
+                self._checkpoint.exists()
+            ):  # Marian restores its place in the corpus with an error at the end of an epoch
+                call.append("--no-restore-corpus")
             self._run_for(60 * minutes, call, state, record, lock)
         progress = self._progress()
         return {

@@ -114,7 +114,9 @@ def test_training_ends_in_time_and_continues(work):
     assert (first["epochs"], first["updates"] > 2, 2 < first["train_seconds"] < 9) == (2, True, True)
     assert first["target_tokens_per_second"] > 0
     assert train(work, 0.04) == first  # it has had its time
+    assert "--no-restore-corpus" not in (work / "train.log").read_text()
     longer = train(work, 0.03 + first["train_seconds"] / 60)
+    assert "--no-restore-corpus" in (work / "train.log").read_text()
     assert longer["updates"] > first["updates"] + 2
     assert longer["train_seconds"] > first["train_seconds"] + 0.4
     with pytest.raises(ValueError, match=r"Expected the options of the model in .*: --type s2s"):
