@@ -134,7 +134,7 @@ def test_download(tmp_path):
     every_moment("download", tmp_path, check)
 
 
-RUN = [*PRESET, "report.json", "history.csv", "translations.txt", "alignment.png"]
+RUN = [*PRESET, "README.md", "report.json", "history.csv", "translations.txt", "alignment.png"]
 
 
 @pytest.mark.once
