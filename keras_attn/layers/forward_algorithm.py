@@ -13,8 +13,9 @@ def observations(log_emissions, token_ids):
         log_emissions: log p(y_i = v | a_i = j), `(B, T, S, V)`.
         token_ids: y_0 .. y_{T-1}, `(B, T)`.
     """
-    log_probs = of_tokens(log_emissions[:, :-1], token_ids[:, 1:])  # (B, T - 1, S)
-    return ops.concatenate([ops.zeros_like(log_emissions[:, :1, :, 0], dtype=log_probs.dtype), log_probs], axis=1)
+    # All T are gathered and one dropped, because JAX exports no gather from an unknown T - 1, which may be 0.
+    log_probs = of_tokens(log_emissions, ops.roll(token_ids, -1, axis=1))  # (B, T, S), of y_i
+    return ops.concatenate([ops.zeros_like(log_probs[:, :1]), log_probs[:, :-1]], axis=1)
 
 
 def of_tokens(log_emissions, token_ids):

@@ -90,8 +90,14 @@ def compiled_models(elsewhere):
 
 # Each is compiled by TensorFlow or by JAX.
 ELSEWHERE = {
-    "tensorflow": [models.LSTMSeq2Seq, models.RNNEncoderDecoder, models.TransformerSeq2Seq],
-    "jax": [models.Ensemble, models.LuongSeq2Seq],
+    "tensorflow": [
+        models.HardMonotonicSeq2Seq,
+        models.LSTMSeq2Seq,
+        models.RNMTPlusSeq2Seq,
+        models.RNNEncoderDecoder,
+        models.TransformerSeq2Seq,
+    ],
+    "jax": [models.Ensemble, models.GNMTSeq2Seq, models.LuongSeq2Seq, models.NematusSeq2Seq],
     "torch": [],
 }[BACKEND]
 
@@ -266,7 +272,12 @@ def test_training_goes_on_where_a_saved_model_stopped(cls, ids, tmp_path):
 
 
 # JAX compiles each operation of the eager step.
-@compiled_models([cls for cls in MODELS if cls is not models.RNNSearch] if BACKEND == "jax" else [])
+@compiled_models(
+    {
+        "jax": [cls for cls in MODELS if cls is not models.RNNSearch],
+        "tensorflow": [models.RNMTPlusSeq2Seq],  # for long, too
+    }.get(BACKEND, [])
+)
 def test_eager_and_compiled_steps_agree_with_predict(cls, ids):
     losses, weights = [], None
     for eagerly in (True, False):

@@ -311,7 +311,8 @@ def test_scaled_embeddings_enter_times_the_root_of_their_width(inputs, name):
         if path.endswith("embedding/embeddings"):
             weights[path] = weights[path] * weights[path].shape[-1] ** 0.5
     expected = oracle(name, weights, inputs)
-    assert np.abs(expected - oracle(name, values_of(model), inputs)).max() > 0.1
+    # The norms of RNMT+ undo a factor but for their epsilon.
+    assert np.abs(expected - oracle(name, values_of(model), inputs)).max() > (1e-3 if name == "rnmt_plus" else 0.1)
     np.testing.assert_allclose(logits_of(model, inputs), expected, atol=1e-5)
 
 
@@ -472,12 +473,11 @@ MIXED = [
     ("transformer, normalised first, all tied, dropout", "mixed_float16"),
     ("nematus", "mixed_float16"),
     ("gnmt, after, all tied, dropout", "mixed_bfloat16"),
-    ("rnmt_plus", "mixed_float16"),
 ]
 if keras.backend.backend() != "torch":  # each is compiled by TensorFlow or by JAX
     MIXED = MIXED[keras.backend.backend() == "jax" :: 2]
 else:
-    MIXED.append(("nematus, bideep", "mixed_float16"))
+    MIXED += [("nematus, bideep", "mixed_float16"), ("rnmt_plus", "mixed_float16")]  # which compile for long
 
 
 @pytest.mark.parametrize(("name", "policy"), MIXED)

@@ -88,7 +88,7 @@ def test_gradients_are_finite_where_alignments_are_impossible(inputs):
 @pytest.mark.slow
 @pytest.mark.parametrize("order", [0, 1])
 def test_learns_to_read_each_symbol_once_or_twice(order):
-    """Symbols below 8 are copied, those above twice; the posterior finds which symbol was read from which."""
+    """Symbols below 8 are copied, those above twice; with order 0 the posterior finds which was read from which."""
     keras.utils.set_random_seed(7)
     random = np.random.default_rng(7)
     rows = [random.integers(4, VT, 4) for _ in range(256)]
@@ -105,10 +105,11 @@ def test_learns_to_read_each_symbol_once_or_twice(order):
     model.fit(batch, labels, sample_weight=(labels > 0) * 1.0, batch_size=32, epochs=12, verbose=0)
     chosen = model.predict(batch, verbose=0).argmax(-1)
     assert (chosen == labels)[labels > 0].mean() > 0.98
-    ids = [ops.convert_to_tensor(array[:1]) for array in (source, target)]
-    posterior = ops.convert_to_numpy(model.align_posterior(*ids))[0, : len(spelled[0])]
-    read_from = [j for j, x in enumerate(rows[0]) for _ in range(1 + (x > 7))]
-    assert (posterior.argmax(-1) == read_from).mean() > 0.7
+    if order == 0:  # with order 1 the encoder may move a symbol to its neighbour's place, and all jumps with it
+        ids = [ops.convert_to_tensor(array[:1]) for array in (source, target)]
+        posterior = ops.convert_to_numpy(model.align_posterior(*ids))[0, : len(spelled[0])]
+        read_from = [j for j, x in enumerate(rows[0]) for _ in range(1 + (x > 7))]
+        assert (posterior.argmax(-1) == read_from).mean() > 0.7
 
 
 def test_refuses_what_it_does_not_have():
