@@ -28,7 +28,7 @@ from keras_attn.search.options import Limits, SampleOptions, SearchOptions, chec
 if TYPE_CHECKING:
     from keras_attn.search.beam import beam_search, run_beam_search, start_beam_search
     from keras_attn.search.greedy import greedy_search
-    from keras_attn.search.ranking import length_norm
+    from keras_attn.search.normalization import length_norm
     from keras_attn.search.records import SearchResult
     from keras_attn.search.sampling import sample
     from keras_attn.search.scoring import score_tokens
@@ -53,7 +53,7 @@ _MODULES = {
     "SearchResult": "records",
     "beam_search": "beam",
     "greedy_search": "greedy",
-    "length_norm": "ranking",
+    "length_norm": "normalization",
     "run_beam_search": "beam",
     "sample": "sampling",
     "score_tokens": "scoring",

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-NORMALIZATIONS = ("gnmt", "average", "none")  # of `ranking.length_norm`, which needs Keras
+NORMALIZATIONS = ("gnmt", "average", "none")  # of `normalization.length_norm`
 LONGEST = 100_000  # tokens of a translation, whatever a ratio gives: the memory of a search grows with it
 
 
