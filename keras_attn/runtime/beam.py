@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_attn.runtime.candidates import Arrays, Limits, candidates, highest
-from keras_attn.search.normalization import length_norm
-from keras_attn.search.records import NEGATIVE_INFINITY, SearchResult
+from keras_attn.runtime.candidates import NEGATIVE_INFINITY, Arrays, Limits, candidates, highest
+from keras_attn.search import SearchResult, length_norm
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 _LEAST_COVERAGE = np.float32(1e-10)
@@ -114,7 +113,7 @@ class _Beams:
             done |= self.finished[self.rows] >= stops
         if not has_end:
             done |= last[:, 0]
-        self.log_probs = np.where(done[:, None], np.float32(NEGATIVE_INFINITY), best)
+        self.log_probs = np.where(done[:, None], NEGATIVE_INFINITY, best)
         self.token_ids = token_ids.reshape(-1)
         if limits.ngram:
             self.history = np.concatenate([self.history[order], self.token_ids[:, None]], axis=1)
@@ -164,7 +163,7 @@ class _Beams:
                     slot = step.parents[place, slot]
                 if alignments is not None:
                     alignments[row, n, position] = step.alignment[place, slot]
-        totals = np.where(exists, log_probs.sum(axis=2), np.float32(NEGATIVE_INFINITY))  # (B, N)
+        totals = np.where(exists, log_probs.sum(axis=2), NEGATIVE_INFINITY)  # (B, N)
         return SearchResult(token_ids, lengths, self.scores, totals, log_probs, alignments)
 
 
@@ -186,7 +185,7 @@ def _select(log_probs, token_ids, extensions, end_log_probs) -> tuple[np.ndarray
     rivals = np.concatenate([best, endings], axis=1)  # (B', 2K)
     better = (rivals[:, None, :] > endings[:, :, None]).sum(axis=-1)  # (B', K)
     chosen = (np.take_along_axis(x.reshape(flat), index, axis=1) for x in (token_ids, extensions))
-    return best, index // width, *chosen, np.where(better < beams, endings, np.float32(NEGATIVE_INFINITY))
+    return best, index // width, *chosen, np.where(better < beams, endings, NEGATIVE_INFINITY)
 
 
 def _coverage_score(coverage: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -6,10 +6,10 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from keras_attn.search.records import NEGATIVE_INFINITY
 from keras_attn.text import SpecialIds
 
 Arrays = dict[str, np.ndarray]
+NEGATIVE_INFINITY = np.float32(-np.inf)
 _LOWEST = np.finfo("float32").min
 
 
@@ -70,11 +70,11 @@ def candidates(
     if end is not None:
         last = limits.longest <= position + 1  # (R,)
         too_short = (limits.shortest > position + 1) & ~last  # (R,)
-        ends = np.where(too_short, np.float32(NEGATIVE_INFINITY), logits[:, end] - normalizer[:, 0])  # (R,)
+        ends = np.where(too_short, NEGATIVE_INFINITY, logits[:, end] - normalizer[:, 0])  # (R,)
         forbidden |= last[:, None]
     if 0 < ngram <= position:
         forbidden |= _repeats(token_ids, history, ngram)
-    log_probs = np.where(forbidden, np.float32(NEGATIVE_INFINITY), log_probs)  # (R, C)
+    log_probs = np.where(forbidden, NEGATIVE_INFINITY, log_probs)  # (R, C)
     if position < limits.forced.shape[1]:
         _force(token_ids, log_probs, ends, logits - normalizer, position, limits)
     return token_ids, log_probs, ends

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_attn.search.normalization import length_norm
+from keras_attn.search.options import length_norm
 
 # A source token that got no attention at all: log 0 would rule out all hypotheses alike.
 _LEAST_COVERAGE = 1e-10
