@@ -1,9 +1,9 @@
 """A translator in ONNX gives the translations of `generate`, in a process without Keras, and refuses damaged files."""
 
+import contextlib
+import io
 import json
 import shutil
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -54,10 +54,14 @@ def pointer_translator() -> Translator:
 
 @pytest.fixture(scope="module", params=["bpe", "word", "pointer"])
 def pair(request, tmp_path_factory):
-    """A translator, and its export."""
+    """A translator, and its export by the command."""
     translator = pointer_translator() if request.param == "pointer" else build(request.param)
-    folder = translator.export(tmp_path_factory.mktemp("onnx") / "exported", format="onnx")
-    return translator, folder
+    folder = tmp_path_factory.mktemp("onnx")
+    translator.save_to_preset(folder / "preset")
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["export", str(folder / "preset"), str(folder / "exported"), "--format", "onnx"]) == 0
+    assert out.getvalue() == f"The translator in ONNX is in {folder / 'exported'}.\n"
+    return translator, folder / "exported"
 
 
 @pytest.fixture
@@ -134,6 +138,18 @@ def changed(path: Path, **entries) -> None:
     path.write_text(json.dumps(manifest), "utf-8")
 
 
+ABSENT = [
+    (
+        "onnxruntime",
+        ("from keras_attn.runtime import OnnxTranslator", "OnnxTranslator('x')"),
+        'Expected onnxruntime to be installed: pip install "keras_attn[runtime]".',
+    ),
+    (
+        "tf2onnx",
+        ("from keras_attn.serving.export import export_onnx", "export_onnx(None, 'x')"),
+        'Expected tf2onnx to be installed for export to ONNX: pip install "keras_attn[onnx]".',
+    ),
+]
 DAMAGES = {
     "no manifest": (lambda f: (f / "manifest.json").unlink(), FileNotFoundError, "There is no manifest.json"),
     "no json": (lambda f: (f / "manifest.json").write_text("{"), ValueError, "truncated or changed"),
@@ -179,51 +195,22 @@ def test_logits_that_are_nan_are_refused(pair, monkeypatch):
         translator.generate(SENTENCES[:1])
 
 
-def test_nothing_is_overwritten_and_no_option_is_ignored(pair):
+def test_nothing_is_overwritten_and_no_option_is_ignored(pair, capsys):
     translator, folder = pair
-    before = sorted(folder.iterdir())
+    before = sorted(folder.parent.rglob("*"))
     with pytest.raises(FileExistsError, match="new or empty folder"):
         translator.export(folder, format="onnx")
     with pytest.raises(ValueError, match=r"`generate` takes them. Received: \['beam_size'\]"):
         translator.export(folder.parent / "another", format="onnx", beam_size=3)
     with pytest.raises(ValueError, match='"saved_model" or "onnx"'):
         translator.export(folder.parent / "another", format="tflite")
-    assert sorted(folder.iterdir()) == before
-    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
-
-
-def test_the_command_exports(tmp_path, capsys):
-    translator = build("word")
-    translator.save_to_preset(tmp_path / "preset")
-    command = ["export", str(tmp_path / "preset"), str(tmp_path / "onnx"), "--format", "onnx"]
+    command = ["export", str(folder.parent / "preset"), str(folder.parent / "another"), "--format", "onnx"]
     assert main([*command, "--beam", "3"]) == 2
     assert "`generate` takes them" in capsys.readouterr().err
-    assert main(command) == 0
-    assert f"The translator in ONNX is in {tmp_path / 'onnx'}." in capsys.readouterr().out
-    check_same(OnnxTranslator(tmp_path / "onnx").generate(SENTENCES), translator.generate(SENTENCES))
+    assert sorted(folder.parent.rglob("*")) == before
 
 
-@pytest.mark.parametrize(("module", "extra"), [("onnxruntime", "onnx"), ("tf2onnx", "onnx")])
-def test_what_is_missing_is_named(module, extra, tmp_path):
-    code = f"""
-from keras_attn.requirements import require
-from keras_attn.serving.export import export_onnx
-try:
-    export_onnx(None, {str(tmp_path / "onnx")!r})
-except ModuleNotFoundError as error:
-    print(error)
-"""
-    expected = f'Expected {module} to be installed for export to ONNX: pip install "keras_attn[{extra}]".'
+@pytest.mark.parametrize(("module", "call", "expected"), ABSENT)
+def test_what_is_missing_is_named(module, call, expected):
+    code = f"{call[0]}\ntry:\n    {call[1]}\nexcept ModuleNotFoundError as error:\n    print(error)"
     assert run_without((module,), code) == expected
-    if module == "onnxruntime":
-        code = "from keras_attn.runtime import OnnxTranslator\ntry:\n    OnnxTranslator('x')\n"
-        code += "except ModuleNotFoundError as error:\n    print(error)"
-        assert 'pip install "keras_attn[runtime]"' in run_without((module,), code)
-
-
-def test_the_program_is_one_sentence_where_a_model_cannot_be_converted(tmp_path):
-    line = [sys.executable, "-m", "keras_attn.serving.export", str(tmp_path / "none"), str(tmp_path / "onnx")]
-    request = json.dumps({"modules": [], "path": []})
-    done = subprocess.run(line, input=request, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("FileNotFoundError: Expected a preset")

@@ -16,6 +16,8 @@ from keras_attn.serving.export.self_check import check_answers, reference_transl
 
 if TYPE_CHECKING:
     from keras_attn.decoding import Engine
+    from keras_attn.runtime import OnnxTranslator
+    from keras_attn.translation import Translation
 
 _STAGED = "onnx"
 
@@ -56,12 +58,24 @@ def export_onnx(translator: "Engine", directory: str | os.PathLike) -> Path:
         request = {"modules": modules, "path": custom_modules.search_path()}
         run_python(["-m", "keras_attn.serving.export", str(preset), str(folder / _STAGED)], request)
         texts = [text for text, _ in references]
-        found = OnnxTranslator(folder / _STAGED).generate(texts, **options.generate_arguments())
+        found = _translated(OnnxTranslator(folder / _STAGED), texts, options)
         answers = [(translation.text, translation.score) for translation in found]
         check_answers(references, answers, translator.model.compute_dtype)
         if not files.publish(folder / _STAGED, directory):
             _check_free(directory)
     return directory
+
+
+def _translated(translator: "OnnxTranslator", texts: list[str], options: ExportOptions) -> list["Translation"]:
+    try:
+        return translator.generate(texts, **options.generate_arguments())
+    except ValueError:
+        raise
+    except Exception as error:  # onnxruntime's errors have no class in common
+        received = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise RuntimeError(
+            f"Expected a model that tf2onnx converts to graphs that run. Received: {received}"
+        ) from error
 
 
 def _check_free(directory: Path) -> None:

@@ -16,6 +16,7 @@ pytestmark = [
 
 MODELS = [
     "rnnsearch",  # scans to the end and to the beginning
+    "rnnsearch, additive heads",
     "rnnencdec",
     "lstm_seq2seq",
     "luong, pointer, scheduled sampling",
