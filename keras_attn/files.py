@@ -174,6 +174,22 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def check(folder: Path, name: str, size: int, digest: str) -> None:
+    """Checks that a file has the size and the SHA-256 that were recorded when it was saved.
+
+    Raises:
+        FileNotFoundError: if it is missing.
+        ValueError: if it is truncated or changed.
+    """
+    path = folder / name
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected {str(folder)!r} to have a file {name}. It is missing.")
+    if path.stat().st_size != size:
+        raise ValueError(f"Expected {str(path)!r} to have {size} bytes. It has {path.stat().st_size}: truncated?")
+    if sha256(path) != digest:
+        raise ValueError(f"Expected {str(path)!r} to be as it was saved. Its SHA-256 has changed.")
+
+
 def check_archive(path: Path) -> None:
     """Checks that a zip file, whose parts are stored as they are, takes no more memory than disk when it is read.
 

@@ -104,11 +104,28 @@ class Translator(Engine):
         """Reads a model that Marian trained: see `keras_attn.saving.from_marian`, with arguments and errors."""
         return cls(*from_marian(model, vocabularies))
 
-    def export(self, directory: str | Path, **options) -> Path:
-        """Writes a SavedModel for TensorFlow Serving, the next version in `directory`; returns its folder.
+    def export(self, directory: str | Path, *, format: str = "saved_model", **options) -> Path:
+        """Writes the translator for programs without Keras; returns the folder that was written.
 
-        The options (beam_size, length_penalty, ...) are those of `keras_attn.serving.export.export_translator`.
+        Args:
+            directory: A folder.
+            format: "saved_model": a SavedModel for TensorFlow Serving, the next version in `directory`. "onnx": graphs
+                for `keras_attn.runtime.OnnxTranslator`, in `directory` itself, which must be new.
+            **options: Of "saved_model" (beam_size, length_penalty, ...): those of
+                `keras_attn.serving.export.export_translator`. "onnx" has none: search takes them when it translates.
+
+        Raises:
+            ValueError: if the format is unknown, and as `export_translator` and `export_onnx` of
+                `keras_attn.serving.export`, with all other errors.
         """
-        from keras_attn.serving.export import export_translator
+        from keras_attn.serving.export import export_onnx, export_translator
 
-        return export_translator(self, directory, **options)
+        if format not in ("saved_model", "onnx"):
+            raise ValueError(f'Expected format to be "saved_model" or "onnx". Received: format={format!r}')
+        if format == "saved_model":
+            return export_translator(self, directory, **options)
+        if options:
+            raise ValueError(
+                f'Expected no options with format="onnx", because `generate` takes them. Received: {sorted(options)}'
+            )
+        return export_onnx(self, directory)

@@ -18,6 +18,7 @@ LEVELS = (
     ("layers", "search", "data", "evaluation", "plots", "zoo"),
     ("models", "losses"),
     ("decoding", "saving", "metrics"),
+    ("runtime",),
     ("serving",),
     ("translator",),
     ("",),  # keras_attn itself

@@ -157,7 +157,7 @@ def _scan_tensorflow(step, init, xs, length, reverse):
     def body(i, carry, outputs):
         t = length - 1 - i if reverse else i
         carry, y = flat_step(carry, [x.read(t) for x in inputs])
-        return i + 1, carry, [array.write(t, leaf) for array, leaf in zip(outputs, tree.flatten(y), strict=True)]
+        return i + 1, carry, [array.write(i, leaf) for array, leaf in zip(outputs, tree.flatten(y), strict=True)]
 
     # Without `maximum_iterations`, XLA cannot compile the gradient of a while loop.
     _, carry, outputs = tf.while_loop(
@@ -166,7 +166,9 @@ def _scan_tensorflow(step, init, xs, length, reverse):
         (tf.constant(0), tree.flatten(init), outputs),
         maximum_iterations=length,
     )
-    return tree.pack_sequence_as(init, carry), tree.pack_sequence_as(y_spec, [y.stack() for y in outputs])
+    # Written in the order of the steps and then reversed: a converter to ONNX takes the order of an array for it.
+    ys = [y.stack()[::-1] if reverse else y.stack() for y in outputs]
+    return tree.pack_sequence_as(init, carry), tree.pack_sequence_as(y_spec, ys)
 
 
 def _while_torch(condition, body, state, constants, owner):

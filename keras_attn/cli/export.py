@@ -1,7 +1,8 @@
-"""Exports a run as a SavedModel for TensorFlow Serving: `keras-attn export RUN saved_models/NAME`.
+"""Exports a run as a SavedModel for TensorFlow Serving, or to ONNX: `keras-attn export RUN saved_models/NAME`.
 
 The run may come from any backend, and the command runs on any; TensorFlow has to be installed. The options of search
-are fixed in the graph; the signature `translate_with_options` takes lengths and their penalty with a request.
+are fixed in a SavedModel; its signature `translate_with_options` takes lengths and their penalty with a request. With
+`--format onnx`, DIRECTORY is a new folder for `keras_attn.runtime`, which takes the options when it translates.
 """
 
 import argparse
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from keras_attn.cli import command, environment
 from keras_attn.cli.run_report import add_run, export_arguments
-from keras_attn.cli.search_flags import add_ensemble, add_options, chosen_options, load_translator
+from keras_attn.cli.search_flags import add_ensemble, add_options, chosen_options, load_translator, options_of_run
 from keras_attn.requirements import require
 from keras_attn.serving.export import ExportOptions
 
@@ -19,6 +20,7 @@ def main(argv=None) -> int:
     parser = command.Parser("keras-attn export", description=__doc__.splitlines()[0])
     add_run(parser)
     parser.add_argument("directory", metavar="DIRECTORY", type=Path, help="receives the next version: 1, 2, ...")
+    parser.add_argument("--format", choices=("saved_model", "onnx"), default="saved_model", help="what is written")
     add_options(parser, ExportOptions)
     add_ensemble(parser)
     return command.run(export, parser, argv, prepare=_prepare)
@@ -30,10 +32,14 @@ def _prepare() -> None:
 
 
 def export(arguments: argparse.Namespace) -> None:
-    options = chosen_options(arguments, arguments.run) | export_arguments(arguments.run)
+    is_onnx = arguments.format == "onnx"
+    if is_onnx:
+        options = chosen_options(arguments)
+    else:
+        options = options_of_run(arguments, arguments.run) | export_arguments(arguments.run)
     translator = load_translator(arguments, arguments.run)
-    folder = translator.export(arguments.directory, **options)
-    print(f"The SavedModel is in {folder}.")
+    folder = translator.export(arguments.directory, format=arguments.format, **options)
+    print(f"The {'translator in ONNX' if is_onnx else 'SavedModel'} is in {folder}.")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from keras_attn.cli import command, output_formats
 from keras_attn.cli import line_streaming as streams
 from keras_attn.cli.run_report import add_run
-from keras_attn.cli.search_flags import add_ensemble, add_options, chosen_options, load_translator
+from keras_attn.cli.search_flags import add_ensemble, add_options, load_translator, options_of_run
 from keras_attn.cli.text_windows import MEMORY, TextReader, add_windows, in_batches, result_size
 from keras_attn.search import SearchOptions
 
@@ -43,7 +43,7 @@ def main(argv=None) -> int:
 
 
 def score(arguments: argparse.Namespace) -> None:
-    options = {"batch_size": SearchOptions.batch_size} | chosen_options(arguments, arguments.run)
+    options = {"batch_size": SearchOptions.batch_size} | options_of_run(arguments, arguments.run)
     fields = output_formats.checked_fields(arguments.fields, arguments.format, "text,score")
     options["return_alignments"] = "alignment" in fields
     form = output_formats.scored(arguments.format, fields)

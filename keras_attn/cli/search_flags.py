@@ -67,15 +67,20 @@ def add_ensemble(group) -> None:
     group.add_argument("--average", choices=averages, default="probability", help="of the ensemble: what is averaged")
 
 
-def chosen_options(arguments: argparse.Namespace, run: Path) -> dict:
+def chosen_options(arguments: argparse.Namespace) -> dict:
+    """Returns the options that were chosen."""
+    return {name.removeprefix(_PREFIX): value for name, value in vars(arguments).items() if name.startswith(_PREFIX)}
+
+
+def options_of_run(arguments: argparse.Namespace, run: Path) -> dict:
     """Returns the options that were chosen, and the run's length penalty if none was."""
-    chosen = {name.removeprefix(_PREFIX): value for name, value in vars(arguments).items() if name.startswith(_PREFIX)}
+    chosen = chosen_options(arguments)
     return chosen | {"length_penalty": length_penalty(run, chosen.get("length_penalty"))}
 
 
 def search_arguments(arguments: argparse.Namespace, run: Path) -> dict:
     """Returns keyword arguments for `Translator.generate`, `beam_size`, `n_best` and `batch_size` always among them."""
-    chosen = {"beam_size": SearchOptions.beam_size, "n_best": SearchOptions.n_best} | chosen_options(arguments, run)
+    chosen = {"beam_size": SearchOptions.beam_size, "n_best": SearchOptions.n_best} | options_of_run(arguments, run)
     # A thousand hypotheses at once: over a vocabulary of 30,000 words their scores are 120 MB.
     return {"batch_size": max(1, min(64, 1000 // chosen["beam_size"]))} | chosen
 

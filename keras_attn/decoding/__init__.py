@@ -1,7 +1,25 @@
-"""Decoding: sentences in batches through a compiled search, and back as translations."""
+"""Decoding: sentences in batches through a compiled search, and back as translations.
+
+`TextSearch` and the arrays that it makes need no Keras; `Engine` and the compiled models are imported on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from keras_attn.decoding.batching import padded, token_ids_of
-from keras_attn.decoding.engine import Engine
-from keras_attn.decoding.search_models import ScoreModel, SearchModel
+from keras_attn.decoding.text_search import TextSearch
 
-__all__ = ["Engine", "ScoreModel", "SearchModel", "padded", "token_ids_of"]
+if TYPE_CHECKING:
+    from keras_attn.decoding.engine import Engine
+    from keras_attn.decoding.search_models import ScoreModel, SearchModel
+
+__all__ = ["Engine", "ScoreModel", "SearchModel", "TextSearch", "padded", "token_ids_of"]
+
+_MODULES = {"Engine": "engine", "ScoreModel": "search_models", "SearchModel": "search_models"}
+
+
+def __getattr__(name: str):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return value

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from keras.ops import convert_to_numpy
 
 from keras_attn.text import check_joint
 
@@ -73,6 +72,8 @@ def check_scores(scores: np.ndarray, model: "Seq2Seq") -> None:
     """
     if np.isfinite(scores[:, 0]).all():
         return
+    from keras.ops import convert_to_numpy  # here: the other checks do without Keras
+
     wrong = [weight.path for weight in model.weights if not np.isfinite(convert_to_numpy(weight)).all()]
     if wrong or np.isnan(scores).any():
         cause = f"Weights that are not finite: {', '.join(wrong[:3])}" if wrong else "Its weights are finite"

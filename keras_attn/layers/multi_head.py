@@ -136,8 +136,9 @@ class MultiHeadAttention(Attention):
 
     def _heads(self, x, kernel):
         """(B, H) -> (B, N, D), or (B, T, H) -> (B, N, T, D)."""
+        axes = ops.shape(x)[:-1]  # not of the product: tf2onnx reads a wrong shape between two reshapes
         x = matmul(x, ops.cast(kernel, x.dtype))  # (B, N D) or (B, T, N D)
-        x = ops.reshape(x, (*ops.shape(x)[:-1], self.num_heads, kernel.shape[1] // self.num_heads))
+        x = ops.reshape(x, (*axes, self.num_heads, kernel.shape[1] // self.num_heads))
         return ops.swapaxes(x, 1, 2) if len(x.shape) == 4 else x
 
     def _unfold(self, x):

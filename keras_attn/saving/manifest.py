@@ -60,7 +60,7 @@ def read(
     if not recorded.keys() >= set(required) or not all(map(math.isfinite, options.values())):
         raise _changed(path)
     for name, (size, sha256) in recorded.items():
-        _check_file(directory, name, size, sha256)
+        files.check(directory, name, size, sha256)
     return options
 
 
@@ -72,13 +72,3 @@ def _text(path: Path) -> str:
 
 def _changed(path: Path) -> ValueError:
     return ValueError(f"Expected {str(path)!r} to be a preset's manifest. It is truncated or changed.")
-
-
-def _check_file(directory: Path, name: str, size: int, sha256: str) -> None:
-    path = directory / name
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected the preset in {str(directory)!r} to have a file {name}. It is missing.")
-    if path.stat().st_size != size:
-        raise ValueError(f"Expected {str(path)!r} to have {size} bytes. It has {path.stat().st_size}: truncated?")
-    if files.sha256(path) != sha256:
-        raise ValueError(f"Expected {str(path)!r} to be as it was saved. Its SHA-256 has changed.")

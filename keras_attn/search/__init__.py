@@ -23,12 +23,11 @@ for Keras. The functions are imported on first use.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from keras_attn.search.options import Limits, SampleOptions, SearchOptions, check_sizes, option
+from keras_attn.search.options import Limits, SampleOptions, SearchOptions, check_sizes, length_norm, option
 
 if TYPE_CHECKING:
     from keras_attn.search.beam import beam_search, run_beam_search, start_beam_search
     from keras_attn.search.greedy import greedy_search
-    from keras_attn.search.ranking import length_norm
     from keras_attn.search.records import SearchResult
     from keras_attn.search.sampling import sample
     from keras_attn.search.scoring import score_tokens
@@ -53,7 +52,6 @@ _MODULES = {
     "SearchResult": "records",
     "beam_search": "beam",
     "greedy_search": "greedy",
-    "length_norm": "ranking",
     "run_beam_search": "beam",
     "sample": "sampling",
     "score_tokens": "scoring",

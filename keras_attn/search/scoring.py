@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from keras_attn.search.options import check_numbers
-from keras_attn.search.ranking import coverage_score, length_norm
+from keras_attn.search.options import check_numbers, length_norm
+from keras_attn.search.ranking import coverage_score
 from keras_attn.search.records import SearchResult
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 

@@ -1,4 +1,4 @@
-"""Export: a translator as a SavedModel for TensorFlow Serving, text in, text out.
+"""Export: a translator as a SavedModel for TensorFlow Serving, text in, text out; or as two graphs in ONNX.
 
     options.py             the options that are fixed at export
     publish.py             writes a version, checks it and publishes it; the public function is here
@@ -22,23 +22,28 @@
     metadata.py            the record and the batching parameters beside the graph
     guides.py              models.config and README.md of the model's folder
 
-Importing this package imports neither Keras nor TensorFlow; the function is imported on first use. Export needs
+    onnx_publish.py        export to ONNX; the public function is here
+    onnx_graphs.py         encoding and one step as graphs in ONNX
+
+Importing this package imports neither Keras nor TensorFlow; the functions are imported on first use. Export needs
 TensorFlow: on the other backends it runs in a process of its own.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from keras_attn.serving.export.options import ExportOptions
 
 if TYPE_CHECKING:
+    from keras_attn.serving.export.onnx_publish import export_onnx
     from keras_attn.serving.export.publish import export_translator
 
-__all__ = ["ExportOptions", "export_translator"]
+__all__ = ["ExportOptions", "export_onnx", "export_translator"]
+
+_MODULES = {"export_onnx": "onnx_publish", "export_translator": "publish"}
 
 
 def __getattr__(name: str):
-    if name != "export_translator":
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from keras_attn.serving.export.publish import export_translator
-
-    return export_translator
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

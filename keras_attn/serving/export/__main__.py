@@ -1,11 +1,11 @@
-"""Exports a preset on TensorFlow; `export_translator` runs this in a process of its own on the other backends.
+"""Exports a preset on TensorFlow: a process of its own, for ONNX and, on the other backends, for `export_translator`.
 
     python -m keras_attn.serving.export PRESET DIRECTORY < request.json
 
 The request is a JSON object: `options` (of `ExportOptions`), `references`, `sentences` and `report` are arguments of
-`publish.write_version`; `modules` and `path` those of `custom_modules.import_modules`. The last line of stdout is the
-version's folder. An error of the user's is one line on stderr, with the error's name, and exit status 2. The command
-for people is `keras-attn export`.
+`publish.write_version`; `modules` and `path` those of `custom_modules.import_modules`. A request without `options` asks
+for ONNX (`onnx_graphs.write_onnx`). The last line of stdout is the folder that was written. An error of the user's is
+one line on stderr, with the error's name, and exit status 2. The command for people is `keras-attn export`.
 """
 
 import json
@@ -13,10 +13,12 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 from keras_attn.decoding import Engine
 from keras_attn.saving import load_preset
 from keras_attn.serving.export.custom_modules import import_modules
+from keras_attn.serving.export.onnx_graphs import write_onnx
 from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.publish import write_version
 from keras_attn.serving.export.python_process import REFUSALS, REFUSED
@@ -27,9 +29,13 @@ def main(folder: str, directory: str) -> int:
     request = json.load(sys.stdin)
     try:
         import_modules(request.pop("modules"), request.pop("path"))
-        options = ExportOptions(**request.pop("options"))
+        options = request.pop("options", None)  # of a SavedModel
         *parts, limits = load_preset(folder)
-        print(write_version(Engine(*parts, **limits), directory, options, **request))
+        engine = Engine(*parts, **limits)
+        if options is None:
+            print(write_onnx(engine, Path(directory)))
+        else:
+            print(write_version(engine, directory, ExportOptions(**options), **request))
     except tuple(REFUSALS.values()) as error:
         name = next(name for name, kind in REFUSALS.items() if isinstance(error, kind))
         print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)

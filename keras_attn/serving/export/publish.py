@@ -112,7 +112,7 @@ def export_translator(
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "preset")
         tokenizers = translator.source_tokenizer, translator.target_tokenizer
-        save_preset(folder, translator.model, *tokenizers, _length_limits(translator))
+        save_preset(folder, translator.model, *tokenizers, length_limits(translator))
         request = {"options": dataclasses.asdict(options), "modules": modules, "path": custom_modules.search_path()}
         command = ["-m", "keras_attn.serving.export", str(folder), str(directory)]
         return Path(run_python(command, request | extras))
@@ -171,10 +171,11 @@ def _as_stored(engine: "Engine", options: ExportOptions) -> "Engine":
     model = rounded_model(engine.model, options.quantize)
     if model is engine.model:
         return engine
-    return type(engine)(model, engine.source_tokenizer, engine.target_tokenizer, **_length_limits(engine))
+    return type(engine)(model, engine.source_tokenizer, engine.target_tokenizer, **length_limits(engine))
 
 
-def _length_limits(engine: "Engine") -> dict[str, float]:
+def length_limits(engine: "Engine") -> dict[str, float]:
+    """The translator's own limits, as a preset records them."""
     return {"max_length_ratio": engine.max_length_ratio, "max_length_constant": engine.max_length_constant}
 
 

@@ -37,15 +37,30 @@ def check_translations(directory: Path, references: list[Reference], dtype: str)
     """
     texts = [text.encode().hex() for text, _ in references]
     answer = json.loads(run_python(["-P", str(REPLAY), str(directory)], [texts, texts[:1]]))
+    for batch in answer["batches"]:
+        received = (bytes.fromhex(text).decode(errors="replace") for text in batch["translation"])
+        check_answers(references, list(zip(received, batch["score"], strict=True)), dtype)
+
+
+def check_answers(references: list[Reference], answers: list[tuple[str, float]], dtype: str) -> None:
+    """Compares the first references with answers, each a translation and its score.
+
+    Args:
+        references: From `reference_translations`.
+        answers: As many, or fewer.
+        dtype: The precision in which the model computes.
+
+    Raises:
+        ValueError: if a translation or its score differs from the reference.
+    """
     # Another compiler adds in another order, so hypotheses of nearly the same score may change places.
     tolerance = 1e-4 if dtype == "float32" else 3e-2
-    for batch in answer["batches"]:
-        for (text, expected), received, score in zip(references, batch["translation"], batch["score"], strict=False):
-            received, (first, best) = bytes.fromhex(received).decode(errors="replace"), expected[0]
-            near = tolerance * (1 + abs(best))
-            is_tie = any(other == received and abs(its - best) <= near for other, its in expected)
-            if not (is_tie and abs(score - best) <= near):
-                raise ValueError(
-                    f"Expected the exported graph to translate {text!r} to {first!r} with score {best:.6f}. "
-                    f"Received: {received!r} with score {score:.6f}"
-                )
+    for (text, expected), (received, score) in zip(references, answers, strict=False):
+        first, best = expected[0]
+        near = tolerance * (1 + abs(best))
+        is_tie = any(other == received and abs(its - best) <= near for other, its in expected)
+        if not (is_tie and abs(score - best) <= near):
+            raise ValueError(
+                f"Expected the exported graph to translate {text!r} to {first!r} with score {best:.6f}. "
+                f"Received: {received!r} with score {score:.6f}"
+            )

@@ -1,0 +1,102 @@
+"""A translator on onnxruntime: encoding and one step of the decoder are graphs in ONNX, the search is NumPy's."""
+
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_attn.decoding import TextSearch
+from keras_attn.requirements import require
+from keras_attn.runtime import manifest
+from keras_attn.runtime.beam import beam_search
+from keras_attn.runtime.candidates import Arrays
+from keras_attn.search import SearchOptions
+from keras_attn.text import Tokenizer
+
+
+class OnnxTranslator(TextSearch):
+    """Translates with what `keras-attn export RUN DIRECTORY --format onnx` wrote, without Keras and TensorFlow.
+
+    `generate` takes the arguments and gives the translations of `keras_attn.Translator.generate`. Two hypotheses of the
+    same score, or nearly so, may change places: onnxruntime adds in another order.
+
+    Args:
+        directory: The folder.
+        threads: Processor cores that one operation may use; None: all.
+
+    Several threads may use one translator.
+
+    Raises:
+        ModuleNotFoundError: if onnxruntime is not installed.
+        FileNotFoundError: if the manifest or a file is missing.
+        ValueError: if a file is truncated or changed, or the format is unknown.
+
+    Example:
+        from keras_attn.runtime import OnnxTranslator
+
+        print(OnnxTranslator("de-en.onnx").generate(["zwei Hunde"])[0].text)
+    """
+
+    def __init__(self, directory: str | PathLike, *, threads: int | None = None):
+        require("runtime", "onnxruntime")
+        import onnxruntime
+
+        directory = Path(directory)
+        self.properties = manifest.read(directory)
+        tokenizers = [Tokenizer.load(directory / name) for name in manifest.TOKENIZERS]
+        super().__init__(*tokenizers, self.properties.max_length_ratio, self.properties.max_length_constant)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads or 0
+        self._encoder, self._decoder = (
+            onnxruntime.InferenceSession(str(directory / name), options, providers=["CPUExecutionProvider"])
+            for name in (manifest.ENCODE, manifest.STEP)
+        )
+        self._encoded = [output.name for output in self._encoder.get_outputs()]
+        self._encoder_inputs, self._decoder_inputs = (
+            {value.name for value in session.get_inputs()} for session in (self._encoder, self._decoder)
+        )
+        self._states = [name for name in self._encoded if name.startswith("state_")]
+
+    @property
+    def pointer(self) -> bool:
+        return self.properties.pointer
+
+    @property
+    def source_length(self) -> int | None:
+        return self.properties.source_length
+
+    def encode(self, encoder_token_ids: np.ndarray, max_length: int) -> tuple[Arrays, Arrays]:
+        """The memory and the first state of sentences, by name; see `keras_attn.models.Seq2Seq`."""
+        inputs = {"encoder_token_ids": encoder_token_ids, "max_length": np.array(max_length, "int32")}
+        known = {name: array for name, array in inputs.items() if name in self._encoder_inputs}
+        arrays = dict(zip(self._encoded, self._encoder.run(None, known), strict=True))
+        memory = {name.removeprefix("memory_"): x for name, x in arrays.items() if name.startswith("memory_")}
+        return memory, {name: arrays[name] for name in self._states}
+
+    def step(self, token_ids: np.ndarray, memory: Arrays, state: Arrays) -> tuple[np.ndarray, Arrays, np.ndarray]:
+        """The logits, the next state and the alignment of one step; see `keras_attn.models.Seq2Seq`.
+
+        Raises:
+            ValueError: if the logits are NaN.
+        """
+        inputs = {"token_ids": token_ids, **{f"memory_{name}": array for name, array in memory.items()}, **state}
+        known = {name: array for name, array in inputs.items() if name in self._decoder_inputs}
+        outputs = ["logits", "alignment", *(f"next_{name}" for name in self._states)]
+        logits, alignment, *states = self._decoder.run(outputs, known)
+        if np.isnan(logits.max(initial=-np.inf)):
+            raise ValueError("Expected a model with finite logits. Received: logits that are NaN.")
+        return logits, dict(zip(self._states, states, strict=True)), alignment
+
+    def _search_of(self, options: SearchOptions) -> Callable:
+        return beam_search
+
+    def _searched(
+        self, search: Callable, inputs: Mapping[str, np.ndarray], longest: int, count: int, **arguments: Any
+    ) -> Mapping[str, np.ndarray]:
+        rows = {name: array[:count] for name, array in inputs.items()}  # without those that fill the batch
+        memory, state = self.encode(rows.pop("encoder_token_ids"), longest)
+        arguments |= {"max_length": longest, "special_ids": self.target_tokenizer.special_ids}
+        result = search(self.step, memory, state, **rows, **arguments)
+        return {name: array for name, array in result._asdict().items() if array is not None}

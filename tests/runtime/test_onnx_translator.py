@@ -1,0 +1,216 @@
+"""A translator in ONNX gives the translations of `generate`, in a process without Keras, and refuses damaged files."""
+
+import contextlib
+import io
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.cli.main import main
+from keras_attn.models import LuongSeq2Seq
+from keras_attn.runtime import OnnxTranslator
+from keras_attn.text import Tokenizer
+from keras_attn.translator import Translator
+from tests import adversarial
+from tests.serving.absent import run_without
+from tests.serving.conftest import READ, SENTENCES, build
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("tf2onnx")
+pytestmark = [pytest.mark.once, pytest.mark.slow]  # the export of a model takes some seconds
+
+WITHOUT = ("keras", "tensorflow", "torch", "jax", "onnx", "tf2onnx", "keras_hub", "tensorflow_text", "matplotlib")
+OPTIONS = {
+    "plain": {},
+    "three of three": {"beam_size": 3, "n_best": 3},
+    "greedy": {"beam_size": 1},
+    "small batches": {"batch_size": 3, "tokens_per_batch": 64},
+    "unknown ones replaced": {"beam_size": 2, "replace_unknown": True},
+    "ranked otherwise": {"normalization": "average", "length_penalty": 0.4, "coverage_penalty": 0.2},
+    "limited": {"min_length": 3, "max_length": 6, "no_repeat_ngram_size": 2, "early_stopping": True},
+}
+
+
+def pointer_translator() -> Translator:
+    """A translator that copies words, whose large random weights write all kinds of them."""
+    keras.utils.set_random_seed(5)
+    tokenizer = Tokenizer.train(SENTENCES, level="word", vocabulary_size=15)
+    model = LuongSeq2Seq(
+        *[tokenizer.vocabulary_size] * 2,
+        units=5,
+        num_layers=2,
+        embedding_size=7,
+        readout_size=11,
+        pointer=True,
+        initializer=keras.initializers.RandomNormal(stddev=0.9),
+    )
+    return Translator(model, tokenizer, tokenizer)
+
+
+@pytest.fixture(scope="module", params=["bpe", "word", "pointer"])
+def pair(request, tmp_path_factory):
+    """A translator, and its export by the command."""
+    translator = pointer_translator() if request.param == "pointer" else build(request.param)
+    folder = tmp_path_factory.mktemp("onnx")
+    translator.save_to_preset(folder / "preset")
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["export", str(folder / "preset"), str(folder / "exported"), "--format", "onnx"]) == 0
+    assert out.getvalue() == f"The translator in ONNX is in {folder / 'exported'}.\n"
+    return translator, folder / "exported"
+
+
+@pytest.fixture
+def folder(pair, tmp_path):
+    """A copy of the export, to be damaged."""
+    return Path(shutil.copytree(pair[1], tmp_path / "copy"))
+
+
+def check_same(received, expected):
+    for one, other in zip(received, expected, strict=True):
+        assert one.text == other.text
+        assert (one.tokens, one.token_ids, one.source_tokens) == (other.tokens, other.token_ids, other.source_tokens)
+        np.testing.assert_allclose(one.score, other.score, rtol=1e-4, atol=1e-4)
+        assert (one.alignment is None) == (other.alignment is None)
+        if one.alignment is not None:
+            np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-4)
+            np.testing.assert_allclose(one.token_log_probs, other.token_log_probs, rtol=1e-3, atol=1e-4)
+        check_same(one.n_best, other.n_best)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_translations_are_those_of_generate(pair, name):
+    translator, folder = pair
+    check_same(
+        OnnxTranslator(folder, threads=1).generate(READ, **OPTIONS[name]), translator.generate(READ, **OPTIONS[name])
+    )
+
+
+def test_adversarial_lines_are_translated_as_by_generate(pair):
+    translator, folder = pair
+    lines = [line.decode(errors="replace")[:300] for line in adversarial.lines(200)]
+    received, expected = (t.generate(lines, return_alignments=False) for t in (OnnxTranslator(folder), translator))
+    check_same(received, expected)
+
+
+def test_a_prefix_begins_the_translation(pair):
+    translator, folder = pair
+    prefixes = [translator.target_tokenizer.decode([4, 5]), "", translator.target_tokenizer.decode([6])]
+    received, expected = (t.generate(SENTENCES[:3], prefixes=prefixes) for t in (OnnxTranslator(folder), translator))
+    check_same(received, expected)
+
+
+def test_it_runs_where_neither_keras_nor_a_backend_is_installed(pair):
+    translator, folder = pair
+    expected = [translation.text for translation in translator.generate(SENTENCES)]
+    code = f"""
+import json, sys
+from keras_attn.runtime import OnnxTranslator
+found = OnnxTranslator({str(folder)!r}).generate({SENTENCES!r})
+assert not [name for name in {WITHOUT!r} if sys.modules.get(name)]
+print(json.dumps([translation.text for translation in found]))
+"""
+    assert json.loads(run_without(WITHOUT, code)) == expected
+
+
+def test_threads_may_share_a_translator(pair):
+    _, folder = pair
+    translator = OnnxTranslator(folder, threads=1)
+    expected = [translation.text for translation in translator.generate(SENTENCES)]
+    found: list[list[str]] = []
+    threads = [
+        threading.Thread(target=lambda: found.append([t.text for t in translator.generate(SENTENCES)]))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
+
+
+def changed(path: Path, **entries) -> None:
+    manifest = json.loads(path.read_text("utf-8")) | entries
+    path.write_text(json.dumps(manifest), "utf-8")
+
+
+ABSENT = [
+    (
+        "onnxruntime",
+        ("from keras_attn.runtime import OnnxTranslator", "OnnxTranslator('x')"),
+        'Expected onnxruntime to be installed: pip install "keras_attn[runtime]".',
+    ),
+    (
+        "tf2onnx",
+        ("from keras_attn.serving.export import export_onnx", "export_onnx(None, 'x')"),
+        'Expected tf2onnx to be installed for export to ONNX: pip install "keras_attn[onnx]".',
+    ),
+]
+DAMAGES = {
+    "no manifest": (lambda f: (f / "manifest.json").unlink(), FileNotFoundError, "There is no manifest.json"),
+    "no json": (lambda f: (f / "manifest.json").write_text("{"), ValueError, "truncated or changed"),
+    "a list": (lambda f: (f / "manifest.json").write_text("[]"), ValueError, "truncated or changed"),
+    "later format": (lambda f: changed(f / "manifest.json", version=9), ValueError, "'version': 9"),
+    "no files": (lambda f: changed(f / "manifest.json", files={}), ValueError, "truncated or changed"),
+    "no number": (lambda f: changed(f / "manifest.json", max_length_ratio="1"), ValueError, "truncated or changed"),
+    "another entry": (lambda f: changed(f / "manifest.json", more=1), ValueError, "truncated or changed"),
+    "a missing graph": (lambda f: (f / "step.onnx").unlink(), FileNotFoundError, "a file step.onnx"),
+    "a truncated graph": (lambda f: (f / "step.onnx").write_bytes(b"x"), ValueError, "truncated?"),
+    "a changed graph": (lambda f: flip(f / "encode.onnx"), ValueError, "SHA-256 has changed"),
+    "a changed tokenizer": (lambda f: flip(f / "source_tokenizer/tokenizer.json"), ValueError, "SHA-256 has changed"),
+}
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_folder_is_refused(folder, name):
+    damage, error, sentence = DAMAGES[name]
+    damage(folder)
+    with pytest.raises(error) as caught:
+        OnnxTranslator(folder)
+    assert sentence in str(caught.value)
+    assert str(caught.value).startswith("Expected ")
+
+
+def test_logits_that_are_nan_are_refused(pair, monkeypatch):
+    _, folder = pair
+    translator = OnnxTranslator(folder)
+    session = translator._decoder
+
+    class NaN:
+        def run(self, names, inputs):
+            return [np.full_like(array, np.nan) for array in session.run(names, inputs)]
+
+    monkeypatch.setattr(translator, "_decoder", NaN())
+    with pytest.raises(ValueError, match="logits that are NaN"):
+        translator.generate(SENTENCES[:1])
+
+
+def test_nothing_is_overwritten_and_no_option_is_ignored(pair, capsys):
+    translator, folder = pair
+    before = sorted(folder.parent.rglob("*"))
+    with pytest.raises(FileExistsError, match="new or empty folder"):
+        translator.export(folder, format="onnx")
+    with pytest.raises(ValueError, match=r"`generate` takes them. Received: \['beam_size'\]"):
+        translator.export(folder.parent / "another", format="onnx", beam_size=3)
+    with pytest.raises(ValueError, match='"saved_model" or "onnx"'):
+        translator.export(folder.parent / "another", format="tflite")
+    command = ["export", str(folder.parent / "preset"), str(folder.parent / "another"), "--format", "onnx"]
+    assert main([*command, "--beam", "3"]) == 2
+    assert "`generate` takes them" in capsys.readouterr().err
+    assert sorted(folder.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("module", "call", "expected"), ABSENT)
+def test_what_is_missing_is_named(module, call, expected):
+    code = f"{call[0]}\ntry:\n    {call[1]}\nexcept ModuleNotFoundError as error:\n    print(error)"
+    assert run_without((module,), code) == expected

@@ -1,0 +1,89 @@
+"""The graphs in ONNX compute what the model does, for models of every kind, with any batch size and source length."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tests.models import test_every_model as every_model
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("tf2onnx")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow makes the graphs"),
+]
+
+MODELS = [
+    "rnnsearch",  # scans to the end and to the beginning
+    "rnnsearch, additive heads",
+    "rnnencdec",
+    "lstm_seq2seq",
+    "luong, pointer, scheduled sampling",
+    "luong, location-sensitive",
+    "nematus",
+    "transformer",  # whose state has room for max_length steps
+]
+ROOM = 9
+
+
+class Graphs:
+    """Both graphs of a model, with the methods of a `Seq2Seq` on arrays by name."""
+
+    def __init__(self, model, folder):
+        from keras_attn.serving.export import onnx_graphs
+
+        onnx_graphs.write_graphs(onnx_graphs.in_float32(model), folder)
+        self.encoder, self.decoder = (
+            onnxruntime.InferenceSession(str(folder / name)) for name in ("encode.onnx", "step.onnx")
+        )
+
+    @staticmethod
+    def run(session, **arrays):
+        inputs = {value.name: arrays[value.name] for value in session.get_inputs()}
+        return dict(zip([value.name for value in session.get_outputs()], session.run(None, inputs), strict=True))
+
+    def encode(self, encoder_token_ids):
+        return self.run(self.encoder, encoder_token_ids=encoder_token_ids, max_length=np.array(ROOM, "int32"))
+
+    def step(self, token_ids, arrays):
+        found = self.run(self.decoder, token_ids=token_ids, **arrays)
+        states = {name.removeprefix("next_"): x for name, x in found.items() if name.startswith("next_")}
+        return found["logits"], found["alignment"], arrays | states
+
+
+def sources(batch: int, length: int) -> np.ndarray:
+    """Rows of different lengths, `(B, S)`."""
+    token_ids = np.random.default_rng(batch).integers(4, every_model.VS, (batch, length)).astype("int32")
+    for row in range(batch):
+        end = max(1, length - 1 - row)
+        token_ids[row, end], token_ids[row, end + 1 :] = 3, 0
+    return token_ids
+
+
+def check_equal(model, graphs, atol=1e-5):
+    for batch, length in ((3, 7), (1, 2), (5, 11)):
+        token_ids = sources(batch, length)
+        memory, state = model.encode(ops.convert_to_tensor(token_ids), ROOM)
+        arrays = graphs.encode(token_ids)
+        np.testing.assert_array_equal(arrays["memory_mask"], ops.convert_to_numpy(memory["mask"]))
+        previous = np.full(batch, 2, "int32")
+        for position in range(4):
+            logits, state, alignment = model.step(ops.convert_to_tensor(previous), memory, state)
+            received, aligned, arrays = graphs.step(previous, arrays)
+            np.testing.assert_allclose(received, ops.convert_to_numpy(ops.cast(logits, "float32")), atol=atol)
+            np.testing.assert_allclose(aligned, ops.convert_to_numpy(ops.cast(alignment, "float32")), atol=atol)
+            previous = np.random.default_rng(position).integers(4, every_model.VT, batch).astype("int32")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_graphs_compute_what_the_model_does(name, tmp_path):
+    model = every_model.make(name)
+    check_equal(model, Graphs(model, tmp_path))
+
+
+def test_a_model_of_mixed_precision_becomes_one_of_float32(tmp_path):
+    mixed = every_model.make("rnnsearch", dtype="mixed_bfloat16")
+    graphs = Graphs(mixed, tmp_path)
+    check_equal(every_model.make("rnnsearch"), graphs)
+    check_equal(mixed, graphs, atol=0.3)
