@@ -184,7 +184,7 @@ def pronunciation(report: dict, path: Path | None = None) -> Figure:
     rows = [*rows, *((f"mean, {row['amount']}", row) for row in report["means"])][::-1]
     systems = list(dict.fromkeys(one["name"] for _, row in rows for one in row["scores"]))
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(7.4, 1.2 + (0.18 + 0.14 * len(systems)) * len(rows)), layout="constrained")
+        figure = new_figure(figsize=(7.4, 1.2 + (0.14 + 0.11 * len(systems)) * len(rows)), layout="constrained")
         axes = figure.add_subplot()
         axes.barh(range(len(rows)), [row["baseline"] for _, row in rows], color=GREY, alpha=0.3, height=0.8)
         for n, system in enumerate(systems):

@@ -36,7 +36,7 @@ def corpus(tmp_path_factory):
 
 
 def command_line(corpus, out, *more):
-    where = ["--corpus", str(corpus), "--languages", "ady", "--out", str(out), "--max-steps", "30", "--minutes", "9"]
+    where = ["--corpus", str(corpus), "--languages", "ady", "--out", str(out), "--max-steps", "60", "--minutes", "9"]
     return [*where, "--beam", "2", *more, "--set", *SIZES]
 
 
@@ -116,11 +116,11 @@ def test_models_are_trained_combined_and_never_repeated(corpus, tmp_path, in_pro
     report = json.loads((out / "report.json").read_text())
     assert str(tmp_path) not in (out / "report.json").read_text()
     assert report["command"] == (
-        "python -m recipes.studies.g2p --corpus small --source letters --target phones --max-steps 30 --seed 0 "
+        "python -m recipes.studies.g2p --corpus small --source letters --target phones --max-steps 60 --seed 0 "
         f"--seeds 2 --systems hard_monotonic --languages ady --minutes 9.0 --set {' '.join(SIZES)}"
     )
     trained = [json.loads((out / run / "report.json").read_text()) for run in runs]
-    assert [(one["seed"], one["minutes"], one["updates"]) for one in trained] == [(0, 9, 30), (1, 9, 30)]
+    assert [(one["seed"], one["minutes"], one["updates"]) for one in trained] == [(0, 9, 60), (1, 9, 60)]
     assert all((one["config"]["level"], one["config"]["metric"]) == ("symbol", "wer") for one in trained)
 
     sources, targets = ((corpus / "ady" / f"test.{side}").read_text().splitlines() for side in ("letters", "phones"))
