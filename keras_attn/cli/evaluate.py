@@ -4,6 +4,9 @@ Prints BLEU, chrF and TER with their sacreBLEU signatures or, for `--metric wer`
 of a word's answers is right. Instead of `--input` and `--references`, `--corpus FOLDER` names a folder of files
 `<split>.<language>`, plain or `.gz`.
 
+`--ensemble` adds runs to RUN. By default all of them choose each token together (`--average`); with `--combine vote`
+each translates alone, and the translation that most of them found is scored; see `keras_attn.decoding.vote`.
+
 With `--hypotheses FILE` the lines of a file are scored, instead of what RUN translates now. With `--against` a second
 system, a run or such a file, is scored too. sacreBLEU's paired bootstrap, for error rates McNemar's exact test, then
 says whether it differs from the first by more than chance.
@@ -56,6 +59,8 @@ def parser(prog: str, description: str, corpus: str = "a folder of <split>.<lang
     option("--tokenize", help="sacreBLEU's tokenizer (default: the run's, else 13a)")
     option("--output", metavar="FILE", type=Path, help="a new file for all of this, as JSON")
     add_search(parser)
+    combinations = {"choices": ("probability", "vote"), "default": "probability"}
+    option("--combine", **combinations, help="of the ensemble: one search with --average, or a vote on translations")
     return parser
 
 
@@ -72,6 +77,7 @@ def evaluate(arguments: argparse.Namespace, corpus_split: Callable[..., TestSet]
         raise ValueError(f"Expected --against to be another system. Received: {str(second)!r} twice")
     test = _files(arguments) if arguments.input or arguments.references else None
     test = test or (corpus_split or _folder)(arguments, report)
+    _check_combination(arguments)
     tokenize = arguments.tokenize or report["config"].get("tokenize", "13a")
     metric = arguments.metric or report["config"].get("metric", "bleu")
 
@@ -94,15 +100,26 @@ def evaluate(arguments: argparse.Namespace, corpus_split: Callable[..., TestSet]
             output.write((json.dumps(result, indent=2, ensure_ascii=False) + "\n").encode())
 
 
+def _check_combination(arguments: argparse.Namespace) -> None:
+    if arguments.combine != "vote":
+        return
+    if not arguments.ensemble:
+        raise ValueError("Expected --combine vote together with --ensemble. Received: no --ensemble")
+    if arguments.average != "probability":
+        raise ValueError(
+            f"Expected --combine vote without --average, which is for one search. Received: {arguments.average}"
+        )
+
+
 class System:
     """A run, or a file with a line for each sentence.
 
-    `texts` are its translations, once it has translated.
+    `texts` are its translations, once it has translated. An ensemble by vote has several searches.
     """
 
     def __init__(self, path: Path, arguments: argparse.Namespace, sentences: int):
         self.name = str(path)
-        self.texts, self.translator, self.figures = None, None, {}
+        self.texts, self.searches, self.figures = None, [], {}
         if path.is_file() or path == arguments.hypotheses:
             from keras_attn.text import read_lines
 
@@ -114,20 +131,30 @@ class System:
                 )
             return
 
-        alone = argparse.Namespace(**vars(arguments) | {"ensemble": []})
-        self.translator = load_translator(arguments if path == arguments.run else alone, path)
-        self.options = search_arguments(arguments, path) | {"return_alignments": False}
-        self.translator.generate([], **self.options)  # refuses bad options
+        ensemble = arguments.ensemble if path == arguments.run else []
+        by_vote = bool(ensemble) and arguments.combine == "vote"
+        members = argparse.Namespace(**vars(arguments) | {"ensemble": [] if by_vote else ensemble})
+        for run in [path, *ensemble] if by_vote else [path]:
+            options = search_arguments(arguments, run) | {"return_alignments": False}
+            self.searches.append((load_translator(members, run), options))
+        for translator, options in self.searches:
+            translator.generate([], **options)  # refuses bad options
+        if ensemble:
+            combined = arguments.combine if by_vote else arguments.average
+            self.figures = {"ensemble": [str(run) for run in ensemble], "combine": combined}
 
     def translate(self, sources: Sequence[str]) -> None:
         if self.texts is None:
+            from keras_attn.decoding import vote
+
             started = time.monotonic()
-            with streams.Progress(True, len(sources)) as progress:
-                numbers, sizes = range(len(sources)), [1] * len(sources)
-                generate, batch_size = generator(self.translator, self.options), self.options["batch_size"]
-                translations = in_batches(generate, sources, numbers, batch_size, progress, sizes)
-            self.texts = [translation.text for translation in translations]
-            self.figures = {"search": self.options, "seconds": round(time.monotonic() - started, 2)}
+            numbers, sizes, found = range(len(sources)), [1] * len(sources), []
+            with streams.Progress(True, len(sources) * len(self.searches)) as progress:
+                for translator, options in self.searches:
+                    generate = generator(translator, options)
+                    found.append(in_batches(generate, sources, numbers, options["batch_size"], progress, sizes))
+            self.texts = [translation.text for translation in vote(found)]
+            self.figures |= {"search": self.searches[0][1], "seconds": round(time.monotonic() - started, 2)}
 
 
 def _score(system: System, test: TestSet, metric: str, tokenize: str) -> dict:
@@ -135,7 +162,7 @@ def _score(system: System, test: TestSet, metric: str, tokenize: str) -> dict:
 
     system.translate(test.sources)
     scores = by_metric.all_scores(metric, test.sources, test.references, system.texts, tokenize)
-    beam = f", beam {system.options['beam_size']}" if system.translator else ""
+    beam = f", beam {system.searches[0][1]['beam_size']}" if system.searches else ""
     print(f"{system.name}{beam}")
     for name, result in scores.items():
         print(f"  {name} {result['score']:.2f}  {result['signature']}")

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from keras_attn.decoding.batching import padded, token_ids_of
 from keras_attn.decoding.text_search import TextSearch
+from keras_attn.decoding.voting import vote
 
 if TYPE_CHECKING:
     from keras_attn.decoding.engine import Engine
     from keras_attn.decoding.search_models import ScoreModel, SearchModel
 
-__all__ = ["Engine", "ScoreModel", "SearchModel", "TextSearch", "padded", "token_ids_of"]
+__all__ = ["Engine", "ScoreModel", "SearchModel", "TextSearch", "padded", "token_ids_of", "vote"]
 
 _MODULES = {"Engine": "engine", "ScoreModel": "search_models", "SearchModel": "search_models"}
 

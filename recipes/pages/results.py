@@ -19,6 +19,7 @@ from pathlib import Path
 from keras_attn.cli import command
 from keras_attn.cli.run_report import read_report
 from recipes.pages import speed, studies
+from recipes.pages.markdown import table
 
 FOLDER = Path(__file__).parents[1]  # recipes/
 SAMPLES = 20
@@ -114,7 +115,7 @@ def _page(reports: dict[str, dict], benchmarks: list[dict]) -> str:
         "validation, rates of real target tokens (without padding) per second of training. Some runs had one core, or "
         "shared two with other work: their minutes are an upper bound and their rates a lower one. Commands and "
         "configurations have the settings' present names, with which the commands give the same configurations.",
-        studies.table(head, [_row(name, report) for name, report in scored.items()]),
+        table(head, [_row(name, report) for name, report in scored.items()]),
         *(studies.section(name, report) for name, report in study_reports.items()),
     ]
     parts += speed.sections(benchmarks)
@@ -183,7 +184,7 @@ def _sweep_table(name: str, sweep: dict) -> str:
 
 
 def _sample_table(report: dict) -> str:
-    return studies.table(["source", "reference", "translation"], [[*one.values()] for one in report["samples"]])
+    return table(["source", "reference", "translation"], [[*one.values()] for one in report["samples"]])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The benchmarks' sections of the results page, written from the last lines of their output."""
 
-from recipes.pages.studies import table
+from recipes.pages.markdown import table
 
 _PEER = "in brackets the ratio to JoeyNMT 2.3"
 _TIE = (

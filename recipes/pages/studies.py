@@ -1,7 +1,10 @@
 """The studies' sections of the results page, each written from the study's report alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+
+from recipes.pages import pronunciation
+from recipes.pages.markdown import cost, plus_minus, table
 
 
 def section(name: str, report: dict) -> str:
@@ -22,6 +25,7 @@ def draw(report: dict, stem: Path) -> None:
         "alignment_study": figures.alignment,
         "ingredients_study": figures.ingredients,
         "low_resource_study": figures.low_resource,
+        "g2p_study": figures.pronunciation,
     }
     if kind := kinds.get(report["study"]):
         kind(report, stem.with_name(f"{stem.name}.svg"))
@@ -30,12 +34,6 @@ def draw(report: dict, stem: Path) -> None:
 def is_known(report: dict) -> bool:
     """Whether this study has a section here."""
     return report["study"] in _SECTIONS
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
 def _length(name: str, report: dict) -> list[str]:
@@ -62,7 +60,7 @@ def _length(name: str, report: dict) -> list[str]:
     return [
         "BLEU by the length of the source, as in figure 2 of Bahdanau 2015. The number in a system's name is the "
         f"maximum number of words of a training sentence. Beam {report['beam_size']}; in brackets {_resampled(report)}."
-        f"{left_out} Signature: `{report['signature']}`. {_cost(report)}",
+        f"{left_out} Signature: `{report['signature']}`. {cost(report)}",
         f"![BLEU against source length](reports/{name}.svg)",
         table(head, rows),
         table(["system", "parameters", "pairs", "updates", "minutes", "target tokens/s", "command"], runs),
@@ -93,7 +91,7 @@ def _attention(name: str, report: dict) -> list[str]:
         f"rows would have {first['sharpness']['uniform_entropy']:.2f} nats. Seconds of training, validation "
         "included, and of translating the test split. Additive and concat compute the same function from weights "
         f"that are initialised differently. Signatures: `{first['bleu']['signature']}`, "
-        f"`{first['chrf']['signature']}`. {_cost(report)}",
+        f"`{first['chrf']['signature']}`. {cost(report)}",
         f"![Scores](reports/{name}.svg)",
         table(head, rows),
         table(["score", "command"], [[row["name"], f"`{row['command']}`"] for row in report["scores"]]),
@@ -140,7 +138,7 @@ def _ingredients(name: str, report: dict) -> list[str]:
         [
             row["what"],
             f"{row['bleu']['mean']:.2f}",
-            "" if row is base else _plus_minus(f"{row['difference']:+.2f}", row["interval"]),
+            "" if row is base else plus_minus(f"{row['difference']:+.2f}", row["interval"]),
             _each(row),
             f"{row['chrf']:.2f}",
             f"{row['parameters']:,}",
@@ -151,7 +149,7 @@ def _ingredients(name: str, report: dict) -> list[str]:
     head = ["ingredient", "BLEU", "difference", "single seeds", "chrF", "parameters", "minutes"]
     return [
         f"Each run differs from the base by one ingredient. {_seeds(report)} Beam {report['beam_size']}, "
-        f"{report['max_steps']:,} updates each. Signature: `{base['bleu']['signature']}`. {_cost(report)}",
+        f"{report['max_steps']:,} updates each. Signature: `{base['bleu']['signature']}`. {cost(report)}",
         f"![Differences in BLEU](reports/{name}.svg)",
         table(head, rows),
         table(["ingredient", "command"], [[row["name"], f"`{row['command']}`"] for row in report["ingredients"]]),
@@ -165,15 +163,15 @@ def _low_resource(name: str, report: dict) -> list[str]:
             next(row for row in report["systems"] if (row["size"], row["kind"]) == (gain["size"], kind))
             for kind in ("plain", "adapted")
         )
-        cells = [_plus_minus(f"{row['bleu']['mean']:.2f}", row["bleu"]["interval"]) for row in (plain, adapted)]
-        gained = _plus_minus(f"{gain['difference']:+.2f}", gain["interval"])
+        cells = [plus_minus(f"{row['bleu']['mean']:.2f}", row["bleu"]["interval"]) for row in (plain, adapted)]
+        gained = plus_minus(f"{gain['difference']:+.2f}", gain["interval"])
         rows.append([f"{gain['size']:,}", *cells, gained, _each(plain), _each(adapted)])
     head = ["pairs", "plain", "adapted", "difference", "plain, single seeds", "adapted, single seeds"]
     commands = [[row["name"], f"{row['train_seconds'] / 60:.1f}", f"`{row['command']}`"] for row in report["systems"]]
     return [
         "BLEU of the recipe as it is for the whole corpus, and with what Sennrich & Zhang (ACL 2019) find to matter "
         f"where text is scarce. {_seeds(report)} Beam {report['beam_size']}. Signature: "
-        f"`{report['systems'][0]['bleu']['signature']}`. {_cost(report)}",
+        f"`{report['systems'][0]['bleu']['signature']}`. {cost(report)}",
         f"![BLEU against training pairs](reports/{name}.svg)",
         table(head, rows),
         table(["system", "minutes", "command"], commands),
@@ -187,10 +185,6 @@ def _seeds(report: dict) -> str:
         f"Means of {report['seeds']} seeds, with {report['confidence']:.0%} intervals over seeds (Student's, with the "
         "standard deviation pooled over all rows)."
     )
-
-
-def _plus_minus(text: str, interval: float | None) -> str:
-    return text if interval is None else f"{text} ± {interval:.2f}"
 
 
 def _each(row: dict) -> str:
@@ -257,17 +251,13 @@ def _resampled(report: dict) -> str:
     return f"{report['confidence']:.0%} of {report['samples']:,} resampled test sets"
 
 
-def _cost(report: dict) -> str:
-    parallel = f", {report['jobs']} runs in parallel" if report["jobs"] > 1 else ""
-    return f"The study took {report['minutes']:.0f} minutes on {report['hardware']['cores']} cores{parallel}."
-
-
 _SECTIONS: dict[str, tuple[str, Callable[[str, dict], list[str]]]] = {
     "length_study": ("Sentence length", _length),
     "attention_study": ("Score functions", _attention),
     "alignment_study": ("Alignment error rate", _alignment),
     "ingredients_study": ("What each ingredient is worth", _ingredients),
     "low_resource_study": ("Few training pairs", _low_resource),
+    "g2p_study": ("Pronunciation in many languages", pronunciation.section),
     "showcase": ("The second half of long sentences", _showcase),
     "marian": ("Marian", _marian),
 }

@@ -13,6 +13,12 @@ from keras_attn.plots import WordAlignment
 from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, check_ending, new_figure, plain_axes, save
 
 _RECIPE_COLOURS = {"rnnsearch": BLUE, "rnnencdec": ORANGE}
+_SYSTEM_COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito's
+_MARKS = {  # of a single model, and of ensembles
+    "single": {"marker": "o", "markersize": 4.5},
+    "probability": {"marker": "o", "markersize": 7, "fillstyle": "none"},
+    "vote": {"marker": "x", "markersize": 6},
+}
 
 
 def length(report: dict, path: Path | None = None) -> Figure:
@@ -161,6 +167,41 @@ def low_resource(report: dict, path: Path | None = None) -> Figure:
         axes.set_title("BLEU", loc="left", fontsize=10.5, color=INK, pad=9)
         plain_axes(axes)
         axes.legend(frameon=False, fontsize=9, labelcolor=INK, loc="lower right")
+    return save(figure, path)
+
+
+def pronunciation(report: dict, path: Path | None = None) -> Figure:
+    """Word error rates of each language: the task's baseline as a bar, and a lane of marks for each system.
+
+    A dot is the mean of the single models, with a tick for each seed; a ring and a cross are ensembles.
+
+    Args:
+        report: of `recipes.studies.g2p`.
+        path: file to write, in the format of its ending.
+    """
+    check_ending(path)
+    rows = [(row["language"], row) for row in report["languages"]]
+    rows = [*rows, *((f"mean, {row['amount']}", row) for row in report["means"])][::-1]
+    systems = list(dict.fromkeys(one["name"] for _, row in rows for one in row["scores"]))
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(figsize=(7.4, 1.2 + (0.14 + 0.11 * len(systems)) * len(rows)), layout="constrained")
+        axes = figure.add_subplot()
+        axes.barh(range(len(rows)), [row["baseline"] for _, row in rows], color=GREY, alpha=0.3, height=0.8)
+        for n, system in enumerate(systems):
+            colour, lane = _SYSTEM_COLOURS[n % len(_SYSTEM_COLOURS)], 0.4 - 0.8 * (n + 0.5) / len(systems)
+            axes.plot([], [], "o", color=colour, label=system)
+            for y, (_, row) in enumerate(rows):
+                for one in (one for one in row["scores"] if one["name"] == system):
+                    seeds = one["wer"].get("scores", [])
+                    axes.plot(seeds, [y + lane] * len(seeds), "|", color=colour, markersize=5)
+                    axes.plot(one["wer"]["mean"], y + lane, color=colour, **_MARKS[one["kind"]])
+        axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+        title = "Word error rate, % (bar: the baseline; dot: single; ring: ensemble by probability; cross: by vote)"
+        axes.set_title(title, loc="left", fontsize=9, color=INK, pad=8)
+        axes.margins(y=0.3 / len(rows))
+        axes.set_xlim(left=-0.5)
+        plain_axes(axes, grid="x")
+        axes.legend(frameon=False, fontsize=8.5, labelcolor=INK, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return save(figure, path)
 
 

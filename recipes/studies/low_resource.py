@@ -13,7 +13,6 @@ sizes, are not repeated.
 """
 
 import argparse
-import dataclasses
 import math
 import sys
 from collections.abc import Sequence
@@ -24,9 +23,9 @@ import numpy as np
 from keras_attn import files
 from keras_attn.cli import command
 from recipes import train
-from recipes.config import config_for, override
+from recipes.config import override
 from recipes.studies import repeated
-from recipes.studies.options import add_options, changes_by_recipe
+from recipes.studies.options import add_options, changes_by_recipe, settings_for
 from recipes.studies.repeated import Variant
 from recipes.studies.study import Study
 
@@ -65,7 +64,7 @@ def run_study(arguments: argparse.Namespace) -> None:
     arguments.source, arguments.target = corpus.source, corpus.target
     max_steps = arguments.max_steps or MAX_STEPS
     study = Study(arguments, "low_resource_study", [], max_steps=max_steps, adapted=arguments.adapted)
-    shared = [*settings_for(arguments.corpus), *changes]
+    shared = [*settings_for(RECIPE, arguments.corpus), *changes]
     variants = []
     for size in sizes:
         steps = max(1, round(max_steps * math.sqrt(size / pairs)))
@@ -95,14 +94,6 @@ def _sizes(text: str, most: int) -> list[int]:
     if not all(part.isdecimal() and 1 <= int(part) <= most for part in parts):
         raise ValueError(f"Expected --sizes from 1 to {most:,}, separated by commas. Received: {text!r}")
     return sorted({int(part) for part in parts})
-
-
-def settings_for(corpus: str) -> list[str]:
-    """The recipe's settings for this corpus, which it knows by name only, where they are not its defaults."""
-    recipe = train.load_recipe(RECIPE)
-    config, default = config_for(recipe.CONFIGS, corpus) or recipe.Config(), recipe.Config()
-    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    return [f"{name}={value}" for name, value in values.items() if value != getattr(default, name)]
 
 
 def adapted(size: int, steps: int, shared: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:

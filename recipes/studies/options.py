@@ -1,10 +1,13 @@
 """The options of the studies' commands, and what they mean."""
 
+import dataclasses
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from keras_attn.cli import command
+from recipes import train
+from recipes.config import config_for
 
 
 def add_options(parser: command.Parser, corpus: str) -> None:
@@ -40,6 +43,14 @@ def changes_by_recipe(arguments, *recipes: str) -> dict[str, list[str]]:
         for one in [recipe] if recipe else recipes:
             changes[one].append(f"{name}{equals}{value}")
     return changes
+
+
+def settings_for(recipe: str, corpus: str) -> list[str]:
+    """A recipe's settings for a corpus, or a pattern, that it knows, where they are not its defaults."""
+    module = train.load_recipe(recipe)
+    config, default = config_for(module.CONFIGS, corpus) or module.Config(), module.Config()
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    return [f"{name}={value}" for name, value in values.items() if value != getattr(default, name)]
 
 
 def chosen(flag: str, text: str, names: Iterable[str]) -> list[str]:

@@ -15,6 +15,8 @@ from keras_attn.cli import command
 from recipes.studies.study import Run, Study
 
 CONFIDENCE = 0.95
+SECOND = {"bleu": "chrf", "wer": "per"}  # the other score of each metric
+_OF_THE_FIRST = ("parameters", "updates", "training_pairs", "test_sentences", "command")
 _QUANTILES = (12.706, 4.303, 3.182)  # Student's, of 97.5 %, for 1, 2 and 3 degrees of freedom
 
 
@@ -25,7 +27,7 @@ class Variant:
     name: str
     recipe: str
     changes: tuple[str, ...]
-    corpus: Path | None = None
+    corpus: Path | str | None = None
 
 
 def add_seeds(parser: command.Parser) -> None:
@@ -38,40 +40,42 @@ def runs(variants: Sequence[Variant], arguments) -> list[Run]:
     """The runs of all variants with the first seed, then with the next, so that each round is a whole table."""
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     return [
-        Run(_run_name(variant, seed), variant.recipe, variant.changes, corpus=variant.corpus, seed=seed)
+        Run(run_name(variant, seed), variant.recipe, variant.changes, corpus=variant.corpus, seed=seed)
         for seed in seeds
         for variant in variants
     ]
 
 
-def _run_name(variant: Variant, seed: int) -> str:
+def run_name(variant: Variant, seed: int) -> str:
+    """The name of the run of a variant with a seed."""
     return f"{variant.name}-seed-{seed}"
 
 
-def check(study: Study) -> None:
-    """Raises ValueError, before hours of training, for wrong settings or runs that are not scored by BLEU."""
-    if other := {config.metric for config in study.configs(study.runs).values()} - {"bleu"}:
-        raise ValueError(f"Expected runs scored by BLEU. Received: {', '.join(other)}")
+def check(study: Study, metric: str = "bleu") -> None:
+    """Raises ValueError, before hours of training, for wrong settings or runs that are not scored by this metric."""
+    if other := {config.metric for config in study.configs(study.runs).values()} - {metric}:
+        raise ValueError(f"Expected runs scored by {metric.upper()}. Received: {', '.join(other)}")
 
 
-def rows(study: Study, variants: Sequence[Variant]) -> list[dict]:
+def rows(study: Study, variants: Sequence[Variant], metric: str = "bleu") -> list[dict]:
     """A row for each variant that has a finished run: BLEU with mean, interval and scores, chrF, and what it took.
 
-    An interval is the half of its width, and None where no variant has two seeds.
+    For the metric "wer" word and phoneme error rate are in their places. An interval is the half of its width, and None
+    where no variant has two seeds.
     """
     finished = study.reports()
     seeds = range(study.arguments.seed, study.arguments.seed + study.arguments.seeds)
-    found = {variant.name: [finished.get(_run_name(variant, seed)) for seed in seeds] for variant in variants}
+    found = {variant.name: [finished.get(run_name(variant, seed)) for seed in seeds] for variant in variants}
     reports = {name: present for name, many in found.items() if (present := [one for one in many if one])}
-    scores = {name: [one["bleu"]["score"] for one in many] for name, many in reports.items()}
+    scores = {name: [one[metric]["score"] for one in many] for name, many in reports.items()}
     deviation = pooled_deviation(list(scores.values()))
     rows = []
     for name, many in reports.items():
-        bleu = {"mean": round(statistics.mean(scores[name]), 2), "scores": [round(one, 2) for one in scores[name]]}
-        bleu |= {"interval": half_width(deviation, len(many)), "signature": many[0]["bleu"]["signature"]}
-        row = {"name": name, "recipe": many[0]["recipe"], "bleu": bleu}
-        row["chrf"] = round(statistics.mean(one["chrf"]["score"] for one in many), 2)
-        row |= {key: many[0][key] for key in ("parameters", "updates", "command")}
+        score = {"mean": round(statistics.mean(scores[name]), 2), "scores": [round(one, 2) for one in scores[name]]}
+        score |= {"interval": half_width(deviation, len(many)), "signature": many[0][metric]["signature"]}
+        row = {"name": name, "recipe": many[0]["recipe"], metric: score}
+        row[SECOND[metric]] = round(statistics.mean(one[SECOND[metric]]["score"] for one in many), 2)
+        row |= {key: many[0][key] for key in _OF_THE_FIRST}
         row["train_seconds"] = round(statistics.mean(one["train_seconds"] for one in many), 1)
         rows.append(row)
     return rows

@@ -24,7 +24,7 @@ from recipes.training import run_folder
 
 _SETTINGS_FILE = "study.json"
 _OPTIONS = ("source", "target", "max_steps", "seed", "seeds", "scores", "systems", "both_ways", "earlier")
-_OPTIONS += ("ingredients", "sizes", "size_tolerance")  # that are in the report's command
+_OPTIONS += ("ingredients", "sizes", "size_tolerance", "languages", "minutes")  # that are in the report's command
 _TEXT_SETTINGS = (
     "level",
     "source_vocabulary_size",
@@ -58,7 +58,7 @@ class Run:
     name: str
     recipe: str
     changes: tuple[str, ...]
-    corpus: Path | None = None
+    corpus: Path | str | None = None
     languages: tuple[str, str] | None = None
     seed: int | None = None
 
@@ -99,7 +99,9 @@ class Study:
             options += [f"--{name}", value] if value else []
         seed = arguments.seed if run.seed is None else run.seed
         options += ["--seed", str(seed), "--beam", str(arguments.beam)]
-        return [*options, "--no-export", "--set", *run.changes]
+        minutes = getattr(arguments, "minutes", None)
+        options += ["--minutes", str(minutes)] if minutes is not None else []
+        return [*options, "--no-export", *(["--set", *run.changes] if run.changes else [])]
 
     def train_step(self, run: Run) -> Step:
         folder = self.folder(run)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from keras_attn.cli.main import main
+from keras_attn.decoding import vote
+from keras_attn.evaluation import bleu, chrf
 from keras_attn.models import RNNSearch
 from keras_attn.text import Tokenizer
 from keras_attn.translator import Translator
@@ -34,6 +36,10 @@ def folder(tmp_path_factory):
     initializer = keras.initializers.RandomNormal(stddev=0.8)
     model = RNNSearch(*(t.vocabulary_size for t in tokenizers), **sizes, initializer=initializer)
     Translator(model, *tokenizers).save_to_preset(folder / "preset")
+    for number, seed in ((1, 2), (2, 4)):  # with votes that are no single model's
+        for weight in model.trainable_weights:
+            weight.assign(keras.random.normal(weight.shape, stddev=0.8, seed=seed))
+        Translator(model, *tokenizers).save_to_preset(folder / f"preset{number}")
     (folder / "corpus").mkdir()
     for name, texts in (("source", SOURCES), ("target", TARGETS), ("other", OTHERS), ("short", SOURCES[:2])):
         (folder / name).write_text(lines(texts))
@@ -49,6 +55,8 @@ def run(folder: Path, *arguments) -> int:
         return ended.code
 
 
+FILES = ("--input", "{f}/source", "--references", "{f}/target")
+VOTE = (*FILES, "--ensemble", "{f}/preset", "--combine", "vote")
 PAIR = ("--source", "{f}/source", "--target", "{f}/target")
 
 
@@ -92,6 +100,8 @@ def test_scores_as_json_lines_in_a_file(folder, tmp_path):
         (["evaluate", "{f}/preset", "--corpus", "{f}/corpus"], "--source and --target"),
         (["evaluate", "{f}/preset", "--input", "{f}/source"], "--input together with --references"),
         (["evaluate", "{f}/preset", "--input", "{f}/source", "--references", "{f}/short"], "Received: 5 and 2"),
+        (["evaluate", "{f}/preset", *FILES, "--combine", "vote"], "--combine vote together with --ensemble"),
+        (["evaluate", "{f}/preset", *VOTE, "--average", "weights"], "without --average"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(folder, arguments, sentence, capsys):
@@ -156,3 +166,38 @@ def test_several_references_and_another_metric(folder, tmp_path):
         (system,) = json.loads(output.read_text())["systems"]
         assert system[name]["score"] == score
         assert "nrefs:2" in system[name]["signature"]
+
+
+def test_an_ensemble_by_vote_or_by_probability(folder, tmp_path):
+    """In each case what the library does with the same presets; beside a second system, which is no ensemble."""
+    presets = [folder / name for name in ("preset", "preset1", "preset2")]
+    options = {"beam_size": 3, "length_penalty": 0.4}
+    alone = [Translator.from_preset(preset).generate(SOURCES, **options) for preset in presets]
+    texts = {
+        "vote": [one.text for one in vote(alone)],
+        "probability": [one.text for one in Translator.from_presets(presets).generate(SOURCES, **options)],
+    }
+    assert texts["vote"] != texts["probability"]
+    assert texts["vote"] not in [[one.text for one in single] for single in alone]
+    flags = [
+        *FILES,
+        "--beam",
+        3,
+        "--length-penalty",
+        0.4,
+        "--min-length",
+        3,
+        "--against",
+        "{f}/preset1",
+        "--ensemble",
+        *presets[1:],
+    ]
+    for combine, expected in texts.items():
+        given = [*flags, "--combine", combine, "--output", tmp_path / combine]
+        assert run(folder, "evaluate", "{f}/preset", *given) == 0
+        first, second = json.loads((tmp_path / combine).read_text())["systems"]
+        assert first["bleu"]["score"] == round(bleu(expected, TARGETS).score, 2)
+        assert first["chrf"]["score"] == round(chrf(expected, TARGETS).score, 2)
+        assert (first["combine"], first["ensemble"]) == (combine, [str(preset) for preset in presets[1:]])
+        assert second["chrf"]["score"] == round(chrf([one.text for one in alone[1]], TARGETS).score, 2)
+        assert "ensemble" not in second

@@ -33,7 +33,8 @@ class InProcess:
                     continue
                 if len(self.done) == self.most:
                     raise KeyboardInterrupt
-                name = step.output.stem if step.output.suffix == ".txt" else step.output.parent.name
+                is_training = step.output.name == "report.json"
+                name = step.output.parent.name if is_training else step.output.stem
                 self.done.append((step.module, name))
                 assert importlib.import_module(step.module).main([*map(str, step.options)]) == 0
                 assert step.output.exists()

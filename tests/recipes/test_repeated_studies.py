@@ -8,7 +8,7 @@ import pytest
 from recipes import nematus
 from recipes.config import override
 from recipes.pages import studies as study_sections
-from recipes.studies import ingredients, low_resource, repeated
+from recipes.studies import ingredients, low_resource, options, repeated
 from tests.recipes.small_study import write_digits
 
 pytestmark = pytest.mark.once
@@ -135,14 +135,14 @@ def test_low_resource_systems_read_equally_many_sentences(corpus, tmp_path, in_p
 
 def test_the_settings_of_a_named_corpus_are_those_of_its_recipe():
     """A part of a named corpus is a folder, for which recipes have their defaults."""
-    assert "source_vocabulary_size=6000" in low_resource.settings_for("multi30k")
-    assert "memory_dropout=0.3" in low_resource.settings_for("multi30k")
-    assert low_resource.settings_for("a folder") == []
+    assert "source_vocabulary_size=6000" in options.settings_for("nematus", "multi30k")
+    assert "memory_dropout=0.3" in options.settings_for("nematus", "multi30k")
+    assert options.settings_for("nematus", "a folder") == []
 
 
 @pytest.mark.parametrize(("size", "vocabulary"), [(5000, 2000), (10000, 3000), (29000, 5000)])
 def test_adapted_systems_have_smaller_vocabularies_for_less_text(size, vocabulary):
-    settings = low_resource.adapted(size, 7, low_resource.settings_for("multi30k"), ["word_dropout=0.3"])
+    settings = low_resource.adapted(size, 7, options.settings_for("nematus", "multi30k"), ["word_dropout=0.3"])
     config = override(nematus.Config(), list(settings))
     assert config.source_vocabulary_size == config.target_vocabulary_size == vocabulary
     assert (config.max_steps, config.batch_size, config.word_dropout, config.memory_dropout) == (14, 48, 0.3, 0.3)

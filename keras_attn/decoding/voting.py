@@ -1,0 +1,42 @@
+"""Several translators' translations of the same sentences, combined by vote."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from keras_attn.translation import Translation
+
+
+def vote(candidates: Sequence[Sequence[Translation]]) -> list[Translation]:
+    """Returns for each sentence the text that most translators chose.
+
+    With y_n the text of translator n, and s_n its score:
+
+        y* = argmax_y sum_n [y_n = y];   of equally frequent ones, the one with the highest s_n
+
+    Translators may be of any kind, with any tokenizers: only texts are compared. Such an ensemble suits short outputs,
+    on which translators often agree, such as pronunciations. Of those that chose y*, the translation with the highest
+    score is returned, with its alignment; of equal scores, the first translator's.
+    `keras_attn.models.Ensemble` averages distributions instead, in one search.
+
+    Args:
+        candidates: A list of translations from each translator, all of the same sentences.
+
+    Raises:
+        ValueError: If there is no list, or they differ in length.
+
+    Example:
+        >>> words = [("K AE T", -0.9), ("K AE T", -0.7), ("S AE T", -0.1)]  # two of three
+        >>> candidates = [[keras_attn.Translation(text, score=score)] for text, score in words]
+        >>> [(best.text, best.score) for best in keras_attn.decoding.vote(candidates)]
+        [('K AE T', -0.7)]
+    """
+    lengths = sorted({len(one) for one in candidates})
+    if len(lengths) != 1:
+        raise ValueError(
+            f"Expected lists of translations, one from each translator, of equal length. Received: lengths {lengths}"
+        )
+    winners = []
+    for row in zip(*candidates, strict=True):
+        votes = Counter(translation.text for translation in row)
+        winners.append(max(row, key=lambda one, votes=votes: (votes[one.text], one.score)))
+    return winners

@@ -1,0 +1,20 @@
+"""What the sections of the results page are made of."""
+
+from collections.abc import Sequence
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def plus_minus(text: str, interval: float | None) -> str:
+    """A number with half of its interval, if there is one."""
+    return text if interval is None else f"{text} ± {interval:.2f}"
+
+
+def cost(report: dict) -> str:
+    """What a study took, as a sentence."""
+    parallel = f", {report['jobs']} runs in parallel" if report["jobs"] > 1 else ""
+    return f"The study took {report['minutes']:.0f} minutes on {report['hardware']['cores']} cores{parallel}."

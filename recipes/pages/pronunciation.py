@@ -1,0 +1,67 @@
+"""The section of the study of pronunciation on the results page."""
+
+from collections.abc import Sequence
+
+from recipes.pages.markdown import cost, plus_minus, table
+
+_COLUMNS = {"single": "", "probability": ", ensemble by probability", "vote": ", ensemble by vote"}
+
+
+def section(name: str, report: dict) -> list[str]:
+    """The paragraphs, tables and figure of `recipes.studies.g2p`."""
+    systems = list(dict.fromkeys(one["name"] for row in report["languages"] for one in row["scores"]))
+    kinds = [
+        (system, kind)
+        for system in systems
+        for kind in _COLUMNS
+        if any(_has(one, system, kind) for row in report["languages"] for one in row["scores"])
+    ]
+    head = ["language", "training words", "baseline", *(f"{system}{_COLUMNS[kind]}" for system, kind in kinds)]
+    rows = [
+        [row["language"], f"{row['training_pairs']:,}", f"{row['baseline']:.2f}", *_cells(row["scores"], kinds)]
+        for row in report["languages"]
+    ]
+    for mean in report["means"]:
+        title = f"mean of the {mean['languages']} ({mean['amount']})"
+        rows.append([title, "", f"{mean['baseline']:.2f}", *_cells(mean["scores"], kinds)])
+    singles = [(row, one) for row in report["languages"] for one in row["scores"] if one["kind"] == "single"]
+    runs = [
+        [
+            row["language"],
+            one["name"],
+            ", ".join(f"{score:.2f}" for score in one["wer"]["scores"]),
+            f"{one['parameters']:,}",
+            f"{one['updates']:,}",
+            f"{one['train_seconds'] / 60:.1f}",
+            f"`{one['command']}`",
+        ]
+        for row, one in singles
+    ]
+    seeds = report["seeds"]
+    repeated = (
+        f"Single models have the mean of {seeds} seeds, with its {report['confidence']:.0%} interval over seeds; an "
+        f"ensemble has the {seeds} of a system, or all of several systems."
+        if seeds > 1
+        else "One seed."
+    )
+    return [
+        f"Word error rate in percent, and phoneme error rate in brackets, of the test words; beam "
+        f"{report['beam_size']}. {repeated} The baseline is that of the second SIGMORPHON shared task (Ashby et al. "
+        f"2021), an ensemble of neural transducers. {cost(report)}",
+        f"![Word error rates](reports/{name}.svg)",
+        table(head, rows),
+        table(["language", "system", "single seeds", "parameters", "updates", "minutes", "command"], runs),
+    ]
+
+
+def _has(one: dict, system: str, kind: str) -> bool:
+    return (one["name"], one["kind"]) == (system, kind)
+
+
+def _cells(scores: Sequence[dict], kinds: Sequence[tuple[str, str]]) -> list[str]:
+    cells = []
+    for kind in kinds:
+        one = next((one for one in scores if _has(one, *kind)), None)
+        cell = one and f"{plus_minus(format(one['wer']['mean'], '.2f'), one['wer']['interval'])} ({one['per']:.2f})"
+        cells.append(cell or "")
+    return cells

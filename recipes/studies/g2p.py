@@ -1,0 +1,215 @@
+"""Pronunciation in the languages of the second SIGMORPHON shared task (2021), beside the task's baseline.
+
+    python -m recipes.studies.g2p --seeds 3                                  # the seven languages of 8,000 words
+    python -m recipes.studies.g2p --languages low,eng_us --systems hard_monotonic --seeds 5
+    python -m recipes.studies.g2p --languages ady,ice --minutes 20 --seeds 5
+
+Each system is trained on the task's own training words of each language, letters to phones; the weights are those with
+the best word error rate on its development words, which are translated greedily. Its test words are then translated
+with beam search. The score is the task's: word error rate (WER), the percentage of words whose phones are not all
+right; beside it is phoneme error rate (PER), the edits per phone. A word has one right answer.
+
+Of several seeds a single model's score is the mean, with an interval over seeds that is pooled over the languages with
+equally many words (`recipes.studies.repeated`). The seeds of a system are also an ensemble, and so are all models of
+all systems: by probability (`keras_attn.models.Ensemble`) and by vote (`keras_attn.decoding.vote`). Means are over the
+seven languages with 8,000 training words ("medium"), and over the eight with 800 ("low"), where all of them are there.
+
+The baseline is the task's own, an ensemble of neural transducers (Ashby et al. 2021; `BASELINE` has its WER on the test
+words). Training takes as many updates as the recipe has, or `--max-steps`, within `--minutes` a run. Runs and ensembles
+of a study that was killed, or is started again with more seeds, languages or systems, are not repeated. Text of
+one's own is a `--corpus FOLDER` with a folder for each language, such as `ady`, of `train.letters`, `train.phones`, ...
+
+Reference: Ashby et al. Results of the Second SIGMORPHON Shared Task on Multilingual Grapheme-to-Phoneme Conversion.
+SIGMORPHON 2021.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from keras_attn.cli import command
+from recipes.corpora.pronunciations import LANGUAGES, corpus_name
+from recipes.studies import repeated
+from recipes.studies.options import add_options, changes_by_recipe, chosen, settings_for
+from recipes.studies.repeated import Variant
+from recipes.studies.study import Step, Study
+
+CORPUS = "g2p"
+ALL = "all"
+SYSTEMS = {  # the recipe, and the settings changed
+    "hard_monotonic": ("hard_monotonic", ()),
+    "hard_monotonic-first-order": ("hard_monotonic", ("order=1",)),
+    "rnnsearch": ("rnnsearch", ()),
+    "nematus": ("nematus", ()),
+    "luong": ("luong", ()),
+}
+KINDS = ("probability", "vote")  # of ensembles
+SINGLE = "single"
+BASELINE = {"eng_us": 41.94}
+BASELINE |= {"arm_e": 7.0, "bul": 18.3, "dut": 14.7, "fre": 8.5, "geo": 0.0, "jpn_hira": 5.2, "kor": 16.3}
+BASELINE |= {"ady": 22, "ice": 12, "ita": 19, "khm": 34, "lav": 55, "mlt_latn": 19, "rum": 10, "wel_sw": 10}
+
+
+def main(argv=None) -> int:
+    parser = command.Parser("recipes.studies.g2p", description=__doc__.splitlines()[0])
+    add_options(parser, CORPUS)
+    parser.set_defaults(source="letters", target="phones")
+    repeated.add_seeds(parser)
+    option = parser.add_argument
+    option("--languages", metavar="NAME,...", default="medium", help=f"or {', '.join(LANGUAGES)}, {ALL}")
+    option("--systems", metavar="NAME,...", default="hard_monotonic,rnnsearch", help=f"of {', '.join(SYSTEMS)}")
+    option("--minutes", type=float, help="of training a run at most, validation included")
+    return command.run(run_study, parser, argv)
+
+
+def run_study(arguments: argparse.Namespace) -> None:
+    languages = _languages(arguments.languages)
+    systems = chosen("--systems", arguments.systems, SYSTEMS)
+    changes = changes_by_recipe(arguments, *dict.fromkeys(recipe for recipe, _ in SYSTEMS.values()))
+    every = _languages(ALL)
+    variants = {
+        (language, system): _variant(arguments, language, system, changes) for language in every for system in SYSTEMS
+    }
+
+    from recipes import corpora
+
+    settings = {"max_steps": arguments.max_steps, "minutes": arguments.minutes}
+    todo = [variants[language, system] for language in languages for system in systems]
+    study = Study(arguments, "g2p_study", repeated.runs(todo, arguments), **settings)
+    repeated.check(study, "wer")
+    for language in languages:
+        corpora.load(_corpus(arguments, language), arguments.source, arguments.target, data=arguments.data)
+    with study.opened():
+        study.work({run.name: [study.train_step(run)] for run in study.runs})
+        steps = [step for language in languages for step in _ensembles(study, language, systems, variants)]
+        study.work({step.output.stem: [step] for step in steps})
+        study.runs = repeated.runs(list(variants.values()), arguments)  # of earlier calls, too
+        write(study, variants)
+
+
+def _languages(text: str) -> list[str]:
+    """The languages of a comma-separated list of languages and amounts, in their usual order.
+
+    Raises:
+        ValueError: for another name.
+    """
+    every = [language for some in LANGUAGES.values() for language in some]
+    groups = {ALL: every, **LANGUAGES, **{language: [language] for language in every}}
+    wanted = {language for name in chosen("--languages", text, groups) for language in groups[name]}
+    return [language for language in every if language in wanted]
+
+
+def _corpus(arguments: argparse.Namespace, language: str) -> str:
+    """The name of a language's corpus, or its folder below that of `--corpus`."""
+    return corpus_name(language) if arguments.corpus == CORPUS else str(Path(arguments.corpus, language))
+
+
+def _variant(arguments: argparse.Namespace, language: str, system: str, changes: dict[str, list[str]]) -> Variant:
+    recipe, own = SYSTEMS[system]
+    known = settings_for(recipe, corpus_name("*")) if arguments.corpus != CORPUS else ()  # a folder is not known
+    steps = (f"max_steps={arguments.max_steps}",) if arguments.max_steps else ()
+    settings = (*known, *steps, *changes[recipe], *own)
+    return Variant(f"{language}-{system}", recipe, settings, _corpus(arguments, language))
+
+
+def _ending(arguments: argparse.Namespace, kind: str) -> str:
+    """The end of the name of an ensemble's file."""
+    return f"-{kind}-seeds-{arguments.seed}-{arguments.seed + arguments.seeds - 1}.json"
+
+
+def _ensembles(study: Study, language: str, systems: Sequence[str], variants: dict) -> list[Step]:
+    """The commands that score the ensembles of each system, and of all of these systems together."""
+    arguments, steps = study.arguments, []
+    groups = {system: [system] for system in systems} | {"+".join(systems): systems}
+    for name, members in groups.items():
+        models = repeated.runs([variants[language, system] for system in members], arguments)
+        runs = [str(study.folder(run)) for run in models]
+        for kind in KINDS if len(runs) > 1 else ():
+            output = study.out / f"{language}-{name}{_ending(arguments, kind)}"
+            output.with_name(f"{output.name}.part").unlink(missing_ok=True)  # of a study that was killed
+            options = [runs[0], "--ensemble", *runs[1:], "--combine", kind, "--beam", str(arguments.beam)]
+            options += ["--corpus", _corpus(arguments, language), "--source", arguments.source]
+            options += ["--target", arguments.target, "--output", str(output)]
+            options += ["--data", arguments.data] if arguments.data else []
+            steps.append(Step("recipes.evaluate", options, output))
+    return steps
+
+
+def write(study: Study, variants: dict[tuple[str, str], Variant]) -> None:
+    """Writes the report and the figure of all finished runs and ensembles, of this call or an earlier one."""
+    from recipes.studies import figures
+
+    languages = []
+    for amount, names in LANGUAGES.items():
+        keys = {variant.name: key for key, variant in variants.items() if key[0] in names}
+        rows = repeated.rows(study, [variants[key] for key in keys.values()], "wer")
+        for name in names:
+            own = [row for row in rows if keys[row["name"]][0] == name]
+            scores = [row | {"name": keys[row["name"]][1], "kind": SINGLE} for row in own] + _combined(study, name)
+            words = {key: own[0][key] for key in ("training_pairs", "test_sentences")} if own else {}
+            row = {"language": name, "amount": amount, "baseline": BASELINE[name], **words, "scores": scores}
+            languages += [row] * bool(own)
+    study.arguments.languages = ",".join(row["language"] for row in languages)
+    found = {one["name"] for row in languages for one in row["scores"]}
+    study.arguments.systems = ",".join(system for system in SYSTEMS if system in found)
+    report = study.write_report(
+        corpus=study.settings["corpus"],
+        seeds=study.arguments.seeds,
+        languages=languages,
+        means=means(languages),
+        confidence=repeated.CONFIDENCE,
+    )
+    figures.pronunciation(report, study.out / "g2p.svg")
+    for row in [*report["languages"], *report["means"]]:
+        print(
+            f"{row.get('language') or 'mean, ' + row['amount']:>12}  WER {row['baseline']:5.2f}  baseline of the task"
+        )
+        for one in row["scores"]:
+            print(f"{'':>12}  WER {one['wer']['mean']:5.2f}  PER {one['per']:5.2f}  {one['name']}, {one['kind']}")
+    print(f"The study is in {study.out}: report.json and g2p.svg.")
+
+
+def _combined(study: Study, language: str) -> list[dict]:
+    """The scores of a language's finished ensembles of as many seeds."""
+    rows = []
+    for kind in KINDS:
+        ending = _ending(study.arguments, kind)
+        for path in sorted(study.out.glob(f"{language}-*{ending}")):
+            (system,) = json.loads(path.read_text(encoding="utf-8"))["systems"]
+            name = path.name.removeprefix(f"{language}-").removesuffix(ending)
+            wer = {"mean": system["wer"]["score"], "interval": None, "signature": system["wer"]["signature"]}
+            figures = {"per": system["per"]["score"], "models": 1 + len(system["ensemble"])}
+            rows.append({"name": name, "kind": kind, "wer": wer, **figures, "decode_seconds": system["seconds"]})
+    return rows
+
+
+def means(languages: Sequence[dict]) -> list[dict]:
+    """The means over the languages with equally many words, where all of them are there, of what all of them have."""
+    rows = []
+    for amount, names in LANGUAGES.items():
+        own = [row for row in languages if row["amount"] == amount]
+        if not len(own) == len(names) > 1:
+            continue
+        scores: dict[tuple[str, str], list[dict]] = {}
+        for one in (one for row in own for one in row["scores"]):
+            scores.setdefault((one["name"], one["kind"]), []).append(one)
+        row = {"amount": amount, "languages": len(own), "baseline": _mean(row["baseline"] for row in own)}
+        row["scores"] = [
+            {"name": name, "kind": kind, "per": _mean(one["per"] for one in many)}
+            | {"wer": {"mean": _mean(one["wer"]["mean"] for one in many), "interval": None}}
+            for (name, kind), many in scores.items()
+            if len(many) == len(own)
+        ]
+        rows.append(row)
+    return rows
+
+
+def _mean(values: Iterable[float]) -> float:
+    return round(statistics.mean(values), 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
