@@ -185,8 +185,6 @@ def test_an_ensemble_by_vote_or_by_probability(folder, tmp_path):
         3,
         "--length-penalty",
         0.4,
-        "--min-length",
-        3,
         "--against",
         "{f}/preset1",
         "--ensemble",
