@@ -14,7 +14,8 @@ def observations(log_emissions, token_ids):
         token_ids: y_0 .. y_{T-1}, `(B, T)`.
     """
     # All T are gathered and one dropped, because JAX exports no gather from an unknown T - 1, which may be 0.
-    log_probs = of_tokens(log_emissions, ops.roll(token_ids, -1, axis=1))  # (B, T, S), of y_i
+    read_next = ops.concatenate([token_ids[:, 1:], ops.zeros_like(token_ids[:, :1])], axis=1)  # (B, T)
+    log_probs = of_tokens(log_emissions, read_next)  # (B, T, S), of y_i
     return ops.concatenate([ops.zeros_like(log_probs[:, :1]), log_probs[:, :-1]], axis=1)
 
 
