@@ -133,7 +133,7 @@ def fit(
     )
     has_ended = job.share(checkpoint.path.exists()) and checkpoint.restore(model)
     while not has_ended:
-        batches.first = checkpoint.first_batch
+        batches.start(checkpoint.first_batch)
         callbacks = [
             StopIfNotFinite(checkpoint),  # before all that would score or save such weights
             order,

@@ -16,16 +16,23 @@ class RunBatches(keras.utils.PyDataset):
         shard: (index, count), the part of this process.
 
     Attributes:
-        first: int, the number of batches that are left out at the beginning of the epoch. Set it before `fit`, which
-            asks for the length then; it counts from `begin` on.
+        first: int, the number of batches that are left out at the beginning of the epoch, see `start`.
     """
 
     def __init__(self, dataset: ParallelDataset, shard: tuple[int, int] = (0, 1)):
         super().__init__()
         self.dataset = dataset
         self.shard = shard
-        self.first = 0
-        self._offset = 0  # until an epoch begins: TensorFlow's view of the shapes needs the first two batches of all
+        self.start(0)
+
+    def start(self, first: int) -> None:
+        """Before each `fit`: sets `first`, which counts from `begin` on.
+
+        Until then the batches are those of the whole epoch, because Keras on TensorFlow takes the first two for its
+        view of the shapes, and `ParallelDataset` lets these vary.
+        """
+        self.first = first
+        self._offset = 0
 
     def begin(self, epoch: int) -> None:
         """Begins an epoch."""
