@@ -12,13 +12,16 @@ class AlignmentTargets:
     """The target alignments of a batch, from links between the words of its pairs.
 
     The target of a token is uniform over all tokens of the words that its word is linked to. Ends, padding, and words
-    without links have none.
+    without links have none. With `shift`, row t is not of the token that it predicts but of the word before that one,
+    which the decoder has then read (Chen, Liu, Liu & Chen 2020, arXiv:2004.14837, section 3.1): the row of a word's
+    tokens has the links of the word before, that of the end those of the last word, and that of the first word none.
 
     Args:
         links: For each pair its links (source word, target word), numbered from 0 as `Tokenizer.words` does.
         tokenizers: Of source and target.
         sides: The pairs' rows of ids.
         weight: What the rows of a target sum to.
+        shift: Whether rows belong to the word before.
 
     Raises:
         ValueError: For another number of pairs, a link to a word that does not exist, or a weight that is not above 0.
@@ -30,12 +33,13 @@ class AlignmentTargets:
         tokenizers: tuple[Tokenizer, Tokenizer],
         sides: Sequence[TokenStore],
         weight: float,
+        shift: bool = False,
     ):
         if len(links) != len(sides[0]):
             raise ValueError(f"Expected links of {len(sides[0]):,} pairs. Received: of {len(links):,}")
         if not 0 < weight < np.inf:
             raise ValueError(f"Expected a weight of the alignment loss above 0. Received: {weight}")
-        self._weight = weight
+        self._weight, self._shift, self._end = weight, shift, tokenizers[1].special_ids.end
         self._numbers = [WordNumbers(tokenizer) for tokenizer in tokenizers]
         self._offsets = np.cumsum([0, *map(len, links)])  # (pairs + 1,)
         flat = [link for one in links for link in sorted(one)]
@@ -68,9 +72,13 @@ class AlignmentTargets:
         links = self._links[places]  # (links of the batch, 2)
         is_present = (links < sizes).all(axis=1)  # of the words that truncation has left
         pairs, links = pairs[is_present], links[is_present]
+        aligned = words[1]  # (pairs, T), the word of each row
+        if self._shift:
+            last = aligned.max(axis=1, keepdims=True)  # (pairs, 1)
+            aligned = np.where(labels[:count] == self._end, last, np.maximum(aligned, 0) - 1)
         linked = np.zeros((count, sizes[1] + 1, sizes[0] + 1), bool)  # the last row and column are of no word
         linked[pairs, links[:, 1], links[:, 0]] = True
         pairs = np.arange(count)[:, None, None]
         targets = np.zeros((*labels.shape, source.shape[1]), np.float32)  # (B, T, S)
-        targets[:count] = linked[pairs, words[1][:, :, None], words[0][:, None, :]]
+        targets[:count] = linked[pairs, aligned[:, :, None], words[0][:, None, :]]
         return targets * (self._weight / np.maximum(targets.sum(axis=-1, keepdims=True), 1)).astype(np.float32)

@@ -147,6 +147,7 @@ class ParallelDataset(keras.utils.PyDataset):
         bpe_dropout: float = 0.0,
         links: Sequence[Collection[tuple[int, int]]] | None = None,
         alignment_weight: float = 0.1,
+        shift_alignment: bool = False,
         **kwargs: Any,
     ) -> "ParallelDataset":
         """Encodes two lists of lines. A pair with a blank line is dropped and counted.
@@ -165,6 +166,9 @@ class ParallelDataset(keras.utils.PyDataset):
                 then have a third input, "alignments" (B, T, S), and `fit` adds a loss of the model's alignments. Words
                 are separated by blanks, as by `Tokenizer.words`; each link counts for all tokens of its words.
             alignment_weight: Weight of that loss.
+            shift_alignment: bool, whether the links of a word train the alignment of the next word's tokens, or the
+                end's, which is computed when the decoder has read the word (Chen et al. 2020, arXiv:2004.14837): for an
+                aligner, whose attention need not serve the prediction.
             **kwargs: The other arguments of `ParallelDataset`.
         """
         if pointer and kwargs.get("on_too_long") == "truncate":  # a target may copy a word that is cut off
@@ -180,7 +184,9 @@ class ParallelDataset(keras.utils.PyDataset):
                 sides[side] = DrawnStore(sides[side], texts[side], tokenizers[side], bpe_dropout, (seed, side))
         dataset = cls(*sides, **kwargs)
         if links is not None:
-            dataset._alignment_targets = AlignmentTargets(links, tokenizers, sides, alignment_weight)
+            dataset._alignment_targets = AlignmentTargets(
+                links, tokenizers, sides, alignment_weight, shift=shift_alignment
+            )
         return dataset
 
     @classmethod

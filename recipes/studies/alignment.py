@@ -10,8 +10,8 @@ words, and each French word is linked to the English word with the largest weigh
 sentence. Error rates are those of `keras_attn.evaluation.alignment_error_rate`.
 
 Three more systems are Nematus with guided alignment (Chen et al. 2016): by the links of IBM Model 1, by those of
-eflomal, and as an aligner only: eflomal's links of a word are those of the row after it, which has read the word, so
-that attention serves the word before and not the prediction. eflomal is optional: `pip install eflomal`.
+eflomal, and as an aligner only: eflomal's links of a word train the row after it, which has read the word, so that
+attention serves the word before and not the prediction (`shift_alignment`). eflomal is optional: `pip install eflomal`.
 
 The baselines are the diagonal; IBM Model 1 (`keras_attn.evaluation.Model1`), trained on the same pairs, once without
 and once with the gold's sentences (not its links) added, as is customary for aligners; and eflomal with these added.
@@ -81,9 +81,9 @@ SYSTEMS = {
     "nematus": ("nematus", _NEMATUS),
     "nematus-guided-by-model-1": ("nematus", _GUIDED),
     "nematus-guided-by-eflomal": ("nematus", _GUIDED),
-    "nematus-aligner": ("nematus", _GUIDED),
+    "nematus-aligner": ("nematus", (*_NEMATUS, "guided_alignment=2.0", "shift_alignment=true")),
 }
-EFLOMAL = {"nematus-guided-by-eflomal": "own", "nematus-aligner": "read"}  # see `eflomal_links.KINDS`
+EFLOMAL = "nematus-guided-by-eflomal", "nematus-aligner"  # whose links guide them
 NONE, BACKWARD = "none", "-backward"
 
 
@@ -152,7 +152,7 @@ def _runs(arguments: argparse.Namespace, max_steps: int, out: Path) -> list[Run]
         for suffix, languages in [("", ("en", "fr")), (BACKWARD, ("fr", "en"))][: 1 + (name in backward)]:
             settings = [f"max_steps={max_steps}", *_SHARED, *own, *changes[recipe]]
             if name in EFLOMAL:
-                settings.append(f"alignment_links={eflomal_links.guide(out, languages, EFLOMAL[name])}")
+                settings.append(f"alignment_links={eflomal_links.guide(out, languages)}")
             runs.append(Run(name + suffix, recipe, tuple(settings), languages=languages))
     return runs
 

@@ -15,7 +15,6 @@ from keras_attn.text import read_lines
 
 _FOLDER = "eflomal"
 _SIDES = "forward", "backward"
-KINDS = "own", "read"  # a word's links at its own row, which predicts it, or at the next word's, which has read it
 
 
 def check(out: Path) -> None:
@@ -28,9 +27,9 @@ def check(out: Path) -> None:
         )
 
 
-def guide(out: Path, languages: tuple[str, str], kind: str) -> Path:
-    """The file in a study's folder that has the links of the training pairs in this direction, of a kind of `KINDS`."""
-    return out / _FOLDER / f"{'-'.join(languages)}.{kind}.links"
+def guide(out: Path, languages: tuple[str, str]) -> Path:
+    """The file in a study's folder that has the links of the training pairs in this direction."""
+    return out / _FOLDER / f"{'-'.join(languages)}.links"
 
 
 def align(
@@ -59,8 +58,8 @@ def align(
             eflomal.Aligner().align(*sides, links_filename_fwd=paths[0], links_filename_rev=paths[1])
             links = [grow_diag_final_and(*pair) for pair in zip(*map(_read, paths), strict=True)]
             own = links[: len(training[0])]
-            _write(temporary, languages, own, training[1])
-            _write(temporary, languages[::-1], [{(j, i) for i, j in one} for one in own], training[0])
+            _write(guide(temporary, languages), own)
+            _write(guide(temporary, languages[::-1]), [{(j, i) for i, j in one} for one in own])
             files.publish(new, folder)
     forward, backward = (_read(folder / f"{side}.links")[len(training[0]) :] for side in _SIDES)
     return forward, backward
@@ -70,10 +69,6 @@ def _read(path: str | Path) -> list[set[Link]]:
     return [set(parse_links(line).sure) for line in read_lines(Path(path))]
 
 
-def _write(out: Path, languages: tuple[str, str], links: Sequence[set[Link]], targets: Sequence[str]) -> None:
-    """Writes the links of both `KINDS`; those of a sentence's last word have no next word."""
-    counts = [len(line.split()) for line in targets]
-    for step, kind in enumerate(KINDS):
-        moved = ([(i, j + step) for i, j in sorted(one) if j + step < n] for one, n in zip(links, counts, strict=True))
-        lines = (" ".join(f"{i}-{j}" for i, j in one) for one in moved)
-        guide(out, languages, kind).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def _write(path: Path, links: Sequence[set[Link]]) -> None:
+    lines = (" ".join(f"{i}-{j}" for i, j in sorted(one)) for one in links)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -78,6 +78,7 @@ def datasets(
     if config.guided_alignment and not corpus.is_streamed:
         links = word_links(config, corpus.splits["train"], tokenizers)
         options |= {"links": links, "alignment_weight": config.guided_alignment}
+        options |= {"shift_alignment": config.shift_alignment}
     training = batches("train", pairs, **options)
     return training, batches("val", corpus.splits["val"], shuffle=False)
 

@@ -47,6 +47,23 @@ def test_a_batch_by_hand():
     np.testing.assert_allclose(inputs["alignments"][0], expected, rtol=1e-6)
 
 
+def test_shifted_rows_by_hand():
+    """Row t has the links of the word before the one that it predicts, and that of the end those of the last word."""
+    source = Tokenizer.train(["a b"], level="word")
+    target = Tokenizer.train(["xy z"], level="character")
+    options = {"links": [{(1, 0)}, {(0, 0), (1, 1)}], "alignment_weight": 0.5, "shift_alignment": True}
+    data = ParallelDataset.from_text(["a b"] * 2, ["xy", "xy z"], source, target, batch_size=2, **options)
+    inputs, labels, _ = data[0]
+    expected = {
+        "xy": [[0, 0], [0, 0], [0, 0.5]],  # x, y, end
+        "xy z": [[0, 0], [0, 0], [0.5, 0], [0.5, 0], [0, 0.5]],  # x, y, blank, z, end
+    }
+    for label, targets in zip(labels, inputs["alignments"], strict=True):
+        rows = expected[target.decode(label)]
+        np.testing.assert_allclose(targets[: len(rows), :2], rows)
+        assert targets.sum() == np.sum(rows), "nothing for padding and the source's end"
+
+
 @pytest.mark.parametrize("bpe_dropout", [0.0, 0.5])
 def test_every_token_of_a_word_is_linked_to_every_token_of_its_words(bpe_dropout):
     tokenizer = Tokenizer.train(LINES * 3, vocabulary_size=300)

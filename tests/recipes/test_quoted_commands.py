@@ -39,6 +39,7 @@ BEFORE |= {"scale_embeddings": False, "bidirectional": False, "scheduled_samplin
 BEFORE |= {"validate_every": None, "tokens_per_batch": None, "accumulation_steps": 1}
 BEFORE |= {"recurrent_dropout": 0.0, "bpe_dropout": 0.0, "average_checkpoints": 0, "coverage_loss": 0.0}
 BEFORE |= {"context_gate": None, "word_dropout": 0.0, "guided_alignment": 0.0, "alignment_links": "ibm1"}
+BEFORE |= {"shift_alignment": False}
 RECIPES = [gnmt, hard_monotonic, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, transformer]
 
 
@@ -107,13 +108,13 @@ def test_the_commands_of_a_study_are_those_of_its_runs(name):
 def test_the_studies_would_train_with_these_commands():
     rows = REPORTS["alignment_study-tatoeba-en-fr+news-en-fr-en-fr"]["systems"]
     systems = {row["name"].removesuffix(alignment.BACKWARD): row["command"] for row in rows if "command" in row}
-    assert list(systems) == list(alignment.SYSTEMS)[: len(systems)], "others are measured later"
+    assert list(systems) == [name for name in alignment.SYSTEMS if name in systems], "others are measured later"
     for name, command in systems.items():
         recipe, changes = alignment.SYSTEMS[name]
         settings = [f"max_steps={alignment.MAX_STEPS}", *alignment._SHARED, *changes]
         if name in alignment.EFLOMAL:
             languages = re.search(r"--source (\w+) --target (\w+)", command).groups()
-            settings.append(f"alignment_links={eflomal_links.guide(Path(), languages, alignment.EFLOMAL[name])}")
+            settings.append(f"alignment_links={eflomal_links.guide(Path(), languages)}")
         assert command.split()[3] == recipe
         assert command.partition(" --set ")[2].split() == settings
 
