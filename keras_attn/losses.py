@@ -146,11 +146,10 @@ class SmoothedCrossentropy(keras.losses.Loss):
             do not match.
 
     Example:
-
-    >>> loss = keras_attn.losses.SmoothedCrossentropy(label_smoothing=0.1)
-    >>> value = loss(np.array([[2, 0]]), np.zeros((1, 2, 5)), np.array([[1.0, 0.0]]))
-    >>> round(float(value), 5)  # ln 5
-    1.60944
+        >>> loss = keras_attn.losses.SmoothedCrossentropy(label_smoothing=0.1)
+        >>> value = loss(np.array([[2, 0]]), np.zeros((1, 2, 5)), np.array([[1.0, 0.0]]))
+        >>> round(float(value), 5)  # ln 5
+        1.60944
 
     Differences from Keras: `SparseCategoricalCrossentropy` has no label smoothing in 3.15, and
     `CategoricalCrossentropy` needs a one-hot `(B, T, V)`.

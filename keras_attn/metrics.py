@@ -72,11 +72,10 @@ class TokenAccuracy(_TokenMean):
         ValueError: If the shapes of labels and logits do not match, or an argument is unknown.
 
     Example:
-
-    >>> accuracy = keras_attn.metrics.TokenAccuracy()
-    >>> accuracy.update_state(np.array([[1, 0]]), np.array([[[0.0, 2.0], [0.0, 2.0]]]))
-    >>> float(accuracy.result())
-    0.5
+        >>> accuracy = keras_attn.metrics.TokenAccuracy()
+        >>> accuracy.update_state(np.array([[1, 0]]), np.array([[[0.0, 2.0], [0.0, 2.0]]]))
+        >>> float(accuracy.result())
+        0.5
     """
 
     def __init__(self, name: str = "accuracy", dtype=None, **unknown: Any):
@@ -110,11 +109,10 @@ class Perplexity(_TokenMean):
         ValueError: If the shapes of labels and logits do not match, or an argument is unknown.
 
     Example:
-
-    >>> perplexity = keras_attn.metrics.Perplexity()
-    >>> perplexity.update_state(np.array([[1, 0]]), np.zeros((1, 2, 7)))
-    >>> round(float(perplexity.result()), 5)
-    7.0
+        >>> perplexity = keras_attn.metrics.Perplexity()
+        >>> perplexity.update_state(np.array([[1, 0]]), np.zeros((1, 2, 7)))
+        >>> round(float(perplexity.result()), 5)
+        7.0
     """
 
     def __init__(self, name: str = "perplexity", dtype=None, **unknown: Any):

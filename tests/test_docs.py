@@ -1,11 +1,13 @@
-"""What README, CONTRIBUTING and docs/ say exists: files, names of the package, commands and their flags."""
+"""What README, CONTRIBUTING and docs/ say exists: files, names of the package, commands and their flags.
+
+tests/test_page_blocks.py runs their programs.
+"""
 
 import importlib
 import os
 import re
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -95,42 +97,3 @@ def test_commands_know_their_flags(module, flags):
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert not {flag for flag in flags if not re.search(rf"(?<![\w-]){flag}\b", done.stdout)}
-
-
-def python_blocks(page="README.md"):
-    return re.findall(r"^```python\n(.*?)^```", text_of(page), flags=re.M | re.S)
-
-
-@pytest.mark.slow
-def test_the_readmes_example_runs(tmp_path):
-    """With twenty updates instead of five epochs: what it says is then not yet French, but everything is called."""
-    code = python_blocks()[0]
-    assert "model.fit(data, epochs=5)" in code
-    code = code.replace("epochs=5", "epochs=1, steps_per_epoch=20, verbose=0")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "alignment.png").stat().st_size > 1000
-
-
-@pytest.mark.slow
-def test_the_page_of_marian_runs(tmp_path, monkeypatch):
-    """On a recorded model, from reading it to a version for the server."""
-    pytest.importorskip("tensorflow_text")
-    pytest.importorskip("matplotlib").use("agg")
-    with zipfile.ZipFile(ROOT / "tests" / "fixtures" / "marian.zip") as archive:
-        for name in ("s2s.npz", "source.yml", "target.yml"):
-            (tmp_path / name.replace("s2s", "model")).write_bytes(archive.read(name))
-    monkeypatch.chdir(tmp_path)
-    exec("".join(python_blocks("docs/marian.md")), {})
-    assert (tmp_path / "alignment.png").stat().st_size > 1000
-    assert (tmp_path / "fine-tuned" / "translator.json").exists()
-    assert (tmp_path / "saved_models" / "marian" / "1" / "saved_model.pb").exists()
-
-
-def test_the_readmes_client_is_the_clients(monkeypatch):
-    from keras_attn.serving.client import Client
-    from keras_attn.translation import Translation
-
-    monkeypatch.setattr(Client, "translate", lambda self, texts: [Translation(text) for text in texts])
-    exec(python_blocks()[1], {})

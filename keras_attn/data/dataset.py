@@ -82,11 +82,10 @@ class ParallelDataset(keras.utils.PyDataset):
         ValueError: If the sides have different lengths, no pair is left, or an argument is out of range.
 
     Example:
-
-    >>> dataset = keras_attn.ParallelDataset([[4, 5], [6]], [[7], [8, 9, 5]], batch_size=2)
-    >>> inputs, labels, weights = dataset[0]
-    >>> labels.shape
-    (2, 4)
+        >>> dataset = keras_attn.ParallelDataset([[4, 5], [6]], [[7], [8, 9, 5]], batch_size=2)
+        >>> inputs, labels, weights = dataset[0]
+        >>> labels.shape
+        (2, 4)
     """
 
     _alignment_targets: AlignmentTargets | None = None

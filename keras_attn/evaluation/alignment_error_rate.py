@@ -45,9 +45,8 @@ def parse_links(line: str, *, base: int = 0, lengths: tuple[int, int] | None = N
         ValueError: If the line has something other than links, or a link to a word that does not exist.
 
     Example:
-
-    >>> sorted(parse_links("1-1 2p1", base=1).possible)
-    [(0, 0), (1, 0)]
+        >>> sorted(parse_links("1-1 2p1", base=1).possible)
+        [(0, 0), (1, 0)]
     """
     sure, possible = set(), set()
     for text in line.split():
@@ -83,9 +82,8 @@ def alignment_error_rate(predicted: Sequence[Set[Link]], gold: Sequence[Gold]) -
         ValueError: If the lists are empty or differ in length, or no gold link is sure.
 
     Example:
-
-    >>> keras_attn.evaluation.alignment_error_rate([{(0, 0), (1, 1)}], [parse_links("0-0 1p1 2p1")]).aer
-    0.0
+        >>> keras_attn.evaluation.alignment_error_rate([{(0, 0), (1, 1)}], [parse_links("0-0 1p1 2p1")]).aer
+        0.0
     """
     if len(predicted) != len(gold) or not len(gold):
         raise ValueError(

@@ -9,9 +9,8 @@ def edit_distance(first: Sequence, second: Sequence) -> int:
     """Returns the least number of insertions, deletions and substitutions between two sequences (Levenshtein 1966).
 
     Example:
-
-    >>> keras_attn.evaluation.edit_distance("K AE T".split(), "K AH T S".split())
-    2
+        >>> keras_attn.evaluation.edit_distance("K AE T".split(), "K AH T S".split())
+        2
     """
     row = list(range(len(second) + 1))
     for i, item in enumerate(first, start=1):
@@ -57,9 +56,8 @@ def phoneme_error_rate(hypotheses: Sequence[str], answers: Sequence[Sequence[str
         ValueError: If the lists are empty or differ in length, or a word has no right answer.
 
     Example:
-
-    >>> print(keras_attn.evaluation.phoneme_error_rate(["K AH T"], [["K AE T", "K AE T S"]]))
-    PER|items:1|answers:2|nearest = 33.33 1 edit / 3 symbols
+        >>> print(keras_attn.evaluation.phoneme_error_rate(["K AH T"], [["K AE T", "K AE T S"]]))
+        PER|items:1|answers:2|nearest = 33.33 1 edit / 3 symbols
     """
     signature = _check_answers(hypotheses, answers)
     edits = length = 0
@@ -85,9 +83,8 @@ def word_error_rate(hypotheses: Sequence[str], answers: Sequence[Sequence[str]])
         ValueError: If the lists are empty or differ in length, or a word has no right answer.
 
     Example:
-
-    >>> print(keras_attn.evaluation.word_error_rate(["K AH T", "D AO G"], [["K AE T", "K AE T S"], ["D AO G"]]))
-    WER|items:2|answers:3|nearest = 50.00 1 wrong / 2
+        >>> print(keras_attn.evaluation.word_error_rate(["K AH T", "D AO G"], [["K AE T", "K AE T S"], ["D AO G"]]))
+        WER|items:2|answers:3|nearest = 50.00 1 wrong / 2
     """
     signature = _check_answers(hypotheses, answers)
     wrong = sum(

@@ -26,10 +26,9 @@ class Model1:
         ValueError: for sides of unequal length, or no pair.
 
     Example:
-
-    >>> model = Model1(["the house", "the book"], ["das Haus", "das Buch"], empty=False)
-    >>> sorted(model.links("the book", "das Buch"))
-    [(0, 0), (1, 1)]
+        >>> model = Model1(["the house", "the book"], ["das Haus", "das Buch"], empty=False)
+        >>> sorted(model.links("the book", "das Buch"))
+        [(0, 0), (1, 1)]
     """
 
     def __init__(self, sources: Sequence[str], targets: Sequence[str], *, iterations: int = 10, empty: bool = True):

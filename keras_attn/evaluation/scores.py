@@ -129,9 +129,8 @@ def bleu(hypotheses: Sequence[str], references: References, tokenize: str = "13a
         ValueError: If the lists are empty or differ in length, or the tokenizer is unknown.
 
     Example:
-
-    >>> print(keras_attn.evaluation.bleu(["the cat sat on the mat"], ["the cat sat on a mat"]))
-    BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0 = 53.73 83.3/...
+        >>> print(keras_attn.evaluation.bleu(["the cat sat on the mat"], ["the cat sat on a mat"]))
+        BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0 = 53.73 83.3/...
     """
     return _score(_bleu_metric(tokenize, lowercase), hypotheses, references)
 
@@ -192,12 +191,11 @@ def bleu_interval(
         ValueError: As `bleu`, and if `samples` or `confidence` is out of range.
 
     Example:
-
-    >>> interval = keras_attn.evaluation.bleu_interval(
-    ...     ["the cat sat on the mat", "a dog"], ["the cat sat on a mat", "a dog"]
-    ... )
-    >>> interval.low <= interval.score.score <= interval.high
-    True
+        >>> interval = keras_attn.evaluation.bleu_interval(
+        ...     ["the cat sat on the mat", "a dog"], ["the cat sat on a mat", "a dog"]
+        ... )
+        >>> interval.low <= interval.score.score <= interval.high
+        True
     """
     if samples < 1 or not 0 < confidence < 1:
         raise ValueError(

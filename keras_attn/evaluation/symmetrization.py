@@ -19,9 +19,8 @@ def grow_diag_final_and(forward: Set[Link], backward: Set[Link]) -> set[Link]:
         forward, backward: Links (source word, target word) of a sentence in both directions, in this order of words.
 
     Example:
-
-    >>> sorted(keras_attn.evaluation.grow_diag_final_and({(0, 0), (1, 1)}, {(0, 0), (0, 1)}))
-    [(0, 0), (0, 1), (1, 1)]
+        >>> sorted(keras_attn.evaluation.grow_diag_final_and({(0, 0), (1, 1)}, {(0, 0), (0, 1)}))
+        [(0, 0), (0, 1), (1, 1)]
 
     Reference: Koehn et al. Edinburgh System Description for the 2005 IWSLT Speech Translation Evaluation. IWSLT 2005.
     """
@@ -62,10 +61,9 @@ def model1_links(sources: Sequence[str], targets: Sequence[str], *, iterations: 
         ValueError: For sides of unequal length, or no pair with words on both sides.
 
     Example:
-
-    >>> texts = ["das Haus", "das Buch", "ein Buch"], ["the house", "the book", "a book"]
-    >>> [sorted(links) for links in keras_attn.evaluation.model1_links(*texts, iterations=9)]
-    [[(0, 0), (1, 1)], [(0, 0), (1, 1)], [(0, 0), (1, 1)]]
+        >>> texts = ["das Haus", "das Buch", "ein Buch"], ["the house", "the book", "a book"]
+        >>> [sorted(links) for links in keras_attn.evaluation.model1_links(*texts, iterations=9)]
+        [[(0, 0), (1, 1)], [(0, 0), (1, 1)], [(0, 0), (1, 1)]]
     """
     forward = Model1(sources, targets, iterations=iterations)
     backward = Model1(targets, sources, iterations=iterations)

@@ -4,6 +4,7 @@ Matplotlib is imported when the first picture is drawn.
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from keras_attn.plots.word_alignment import (
     SentenceComparison,
@@ -14,6 +15,10 @@ from keras_attn.plots.word_alignment import (
     merge_alignment,
     to_pharaoh,
 )
+
+if TYPE_CHECKING:
+    from keras_attn.plots.curves import training_curves
+    from keras_attn.plots.heatmaps import alignment, alignments, relations
 
 _LAZY = {"alignment": "heatmaps", "alignments": "heatmaps", "relations": "heatmaps", "training_curves": "curves"}
 

@@ -36,11 +36,10 @@ def training_curves(
         ValueError: If no column can be drawn, `against` is not a column, or the ending is unknown.
 
     Example:
-
-    >>> history = {"loss": [4.0, 3.0], "val_loss": [4.1, 3.2], "val_bleu": [2.0, 11.5]}
-    >>> figure = keras_attn.plots.training_curves(history, "curves.svg")
-    >>> [axes.get_title(loc="left") for axes in figure.axes]
-    ['Loss', 'BLEU, validation']
+        >>> history = {"loss": [4.0, 3.0], "val_loss": [4.1, 3.2], "val_bleu": [2.0, 11.5]}
+        >>> figure = keras_attn.plots.training_curves(history, "curves.svg")
+        >>> [axes.get_title(loc="left") for axes in figure.axes]
+        ['Loss', 'BLEU, validation']
     """
     check_ending(path)
     table = _read_history(history)

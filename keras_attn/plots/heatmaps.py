@@ -47,12 +47,11 @@ def alignment(
         ValueError: If the labels do not match the shape of the alignment, or the ending is unknown.
 
     Example:
-
-    >>> words = [("Bahnhof", [0, 1]), ("</s>", [2])]  # as tokenizer.words(source_ids) returns them
-    >>> figure = keras_attn.plots.alignment(
-    ...     [[0.5, 0.4, 0.1], [0.0, 0.1, 0.9]], [word for word, _ in words], ["station", "</s>"],
-    ...     source_groups=[pieces for _, pieces in words], path="alignment.png",
-    ... )
+        >>> words = [("Bahnhof", [0, 1]), ("</s>", [2])]  # as tokenizer.words(source_ids) returns them
+        >>> figure = keras_attn.plots.alignment(
+        ...     [[0.5, 0.4, 0.1], [0.0, 0.1, 0.9]], [word for word, _ in words], ["station", "</s>"],
+        ...     source_groups=[pieces for _, pieces in words], path="alignment.png",
+        ... )
     """
     heads = alignment if np.ndim(alignment) == 3 else [alignment]
     if source_groups is not None or target_groups is not None:
@@ -86,10 +85,9 @@ def alignments(
         ValueError: If labels do not match the shape of their alignment, there is no panel, or the ending is unknown.
 
     Example:
-
-    >>> panel = ([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"])
-    >>> len(keras_attn.plots.alignments([panel, panel]).axes)
-    2
+        >>> panel = ([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"])
+        >>> len(keras_attn.plots.alignments([panel, panel]).axes)
+        2
     """
     check_ending(path)
     panels = [_checked(WordAlignment(*panel)) for panel in panels]
@@ -125,10 +123,9 @@ def relations(tables: ArrayLike, tokens: Sequence[str], *, path: str | Path | No
         ValueError: If the words do not match the shape of the tables, or the ending is unknown.
 
     Example:
-
-    >>> figure = keras_attn.plots.relations(np.full((2, 3, 3), 1 / 3), ["a", "dog", "runs"])
-    >>> len(figure.axes)
-    2
+        >>> figure = keras_attn.plots.relations(np.full((2, 3, 3), 1 / 3), ["a", "dog", "runs"])
+        >>> len(figure.axes)
+        2
     """
     return alignments(
         [WordAlignment(table, tokens, tokens) for table in np.asarray(tables)], path=path, columns=columns

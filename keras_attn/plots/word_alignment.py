@@ -82,11 +82,10 @@ def align_words(
         ValueError: If the translation was made without its alignment.
 
     Example:
-
-    >>> translation = translator.generate(["two dogs run"])[0]
-    >>> words = keras_attn.plots.align_words(translation, translator.source_tokenizer, translator.target_tokenizer)
-    >>> words.source_tokens, words.target_tokens
-    (['two', 'dogs', 'run', '</s>'], ['deux', 'chiens', 'courent', '</s>'])
+        >>> translation = translator.generate(["two dogs run"])[0]
+        >>> words = keras_attn.plots.align_words(translation, translator.source_tokenizer, translator.target_tokenizer)
+        >>> words.source_tokens, words.target_tokens
+        (['two', 'dogs', 'run', '</s>'], ['deux', 'chiens', 'courent', '</s>'])
     """
     if not translation.token_ids:
         return WordAlignment(np.zeros((0, 0)), [], [])
@@ -135,10 +134,9 @@ def to_pharaoh(words: WordAlignment, *, threshold: float | None = None) -> str:
         The links in the order of the target words, separated by blanks; "" if there are none.
 
     Example:
-
-    >>> words = WordAlignment([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"])
-    >>> keras_attn.plots.to_pharaoh(words)
-    '0-0 1-1'
+        >>> words = WordAlignment([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"])
+        >>> keras_attn.plots.to_pharaoh(words)
+        '0-0 1-1'
     """
     weights = np.asarray(words.alignment)
     sources, targets = (

@@ -37,11 +37,10 @@ class BPEDropout:
         ValueError: For another tokenizer, or a rate out of range.
 
     Example:
-
-    >>> tokenizer = keras_attn.Tokenizer.train(["low lower lowest"] * 9, vocabulary_size=280)
-    >>> drawn = keras_attn.text.BPEDropout(tokenizer, 0.5).encode(["low lower"], seed=3)
-    >>> tokenizer.decode(drawn[0])
-    'low lower'
+        >>> tokenizer = keras_attn.Tokenizer.train(["low lower lowest"] * 9, vocabulary_size=280)
+        >>> drawn = keras_attn.text.BPEDropout(tokenizer, 0.5).encode(["low lower"], seed=3)
+        >>> tokenizer.decode(drawn[0])
+        'low lower'
     """
 
     def __init__(self, tokenizer: "Tokenizer", rate: float):

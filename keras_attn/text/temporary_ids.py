@@ -20,10 +20,9 @@ def temporary_ids(tokenizer: "Tokenizer", text: str) -> dict[str, int]:
     """The temporary id of each unknown word of a source text.
 
     Example:
-
-    >>> tokenizer = keras_attn.Tokenizer.train(["we met in"], level="word")
-    >>> tokenizer.vocabulary_size, keras_attn.text.temporary_ids(tokenizer, "Ada met Bo , Ada")
-    (7, {'Ada': 7, 'Bo': 9, ',': 10})
+        >>> tokenizer = keras_attn.Tokenizer.train(["we met in"], level="word")
+        >>> tokenizer.vocabulary_size, keras_attn.text.temporary_ids(tokenizer, "Ada met Bo , Ada")
+        (7, {'Ada': 7, 'Bo': 9, ',': 10})
     """
     if tokenizer.level == "bpe":
         return {}

@@ -55,13 +55,12 @@ class Tokenizer:
         separator: str between tokens: a blank for words and symbols, "" otherwise.
 
     Example:
-
-    >>> tokenizer = keras_attn.Tokenizer.train(["ein Mann läuft", "zwei Männer laufen"], level="word")
-    >>> ids = tokenizer.encode("ein  Mann schläft")
-    >>> ids
-    [6, 4, 1]
-    >>> tokenizer.decode(ids)
-    'ein Mann <unk>'
+        >>> tokenizer = keras_attn.Tokenizer.train(["ein Mann läuft", "zwei Männer laufen"], level="word")
+        >>> ids = tokenizer.encode("ein  Mann schläft")
+        >>> ids
+        [6, 4, 1]
+        >>> tokenizer.decode(ids)
+        'ein Mann <unk>'
     """
 
     def __init__(self, level: str, lowercase: bool, model: "TokenizerModel"):

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -68,6 +69,16 @@ def pair(request, tmp_path_factory):
 def folder(pair, tmp_path):
     """A copy of the export, to be damaged."""
     return Path(shutil.copytree(pair[1], tmp_path / "copy"))
+
+
+def test_the_program_of_the_page_runs(folder, tmp_path, monkeypatch, capsys):
+    """docs/without-keras.md."""
+    page = (Path(__file__).parents[2] / "docs" / "without-keras.md").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    folder.rename("rnnsearch-onnx")
+    names = {}
+    exec("".join(re.findall(r"^```python\n(.*?)^```", page, flags=re.M | re.S)), names)
+    assert capsys.readouterr().out == names["translator"].generate(["zwei Hunde spielen"], beam_size=5)[0].text + "\n"
 
 
 def check_same(received, expected):

@@ -1,0 +1,63 @@
+"""Checks a built site: nothing is loaded from elsewhere, every link and anchor inside it has a target, ids are unique.
+
+python .ci/check_site.py build/site
+"""
+
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+LOADED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("video", "src"), ("object", "data")}
+LINKS = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "dns-prefetch", "modulepreload", "manifest"}
+OUTSIDE = re.compile(r"(?:https?:)?//")
+
+
+class Page(HTMLParser):
+    """What a page loads, where it links to, and its ids."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.loads, self.links, self.ids = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.loads += [values[name] for t, name in LOADED if t == tag and values.get(name)]
+        if tag == "link" and LINKS & set((values.get("rel") or "").split()):
+            self.loads.append(values["href"])
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"])
+        self.ids += [values["id"]] if "id" in values else []
+
+
+site = Path(sys.argv[1]).resolve()
+pages = {path: Page(path.read_text("utf-8")) for path in sorted(site.rglob("*.html"))}
+if not pages:
+    sys.exit(f"Expected a built site. Received: {site}, without a page")
+errors, links = [], 0
+for path, page in pages.items():
+    name = path.relative_to(site)
+    errors += [f"{name} loads {address}" for address in page.loads if OUTSIDE.match(address)]
+    errors += [f"{name} has the id {i!r} {page.ids.count(i)} times" for i in set(page.ids) if page.ids.count(i) > 1]
+    if name.as_posix() == "404.html":
+        continue  # its links begin at the root of the server
+    for address in [*page.loads, *page.links]:
+        parts = urlsplit(address)
+        if parts.scheme or parts.netloc:
+            continue
+        links += 1
+        target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+        target = target / "index.html" if target.is_dir() else target
+        if not target.exists():
+            errors.append(f"{name} links to {address}, which is not there")
+        elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].ids:
+            errors.append(f"{name} links to {address}, but there is no such anchor")
+for path in sorted(site.rglob("*.css")):
+    errors += [
+        f"{path.relative_to(site)} loads {u}" for u in re.findall(r"url\([\"']?((?:https?:)?//[^)]*)", path.read_text())
+    ]
+if errors:
+    sys.exit("\n".join(errors))
+print(f"{site.name}: {len(pages)} pages, {links} links inside it, nothing from elsewhere")
