@@ -3,6 +3,7 @@
 import dataclasses
 import fnmatch
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ class TrainingConfig:
     min_frequency: int = 1  # rarer words are unknown ("word" only)
     lowercase: bool = False
     shared_vocabulary: bool = False  # one vocabulary for both sides, of source_vocabulary_size
+    extend_vocabulary: bool = False  # of --from: the text's own vocabulary is added to the preset's
     max_tokens: int = 100  # longer training pairs are dropped, counted and reported
     bpe_dropout: float = 0.0  # probability of leaving out a merge, anew in each epoch (Provilkov 2020; "bpe")
     max_words: int | None = None  # the same in words (split on blanks); the tokenizers still learn from all pairs
@@ -172,10 +174,12 @@ def config_for(configs: Mapping[str, TrainingConfig], corpus: str) -> TrainingCo
     Args:
         configs: A recipe's `CONFIGS`.
         corpus: The corpus, as it is given to `recipes.train`; "g2p/*" also matches several of them joined by "+".
+            Weights do not count.
 
     Returns:
         The configuration; None if there is none.
     """
+    corpus = re.sub(r":[^:+/]*(?=\+|$)", "", corpus)
     matching = (config for pattern, config in configs.items() if fnmatch.fnmatchcase(corpus, pattern))
     return configs[corpus] if corpus in configs else next(matching, None)
 

@@ -31,7 +31,7 @@ def _split(arguments: argparse.Namespace, report: dict) -> TestSet:
     same = name == report["corpus"]
     source = arguments.source or (report["source"] if same else None)
     target = arguments.target or (report["target"] if same else None)
-    corpus = corpora.load(name, source, target, data=arguments.data, stream=None)
+    corpus = corpora.load(name, source, target, data=arguments.data, stream=None, tags=report.get("tags"))
     if arguments.split not in corpus.splits:
         raise ValueError(f"Expected --split among: {', '.join(corpus.splits)}. Received: {arguments.split!r}")
     lines = map(list, corpus.splits[arguments.split])

@@ -19,6 +19,7 @@ from keras_attn.zoo import PresetEntry, add_preset, model_card, presets, task_of
 PRESETS = Path(__file__).parents[1] / "saved_models" / "presets"
 LARGEST = 40_000_000  # bytes of all presets
 _COPIED = ("recipe", "corpus", "source", "target", "seed", "minutes", "config", "command", "parameters", "updates")
+_COPIED += ("tags", "from_preset")
 
 
 def main(argv=None) -> int:
@@ -52,7 +53,7 @@ def publish(arguments: argparse.Namespace) -> None:
     from recipes.training import report as run_report
 
     trained = read_report(run)
-    origins = corpora.origins(trained["corpus"])
+    origins = corpora.origins(trained["corpus"], trained.get("from_preset"))
     if unshippable := [origin.name for origin in origins if origin.licence is None]:
         raise ValueError(
             "Expected a corpus whose licence allows to ship what was trained on it. Received: "
@@ -86,7 +87,8 @@ def _scores(translator, trained: dict, data: str | None) -> dict:
     from recipes.training import report as run_report
 
     config = trained["config"]
-    corpus = corpora.load(trained["corpus"], trained["source"], trained["target"], data=data)
+    sides = trained["source"], trained["target"]
+    corpus = corpora.load(trained["corpus"], *sides, data=data, tags=trained.get("tags"))
     sources, references = corpus.splits["test"]
     options = {"beam_size": trained["beam_size"], "length_penalty": config["length_penalty"], "batch_size": 64}
     translations, _ = run_report.translate(translator, sources, return_alignments=False, **options)

@@ -40,7 +40,8 @@ def sweep(arguments: argparse.Namespace) -> None:
     from keras_attn import Translator
     from recipes import corpora
 
-    corpus = corpora.load(trained["corpus"], trained["source"], trained["target"], data=arguments.data, stream=None)
+    options = {"data": arguments.data, "stream": None, "tags": trained.get("tags")}
+    corpus = corpora.load(trained["corpus"], trained["source"], trained["target"], **options)
     lines = [list(side) for side in corpus.splits[arguments.split]]
     with command.quietly():
         translator = Translator.from_preset(arguments.run)

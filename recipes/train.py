@@ -3,14 +3,15 @@
     python -m recipes.train RECIPE [--corpus NAME|DIR] [--source en --target fr] [--data DIR]
                                    [--epochs N] [--minutes N] [--set name=value ...] [--seed N]
                                    [--out runs/RECIPE] [--resume] [--distribute data|model=N]
-                                   [--stream] [--cache DIR]
+                                   [--stream] [--cache DIR] [--from PRESET] [--tags target|corpus]
 
 A recipe is a module of `recipes` with a `Config`, `CONFIGS` (a dict of it for some corpora, by name or pattern), and
 `build`. The run's folder gets the preset (model and tokenizers, for `Translator.from_preset`), report.json,
 history.csv, translations.txt and alignment.png; the SavedModel goes to saved_models/ under the folder's name. A run
 that was killed continues with `--resume` after its last whole epoch, one that received SIGTERM after its last batch. No
 other run may begin in the folder meanwhile. With `--distribute data` and Keras' variables KERAS_DISTRIBUTION_..., or
-under torchrun, this is one of several processes that train one model (docs/scaling.md).
+under torchrun, this is one of several processes that train one model (docs/scaling.md). With `--from` training goes on
+from the weights, tokenizers and sizes of a preset or a run (docs/fine-tuning.md).
 """
 
 import argparse
@@ -29,6 +30,8 @@ from keras_attn import downloads, files
 from keras_attn.cli import command
 from keras_attn.cli.command import between
 from recipes.config import TrainingConfig, config_for, override
+from recipes.corpora import TAGS
+from recipes.training import settings
 from recipes.training.run_folder import open_run, refuse_taken
 
 
@@ -42,9 +45,13 @@ def parser() -> command.Parser:
     parser = command.Parser("recipes.train", description=__doc__.splitlines()[0])
     option = parser.add_argument
     option("recipe", metavar="RECIPE", help="such as rnnsearch, or a module of your own: my.recipe")
-    option("--corpus", default="phrases", help="a name or a folder, or several joined by + (default: phrases)")
+    option("--corpus", default="phrases", help="a name or a folder, or several: a+b, or a:3+b:1 (default: phrases)")
     option("--source", help="language of the source side (default: the corpus decides)")
     option("--target", help="language of the target side")
+    option("--tags", choices=TAGS, help="tag source lines, as with <2fr>, by target language or name of the corpus")
+    option(
+        "--from", metavar="PRESET", dest="preset", help="go on from a run's folder, a preset's name or hf://USER/NAME"
+    )
     option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
     option("--epochs", type=int, help="at most (default: the recipe's)")
     option("--minutes", type=float, help="of training at most, validation included")
@@ -97,7 +104,7 @@ def train(arguments: argparse.Namespace, begun: Callable = lambda job: None) -> 
         if job.rank:  # one process tells what happens
             nowhere = stack.enter_context(open(os.devnull, "w"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
-        job.agree(_command_settings(arguments, config, out))
+        job.agree(settings.of_command(arguments, config, out))
         job.on_rank_0(lambda: (stack.enter_context(files.locked(out)), refuse_taken(out, arguments.resume)))
         steps = config.accumulation_steps
         devices = distribution.devices_for(arguments.distribute, config.sentences_per_batch, steps)
@@ -113,32 +120,45 @@ def _train(
     from keras_attn import Translator
     from keras_attn.backend import preferred_precision
     from recipes import corpora
-    from recipes.training import distribution, fitting, vocabulary
+    from recipes.training import distribution, fitting, starting_point, vocabulary
     from recipes.training import report as run_report
 
     if config.precision == "auto":
         config = dataclasses.replace(config, precision=preferred_precision())
     keras.utils.set_random_seed(arguments.seed)
     keras.config.set_dtype_policy(config.precision)
-    stream = False if config.max_words else arguments.stream
-    corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data, stream=stream)
+    changes = settings.changed_names(arguments)
+    start = starting_point.StartingPoint(arguments.preset) if arguments.preset else None
+    if start:
+        job.agree(start.identity)
+        config = start.configured(config, arguments.recipe, changes)
+    options = {"data": arguments.data, "stream": False if config.max_words else arguments.stream}
+    options |= {"tags": arguments.tags, "seed": arguments.seed}
+    corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, **options)
     _check_splits(corpus)
-    tokenizers = fitting.train_tokenizers(config, *corpus.splits["train"])
+    if start:
+        tokenizers = start.tokenizers(config, corpus)
+    else:
+        tokenizers = fitting.train_tokenizers(config, *corpus.splits["train"], corpus.tags)
+    starting_point.check_tags(corpus, tokenizers[0])
     distribution.check_equal_text(job, corpus, tokenizers)
     cache = arguments.cache or downloads.cache_folder() / "token_files"
     training, validation = fitting.datasets(config, corpus, tokenizers, arguments.seed, cache)
     splits = {"train": training, "val": validation}
     distribution.check_batches(devices, config.sentences_per_batch, splits, arguments.distribute)
     with model_scope():
-        model = recipe.build(config, *(tokenizer.vocabulary_size for tokenizer in tokenizers))
+        sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
+        model = start.build(recipe, config, sizes, changes) if start else recipe.build(config, *sizes)
     vocabulary.check_divided(model, vocabulary.parts(arguments.distribute))
     if config.guided_alignment:
         model.check_attention()
-    translator = Translator(model, *tokenizers)
+    translator = Translator(model, *tokenizers, **(start.options if start else {}))
     # Refuses search options that are wrong now, not after hours of training.
     translator.generate([], beam_size=arguments.beam, length_penalty=config.length_penalty)
-    settings = _settings(arguments, config, corpus, tokenizers)
-    job.on_rank_0(lambda: open_run(out, settings, arguments.resume))
+    identity = settings.of_run(arguments, config, corpus, tokenizers, start)
+    job.on_rank_0(lambda: open_run(out, identity, arguments.resume))
+    if start and not job.share((out / "checkpoint.npz").exists()):  # else the run has weights of its own
+        start.give_weights(model)
 
     if job.share((out / "report.json").exists()):  # killed after that, in the export
         translator = Translator.from_preset(out)
@@ -147,8 +167,8 @@ def _train(
             translator, training, validation, corpus, config, arguments, out, job, termination
         )
         updates = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
-        report = settings | {
-            "command": command_line(arguments),
+        report = identity | {
+            "command": settings.command_line(arguments, start),
             "parameters": vocabulary.parameters(model),
             **({"devices": len(devices)} if devices else {}),
             **({"processes": job.count} if job.count > 1 else {}),
@@ -204,6 +224,7 @@ def configure(recipe, arguments: argparse.Namespace) -> TrainingConfig:
             "Expected --stream without max_words, for it counts tokens alone (max_tokens). Received: "
             f"max_words={config.max_words}"
         )
+    settings.check_start(arguments, config)
     if arguments.minutes is not None and not 0 < arguments.minutes < math.inf:
         raise ValueError(f"Expected --minutes above 0. Received: {arguments.minutes}")
     return config
@@ -253,47 +274,6 @@ def export(translator, config, out: Path, beam_size: int) -> None:
         again = f"keras-attn export {out} {directory}"
         raise RuntimeError(f"The run in {out} is complete; its export ({again}) failed: {error}") from error
     print(f"The SavedModel is in {folder}.")
-
-
-def _command_settings(arguments, config, out: Path) -> dict:
-    """What the command lines of the processes of a job have in common. Corpora may have different places."""
-    names = ("recipe", "source", "target", "minutes", "seed", "resume", "distribute", "beam", "no_export")
-    return {name: getattr(arguments, name) for name in names} | {"out": str(out)} | dataclasses.asdict(config)
-
-
-def _settings(arguments, config, corpus, tokenizers) -> dict:
-    """What determines the outcome of a run, as JSON types, because --resume compares it with run.json."""
-    return {
-        "recipe": arguments.recipe,
-        "corpus": corpus.name,
-        "source": corpus.source,
-        "target": corpus.target,
-        "seed": arguments.seed,
-        "minutes": arguments.minutes,
-        "config": dataclasses.asdict(config),
-        "source_vocabulary_size": tokenizers[0].vocabulary_size,
-        "target_vocabulary_size": tokenizers[1].vocabulary_size,
-        "tokenizers": [tokenizer.fingerprint for tokenizer in tokenizers],
-    }
-
-
-def command_line(arguments) -> str:
-    """The command line, without the folders of this machine."""
-    from recipes import corpora
-
-    parts = ["python -m recipes.train", arguments.recipe]
-    for name, value in (
-        ("corpus", corpora.public_name(arguments.corpus)),
-        ("source", arguments.source),
-        ("target", arguments.target),
-    ):
-        parts += [f"--{name} {value}"] if value else []
-    for name in ("epochs", "minutes", "seed"):
-        value = getattr(arguments, name)
-        parts += [f"--{name} {value:g}"] if value is not None else []
-    parts += [f"--distribute {arguments.distribute}"] if arguments.distribute else []
-    parts += ["--stream" if arguments.stream else "--no-stream"] if arguments.stream is not None else []
-    return " ".join([*parts, *(["--set", *arguments.changes] if arguments.changes else [])])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from keras_attn.text.bpe_model import BLANK_MARK
 from keras_attn.text.lowercase import lowercase_table
+from keras_attn.text.sentencepiece_file import USER_DEFINED, pieces_of_type
 
 if TYPE_CHECKING:
     from keras_attn.text.tokenizer import Tokenizer
@@ -62,6 +63,9 @@ class BPEDropout:
                 self._bytes.append(token_id)
             elif not processor.is_control(token_id) and not processor.is_unknown(token_id):
                 self._ids[piece] = token_id
+        tags = pieces_of_type(tokenizer.sentencepiece_model, USER_DEFINED)
+        self._tags = {tag: self._ids.pop(tag) for tag in sorted(tags, key=len, reverse=True)}
+        self._tag = re.compile(f"({'|'.join(map(re.escape, self._tags))})") if tags else None
         self._plain: dict[str, tuple[list[int], int]] = {}
 
     def encode(self, texts: Sequence[str], seed: int) -> list[list[int]]:
@@ -69,8 +73,13 @@ class BPEDropout:
         draws, rows = random.Random(seed), []
         for text in texts:
             ids: list[int] = []
-            for word in _WORD.findall(text.translate(self._table).replace(" ", BLANK_MARK)):
-                ids += self._drawn(word, draws)
+            text = text.translate(self._table)
+            for part in self._tag.split(text) if self._tag else [text]:
+                if part in self._tags:
+                    ids.append(self._tags[part])
+                    continue
+                for word in _WORD.findall(part.replace(" ", BLANK_MARK)):
+                    ids += self._drawn(word, draws)
             rows.append(self._joined(ids))
         return rows
 

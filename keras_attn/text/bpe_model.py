@@ -56,11 +56,18 @@ class BPEModel:
         self.character_table: dict[int, int] = {}
 
     @classmethod
-    def train(cls, lines: list[str], vocabulary_size: int | None, lowercase: bool, byte_fallback: bool) -> Self:
+    def train(
+        cls,
+        lines: list[str],
+        vocabulary_size: int | None,
+        lowercase: bool,
+        byte_fallback: bool,
+        tags: Sequence[str] = (),
+    ) -> Self:
         """Trains SentencePiece; see `Tokenizer.train`."""
         if not any(line.strip(BLANKS) for line in lines):
             raise ValueError(f"Expected text with at least one word. Received: {len(lines)} blank lines")
-        model = cls(_train_sentencepiece(lines, vocabulary_size, lowercase, byte_fallback))
+        model = cls(_train_sentencepiece(lines, vocabulary_size, lowercase, byte_fallback, tags))
         if vocabulary_size is not None and len(model.vocabulary) < vocabulary_size:
             raise ValueError(
                 f"Expected vocabulary_size of at most {len(model.vocabulary)}, the largest possible for this text. "
@@ -128,7 +135,9 @@ class BPEModel:
         return self.special_ids != DEFAULT_IDS
 
 
-def _train_sentencepiece(lines: list[str], vocabulary_size: int | None, lowercase: bool, byte_fallback: bool) -> bytes:
+def _train_sentencepiece(
+    lines: list[str], vocabulary_size: int | None, lowercase: bool, byte_fallback: bool, tags: Sequence[str]
+) -> bytes:
     import sentencepiece
 
     model = io.BytesIO()
@@ -145,6 +154,7 @@ def _train_sentencepiece(lines: list[str], vocabulary_size: int | None, lowercas
                 hard_vocab_limit=False,  # `BPEModel.train` refuses a smaller result and names its size
                 character_coverage=1.0,
                 byte_fallback=byte_fallback,
+                user_defined_symbols=list(tags),
                 max_sentence_length=2**30,  # bytes; SentencePiece silently leaves out longer lines
                 normalization_rule_name="" if lowercase else "identity",
                 normalization_rule_tsv=str(rules) if lowercase else "",

@@ -3,7 +3,7 @@
 import collections
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from keras_attn.text.lowercase import lowercase_table
@@ -43,22 +43,31 @@ class LookupModel:
         return blanks | (lowercase_table() if lowercase else {})
 
     @classmethod
-    def train(cls, lines: Iterable[str], level: str, size: int | None, min_frequency: int, lowercase: bool) -> Self:
+    def train(
+        cls,
+        lines: Iterable[str],
+        level: str,
+        size: int | None,
+        min_frequency: int,
+        lowercase: bool,
+        tags: Sequence[str] = (),
+    ) -> Self:
         """Counts tokens and keeps the most frequent ones; see `Tokenizer.train`."""
         table = cls.table(level, lowercase)
         splitter = cls(level, list(SPECIAL_TOKENS), table)
         counts = collections.Counter()
         for line in lines:
             counts.update(splitter.cut(line))
-        for special in SPECIAL_TOKENS:
-            counts.pop(special, None)
+        first = [*SPECIAL_TOKENS, *tags]
+        for token in first:
+            counts.pop(token, None)
         tokens = sorted((t for t, n in counts.items() if n >= min_frequency), key=lambda t: (-counts[t], t))
         if not tokens:
             raise ValueError(
                 f"Expected text with at least one {level} that occurs {min_frequency} times or more. Received: none"
             )
-        kept = None if size is None else size - len(SPECIAL_TOKENS)
-        return cls(level, [*SPECIAL_TOKENS, *tokens[:kept]], table)
+        kept = None if size is None else size - len(first)
+        return cls(level, [*first, *tokens[:kept]], table)
 
     def encode(self, texts: list[str], threads: int | None = None) -> list[list[int]]:
         """Returns the ids of each text. One thread encodes, whatever `threads` is."""

@@ -14,15 +14,13 @@ trained here; one of another program has them where it has them (`special_ids`).
 """
 
 from collections.abc import Iterable, Sequence
-from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_attn.text import tokenizer_files
 from keras_attn.text.bpe_model import BLANK_MARK, BPEModel
-from keras_attn.text.checks import LEVELS, checked_text
+from keras_attn.text.checks import check_training, checked_ids, checked_text
 from keras_attn.text.lookup_model import LookupModel
-from keras_attn.text.special_tokens import SPECIAL_TOKENS
 from keras_attn.text.text_files import PathLike, sample_lines
 
 if TYPE_CHECKING:
@@ -83,6 +81,7 @@ class Tokenizer:
         min_frequency: int = 1,
         lowercase: bool = False,
         byte_fallback: bool = True,
+        tags: Sequence[str] = (),
     ) -> "Tokenizer":
         """Learns a vocabulary from text. The same lines always give the same ids.
 
@@ -97,27 +96,19 @@ class Tokenizer:
             min_frequency: int, for "word" and "character": tokens that occur less often are unknown.
             lowercase: bool, whether to lower-case every text.
             byte_fallback: bool, for "bpe": whether to reserve 256 entries for the bytes of unseen characters.
+            tags: Tokens such as `<2fr>` that are never cut, and are in the vocabulary whether the lines have them or
+                not. Not for "character".
 
         Raises:
             ValueError: If the level is unknown, the text has no word or is not valid Unicode, or the text does
                 not allow the vocabulary size; the message names the nearest size that it allows.
         """
-        if level not in LEVELS:
-            raise ValueError(f"Expected level to be one of {', '.join(LEVELS)}. Received: {level!r}")
-        if isinstance(lines, str):
-            raise ValueError("Expected lines to be an iterable of lines. Received: a single str")
-        if vocabulary_size is not None and vocabulary_size <= len(SPECIAL_TOKENS):
-            raise ValueError(f"Expected vocabulary_size of at least 5, 4 of them special. Received: {vocabulary_size}")
-        if min_frequency < 1 or (min_frequency > 1 and level in ("bpe", "symbol")):
-            raise ValueError(
-                "Expected min_frequency of at least 1, and of 1 for the levels bpe and symbol, which have no "
-                f"frequency limit. Received: {min_frequency} for level {level}"
-            )
+        check_training(lines, level, vocabulary_size, min_frequency, tags, lowercase)
         lines = (checked_text(line) for line in lines)
         if level == "bpe":
-            model = BPEModel.train(list(lines), vocabulary_size, lowercase, byte_fallback)
+            model = BPEModel.train(list(lines), vocabulary_size, lowercase, byte_fallback, tags)
         else:
-            model = LookupModel.train(lines, level, vocabulary_size, min_frequency, lowercase)
+            model = LookupModel.train(lines, level, vocabulary_size, min_frequency, lowercase, tags)
         return cls(level, lowercase, model)
 
     @classmethod
@@ -174,6 +165,22 @@ class Tokenizer:
 
         special = {"pad": pad, "unknown": unknown, "start": start, "end": end}
         return cls(*model_of(vocabulary, level, lowercase, special))
+
+    def extended(self, other: "Tokenizer") -> "Tokenizer":
+        """Returns a tokenizer that has entries of another behind its own, which keep their ids.
+
+        Text without unknown tokens, bytes and the other's tags has the same ids as before: of level "bpe", a piece is
+        taken only if it has a character that this tokenizer has no piece for; of the other levels, every token is.
+
+        Args:
+            other: A tokenizer of the same level and case, trained on other text.
+
+        Raises:
+            ValueError: If it has another level or case, or one of both is another program's.
+        """
+        from keras_attn.text.extension import extended_model  # here, as few programs need it
+
+        return type(self)(self.level, self.lowercase, extended_model(self, other))
 
     @property
     def unknown_token(self) -> str | None:
@@ -285,14 +292,7 @@ class Tokenizer:
         return {"level": self.level, "lowercase": self.lowercase} | self._model.manifest()
 
     def _checked_ids(self, ids: Iterable[int]) -> list[int]:
-        try:
-            ids = [index(token_id) for token_id in ids]
-        except TypeError:
-            raise ValueError(f"Expected ids to be whole numbers. Received: {ids!r}") from None
-        for token_id in ids:
-            if not 0 <= token_id < len(self.vocabulary):
-                raise ValueError(f"Expected ids from 0 to {len(self.vocabulary) - 1}. Received: {token_id}")
-        return ids
+        return checked_ids(ids, len(self.vocabulary))
 
     def _surface(self, ids: list[int]) -> str:
         return self.vocabulary[ids[0]] if ids == [self.special_ids.end] else self.decode(ids).strip(" ")

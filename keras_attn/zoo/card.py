@@ -7,6 +7,7 @@ from typing import Any
 
 CARD = "README.md"
 _METRICS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "wer": "WER", "per": "PER"}
+_TAGS = {"target": "target language", "corpus": "corpus"}
 _LANGUAGE = re.compile(r"[a-z]{2,3}")  # ISO 639; "letters" and "phones" are no languages
 # Those of the Hub's list that corpora have; the others are "other", by their name.
 _LICENCES = ("apache-2.0", "bsd-2-clause", "cc-by-2.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc0-1.0", "mit")
@@ -29,7 +30,8 @@ def model_card(
         dtype: In what its matrices are stored.
         report: The run's `report.json`, or some of it: `source`, `target`, `corpus`, `command`, `beam_size`, scores
             such as `bleu`, each with `score` and `signature`, and `corpora`, a list of what the corpus consists of,
-            each with `title`, `licence`, `address` and `note`. What is missing, the card leaves out.
+            each with `title`, `licence`, `address` and `note`, `from_preset` (its `name` and `digest`) and `tags`.
+            What is missing, the card leaves out.
         is_registered: Whether `from_preset` takes the name.
     """
     scores = {key: report[key] for key in _METRICS if isinstance(report.get(key), Mapping)}
@@ -64,11 +66,16 @@ def model_card(
         lines += ["| --- | --- | --- |", *_rows(scores)]
     if report.get("command"):
         lines += ["", "## Training", "", "```", report["command"], "```"]
+    if begun := report.get("from_preset"):
+        lines += ["", f"Training began from `{begun['name']}` (SHA-256 of its manifest: {begun['digest']})."]
+    if report.get("tags"):
+        lines += ["", "A source line begins with a tag such as `<2fr>`, of its " + _TAGS[report["tags"]] + "."]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def _metadata(name: str, model: str, report: Mapping[str, Any], scores: Mapping[str, Any]) -> dict[str, Any]:
-    languages = dict.fromkeys(report.get(side) or "" for side in ("source", "target"))
+    sides = "+".join(report.get(side) or "" for side in ("source", "target"))
+    languages = dict.fromkeys(sides.split("+"))
     licences = sorted({corpus["licence"] for corpus in report.get("corpora", []) if corpus["licence"]})
     metadata: dict[str, Any] = {"library_name": "keras", "tags": ["keras_attn", model]}
     if found := [language for language in languages if _LANGUAGE.fullmatch(language)]:

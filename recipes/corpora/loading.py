@@ -5,7 +5,7 @@ these, `<split>.<part>.<language>`. The training split of large folders stays in
 generated. The other named corpora are looked for in `data` (`data/NAME` or `NAME` below it), else in Keras'
 cache, where they are downloaded and split once (`recipes.corpora.sources`); in every case the SHA-256 of their files
 must be the one in that module. To train on a changed copy of a named corpus, give its folder instead of its name.
-A plus sign joins several corpora: `load("tatoeba-en-fr+news-en-fr")`.
+A plus sign joins several corpora: `load("tatoeba-en-fr+news-en-fr")`; see `recipes.corpora.joining`.
 """
 
 import gzip
@@ -16,38 +16,21 @@ import shutil
 import textwrap
 import zipfile
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 
 from keras_attn import downloads, files
 from keras_attn.requirements import require
 from keras_attn.text import read_parallel
+from recipes.corpora.joining import NAMES, TAGS, Corpus, join, languages_of, parts_of, tagged
 from recipes.corpora.phrases import generator
 from recipes.corpora.sources import SHA256, SOURCES, SPLITS
-from recipes.corpora.streaming import TextFiles, is_large, training_files
+from recipes.corpora.streaming import is_large, training_files
 
-NAMES = ("phrases", *SOURCES)
 # What `build` raises for files that are something else, such as a portal's page: no JSON, no zip file, no lines.
 _NOT_THE_CORPUS = (
     *(ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, RuntimeError),
     *(zipfile.BadZipFile, zlib.error),
 )
-Lines = tuple[list[str], list[str]]
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Parallel text: `splits["train"]` is `(source lines, target lines)`, lists or `TextFiles`."""
-
-    name: str
-    source: str
-    target: str
-    splits: dict[str, Lines | tuple[TextFiles, TextFiles]]
-
-    @property
-    def is_streamed(self) -> bool:
-        """Whether the training split stays in its files."""
-        return isinstance(self.splits.get("train", ((),))[0], TextFiles)
 
 
 def load(
@@ -56,30 +39,47 @@ def load(
     target: str | None = None,
     data: str | os.PathLike | None = None,
     stream: bool | None = False,
+    tags: str | None = None,
+    seed: int = 0,
 ) -> Corpus:
     """The splits of a named corpus, or of a folder of `<split>.<language>` files.
 
     Args:
-        name_or_dir: one of `NAMES`, or a folder; or several, joined by "+", whose splits are concatenated. A part may
-            lack a split.
-        source, target: languages, as in the file names; a named corpus has a default direction.
+        name_or_dir: one of `NAMES`, or a folder; or several, joined by "+", see `recipes.corpora.joining.join`. A part
+            may lack a split, and have a weight, as in "a:3+b:1".
+        source, target: languages, as in the file names; a named corpus has a default direction. Of several corpora,
+            one for all, or one for each, joined by "+".
         data: folder in which named corpora are looked for; default `$KERAS_ATTN_DATA`.
         stream: whether the training split stays in its files, as `TextFiles`; folders only. None: if it is large.
+        tags: whether source lines get a tag, from the "target" language or the name of the "corpus".
+        seed: for what weights leave to be drawn.
 
     Raises:
-        ValueError: for a named corpus that is to stay in files, an unknown corpus or language, files of unequal length
-            or empty, invalid UTF-8, or text that is not the named corpus'.
+        ValueError: for a named corpus, weights or tags with text that is to stay in files, an unknown corpus, language
+            or kind of tags, weights that are not positive, files of unequal length or empty, invalid UTF-8, or text
+            that is not the named corpus'.
         FileNotFoundError: if there is no such folder, or the download fails.
     """
     name = os.fspath(name_or_dir)
-    parts = [name] if Path(name).is_dir() else name.split("+")
+    parts, weights = map(list, zip(*parts_of(name), strict=True))
+    if tags not in (None, *TAGS):
+        raise ValueError(f"Expected tags from: {', '.join(TAGS)}. Received: {tags!r}")
+    in_memory = "tags" if tags else "weights" if len(parts) > 1 and weights[0] is not None else None
+    if stream and in_memory:
+        raise ValueError(f"Expected --no-stream with {in_memory}, which change the lines. Received: text files")
     named = [part for part in parts if part in NAMES or not Path(part).is_dir()]
     if stream and named:
         raise ValueError(f"Expected folders of text to stream, for named corpora are small. Received: {named[0]!r}")
     if stream is None:
-        stream = not named and is_large([Path(part) for part in parts], source, target)
+        stream = not (named or in_memory) and is_large([Path(part) for part in parts], source, target)
     if len(parts) > 1:
-        return _joined([load(part, source, target, data, stream) for part in parts])
+        sides = languages_of(source, len(parts), "--source"), languages_of(target, len(parts), "--target")
+        return join([load(*part, data, stream, tags) for part in zip(parts, *sides, strict=True)], weights, seed)
+    corpus = _load(parts[0], source, target, data, stream)
+    return tagged(corpus, tags) if tags else corpus
+
+
+def _load(name: str, source: str | None, target: str | None, data: str | os.PathLike | None, stream: bool) -> Corpus:
     if name == "phrases":
         _check_languages(name, source or "en", target or "fr", ["en", "fr"])
         if (source or "en", target or "fr") != ("en", "fr"):
@@ -88,32 +88,9 @@ def load(
         return Corpus(name, "en", "fr", dict(generator.splits()))
     if name in SOURCES:
         return _named(name, source, target, data)
-    if not name or named:
+    if not name or not Path(name).is_dir():
         raise ValueError(f"Expected a corpus ({', '.join(NAMES)}) or a folder. Received: {name!r}")
     return _folder(Path(name), source, target, stream)
-
-
-def public_name(name_or_dir: str | os.PathLike) -> str:
-    """The corpus' name in reports: a folder by its own name, without its path on this machine."""
-    name = os.fspath(name_or_dir)
-    parts = [name] if Path(name).is_dir() else name.split("+")
-    return "+".join(Path(part).resolve().name if Path(part).is_dir() else part for part in parts)
-
-
-def _joined(parts: list[Corpus]) -> Corpus:
-    directions = {(part.source, part.target) for part in parts}
-    if len(directions) > 1:
-        received = ", ".join(f"{part.name} from {part.source} to {part.target}" for part in parts)
-        raise ValueError(f"Expected corpora of one direction, or --source and --target. Received: {received}")
-    splits = {}
-    for split in SPLITS:
-        sides = [part.splits[split] for part in parts if split in part.splits]
-        if sides and isinstance(sides[0][0], TextFiles):
-            paths = [[path for side in both for path in side.paths] for both in zip(*sides, strict=True)]
-            splits[split] = tuple(map(TextFiles, paths))
-        elif sides:
-            splits[split] = tuple([line for side in both for line in side] for both in zip(*sides, strict=True))
-    return Corpus("+".join(part.name for part in parts), parts[0].source, parts[0].target, splits)
 
 
 def pairs_up_to(words: int | None, lines: tuple[list, ...]) -> tuple[list, ...]:

@@ -1,5 +1,7 @@
 """What the named corpora are, where they come from, and whether a model trained on them may be shipped."""
 
+import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -73,11 +75,19 @@ _ORIGINS = {
 }
 
 
-def origins(corpus: str) -> list[Origin]:
-    """Returns the origins of a named corpus, or of several joined by "+"; a folder's is its name alone.
+def origins(corpus: str, from_preset: Mapping[str, str | None] | None = None) -> list[Origin]:
+    """Returns the origins of a named corpus, or of several joined by "+", each once; a folder's is its name alone.
 
     Args:
-        corpus: Its name, as in a report. "NAME/PART" is a part of the corpus NAME.
+        corpus: Its name, as in a report. "NAME/PART" is a part of the corpus NAME, and "NAME:3" has a weight.
+        from_preset: Of the report of a run that began from a preset: what that was trained on is an origin, too.
     """
-    parts = [part.split("/")[0] for part in corpus.split("+")]
-    return [_ORIGINS.get(part, Origin(part, f"The folder {part}", None, "", "")) for part in parts]
+    parts = corpus.split("+")
+    unknown = []
+    if from_preset and from_preset["corpus"]:
+        parts += from_preset["corpus"].split("+")
+    elif from_preset:
+        name = from_preset["name"]
+        unknown = [Origin(name, f"What the preset {name} was trained on, which it does not say", None, "", "")]
+    names = dict.fromkeys(re.split("[/:]", part)[0] for part in parts)
+    return [_ORIGINS.get(part, Origin(part, f"The folder {part}", None, "", "")) for part in names] + unknown

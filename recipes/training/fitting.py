@@ -24,23 +24,27 @@ from recipes.training.stopping import StopAfterSteps, StopIfNotFinite, StopToget
 
 
 def train_tokenizers(
-    config: TrainingConfig, sources: Sequence[str] | TextFiles, targets: Sequence[str] | TextFiles
+    config: TrainingConfig,
+    sources: Sequence[str] | TextFiles,
+    targets: Sequence[str] | TextFiles,
+    tags: Sequence[str] = (),
 ) -> tuple[Tokenizer, Tokenizer]:
-    """A tokenizer for each side; with `shared_vocabulary` the same one twice.
+    """A tokenizer for each side, that of the source with `tags`; with `shared_vocabulary` the same one twice.
 
     From lists they learn from all lines, and from files from a sample, which is all lines if there are few.
     """
 
-    def learn(size, *sides):
+    def learn(size, *sides, tags=()):
         options = {"level": config.level, "min_frequency": config.min_frequency, "lowercase": config.lowercase}
+        options |= {"tags": tags}
         if isinstance(sides[0], TextFiles):
             paths = [path for side in sides for path in side.paths]
             return Tokenizer.train_from_files(paths, vocabulary_size=size, **options)
         return Tokenizer.train([line for side in sides for line in side], vocabulary_size=size, **options)
 
     if config.shared_vocabulary:
-        return (learn(config.source_vocabulary_size, sources, targets),) * 2
-    return learn(config.source_vocabulary_size, sources), learn(config.target_vocabulary_size, targets)
+        return (learn(config.source_vocabulary_size, sources, targets, tags=tags),) * 2
+    return learn(config.source_vocabulary_size, sources, tags=tags), learn(config.target_vocabulary_size, targets)
 
 
 def datasets(

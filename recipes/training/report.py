@@ -87,13 +87,14 @@ def write_results(translator, corpus, config, report: dict, out: Path, greedy, t
     # Without TER, whose search for shifts takes minutes if translations are poor.
     greedy_results = by_metric.all_scores(*test, [t.text for t in greedy], config.tokenize, main_only=True)
     write_translations(out / "translations.txt", sources, references, translations)
-    origins = {"corpora": [origin._asdict() for origin in corpora.origins(corpus.name)]}
+    origins = {"corpora": [origin._asdict() for origin in corpora.origins(corpus.name, report["from_preset"])]}
     draw_reordering(out / "alignment.png", translator, translations, references)
     if not (out / "translator.json").exists():
         translator.save_to_preset(out, report=report | results | origins)
     figures = {
         "test_sentences": len(sources),
         **results,
+        **({"by_corpus": _by_corpus(corpus, config, translations)} if len(corpus.parts) > 1 else {}),
         f"greedy_{config.metric}": greedy_results[config.metric],
         **({} if config.metric == "bleu" else {"test_sources_in_training": _repeated_sources(corpus)}),
         "peak_memory_mb": peak_memory_mb(),
@@ -101,7 +102,23 @@ def write_results(translator, corpus, config, report: dict, out: Path, greedy, t
     write(out / "report.json", report | figures | surroundings())
     for name, result in results.items():
         print(f"{name} {result['score']:.2f}  {result['signature']}")
+    for part in figures.get("by_corpus", []):
+        print(f"{part['corpus']}  {config.metric} {part[config.metric]['score']:.2f}")
     print(f"The run is in {out}.")
+
+
+def _by_corpus(corpus, config, translations: Sequence[Translation]) -> list[dict]:
+    """The main score on the test split of each of several corpora."""
+    lines = [*corpus.splits["test"], [translation.text for translation in translations]]
+    scores, start = [], 0
+    for name, sizes in corpus.parts:
+        stop = start + sizes.get("test", 0)
+        sources, references, texts = (side[start:stop] for side in lines)
+        if any(sources):
+            score = by_metric.all_scores(config.metric, sources, references, texts, config.tokenize, main_only=True)
+            scores.append({"corpus": name, "test_sentences": stop - start} | score)
+        start = stop
+    return scores
 
 
 def _repeated_sources(corpus) -> int:

@@ -15,10 +15,14 @@ def tokenizer():
     return Tokenizer.train(LINES, vocabulary_size=300)
 
 
-@pytest.mark.parametrize("options", [{}, {"lowercase": True}, {"byte_fallback": False, "vocabulary_size": 60}])
+TAGGED = {"lowercase": True, "tags": ["<2lo>", "<2low>", "<2l."]}
+
+
+@pytest.mark.parametrize("options", [{}, {"lowercase": True}, TAGGED, {"byte_fallback": False, "vocabulary_size": 60}])
 def test_without_dropout_the_pieces_are_the_tokenizers(options):
     tokenizer, draws = Tokenizer.train(LINES, **{"vocabulary_size": 300, **options}), random.Random(3)
     texts = [*LINES, "", " ", "  low", "LOW\u00a0Wider İstanbul Σ <s> <0x41> ▁new 😀😀 三三 x"]
+    texts += ["<2low> low<2lower> <2LOW>", "<2l.<2l,<2lo<2lo>"]
     texts += ["".join(draws.choice("lowernwsti  ▁üçï三😀") for _ in range(30)) for _ in range(200)]
     assert BPEDropout(tokenizer, 0).encode(texts, seed=1) == tokenizer.encode_batch(texts)
 
@@ -26,6 +30,12 @@ def test_without_dropout_the_pieces_are_the_tokenizers(options):
 def test_without_merges_the_pieces_are_characters(tokenizer):
     drawn = BPEDropout(tokenizer, 1).encode(["low  lower"], seed=1)[0]
     assert tokenizer.tokens(drawn) == list("low▁▁lower")
+
+
+def test_tags_are_never_cut():
+    tokenizer = Tokenizer.train(LINES, vocabulary_size=300, tags=["<2fr>"])
+    drawn = BPEDropout(tokenizer, 1).encode(["<2fr> low"], seed=1)[0]
+    assert tokenizer.tokens(drawn) == ["<2fr>", *"▁low"]
 
 
 def test_a_merge_is_left_out_with_the_probability():

@@ -208,6 +208,13 @@ def test_the_smallest_vocabulary_is_named_and_works():
         ([" "], {"level": "word"}, "Received: none"),
         ([b"bytes"], {}, "Received: bytes"),
         (["a\ud800b"], {}, "U\\+D800 at character 1"),
+        (LINES, {"tags": ["<2fr>"], "level": "character"}, "no tags for the level character"),
+        (LINES, {"tags": "<2fr>"}, "a list of tokens that differ from each other. Received: '<2fr>'"),
+        (LINES, {"tags": ["a", "a"]}, "that differ"),
+        (LINES, {"tags": ["<2 fr>"]}, "without blanks and commas, such as '<2fr>'. Received: '<2 fr>'"),
+        (LINES, {"tags": ["<s>"], "level": "word"}, "Received: '<s>'"),
+        (LINES, {"tags": ["<2FR>"], "lowercase": True}, "in lower case with lowercase=True. Received: '<2FR>'"),
+        (LINES, {"tags": ["<2fr>"], "vocabulary_size": 5, "level": "word"}, "of at least 6, 5 of them special"),
     ],
 )
 def test_training_refuses(lines, options, sentence):
@@ -278,6 +285,71 @@ def test_a_changed_vocabulary_is_refused(words, tmp_path):
         Tokenizer.load(tmp_path)
 
 
+# Tags, and more of a vocabulary.
+
+
+@pytest.fixture(scope="module")
+def tagged_bpe():
+    return Tokenizer.train(LINES, lowercase=True, tags=["<2fr>", "<2fr_ca>"])
+
+
+def test_a_tag_is_one_token_wherever_it_stands(tagged_bpe):
+    for tokenizer in (tagged_bpe, Tokenizer.train(LINES, level="word", tags=["<2fr>", "<2fr_ca>"], vocabulary_size=9)):
+        assert tokenizer.vocabulary[4:6] == ["<2fr>", "<2fr_ca>"]
+        ids = tokenizer.encode("<2fr_ca> Zwei Männer")
+        assert (ids[0], tokenizer.encode("<2fr>")) == (5, [4])
+        assert tokenizer.words(ids)[0] == ("<2fr_ca>", [0])
+        assert tokenizer.spans("<2fr> Zwei")[0] == (0, 5)
+        assert tokenizer.encode(tokenizer.decode(ids)) == ids
+    assert tagged_bpe.pieces("men<2fr_ca>in")[-2:] == ["<2fr_ca>", "in"]
+
+
+@pytest.fixture(scope="module")
+def extended_bpe(bpe):
+    return bpe.extended(Tokenizer.train(["Łódź płaci 7 złotych"] * 3, vocabulary_size=285, tags=["<2fr>"]))
+
+
+def _is_partly_unknown(tokenizer, text):
+    """Whether a text has unknown tokens or bytes."""
+    return any(token == "<unk>" or token.startswith("<0x") for token in tokenizer.tokens(tokenizer.encode(text)))
+
+
+@pytest.mark.parametrize("level", ["bpe", "word", "symbol", "character"])
+def test_an_extended_vocabulary_has_the_same_ids_for_what_it_could_spell(level, tmp_path):
+    size = {"bpe": 340, "word": None, "symbol": None, "character": None}[level]
+    more = ["Łódź płaci 7 złotych", "Χωρίς ψωμί και άλλα", "Zwei Männer żyją"] * 3
+    old = Tokenizer.train(LINES, level=level, vocabulary_size=size)
+    tags = [] if level == "character" else ["<2pl>"]
+    other = Tokenizer.train(more, level=level, vocabulary_size=None if size is None else 330, tags=tags)
+    new = old.extended(other)
+    assert new.vocabulary[: old.vocabulary_size] == old.vocabulary
+    assert len(set(new.vocabulary)) == new.vocabulary_size > old.vocabulary_size
+    for text in LINES + WEIRD + [line[n:] for line in LINES[:5] for n in range(9)]:
+        if not _is_partly_unknown(old, text):
+            assert new.encode(text) == old.encode(text)
+    for text in [*more, *LINES, *WEIRD[:9]]:
+        assert new.decode(new.encode(text)) == text or level in ("word", "symbol") or text not in more
+    assert not any(_is_partly_unknown(new, text) for text in more)
+    if level == "bpe":
+        assert new.pieces("<2pl> Łódź płaci")[0] == "<2pl>"
+        assert len(new.encode(more[0])) < len(more[0]) < len(old.encode(more[0])), "pieces, no bytes"
+        reached = {
+            token for piece in new.vocabulary[old.vocabulary_size :] for token in new.pieces(piece.replace("▁", " "))
+        }
+        assert {*new.vocabulary[old.vocabulary_size :]} == reached, "no new piece is out of reach"
+    new.save(tmp_path)
+    again = Tokenizer.load(tmp_path)
+    assert (again.vocabulary, again.encode_batch(more)) == (new.vocabulary, new.encode_batch(more))
+    assert old.extended(old).encode_batch(LINES + WEIRD) == old.encode_batch(LINES + WEIRD)
+
+
+def test_extension_refuses(bpe, words, tmp_path):
+    with pytest.raises(ValueError, match=r"of level 'bpe' and lowercase=False\. Received: level 'word'"):
+        bpe.extended(words)
+    with pytest.raises(ValueError, match=r"lowercase=False\. Received: level 'bpe' and lowercase=True"):
+        bpe.extended(Tokenizer.train(LINES, lowercase=True))
+
+
 # The same in a TensorFlow graph.
 
 in_a_graph = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="needs TensorFlow's ops")
@@ -285,14 +357,14 @@ in_a_graph = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason=
 
 @pytest.mark.not_once
 @in_a_graph
-@pytest.mark.parametrize("name", ["bpe", "lower_bpe"])
+@pytest.mark.parametrize("name", ["bpe", "lower_bpe", "tagged_bpe", "extended_bpe"])
 def test_tensorflow_text_agrees(name, request):
     import tensorflow as tf
     import tensorflow_text as tf_text
 
     tokenizer = request.getfixturevalue(name)
     graph = tf_text.SentencepieceTokenizer(tokenizer.sentencepiece_model)
-    texts = LINES + WEIRD + ["▁", " ▁men"]
+    texts = LINES + WEIRD + ["▁", " ▁men", "<2fr> Łódź", "<2fr_ca>  Men<2FR><2fr>in"]
     ids = tokenizer.encode_batch(texts)
     assert graph.tokenize(tf.constant(texts)).to_list() == ids
     random = np.random.default_rng(7)
