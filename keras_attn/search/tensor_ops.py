@@ -5,9 +5,10 @@ from keras import ops, tree
 
 def repeat_rows(structure, times: int):
     """Repeats every tensor `(B, ...)` of `structure` to `(B * times, ...)`, the copies of a row side by side."""
-    if times == 1:
+    leaves = tree.flatten(structure)
+    if times == 1 or not leaves:  # `()` is the state of a step that has none
         return tree.map_structure(ops.convert_to_tensor, structure)
-    batch = ops.shape(tree.flatten(structure)[0])[0]
+    batch = ops.shape(leaves[0])[0]
     # One index for all tensors: in a TensorFlow graph each `repeat` is 25 nodes.
     rows = ops.arange(batch * times, dtype="int32") // times  # (B * times,)
     return tree.map_structure(lambda x: ops.take(x, rows, axis=0), structure)

@@ -1,6 +1,7 @@
 """Search against brute force and against a plain Python beam search."""
 
 import itertools
+from functools import partial
 
 import hypothesis
 import hypothesis.strategies as st
@@ -62,6 +63,21 @@ def test_wide_beam_is_brute_force(normalization, length_penalty, coverage_penalt
         check_against(result, row, expected[:11])
         assert not result.lengths[row, len(expected) :].any()
         assert np.all(result.scores[row, len(expected) :] == -np.inf)
+
+
+def test_a_step_without_state_needs_none():
+    rng = np.random.default_rng(7)
+    table = ops.convert_to_tensor(rng.normal(size=(V, V)).astype("float32"))
+    memory = {"mask": ops.ones((B, S), dtype="bool")}
+
+    def step(token_ids, memory, state):
+        return ops.take(table, token_ids, axis=0), state, ops.cast(memory["mask"], "float32") / S
+
+    for search in (partial(beam_search, beam_size=3, n_best=3), greedy_search, partial(sample, seed=1, num_samples=2)):
+        without = search(step, memory, (), max_length=L)
+        beside = search(step, memory, {"unused": ops.zeros((B, 1))}, max_length=L)
+        for one, other in zip(without, beside, strict=True):
+            np.testing.assert_array_equal(ops.convert_to_numpy(one), ops.convert_to_numpy(other))
 
 
 CONSTRAINTS = {

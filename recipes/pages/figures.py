@@ -1,0 +1,102 @@
+"""The figures of the guides in docs/guides/, from the shipped preset and the committed reports of the studies.
+
+    python -m recipes.pages.figures [--output docs/guides]
+
+`attention.svg`: the alignment of a sentence, and for one of its words scores and alignment as bars. `length.svg`,
+`score-functions.svg`: the studies of sentence length and of score functions. Nothing is drawn by hand.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from keras_attn.cli import command
+
+ROOT = Path(__file__).parents[2]
+SENTENCE, WORD = "The queen forgot the black orange.", "orange"
+STUDIES = {"length": "length_study-phrases-en-fr", "score-functions": "attention_study-multi30k-de-en"}
+
+
+def main(argv=None) -> int:
+    parser = command.Parser("recipes.pages.figures", description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "guides", metavar="FOLDER")
+    return command.run(draw, parser, argv)
+
+
+def draw(arguments: argparse.Namespace) -> None:
+    from keras_attn import Translator
+    from recipes.studies import figures
+
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    with command.quietly():
+        translator = Translator.from_preset("phrases_en_fr")
+    _attention(*explained(translator, SENTENCE, WORD), arguments.output / "attention.svg")
+    for name, function in (("length", figures.length), ("score-functions", figures.attention)):
+        report = json.loads((ROOT / "recipes" / "reports" / f"{STUDIES[name]}.json").read_text("utf-8"))
+        function(report, arguments.output / f"{name}.svg")
+    print(f"The figures are in {arguments.output}.")
+
+
+def explained(translator, sentence: str, word: str):
+    """A translation, the number i of a token in it, and e_ij for all source tokens j.
+
+    Args:
+        translator: A `keras_attn.Translator` with a model of one attention layer that attends before the cell.
+        sentence: The source.
+        word: The token of the translation.
+    """
+    import numpy as np
+    from keras import ops
+
+    (translation,) = translator.generate([sentence])
+    step, model = translation.tokens.index(word), translator.model
+    memory, state = model.encode(ops.convert_to_tensor([translation.source_token_ids], dtype="int32"))
+    for token_id in (model.target_special_ids.start, *translation.token_ids)[:step]:
+        _, state, _ = model.step(ops.convert_to_tensor([token_id], dtype="int32"), memory, state)
+    (attention,) = model.decoder.attentions
+    scores = attention.scores(state["cell"][0], memory["keys"][0])  # (1, S)
+    return translation, step, np.array(ops.convert_to_numpy(scores)[0])
+
+
+def _attention(translation, step: int, scores, path: Path) -> None:
+    import matplotlib
+    import numpy as np
+    from matplotlib.patches import Rectangle
+
+    from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, new_figure, plain_axes, save
+
+    sources = [token.replace("▁", "") for token in translation.source_tokens]
+    targets = [token.replace("▁", "") for token in translation.tokens]
+    places = np.arange(len(sources))
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(figsize=(9.6, 4.4), layout="constrained")
+        table, upper, lower = figure.subplot_mosaic(
+            [["table", "e"], ["table", "alpha"]], width_ratios=[1.15, 1]
+        ).values()
+        table.imshow(translation.alignment, cmap="Greys", vmin=0, vmax=1, aspect="auto")
+        for (i, j), weight in np.ndenumerate(translation.alignment):
+            if weight >= 0.005:  # as text, so that no shade has to be told from another
+                ink = "white" if weight > 0.5 else INK
+                table.text(j, i, f"{weight:.2f}", ha="center", va="center", fontsize=8, color=ink)
+        table.add_patch(Rectangle((-0.5, step - 0.5), len(sources), 1, fill=False, edgecolor=ORANGE, linewidth=2.2))
+        table.set_xticks(places, sources, fontsize=9, color=INK)
+        table.set_yticks(range(len(targets)), targets, fontsize=9, color=INK)
+        table.xaxis.tick_top()
+        table.tick_params(length=0)
+        table.spines[:].set(color=GREY, linewidth=0.8)
+        rows = (upper, scores, BLUE, "Scores"), (lower, translation.alignment[step], ORANGE, "Alignment")
+        symbols = "$e_{ij}$", r"$\alpha_{ij}$ = softmax of the scores"
+        for (axes, values, colour, name), symbol in zip(rows, symbols, strict=True):
+            bars = axes.bar(places, values, color=colour, width=0.62)
+            axes.bar_label(bars, [f"{value:.2f}" for value in values], padding=2, fontsize=8, color=INK)
+            axes.set_xticks(places, sources)
+            axes.set_title(f"{name} of “{targets[step]}”: {symbol}", loc="left", fontsize=10, color=INK, pad=8)
+            axes.margins(y=0.18)
+            plain_axes(axes)
+        upper.axhline(0, color=GREY, linewidth=0.8)
+        save(figure, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
