@@ -44,9 +44,11 @@ SHORTER = {
 LEAVES = {
     "README.md": ["alignment.png"],
     "docs/installation.md": ["alignment.png", "cache"],
+    "docs/guides/getting-started.md": ["alignment.png", "my-preset/translator.json"],
+    "docs/guides/serving.md": ["saved_models/phrases/1/saved_model.pb", "phrases-onnx/step.onnx"],
     "docs/marian.md": ["alignment.png", "fine-tuned/translator.json", "saved_models/marian/1/saved_model.pb"],
 }
-QUICK_SHELL = (r"keras-attn presets", r"echo .* \| keras-attn translate \w+")
+QUICK_SHELL = (r"keras-attn presets", r"echo .* \| keras-attn translate \w+( --html \S+)?")
 # Other shell lines, each with the reason why it does not run here. tests/test_docs.py compares their flags with --help.
 LONG_SHELL = {
     r"(pip install|pre-commit install|export |cd )": "prepares an environment; .ci/run does the same",
@@ -105,6 +107,9 @@ def prepare(page, folder, monkeypatch):
         with zipfile.ZipFile(ROOT / "tests" / "fixtures" / "marian.zip") as archive:
             for name in ("s2s.npz", "source.yml", "target.yml"):
                 (folder / name.replace("s2s", "model")).write_bytes(archive.read(name))
+    if page == "docs/guides/serving.md":
+        pytest.importorskip("tensorflow_serving")
+        pytest.importorskip("onnxruntime")
     if page == "docs/installation.md":
         for language, line in (("en", "She bought two red books.\n"), ("fr", "Elle a acheté deux livres rouges.\n")):
             (folder / f"news.1.{language}.gz").write_bytes(gzip.compress(line.encode() * 70))

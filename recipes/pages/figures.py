@@ -1,13 +1,11 @@
-"""The figures of the guides in docs/guides/, from the shipped preset and the committed reports of the studies.
+"""The figure of the guide to attention, docs/guides/attention.md, drawn from the shipped preset.
 
-    python -m recipes.pages.figures [--output docs/guides]
+    python -m recipes.pages.figures [--output docs/guides/attention.svg]
 
-`attention.svg`: the alignment of a sentence, and for one of its words scores and alignment as bars. `length.svg`,
-`score-functions.svg`: the studies of sentence length and of score functions. Nothing is drawn by hand.
+The alignment of a sentence as a table of weights, and for one of its words scores and alignment as bars.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -15,27 +13,24 @@ from keras_attn.cli import command
 
 ROOT = Path(__file__).parents[2]
 SENTENCE, WORD = "The queen forgot the black orange.", "orange"
-STUDIES = {"length": "length_study-phrases-en-fr", "score-functions": "attention_study-multi30k-de-en"}
 
 
 def main(argv=None) -> int:
     parser = command.Parser("recipes.pages.figures", description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "guides", metavar="FOLDER")
+    path = ROOT / "docs" / "guides" / "attention.svg"
+    parser.add_argument("--output", type=Path, default=path, metavar="FILE", help=".svg, .png or .pdf")
     return command.run(draw, parser, argv)
 
 
 def draw(arguments: argparse.Namespace) -> None:
     from keras_attn import Translator
-    from recipes.studies import figures
+    from keras_attn.plots.plot_style import check_ending
 
-    arguments.output.mkdir(parents=True, exist_ok=True)
+    check_ending(arguments.output)
     with command.quietly():
         translator = Translator.from_preset("phrases_en_fr")
-    _attention(*explained(translator, SENTENCE, WORD), arguments.output / "attention.svg")
-    for name, function in (("length", figures.length), ("score-functions", figures.attention)):
-        report = json.loads((ROOT / "recipes" / "reports" / f"{STUDIES[name]}.json").read_text("utf-8"))
-        function(report, arguments.output / f"{name}.svg")
-    print(f"The figures are in {arguments.output}.")
+    _attention(*explained(translator, SENTENCE, WORD), arguments.output)
+    print(f"The figure is in {arguments.output}.")
 
 
 def explained(translator, sentence: str, word: str):

@@ -1,4 +1,4 @@
-"""The figures of the guides."""
+"""The figure of the guide to attention."""
 
 import numpy as np
 import pytest
@@ -9,14 +9,18 @@ pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.once
 
 
-def test_draws_every_figure_that_the_guides_show(tmp_path, capsys):
-    assert figures.main(["--output", str(tmp_path)]) == 0
-    drawn = {path.name for path in tmp_path.glob("*.svg")}
-    guides = figures.ROOT / "docs" / "guides"
-    assert drawn == {path.name for path in guides.glob("*.svg")}
-    pages = "".join(path.read_text("utf-8") for path in guides.glob("*.md"))
-    assert not [name for name in drawn if f"]({name})" not in pages]
-    assert str(tmp_path) in capsys.readouterr().out
+def test_draws_the_figure_of_the_guide(tmp_path, capsys):
+    path = tmp_path / "attention.svg"
+    assert figures.main(["--output", str(path)]) == 0
+    assert path.stat().st_size > 1000
+    assert str(path) in capsys.readouterr().out
+    guide = (figures.ROOT / "docs" / "guides" / "attention.md").read_text("utf-8")
+    assert "](attention.svg)" in guide and figures.SENTENCE in guide
+
+
+def test_refuses_another_ending(tmp_path, capsys):
+    assert figures.main(["--output", str(tmp_path / "attention.txt")]) != 0
+    assert "attention.txt" in capsys.readouterr().err
 
 
 def test_the_scores_of_a_word_give_its_alignment():
