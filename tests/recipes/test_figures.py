@@ -15,7 +15,8 @@ def test_draws_the_figure_of_the_guide(tmp_path, capsys):
     assert path.stat().st_size > 1000
     assert str(path) in capsys.readouterr().out
     guide = (figures.ROOT / "docs" / "guides" / "attention.md").read_text("utf-8")
-    assert "](attention.svg)" in guide and figures.SENTENCE in guide
+    assert "](attention.svg)" in guide
+    assert figures.SENTENCE in guide
 
 
 def test_refuses_another_ending(tmp_path, capsys):
