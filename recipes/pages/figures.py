@@ -65,14 +65,14 @@ def _attention(translation, step: int, scores, path: Path) -> None:
     targets = [token.replace("▁", "") for token in translation.tokens]
     places = np.arange(len(sources))
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(9.6, 4.4), layout="constrained")
+        figure = new_figure(figsize=(8.4, 4.6), layout="constrained")
         table, upper, lower = figure.subplot_mosaic(
-            [["table", "e"], ["table", "alpha"]], width_ratios=[1.15, 1]
+            [["table", "e"], ["table", "alpha"]], width_ratios=[1.1, 1]
         ).values()
         table.imshow(translation.alignment, cmap="Greys", vmin=0, vmax=1, aspect="auto")
         for (i, j), weight in np.ndenumerate(translation.alignment):
             if weight >= 0.005:  # as text, so that no shade has to be told from another
-                ink = "white" if weight > 0.5 else INK
+                ink = "white" if weight > 0.6 else INK
                 table.text(j, i, f"{weight:.2f}", ha="center", va="center", fontsize=8, color=ink)
         table.add_patch(Rectangle((-0.5, step - 0.5), len(sources), 1, fill=False, edgecolor=ORANGE, linewidth=2.2))
         table.set_xticks(places, sources, fontsize=9, color=INK)
