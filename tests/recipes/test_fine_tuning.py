@@ -148,6 +148,7 @@ class Stopped(BaseException):
     """Ends a command as a kill does."""
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_weights_and_refuses_another_start(run, folders, tmp_path, monkeypatch, capfd):
     other = tmp_path / "other"
     assert train.main(line(other, folders[0], "fr", "--seed", "9", "--set", *TINY, *RUN, "level=symbol")) == 0
