@@ -16,7 +16,7 @@ LEVELS = (
     ("files",),
     ("backend", "text", "registration", "requirements", "translation", "downloads"),
     ("layers", "search", "data", "evaluation", "plots", "zoo"),
-    ("models", "losses"),
+    ("models", "losses", "markup"),
     ("decoding", "saving", "metrics"),
     ("runtime",),
     ("serving",),

@@ -1,6 +1,7 @@
 """Decoding: sentences in batches through a compiled search, and back as translations.
 
-`TextSearch` and the arrays that it makes need no Keras; `Engine` and the compiled models are imported on first use.
+`TextSearch` and the arrays that it makes need no Keras; `Engine`, the compiled models and `Documents` are imported on
+first use.
 """
 
 from importlib import import_module
@@ -11,12 +12,13 @@ from keras_attn.decoding.text_search import TextSearch
 from keras_attn.decoding.voting import vote
 
 if TYPE_CHECKING:
+    from keras_attn.decoding.documents import Documents
     from keras_attn.decoding.engine import Engine
     from keras_attn.decoding.search_models import ScoreModel, SearchModel
 
-__all__ = ["Engine", "ScoreModel", "SearchModel", "TextSearch", "padded", "token_ids_of", "vote"]
+__all__ = ["Documents", "Engine", "ScoreModel", "SearchModel", "TextSearch", "padded", "token_ids_of", "vote"]
 
-_MODULES = {"Engine": "engine", "ScoreModel": "search_models", "SearchModel": "search_models"}
+_MODULES = {"Documents": "documents", "Engine": "engine", "ScoreModel": "search_models", "SearchModel": "search_models"}
 
 
 def __getattr__(name: str):
