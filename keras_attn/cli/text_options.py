@@ -49,7 +49,7 @@ def text_arguments(arguments: argparse.Namespace, samples: int | None, has_align
     chosen = {name: value for name, value in chosen.items() if value is not None}
     flags = ", ".join(["--" + name.replace("_", "-") for name in chosen] + ["--document"] * arguments.document)
     if flags and samples:
-        raise ValueError(f"Expected no --num-samples with {flags}. Received: {samples}")
+        raise ValueError(f"Expected no --samples with {flags}. Received: {samples}")
     if flags and has_alignments:
         raise ValueError(f"Expected no alignments with {flags}. Received: --pharaoh, --html, --png or their field")
     if arguments.document and not chosen:
