@@ -66,7 +66,9 @@ def scan(
         return scan_jax(bind, init, xs, length, reverse, constants, closed)
     if keras.backend.backend() == "torch":
         return _scan_torch(bind(constants), init, xs, length, reverse, owner, step)
-    return _scan_tensorflow(bind(constants), init, xs, length, reverse)
+    from keras_attn.backend import tensorflow_loops
+
+    return tensorflow_loops.scan(bind(constants), init, xs, length, reverse)
 
 
 def while_loop(condition: Callable, body: Callable, state: Any, constants: Any = (), owner: Any = None) -> Any:
@@ -133,42 +135,6 @@ def _scan_torch(step, init, xs, length, reverse, owner, inner):
     if not length:
         return init, None
     return carry, tree.map_structure(lambda *ys: torch.stack(ys), *outputs)
-
-
-def _scan_tensorflow(step, init, xs, length, reverse):
-    import tensorflow as tf
-
-    leaves = [tf.convert_to_tensor(leaf) for leaf in tree.flatten(xs)]
-    if leaves:
-        length = leaves[0].shape[0] if leaves[0].shape[0] is not None else tf.shape(leaves[0])[0]
-    init = tree.map_structure(tf.convert_to_tensor, init)
-    inputs = [tf.TensorArray(x.dtype, size=length, element_shape=x.shape[1:]).unstack(x) for x in leaves]
-    specs = [tf.TensorSpec(x.shape[1:], x.dtype) for x in leaves]
-    carry_specs = [tf.TensorSpec(c.shape, c.dtype) for c in tree.flatten(init)]
-
-    def flat_step(carry, x):
-        carry, y = step(tree.pack_sequence_as(init, carry), tree.pack_sequence_as(xs, x))
-        return tree.flatten(carry), y
-
-    # One traced step gives the outputs' structure and shapes: the arrays must exist before the loop.
-    y_spec = tf.function(flat_step).get_concrete_function(carry_specs, specs).structured_outputs[1]
-    outputs = [tf.TensorArray(spec.dtype, size=length, element_shape=spec.shape) for spec in tree.flatten(y_spec)]
-
-    def body(i, carry, outputs):
-        t = length - 1 - i if reverse else i
-        carry, y = flat_step(carry, [x.read(t) for x in inputs])
-        return i + 1, carry, [array.write(i, leaf) for array, leaf in zip(outputs, tree.flatten(y), strict=True)]
-
-    # Without `maximum_iterations`, XLA cannot compile the gradient of a while loop.
-    _, carry, outputs = tf.while_loop(
-        lambda i, *_: i < length,
-        body,
-        (tf.constant(0), tree.flatten(init), outputs),
-        maximum_iterations=length,
-    )
-    # Written in the order of the steps and then reversed: a converter to ONNX takes the order of an array for it.
-    ys = [y.stack()[::-1] if reverse else y.stack() for y in outputs]
-    return tree.pack_sequence_as(init, carry), tree.pack_sequence_as(y_spec, ys)
 
 
 def _while_torch(condition, body, state, constants, owner):

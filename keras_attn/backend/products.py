@@ -7,12 +7,15 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn.backend.float64 import matmul
+
 
 def loop_product(kernel) -> Callable[[Any], Any]:
-    """Returns `x -> x @ kernel`, `(B, I)` times `(I, O)`, for use inside the step of a `scan`.
+    """Returns `x -> x @ kernel` for use inside the step of a `scan`.
 
-    On torch the gradient of the kernel is one product over all T after the backward pass of the loop, instead of a sum
-    of T small products. On the other backends the compiler optimises the loop, and this is a plain product.
+    On torch and TensorFlow the gradient of the kernel, which is made before the loop, is one product over all T after
+    the backward pass of the loop, instead of a sum of T small products. On JAX the compiler optimises the loop, and
+    this is a plain product.
     """
     if keras.backend.backend() == "torch":
         import torch
@@ -23,7 +26,21 @@ def loop_product(kernel) -> Callable[[Any], Any]:
             kernel = gather.apply(ops.convert_to_tensor(kernel), pairs)
             # Keras' operations turn float64 into float32 on torch; a product of both is an error.
             return lambda x: product.apply(x.to(kernel.dtype), kernel, pairs)
-    return lambda x: ops.matmul(x, kernel)
+    return lambda x: loop_matmul(x, kernel)
+
+
+def loop_matmul(x, kernel):
+    """`matmul(x, kernel)`; in a step of a `scan` on TensorFlow with the kernel's gradient as in `loop_product`.
+
+    Args:
+        x: `(B, I)`, or `(B, 1, I)` with a kernel for each row, for the gradient after the loop; any shape without.
+        kernel: `(I, O)` or `(B, I, O)`, a tensor from before the loop or a weight; for any other this is a `matmul`.
+    """
+    if keras.backend.backend() == "tensorflow":
+        from keras_attn.backend import tensorflow_loops
+
+        return tensorflow_loops.product(x, kernel)
+    return matmul(x, kernel)
 
 
 @cache

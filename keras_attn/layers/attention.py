@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.backend import matmul
+from keras_attn.backend import loop_matmul, matmul
 from keras_attn.layers.layer import Layer, constructor_arguments
 from keras_attn.layers.normalizers import at_least_float32, get_normalizer, normalize, score_dtype
 
@@ -76,7 +76,7 @@ class Attention(Layer):
         alignment = ops.cast(alignment, values.dtype)
         if len(alignment.shape) == 3:
             return matmul(alignment, values)  # (B, T, M)
-        return ops.squeeze(matmul(alignment[:, None, :], values), axis=1)  # (B, M)
+        return ops.squeeze(loop_matmul(alignment[:, None, :], values), axis=1)  # (B, M)
 
     def initial_state(self, values) -> Any:
         """State before the first step; `()` unless the mechanism remembers earlier steps."""

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.backend import loop_product, prefer_fast_matmul, scan
+from keras_attn.backend import loop_matmul, loop_product, prefer_fast_matmul, scan
 from tests.gradients import gradients, numeric_gradients
 
 B, T, H = 3, 5, 2
@@ -102,7 +102,7 @@ def test_unknown_length_differentiates_with_and_without_xla(arrays, backend):
         def run(x, h, w):
             with tf.GradientTape() as tape:
                 tape.watch([x, h, w])
-                carry, ys = scan(lambda c, x: (ops.tanh(ops.matmul(c, w) + x), c), h, x)
+                carry, ys = scan(lambda c, x: (ops.tanh(loop_matmul(c, w) + x), c), h, x)
                 loss = tf.reduce_sum(carry) + tf.reduce_sum(ys**2)
             return tape.gradient(loss, [x, h, w])
 
@@ -110,6 +110,67 @@ def test_unknown_length_differentiates_with_and_without_xla(arrays, backend):
     for plain, compiled in zip(results[False], results[True], strict=True):
         for a, b in zip(plain, compiled, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_of_a_memory_a_weight_and_a_kernel_of_the_step(rng, masked):
+    """A kernel for each row, a variable that the step reads, and one that the step makes, in one loop."""
+    x, h, values = (rng.normal(size=shape).astype("float32") for shape in ((T, B, H), (B, H), (B, H, H)))
+    weight = keras.Variable(rng.normal(size=(H, H)), dtype="float32")
+    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]], "bool").T if masked else None
+
+    def objective(x, h, values):
+        def step(h, x):
+            context = ops.squeeze(loop_matmul(h[:, None], values), axis=1)
+            made = loop_matmul(context[:, None], values + x[:, :, None])[:, 0]
+            h = ops.tanh(loop_matmul(context + made, weight) + x)
+            return h, 2 * h
+
+        final, outputs = scan(step, h, x, mask=None if mask is None else ops.convert_to_tensor(mask))
+        return ops.sum(ops.sin(final)) + ops.sum(ops.square(outputs))
+
+    def oracle(x, h, values):
+        total = 0.0
+        for t in range(T):
+            context = np.einsum("bi,bio->bo", h, values)
+            made = np.einsum("bi,bio->bo", context, values + x[t][:, :, None])
+            new = np.tanh((context + made) @ ops.convert_to_numpy(weight).astype("float64") + x[t])
+            real = np.ones((B, 1), bool) if mask is None else mask[t][:, None]
+            h, total = np.where(real, new, h), total + np.where(real, np.square(2 * new), 0).sum()
+        return np.sin(h).sum() + total
+
+    expected = numeric_gradients(lambda *arrays: oracle(*(a.astype("float64") for a in arrays)), x, h, values)
+    for got, one in zip(gradients(objective, x, h, values), expected, strict=True):
+        np.testing.assert_allclose(got, one, rtol=5e-3, atol=5e-3)
+
+
+def test_tensorflow_multiplies_for_the_gradient_of_a_kernel_after_the_loop(arrays, backend):
+    """Of its backward loop: no product with the transposed input, x^T g."""
+    if backend != "tensorflow":
+        pytest.skip("the graph of TensorFlow")
+    import tensorflow as tf
+
+    x, h, w, mask = arrays
+
+    @tf.function
+    def run(x, h, w):
+        with tf.GradientTape() as tape:
+            tape.watch(w)
+            carry, _ = run_scan(x, h, w, tf.constant(mask), False)
+            loss = tf.reduce_sum(carry["h"])
+        return tape.gradient(loss, w)
+
+    graph = run.get_concrete_function(*map(tf.constant, (x, h, w))).graph.as_graph_def()
+    products = [
+        (function.signature.name, node.attr["transpose_a"].b)
+        for function in graph.library.function
+        for node in function.node_def
+        if node.op == "MatMul"
+    ]
+    loops = {node.attr["body"].func.name for node in graph.node if "While" in node.op}
+    assert len(loops) == 2, "forwards and backwards"
+    assert [transposed for name, transposed in products if name in loops] == [False, False]
+    assert [node.attr["transpose_a"].b for node in graph.node if node.op == "MatMul"] == [True]
 
 
 def test_torch_gradient_makes_no_copies_that_grow_with_t_squared(backend):
