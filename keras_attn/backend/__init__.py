@@ -16,7 +16,7 @@ from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.job import Job
 from keras_attn.backend.loops import scan, while_loop
 from keras_attn.backend.precision import preferred_precision
-from keras_attn.backend.products import loop_matmul, loop_product, prefer_fast_matmul
+from keras_attn.backend.products import bfloat16_products, loop_matmul, loop_product, prefer_fast_matmul
 from keras_attn.backend.replicas import data_shard, replica_count, sum_over_replicas
 from keras_attn.backend.tensorflow_files import StoredVariable, read_checkpoint
 from keras_attn.backend.variables import keep_values, random_state, seed_process, set_random_state, sync_variables
@@ -24,6 +24,7 @@ from keras_attn.backend.variables import keep_values, random_state, seed_process
 __all__ = [
     "Job",
     "StoredVariable",
+    "bfloat16_products",
     "clipping_replicas",
     "compilation_scope",
     "cumsum",

@@ -1,13 +1,12 @@
-"""Matrix products: a kernel's product inside a loop, and torch's choice of library on a CPU."""
+"""Matrix products: a kernel's product inside a loop, and how float32 is multiplied on a CPU."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import keras
 from keras import ops
-
-from keras_attn.backend.float64 import matmul
 
 
 def loop_product(kernel) -> Callable[[Any], Any]:
@@ -40,6 +39,8 @@ def loop_matmul(x, kernel):
         from keras_attn.backend import tensorflow_loops
 
         return tensorflow_loops.product(x, kernel)
+    from keras_attn.backend.float64 import matmul
+
     return matmul(x, kernel)
 
 
@@ -69,6 +70,39 @@ def prefer_fast_matmul() -> None:
     probe = torch.full((256, 256), 1 + 2**-20)
     if not torch.equal(probe @ torch.eye(256), probe):
         torch.set_float32_matmul_precision("highest")
+
+
+@contextlib.contextmanager
+def bfloat16_products() -> Iterator[None]:
+    """Within this, matrices of float32 are multiplied in bfloat16 on a CPU, with sums in float32; weights stay float32.
+
+    For training: a factor is rounded to 8 bits, as in the dtype policy "mixed_bfloat16", but all else stays as it is.
+    It needs a processor that multiplies bfloat16 (AVX-512 BF16 or AMX); on others nothing changes. With TensorFlow it
+    acts on compiled functions. It is process-wide.
+
+    Raises:
+        ValueError: On JAX, whose compiler multiplies float32 on a CPU in float32.
+    """
+    if keras.backend.backend() == "jax":
+        raise ValueError("Expected TensorFlow or torch for products in bfloat16 on a CPU. Received: JAX")
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        name, inside = "auto_mixed_precision_onednn_bfloat16", True
+        before = tf.config.optimizer.get_experimental_options().get(name, False)
+
+        def set_to(value):
+            tf.config.optimizer.set_experimental_options({name: value})
+
+    else:
+        import torch
+
+        before, inside, set_to = torch.get_float32_matmul_precision(), "medium", torch.set_float32_matmul_precision
+    set_to(inside)
+    try:
+        yield
+    finally:
+        set_to(before)
 
 
 @cache

@@ -39,7 +39,7 @@ BEFORE |= {"scale_embeddings": False, "bidirectional": False, "scheduled_samplin
 BEFORE |= {"validate_every": None, "tokens_per_batch": None, "accumulation_steps": 1}
 BEFORE |= {"recurrent_dropout": 0.0, "bpe_dropout": 0.0, "average_checkpoints": 0, "coverage_loss": 0.0}
 BEFORE |= {"context_gate": None, "word_dropout": 0.0, "guided_alignment": 0.0, "alignment_links": "ibm1"}
-BEFORE |= {"shift_alignment": False, "extend_vocabulary": False}
+BEFORE |= {"shift_alignment": False, "extend_vocabulary": False, "bfloat16_products": False}
 RECIPES = [gnmt, hard_monotonic, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, transformer]
 
 
