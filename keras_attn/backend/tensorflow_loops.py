@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras import ops, tree
 from tensorflow.python.eager import record
 
+LEAST_WIDTH = 64  # of both factors: the sums of smaller kernels cost less than tracing more inputs
 _products: contextvars.ContextVar["_Products | None"] = contextvars.ContextVar("products", default=None)
 
 
@@ -115,7 +116,11 @@ class _Products:
     def _is_deferred(self, x, kernel) -> bool:
         if len(x.shape) != len(kernel.shape) or x.dtype != keras.backend.standardize_dtype(kernel.dtype):
             return False
-        return _is_from(self._graph, kernel) and (len(x.shape) == 2 or x.shape[1:-1] == [1])
+        if len(x.shape) == 2:
+            is_large = min(kernel.shape) >= LEAST_WIDTH
+        else:
+            is_large = x.shape[1:-1] == [1] and kernel.shape[-1] >= LEAST_WIDTH
+        return is_large and _is_from(self._graph, kernel)
 
     def factors(self, length, rows) -> list[tf.Tensor]:
         """Two inputs of the loop for each product, whose gradients are the factors of its kernel's gradient."""

@@ -5,10 +5,17 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.backend import loop_matmul, loop_product, prefer_fast_matmul, scan
+from keras_attn.backend import bfloat16_products, loop_matmul, loop_product, prefer_fast_matmul, scan
 from tests.gradients import gradients, numeric_gradients
+from tests.models import test_every_model as every_model
 
 B, T, H = 3, 5, 2
+
+
+@pytest.fixture(autouse=True)
+def _no_kernel_is_small(monkeypatch, backend):
+    if backend == "tensorflow":
+        monkeypatch.setattr("keras_attn.backend.tensorflow_loops.LEAST_WIDTH", 1)
 
 
 def numpy_scan(x, h, w, mask, reverse):
@@ -144,6 +151,25 @@ def test_gradients_of_a_memory_a_weight_and_a_kernel_of_the_step(rng, masked):
         np.testing.assert_allclose(got, one, rtol=5e-3, atol=5e-3)
 
 
+@pytest.mark.parametrize("name", ["rnnsearch, additive heads", "luong", "nematus, lstm, two stacks, normalised"])
+def test_gradients_of_a_model_are_those_of_eager_mode(name, backend, rng):
+    """Which sums them step by step."""
+    if backend != "tensorflow":
+        pytest.skip("the other backends have one way")
+    import tensorflow as tf
+
+    model = every_model.make(name)
+    inputs = {side: rng.integers(4, 9, (B, T)) for side in ("encoder_token_ids", "decoder_token_ids")}
+
+    def run():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.sin(model(inputs)))
+        return [tf.convert_to_tensor(x) for x in tape.gradient(loss, model.trainable_weights)]
+
+    for deferred, plain in zip(tf.function(run)(), run(), strict=True):
+        np.testing.assert_allclose(deferred, plain, rtol=1e-4, atol=1e-5)
+
+
 def test_tensorflow_multiplies_for_the_gradient_of_a_kernel_after_the_loop(arrays, backend):
     """Of its backward loop: no product with the transposed input, x^T g."""
     if backend != "tensorflow":
@@ -250,3 +276,28 @@ def test_fast_products_are_exact_or_not_chosen(rng):
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_products_in_bfloat16_end_with_the_block(rng, backend):
+    """Their error is that of factors with 8 bits, on a processor that has them, and float32's afterwards."""
+    if backend == "jax":
+        with pytest.raises(ValueError, match="Expected TensorFlow or torch"), bfloat16_products():
+            pass
+        return
+    a, b = (rng.normal(size=shape).astype("float32") for shape in ((640, 512), (512, 1536)))
+
+    def error() -> float:
+        if backend == "tensorflow":
+            import tensorflow as tf
+
+            product = tf.function(lambda a, b: tf.matmul(a, b))(a, b)
+        else:
+            product = ops.matmul(a, b)
+        return np.abs(ops.convert_to_numpy(product) - a.astype("float64") @ b).max()
+
+    before = error()
+    with bfloat16_products():
+        inside = error()
+    assert before < 1e-3
+    assert error() == before
+    assert inside == before or 0.01 < inside < 1

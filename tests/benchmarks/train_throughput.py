@@ -1,6 +1,6 @@
 """Training speed of the 13.0 M configuration on Multi30k de-en, as real target tokens a second.
 
-    KERAS_BACKEND=torch python -m tests.benchmarks.train_throughput --data DIR [--updates 60] [--no-jit]
+    KERAS_BACKEND=torch python -m tests.benchmarks.train_throughput --data DIR [--updates 60] [--no-jit] [--bfloat16-products]
 
 The sizes are JoeyNMT's (`tests.benchmarks.joeynmt_sizes`). DIR holds `data/multi30k-tok/` (default:
 $KERAS_ATTN_DATA). The last line is JSON. `share_of_gemm` is the model's matrix products (forward and twice that
@@ -9,6 +9,7 @@ same process.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -22,7 +23,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn import ParallelDataset, Tokenizer
-from keras_attn.backend import disable_pipeline_autotuning, prefer_fast_matmul, preferred_jit_compile
+from keras_attn.backend import bfloat16_products, disable_pipeline_autotuning, prefer_fast_matmul, preferred_jit_compile
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.text import read_parallel
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, SENTENCES, UNITS, JoeyNMTSizes
@@ -72,8 +73,14 @@ def main(argv=None) -> int:
     parser.add_argument(
         "--jit", action=argparse.BooleanOptionalAction, help="TensorFlow with XLA or without (default: the library's)"
     )
+    parser.add_argument("--bfloat16-products", action="store_true", help="see keras_attn.backend.bfloat16_products")
     arguments = parser.parse_args(argv)
     prefer_fast_matmul()
+    with bfloat16_products() if arguments.bfloat16_products else contextlib.nullcontext():
+        return run(arguments)
+
+
+def run(arguments: argparse.Namespace) -> int:
     disable_pipeline_autotuning()
     folder = Path(arguments.data or ".", "data", "multi30k-tok")
     if not folder.is_dir():
