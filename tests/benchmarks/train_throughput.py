@@ -1,6 +1,7 @@
 """Training speed of the 13.0 M configuration on Multi30k de-en, as real target tokens a second.
 
-    KERAS_BACKEND=torch python -m tests.benchmarks.train_throughput --data DIR [--updates 60] [--no-jit] [--bfloat16-products]
+    KERAS_BACKEND=torch python -m tests.benchmarks.train_throughput --data DIR [--updates 60] [--no-jit]
+    KERAS_BACKEND=torch python -m tests.benchmarks.train_throughput --data DIR --bfloat16-products
 
 The sizes are JoeyNMT's (`tests.benchmarks.joeynmt_sizes`). DIR holds `data/multi30k-tok/` (default:
 $KERAS_ATTN_DATA). The last line is JSON. `share_of_gemm` is the model's matrix products (forward and twice that
