@@ -1,4 +1,4 @@
-"""What Keras lacks of a backend: loops and fast products. Only this package and `keras_attn.serving` name a backend."""
+"""What Keras lacks of a backend: loops, fast products, indexing. Only this package and `serving` name a backend."""
 
 from keras_attn.backend.compilation import preferred_jit_compile
 from keras_attn.backend.distribution import (
@@ -11,6 +11,7 @@ from keras_attn.backend.distribution import (
 )
 from keras_attn.backend.float64 import cumsum, keep_float64, matmul, maximum, tanh
 from keras_attn.backend.gradients import without_gradients
+from keras_attn.backend.indexing import put, take, take_in_rows
 from keras_attn.backend.inference import inference_function
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.job import Job
@@ -43,6 +44,7 @@ __all__ = [
     "prefer_fast_matmul",
     "preferred_jit_compile",
     "preferred_precision",
+    "put",
     "random_state",
     "read_checkpoint",
     "replica_count",
@@ -51,6 +53,8 @@ __all__ = [
     "set_random_state",
     "sum_over_replicas",
     "sync_variables",
+    "take",
+    "take_in_rows",
     "tanh",
     "training_devices",
     "while_loop",

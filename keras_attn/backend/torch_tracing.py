@@ -11,6 +11,8 @@ from weakref import WeakKeyDictionary
 
 from keras import tree
 
+from keras_attn.backend.torch_graphs import simplify
+
 _tracing = threading.Lock()  # torch.fx patches classes while it traces, so that only one thread may
 _CALLS_BEFORE_TRACE = 200  # by then Python's overhead has cost as much time as a trace does
 _traces: WeakKeyDictionary = WeakKeyDictionary()  # owner -> {key: number of calls so far, or the trace}
@@ -63,6 +65,7 @@ def _trace(function: Callable, arguments) -> Callable:
     # Views, because a tensor that is passed twice would get a single name in the trace.
     operations = make_fx(function)(*tree.map_structure(lambda x: x.view_as(x), arguments))
     operations.graph.eliminate_dead_code()
+    simplify(operations)
     operations.recompile()
     return operations
 

@@ -15,14 +15,14 @@ from typing import Any
 
 from keras import ops, tree
 
-from keras_attn.backend import while_loop
+from keras_attn.backend import put, take, while_loop
 from keras_attn.search.beam_state import BeamConfig, BeamState, backtrace, take_rows
 from keras_attn.search.constraints import candidates, check_memory, constrain
 from keras_attn.search.options import check_numbers
 from keras_attn.search.ranking import coverage_score, length_norms
 from keras_attn.search.records import NEGATIVE_INFINITY, SearchResult
 from keras_attn.search.selection import merge, select
-from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, take_step, write
+from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, take_step
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 
@@ -147,7 +147,7 @@ def start_beam_search(
         log_probs=ops.cast(only_first, "float32"),
         scores=ops.full((batch, n_best), NEGATIVE_INFINITY, dtype="float32"),
         finished_pointers=ops.zeros((batch, n_best), dtype="int32"),
-        finished=ops.zeros((batch,), dtype="int32"),
+        finished=ops.zeros((batch,), dtype="float32") if config.early_stopping else (),
         backpointers=ops.zeros((length, batch, 2 * beam_size), dtype="int32"),
         token_log_probs=ops.zeros((length, batch, 2 * beam_size), dtype="float32"),
         alignments=ops.zeros((length, rows, source), dtype="float32") if return_alignments else (),
@@ -161,14 +161,14 @@ def start_beam_search(
 def _config(step, memory, beams: int, norms, coverage_penalty, early_stopping: bool, limits: dict) -> BeamConfig:
     rows = ops.zeros_like(memory["mask"][:, 0], dtype="int32")  # (B,)
     constraints = constrain(rows, beams, **limits)
-    offsets = ops.cumsum(ops.ones_like(rows), axis=0)[:, None] - 1  # (B, 1)
+    offsets = (ops.cumsum(ops.ones_like(rows), axis=0)[:, None] - 1) * beams  # (B, 1)
     longest = ops.reshape(constraints.max_lengths, (-1, beams))[:, 0]  # (B,)
     return BeamConfig(
         step,
         repeat_rows(memory, beams),
         constraints,
         norms,
-        ops.take(norms, longest - 1, axis=0),
+        take(norms, longest - 1),
         ops.cast(offsets, "int32"),
         ops.arange(beams, dtype="int32") + rows[:, None],
         coverage_penalty,
@@ -201,7 +201,7 @@ def run_beam_search(old: BeamState, config: BeamConfig, compactions: int) -> Sea
     last = run_beam_search(*take_rows(final, config, order[batch - remaining :]), compactions - 1)
     return SearchResult(
         *(
-            None if a is None else ops.take(ops.concatenate([a, b], axis=0), places, axis=0)
+            None if a is None else take(ops.concatenate([a, b], axis=0), places)
             for a, b in zip(first, last, strict=True)
         )
     )
@@ -214,7 +214,10 @@ def _live(state: BeamState):
 
 def _more_live(state: BeamState, constants: tuple[BeamConfig, Any]):
     """The condition of the loop: whether more rows are unfinished than should remain."""
-    return ops.sum(_live(state)) > constants[1]
+    remaining = constants[1]
+    if isinstance(remaining, int) and not remaining:
+        return ops.any(state.log_probs > NEGATIVE_INFINITY)
+    return ops.sum(_live(state)) > remaining
 
 
 def _advance(old: BeamState, constants: tuple[BeamConfig, Any]) -> BeamState:
@@ -223,7 +226,7 @@ def _advance(old: BeamState, constants: tuple[BeamConfig, Any]) -> BeamState:
     beams = config.slots.shape[1]
     logits, state, alignment = take_step(config.step, old.token_ids, config.memory, old.state)
     extensions = candidates(logits, old.position, config.constraints, old.history, beams)
-    chosen = select(old.log_probs, extensions, config.offsets)
+    chosen = select(old.log_probs, extensions)
 
     coverage = old.coverage
     if config.coverage_penalty:
@@ -238,13 +241,14 @@ def _advance(old: BeamState, constants: tuple[BeamConfig, Any]) -> BeamState:
         ended = _rank(chosen.end_log_probs, coverage, old.position, config)  # (B, K)
         new_pointers = old.position * beams + config.slots  # (B, K)
         coverage, history, state = _reorder((coverage, old.history, state), parents, config.offsets)
-    finished = old.finished + ops.sum(ops.cast(ended > NEGATIVE_INFINITY, "int32"), axis=1)  # (B,)
-    scores, pointers = merge(old.scores, old.finished_pointers, ended, new_pointers, config.offsets)  # (B, N)
+    scores, pointers = merge(old.scores, old.finished_pointers, ended, new_pointers)  # (B, N)
     # A finished row loses its live hypotheses, so that no other can end while its batch mates go on.
     # (max and min, not the first and last of the sorted values: see `candidates` on slices of a top-k.)
     best_possible = ops.max(chosen.log_probs, axis=-1) / config.longest_norms  # (B,)
     done = best_possible <= ops.min(scores, axis=-1)  # (B,)
+    finished = old.finished
     if config.early_stopping:
+        finished = finished + ops.sum(ops.cast(ended > NEGATIVE_INFINITY, "float32"), axis=1)  # (B,)
         done = done | (finished >= beams)  # (B,)
     if config.constraints.special_ids.end is None:
         done = done | ops.any(last, axis=1)  # (B,)
@@ -259,8 +263,8 @@ def _advance(old: BeamState, constants: tuple[BeamConfig, Any]) -> BeamState:
         scores=scores,
         finished_pointers=pointers,
         finished=finished,
-        backpointers=write(old.backpointers, old.position, backpointers),
-        token_log_probs=write(old.token_log_probs, old.position, token_log_probs),
+        backpointers=put(old.backpointers, old.position, backpointers),
+        token_log_probs=put(old.token_log_probs, old.position, token_log_probs),
         alignments=append(old.alignments, old.position, alignment),
         coverage=coverage,
         history=append(history, old.position, token_ids, axis=1),
@@ -271,7 +275,7 @@ def _advance(old: BeamState, constants: tuple[BeamConfig, Any]) -> BeamState:
 
 def _rank(log_probs, coverage, position, config: BeamConfig):
     """The scores `(B, K)` of hypotheses that end at `position`."""
-    scores = log_probs / ops.take(config.norms, position, axis=0)  # (B, K)
+    scores = log_probs / take(config.norms, position)  # (B, K)
     if not config.coverage_penalty:
         return scores
     covered = coverage_score(coverage, config.memory["mask"])  # (B * K,)
@@ -283,5 +287,5 @@ def _reorder(structure, parents, offsets):
     beams = parents.shape[1]
     if beams == 1:
         return structure
-    rows = ops.reshape(parents + offsets * beams, (-1,))  # (B * K,)
-    return tree.map_structure(lambda x: ops.take(x, rows, axis=0), structure)
+    rows = ops.reshape(parents + offsets, (-1,))  # (B * K,)
+    return tree.map_structure(lambda x: take(x, rows), structure)

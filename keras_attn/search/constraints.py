@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_attn.backend import take, take_in_rows
 from keras_attn.search.options import check_sizes
 from keras_attn.search.records import NEGATIVE_INFINITY, Candidates, Constraints
-from keras_attn.search.tensor_ops import gather, repeat_rows
+from keras_attn.search.tensor_ops import repeat_rows
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 _LOWEST = float(np.finfo("float32").min)
@@ -80,8 +81,7 @@ def constrain(
     excluded = np.array(sorted(banned | special_ids.reserved), "int32")  # (X,)
     excluded = ops.convert_to_tensor(excluded)
     limits = repeat_rows(limits, copies)  # (R,)
-    numbers = ops.cast(ops.cumsum(ops.ones_like(limits), axis=0)[:, None] - 1, "int32")  # (R, 1)
-    return Constraints(numbers, limits, minimums, forced, excluded, no_repeat_ngram_size, special_ids)
+    return Constraints(limits, minimums, forced, excluded, no_repeat_ngram_size, special_ids)
 
 
 def candidates(logits, position, constraints: Constraints, history, count: int | None) -> Candidates:
@@ -111,7 +111,7 @@ def candidates(logits, position, constraints: Constraints, history, count: int |
         width = ops.shape(logits)[-1]  # a tensor in a graph for sources of any length, whose words may be copied
         count += spare
         count = ops.minimum(count, width) if ops.is_tensor(count) or ops.is_tensor(width) else count
-        values, token_ids = top_tokens(logits, count, constraints.rows)
+        values, token_ids = top_tokens(logits, count)
         # Not `values[:, :1]`: XLA turns a top-k that is sliced again into a sort of all V (200 times the time).
         highest = ops.max(values, axis=-1, keepdims=True)  # (R, 1)
     # The sum is at least 1, from the highest logit itself, unless all logits are -inf: NaN without this.
@@ -141,7 +141,7 @@ def candidates(logits, position, constraints: Constraints, history, count: int |
     return _force(result, logits, normalizer, position, constraints)
 
 
-def top_tokens(logits, count: int, rows) -> tuple[Any, Any]:
+def top_tokens(logits, count: int) -> tuple[Any, Any]:
     """`top_k` over a vocabulary: values and token ids `(R, C)` of the `count` best of `(R, V)`.
 
     Each row is folded into 8 strips, and the elementwise maximum of the strips is taken. The best C tokens are in the
@@ -158,22 +158,24 @@ def top_tokens(logits, count: int, rows) -> tuple[Any, Any]:
     while len(folded) > 1:
         folded = [ops.maximum(a, b) for a, b in zip(folded[::2], folded[1::2], strict=True)]
     _, columns = ops.top_k(folded[0], count)  # (R, C) of (R, W)
-    token_ids = ops.cast(columns, "int32")[:, :, None] + width * ops.arange(strips, dtype="int32")
+    token_ids = columns[:, :, None] + width * ops.arange(strips, dtype=columns.dtype)
     token_ids = ops.reshape(token_ids, (-1, count * strips))  # (R, 8 * C)
-    rest = ops.arange(strips * width, vocabulary, dtype="int32") + 0 * rows  # (R, 0..7)
-    token_ids = ops.concatenate([token_ids, rest], axis=1)  # (R, 8 * C + 0..7)
-    values, index = ops.top_k(gather(logits, token_ids, rows), count)  # (R, C)
-    return values, gather(token_ids, ops.cast(index, "int32"), rows)
+    if left := vocabulary - strips * width:
+        rest = ops.arange(strips * width, vocabulary, dtype=columns.dtype)  # (1..7,)
+        rest = ops.broadcast_to(rest, (ops.shape(logits)[0], left))  # (R, 1..7)
+        token_ids = ops.concatenate([token_ids, rest], axis=1)  # (R, 8 * C + 1..7)
+    values, index = ops.top_k(take_in_rows(logits, token_ids), count)  # (R, C)
+    return values, ops.cast(take_in_rows(token_ids, index), "int32")
 
 
 def _force(free: Candidates, logits, normalizer, position, constraints: Constraints) -> Candidates:
     """Makes a forced token the only candidate; a prefix prevails over all other constraints."""
     forced, pad, end = constraints.forced, constraints.special_ids.pad, constraints.special_ids.end
     column = ops.minimum(position, ops.shape(forced)[1] - 1)
-    token = ops.take(forced, column, axis=1)[:, None]  # (R, 1)
+    token = take(forced, column, axis=1)[:, None]  # (R, 1)
     is_forced = token != pad  # (R, 1)
     is_end = ops.zeros_like(is_forced) if end is None else token == end  # (R, 1)
-    log_prob = ops.take_along_axis(logits, token, axis=1) - normalizer  # (R, 1)
+    log_prob = take_in_rows(logits, token) - normalizer  # (R, 1)
     first = ops.arange(free.token_ids.shape[1]) == 0  # (C,)
     only = ops.where(first & ~is_end, log_prob, NEGATIVE_INFINITY)  # (R, C)
     ends = ops.where(is_end[:, 0], log_prob[:, 0], NEGATIVE_INFINITY)  # (R,)
@@ -191,7 +193,7 @@ def _repeats(token_ids, history, position, size: int):
         return ops.zeros_like(token_ids, dtype="bool")  # (R, C)
     matches = ops.arange(windows, dtype="int32")[None] + size <= position  # (1, W): ends before `position`
     for i in range(size - 1):
-        recent = ops.take(history, ops.maximum(position - size + 1 + i, 0), axis=1)  # (R,)
+        recent = take(history, ops.maximum(position - size + 1 + i, 0), axis=1)  # (R,)
         matches = matches & (history[:, i : windows + i] == recent[:, None])  # (R, W)
     completions = ops.where(matches, history[:, size - 1 :], -1)  # (R, W)
     return ops.any(token_ids[:, :, None] == completions[:, None, :], axis=-1)  # (R, C)

@@ -5,6 +5,7 @@ from typing import Any
 
 from keras import ops
 
+from keras_attn.backend import take_in_rows
 from keras_attn.search.constraints import candidates, check_memory, constrain
 from keras_attn.search.greedy_loop import GreedyConfig, GreedyState, run_greedy_loop
 from keras_attn.search.ranking import length_norms
@@ -66,7 +67,7 @@ def _best(logits, state: GreedyState, config: GreedyConfig):
     # By comparison instead of argmax and a gather, since C is small.
     is_best = options.log_probs == best[:, None]  # (R, C)
     column = ops.argmax(ops.cast(is_best, "int32"), axis=-1)  # (R,)
-    token_ids = ops.take_along_axis(options.token_ids, column[:, None], axis=1)[:, 0]  # (R,)
+    token_ids = take_in_rows(options.token_ids, column[:, None])[:, 0]  # (R,)
     end = config.constraints.special_ids.end
     if end is None:
         return token_ids, best

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_attn.backend import while_loop
+from keras_attn.backend import put, take, while_loop
 from keras_attn.search.records import NEGATIVE_INFINITY, Constraints, SearchResult
-from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, take_step, write
+from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, take_step
 
 
 class GreedyState(NamedTuple):
@@ -93,8 +93,8 @@ def _advance(old: GreedyState, config: GreedyConfig) -> GreedyState:
         token_ids=token_ids,
         # A log-probability of -inf: no token was allowed, and none ever will be.
         alive=old.alive & ~ends & (log_probs > NEGATIVE_INFINITY),
-        outputs=write(old.outputs, old.position, token_ids),
-        token_log_probs=write(old.token_log_probs, old.position, ops.where(old.alive, log_probs, 0.0)),
+        outputs=put(old.outputs, old.position, token_ids),
+        token_log_probs=put(old.token_log_probs, old.position, ops.where(old.alive, log_probs, 0.0)),
         alignments=append(old.alignments, old.position, alignment),
         history=append(old.history, old.position, token_ids, axis=1),
         state=model_state,
@@ -108,7 +108,7 @@ def _result(final: GreedyState, copies: int, norms, pad: int) -> SearchResult:
     token_ids = ops.where(exists, final.outputs, pad)  # (L, R)
     token_log_probs = ops.where(exists, final.token_log_probs, 0.0)  # (L, R)
     lengths = ops.sum(ops.cast(token_ids != pad, "int32"), axis=0)  # (R,)
-    norms = ops.take(norms, ops.maximum(lengths - 1, 0), axis=0)  # (R,)
+    norms = take(norms, ops.maximum(lengths - 1, 0))  # (R,)
 
     def by_row(x):
         return ops.reshape(x, (-1, copies))  # (B, N)

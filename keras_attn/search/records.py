@@ -25,7 +25,6 @@ class SearchResult(NamedTuple):
 class Constraints(NamedTuple):
     """The limits of each of R hypotheses. `()` where there is none."""
 
-    rows: Any  # (R, 1) int32: 0, 1, .. R - 1
     max_lengths: Any  # (R,) int32, end token included
     min_lengths: Any  # (R,) int32, or ()
     forced: Any  # (R, P + 1) int32, pad = free, or ()

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_attn.backend import take_in_rows
 from keras_attn.search.records import Candidates
 
 
@@ -28,7 +29,7 @@ def draw(options: Candidates, position, draws: Draws, end: int | None):
     if top_k or top_p < 1:
         width = log_probs.shape[1]
         log_probs, index = ops.top_k(log_probs, min(top_k or width, width))  # (R, C)
-        token_ids = ops.take_along_axis(token_ids, index, axis=1)  # (R, C)
+        token_ids = take_in_rows(token_ids, index)  # (R, C)
     # The maximum avoids -inf - -inf in a row without any allowed token.
     highest = ops.maximum(ops.max(log_probs, axis=-1, keepdims=True), -1e30)  # (R, 1)
     weights = ops.exp((log_probs - highest) / temperature)  # (R, C)
@@ -41,8 +42,8 @@ def draw(options: Candidates, position, draws: Draws, end: int | None):
     total = ops.max(ops.where(possible, below, 0.0), axis=-1, keepdims=True)  # (R, 1)
     hits = possible & (below > uniform[:, None] * total)  # (R, C)
     drawn = ops.argmax(ops.cast(hits, "int32"), axis=-1)[:, None]  # (R, 1), the first
-    token_ids = ops.take_along_axis(token_ids, drawn, axis=1)[:, 0]  # (R,)
-    return token_ids, ops.take_along_axis(log_probs, drawn, axis=1)[:, 0]
+    token_ids = take_in_rows(token_ids, drawn)[:, 0]  # (R,)
+    return token_ids, take_in_rows(log_probs, drawn)[:, 0]
 
 
 def _shift(x, bits: int):

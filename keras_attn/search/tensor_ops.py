@@ -2,6 +2,8 @@
 
 from keras import ops, tree
 
+from keras_attn.backend import put, take
+
 
 def repeat_rows(structure, times: int):
     """Repeats every tensor `(B, ...)` of `structure` to `(B * times, ...)`, the copies of a row side by side."""
@@ -11,15 +13,7 @@ def repeat_rows(structure, times: int):
     batch = ops.shape(leaves[0])[0]
     # One index for all tensors: in a TensorFlow graph each `repeat` is 25 nodes.
     rows = ops.arange(batch * times, dtype="int32") // times  # (B * times,)
-    return tree.map_structure(lambda x: ops.take(x, rows, axis=0), structure)
-
-
-def gather(x, index, offsets):
-    """`x[b, index[b, n]]` as (B, n) from x (B, M), index (B, n) and the row numbers `offsets` (B, 1).
-
-    A single flat `take`: `take_along_axis` is a dozen ops on TensorFlow.
-    """
-    return ops.take(ops.reshape(x, (-1,)), index + offsets * ops.shape(x)[1], axis=0)
+    return tree.map_structure(lambda x: take(ops.convert_to_tensor(x), rows), structure)
 
 
 def take_step(step, token_ids, memory, state):
@@ -33,20 +27,14 @@ def take_step(step, token_ids, memory, state):
     return logits, state, alignment
 
 
-def write(buffer, position, update):
-    """`buffer` (L, ...) with `buffer[position] = update`."""
-    # Not `slice_update`: it is an XLA op on TensorFlow, and on torch it builds an index for every element.
-    return ops.scatter_update(buffer, ops.reshape(position, (1, 1)), ops.expand_dims(update, 0))
-
-
 def append(buffer, position, update, axis: int = 0):
-    """`write` along `axis`; a buffer `()`, which is not kept, stays as it is."""
+    """`put` along `axis`; a buffer `()`, which is not kept, stays as it is."""
     if isinstance(buffer, tuple):
         return buffer
     if axis == 1:
         here = ops.arange(ops.shape(buffer)[1], dtype="int32") == position  # (L,)
         return ops.where(here, update[:, None], buffer)  # (R, L)
-    return write(buffer, position, ops.cast(update, buffer.dtype))
+    return put(buffer, position, ops.cast(update, buffer.dtype))
 
 
 def match_spec(structure, reference):

@@ -133,3 +133,62 @@ def test_no_trace_with_gradients_or_casts(rng, monkeypatch):
     half = SearchModel(make("rnnsearch"), greedy_search, T)
     half.predict_on_batch({"encoder_token_ids": ops.convert_to_numpy(source)})
     assert not len(entries)
+
+
+@on_torch
+def test_a_simpler_graph_has_fewer_operations_and_the_same_results():
+    """Numbers are computed once, equal operations joined and views of views skipped; weights and draws stay."""
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from keras_attn.backend.torch_graphs import simplify
+
+    weight = torch.nn.Parameter(torch.ones(3))
+
+    def function(x):
+        twice = x.view(2, 3).view(3, 2).view(6) * torch.arange(6).view(6)
+        masked = ops.where(x > 0, x, -1.0) + ops.where(x > 0, x, -1.0)
+        return twice, masked, x * weight.sum(), torch.rand(2) + torch.rand(2)
+
+    def operations(module):
+        return [str(node.target) for node in module.graph.nodes if node.op == "call_function"]
+
+    x = torch.linspace(-1, 1, 6)
+    with torch.no_grad():
+        module = make_fx(function)(x)
+        before = operations(module)
+        simplify(module)
+        module.recompile()
+        after = operations(module)
+        assert len(after) < len(before)
+        assert after == [
+            *("aten.view.default", "aten.mul.Tensor", "aten.gt.Scalar", "aten.where.self", "aten.add.Tensor"),
+            *("aten.sum.default", "aten.mul.Tensor", "aten.rand.default", "aten.rand.default", "aten.add.Tensor"),
+        ]
+        for new_weight in (1.0, -2.0):
+            weight.fill_(new_weight)
+            torch.manual_seed(0)
+            expected = function(x)
+            torch.manual_seed(0)
+            for found, wanted in zip(module(x), expected, strict=True):
+                assert torch.equal(found, wanted)
+
+
+@on_torch
+def test_a_graph_that_changes_a_tensor_in_place_stays_as_it_is():
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from keras_attn.backend.torch_graphs import simplify
+
+    def function(x):
+        buffer = x * 2
+        before = buffer + 1
+        buffer.add_(3)
+        return before, buffer + 1
+
+    module = make_fx(function)(torch.ones(2))
+    nodes = len(module.graph.nodes)
+    simplify(module)
+    assert len(module.graph.nodes) == nodes
+    assert [x.tolist() for x in module(torch.ones(2))] == [[3.0, 3.0], [6.0, 6.0]]

@@ -18,8 +18,8 @@ EVERYTHING = 347  # a beam that prunes nothing: at most 4^4 hypotheses and 4^4 e
 MODES = {"tensorflow": ("eager", "graph", "xla"), "jax": ("jit",), "torch": ("eager",)}[keras.backend.backend()]
 
 
-def compiled(function, mode=MODES[0]):
-    """Runs `function` of arrays in one of the backend's modes; returns arrays."""
+def compiled_tensors(function, mode=MODES[0]):
+    """Runs `function` of arrays in one of the backend's modes; returns its tensors."""
     if mode == "jit":
         import jax
 
@@ -32,8 +32,15 @@ def compiled(function, mode=MODES[0]):
     else:
         run = function
 
+    return lambda *arrays: run(*tree.map_structure(ops.convert_to_tensor, arrays))
+
+
+def compiled(function, mode=MODES[0]):
+    """Runs a search of arrays in one of the backend's modes; returns arrays."""
+    run = compiled_tensors(function, mode)
+
     def call(*arrays):
-        result = run(*tree.map_structure(ops.convert_to_tensor, arrays))
+        result = run(*arrays)
         return SearchResult(*(None if x is None else ops.convert_to_numpy(x) for x in result))
 
     return call

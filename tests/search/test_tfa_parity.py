@@ -22,7 +22,6 @@ def tfa_step(logits, log_probs, finished, lengths, position):
     """One step in the form of tfa: token ids, parents, log-probabilities, lengths, finished."""
     batch, beams, _ = logits.shape
     shifted = np.concatenate([np.full((batch, beams, 3), -np.inf), logits], -1).reshape(batch * beams, -1)
-    offsets = ops.arange(batch, dtype="int32")[:, None]
     limits = constrain(ops.zeros((batch,), dtype="int32"), beams, max_length=100)
     extensions = candidates(
         ops.convert_to_tensor(shifted.astype("float32")),
@@ -32,7 +31,7 @@ def tfa_step(logits, log_probs, finished, lengths, position):
         beams,
     )
     live = ops.convert_to_tensor(np.where(finished, -np.inf, log_probs).astype("float32"))
-    chosen = select(live, extensions, offsets)
+    chosen = select(live, extensions)
 
     def norm(length):
         return ((5 + length) / 6) ** 0.6
@@ -40,8 +39,8 @@ def tfa_step(logits, log_probs, finished, lengths, position):
     # A pointer names one of 2K hypotheses: the finished ones of before, then the K new ones.
     old = ops.convert_to_tensor(np.where(finished, log_probs / norm(lengths), -np.inf).astype("float32"))
     new = chosen.log_probs / norm(position + 1)
-    names = ops.arange(2 * beams, dtype="int32")[None] + offsets * 0
-    _, order = merge(old, names[:, :beams], new, names[:, beams:], offsets)
+    names = ops.broadcast_to(ops.arange(2 * beams, dtype="int32"), (batch, 2 * beams))
+    _, order = merge(old, names[:, :beams], new, names[:, beams:])
 
     def both(before, after):
         after = ops.convert_to_numpy(after)
@@ -93,11 +92,10 @@ def test_a_beam_wider_than_the_first_step_keeps_empty_slots():
     """tfa's test_large_beam_step: 8 slots, 5 tokens, one hypothesis; the end token is separate here."""
     log_probs = np.full((1, 8), -np.inf)
     log_probs[0, 0] = 0.0
-    offsets = ops.zeros((1, 1), dtype="int32")
     logits = np.concatenate([np.full((8, 3), -np.inf), np.full((8, 5), 0.0001)], -1).astype("float32")
     limits = constrain(ops.zeros((1,), dtype="int32"), 8, max_length=5)
     extensions = candidates(ops.convert_to_tensor(logits), ops.convert_to_tensor(0), limits, (), 8)
-    chosen = select(ops.convert_to_tensor(log_probs.astype("float32")), extensions, offsets)
+    chosen = select(ops.convert_to_tensor(log_probs.astype("float32")), extensions)
     found = ops.convert_to_numpy(chosen.log_probs)[0]
     np.testing.assert_allclose(found[:4], np.log(1 / 5), atol=1e-6)
     assert np.all(found[4:] == -np.inf)
