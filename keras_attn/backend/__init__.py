@@ -1,6 +1,7 @@
 """What Keras lacks of a backend: loops, fast products, indexing. Only this package and `serving` name a backend."""
 
 from keras_attn.backend.compilation import preferred_jit_compile
+from keras_attn.backend.compiled_files import keep_compiled
 from keras_attn.backend.distribution import (
     clipping_replicas,
     compilation_scope,
@@ -33,6 +34,7 @@ __all__ = [
     "data_shard",
     "disable_pipeline_autotuning",
     "inference_function",
+    "keep_compiled",
     "keep_float64",
     "keep_values",
     "loop_matmul",

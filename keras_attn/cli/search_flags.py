@@ -9,6 +9,7 @@ from pathlib import Path
 
 from keras_attn.cli import command
 from keras_attn.cli.run_report import length_penalty, run_folder
+from keras_attn.downloads import cache_folder
 from keras_attn.search import SearchOptions
 
 _PREFIX = "options."  # of the names of arguments that are fields of the dataclass
@@ -87,8 +88,10 @@ def search_arguments(arguments: argparse.Namespace, run: Path) -> dict:
 
 def load_translator(arguments: argparse.Namespace, run: Path):
     """Loads the translator of a run, as an ensemble with those of `--ensemble`."""
+    from keras_attn.backend import keep_compiled
     from keras_attn.translator import Translator
 
+    keep_compiled(cache_folder() / "compiled")
     with command.quietly():
         if arguments.ensemble:
             return Translator.from_presets([run, *arguments.ensemble], average=arguments.average)

@@ -1,0 +1,87 @@
+"""What JAX compiles for a command is kept for the next one; what the user has chosen stays."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+from keras_attn.backend import compiled_files, keep_compiled
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="only JAX keeps what it compiles")
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from keras_attn.backend import keep_compiled
+keep_compiled(Path(sys.argv[1]))
+import jax
+print(float(jax.jit(lambda x: (x * 3).sum())(jax.numpy.arange(7.0))))
+"""
+
+
+@pytest.fixture
+def config():
+    """JAX's configuration without a folder; as before afterwards. Nothing is compiled between."""
+    import jax
+
+    names = ["jax_compilation_cache_dir", "jax_compilation_cache_max_size"]
+    names += ["jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes"]
+    before = {name: getattr(jax.config, name) for name in names}
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield jax.config
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.mark.slow
+def test_a_second_process_compiles_nothing(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_COMP", "JAX_PERS"))}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    listings = []
+    for _ in range(2):
+        line = [sys.executable, "-c", PROGRAM, str(tmp_path / "new" / "folder")]
+        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.stdout == "63.0\n", done.stderr
+        assert "persistent" not in done.stderr.lower()
+        listings.append(sorted(path.name for path in tmp_path.rglob("*-cache")))
+    assert listings[0] == listings[1] != []
+
+
+def test_the_folder_is_of_this_processor_and_private(config, tmp_path):
+    keep_compiled(tmp_path / "compiled")
+    (folder,) = (tmp_path / "compiled").iterdir()
+    assert config.jax_compilation_cache_dir == str(folder)
+    assert config.jax_compilation_cache_max_size == 256 << 20
+    assert not folder.stat().st_mode & 0o077
+    assert folder.name == compiled_files._processor()
+
+
+def test_what_the_user_has_chosen_stays(config, tmp_path):
+    config.update("jax_compilation_cache_dir", str(tmp_path / "own"))
+    keep_compiled(tmp_path / "compiled")
+    assert config.jax_compilation_cache_dir == str(tmp_path / "own")
+    config.update("jax_compilation_cache_dir", None)
+    config.update("jax_enable_compilation_cache", False)
+    try:
+        keep_compiled(tmp_path / "compiled")
+    finally:
+        config.update("jax_enable_compilation_cache", True)
+    assert config.jax_compilation_cache_dir is None
+    assert not (tmp_path / "compiled").exists()
+
+
+def test_a_folder_in_which_others_can_write_is_not_read(config, tmp_path):
+    folder = tmp_path / compiled_files._processor()
+    folder.mkdir()
+    folder.chmod(0o777)
+    keep_compiled(tmp_path)
+    assert config.jax_compilation_cache_dir is None
+
+
+def test_a_place_that_cannot_be_a_folder_is_no_error(config, tmp_path):
+    (tmp_path / "file").write_text("")
+    keep_compiled(tmp_path / "file")
+    assert config.jax_compilation_cache_dir is None
