@@ -54,7 +54,9 @@ def beam_search(
 
     with j over the real source tokens (Wu et al. 2016, eq. 14; for norms see `length_norm`). A row stops when no
     live hypothesis can overtake its N-th finished one: log-probabilities only fall, so the score of a live one with
-    log P is at most log P / norm(that row's longest length), and its coverage term at most 0. With `early_stopping`
+    log P is at most log P / norm(that row's longest length), and its coverage term at most 0. Without a coverage
+    penalty no earlier stop is exact for every model: one that gives probability 1 to all further tokens of the best
+    live hypothesis, and to the end token at the longest length, reaches that bound. With `early_stopping`
     a row stops as soon as K hypotheses have ended, which takes fewer steps but may miss a better one. At the row's
     longest length only the end token is allowed, so that every hypothesis is a whole sentence, to which forced
     decoding gives the same score.

@@ -227,6 +227,30 @@ def test_stops_when_no_hypothesis_can_overtake():
         assert result.lengths[:, 0].tolist() == [1, 1]
 
 
+@pytest.mark.parametrize(("share", "length"), [(0.32, L), (0.31, 1)])
+def test_the_bound_is_the_best_possible_one(share, length):
+    """One token ends with probability 0.5; another has `share`, and from then on probability 1 at each step.
+
+    The norms of 1 and 5 tokens are 1 and 5 / 3, so that the long one is better where log share > 5 / 3 log 0.5, from
+    0.315 on. Below that the search stops after its first step: the later ones give NaN.
+    """
+    first = np.full((1, V), -20.0, "float32")
+    first[0, [END, 4, 5]] = np.log([0.5, share, 0.5 - share])
+    goes_on, ends = np.full((2, 1, V), -30.0, "float32")
+    goes_on[0, 4] = ends[0, END] = 0.0
+
+    def step(token_ids, memory, state):
+        later = ops.where((state >= L - 1)[:, None], ends, goes_on) + (0.0 if length > 1 else float("nan"))
+        logits = ops.where((state == 0)[:, None], first, later)
+        return logits, state + 1, ops.zeros_like(memory["mask"], dtype="float32")
+
+    search = compiled(lambda m, s: beam_search(step, m, s, beam_size=2, max_length=L))
+    result = search({"mask": np.ones((1, S), "bool")}, np.zeros(1, "int32"))
+    assert result.lengths.tolist() == [[length]]
+    expected = np.log(share) * 3 / 5 if length > 1 else np.log(0.5)
+    np.testing.assert_allclose(result.scores, [[expected]], atol=1e-4)
+
+
 # Properties
 
 
