@@ -22,6 +22,7 @@ MODELS = [
     "luong, pointer, scheduled sampling",
     "luong, location-sensitive",
     "nematus",
+    "hard_monotonic",
     "transformer",  # whose state has room for max_length steps
 ]
 ROOM = 9
