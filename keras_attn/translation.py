@@ -9,8 +9,9 @@ import numpy as np
 class Translation:
     """One translation with its tokens, scores and alignment.
 
-    The end token counts as a step: it is the last entry of `tokens` and `source_tokens`, which therefore label the
-    rows and the columns of `alignment`.
+    `text` is the translation, and `token_ids` and `source_token_ids` are the ids of `tokens` and `source_tokens`. The
+    end token counts as a step: it is the last entry of `tokens` and `source_tokens`, which therefore label the rows and
+    the columns of `alignment`.
     """
 
     text: str

@@ -5,12 +5,15 @@ phrases into French, and a server at http://localhost:8501.
 """
 
 import ast
+import dataclasses
 import doctest
 import http.server
 import importlib
+import inspect
 import itertools
 import json
 import re
+import textwrap
 import threading
 from pathlib import Path
 
@@ -120,3 +123,112 @@ def test_example(module, docstring, line, request, tmp_path, monkeypatch):
 
 def test_examples_are_found():
     assert len(list(docstrings())) >= 25
+
+
+# Completeness: every public name, found by walking `__all__`
+
+PACKAGES = [
+    "",
+    "backend",
+    "data",
+    "decoding",
+    "evaluation",
+    "layers",
+    "losses",
+    "metrics",
+    "models",
+    "plots",
+    "runtime",
+]
+PACKAGES += ["saving", "search", "serving.client", "serving.export", "text", "translator", "zoo"]
+# What other parts of the package are made of: with a summary and its errors, but without an example of its own.
+INNER = ("backend", "data", "decoding", "serving.export", "text", "zoo")
+WITHOUT_EXAMPLE = {
+    "keras_attn.layers.attention.Attention": "a base class: `register_attention` has a subclass",
+    "keras_attn.models.recurrent.RecurrentSeq2Seq": "a base class",
+    "keras_attn.runtime.onnx_translator.OnnxTranslator": "needs an exported folder: docs/without-keras.md",
+    "keras_attn.saving.marian.from_marian": "needs a file of Marian's: docs/marian.md",
+    "keras_attn.saving.tfa.from_tfa": "needs a file of tensorflow_addons': docs/migrating-from-tfa.md",
+    "keras_attn.saving.quantization.stored_size": "needs TensorFlow",
+    "keras_attn.search.beam.run_beam_search": "a part of `beam_search`",
+    "keras_attn.search.beam.start_beam_search": "a part of `beam_search`",
+    "keras_attn.search.options.check_sizes": "a check for the package's own options",
+    "keras_attn.search.options.option": "a field of the package's own options",
+}
+WITHOUT_PAPER = {"keras_attn.models.seq2seq.Seq2Seq", "keras_attn.models.ensemble.Ensemble"}  # no one paper's
+CITED = re.compile(r"\b(19|20)\d\d\b|arXiv:\d{4}\.\d{5}")
+
+
+def public_objects():
+    """(package, object) of each class and function that a package exports, once, where it stands first."""
+    seen = set()
+    for package in PACKAGES:
+        module = importlib.import_module(f"keras_attn.{package}".rstrip("."))
+        own = [n for n, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        for name in getattr(module, "__all__", [n for n in own if not n.startswith("_")]):
+            value = getattr(module, name)
+            if (inspect.isclass(value) or inspect.isfunction(value)) and value not in seen:
+                seen.add(value)
+                yield pytest.param(package, value, id=f"{package}.{name}".lstrip("."))
+
+
+def is_inner(package, value):
+    """What other parts are made of, and `keras_attn` itself does not export."""
+    return package in INNER or (package in ("layers", "losses", "metrics") and inspect.isfunction(value))
+
+
+def is_record(value):
+    return dataclasses.is_dataclass(value) or (inspect.isclass(value) and issubclass(value, tuple))
+
+
+def arguments(value):
+    """The names of what a caller passes: the arguments, or the fields of a record that this class adds."""
+    if is_record(value):
+        return [name for name in value.__annotations__ if not name.startswith("_")]
+    if inspect.isclass(value) and "__init__" not in vars(value):
+        return []  # those of its base
+    kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    return [n for n, p in inspect.signature(value).parameters.items() if n != "self" and p.kind not in kinds]
+
+
+def undescribed(value, docstring):
+    """The arguments that no line `name, other: ...` describes, nor code in the text, nor a field's own comment."""
+    described = set()
+    for line in re.findall(r"^ +(\*{0,2}\w+(?:, [*.\w]+)*)(?: \([^)]*\))?:", docstring, flags=re.M):
+        described |= {name.strip("*") for name in line.split(", ")}
+    described |= {word for code in re.findall(r"`([^`]+)`", docstring) for word in re.findall(r"\w+", code)}
+    if is_record(value):
+        described |= set(re.findall(r"^    (\w+):.*  # ", inspect.getsource(value), flags=re.M))
+        described |= set(re.findall(r"^    (\w+):.*option\(", inspect.getsource(value), flags=re.M))
+    see_others = re.search(r"\.\.\.: See `|For the (other options|arguments) see `", docstring)
+    return [] if see_others else [name for name in arguments(value) if name not in described]
+
+
+def raises(value):
+    """Whether the function, or the class's constructor, has a `raise` with an error of its own."""
+    function = vars(value).get("__init__") if inspect.isclass(value) else value
+    if not inspect.isfunction(function) or function.__module__ == "dataclasses":
+        return False
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except OSError:  # made by a decorator
+        return False
+    return any(isinstance(node, ast.Raise) and node.exc for node in ast.walk(ast.parse(source)))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("package", "value"), list(public_objects()))
+def test_the_docstring_is_complete(package, value):
+    docstring = inspect.cleandoc(value.__doc__ or "")
+    assert len(docstring.split("\n\n")[0].split()) >= 3, "a summary is expected"
+    if raises(value):
+        assert re.search("^(Raises|Refuses)\\b", docstring, flags=re.M)
+    if is_inner(package, value):
+        return
+    assert not undescribed(value, docstring)
+    if not is_record(value):
+        name = f"{value.__module__}.{value.__qualname__}"
+        assert (">>>" in docstring) != (name in WITHOUT_EXAMPLE)
+    of_a_paper = inspect.isclass(value) and issubclass(value, keras_attn.layers.Attention | keras_attn.models.Seq2Seq)
+    if of_a_paper and name not in WITHOUT_PAPER:
+        assert CITED.search(docstring), "a paper is expected"

@@ -48,6 +48,11 @@ def scan(
 
     Raises:
         ValueError: if neither `xs` nor `length` gives the number of steps.
+
+    Example:
+        >>> total, totals = keras_attn.scan(lambda total, x: (total + x,) * 2, keras.ops.zeros(()), keras.ops.ones(3))
+        >>> float(total), [float(each) for each in totals]
+        (3.0, [1.0, 2.0, 3.0])
     """
     xs = () if xs is None else xs
     if length is None and not tree.flatten(xs):
@@ -87,6 +92,15 @@ def while_loop(condition: Callable, body: Callable, state: Any, constants: Any =
 
     Returns:
         The last state.
+
+    Example:
+        >>> def below_five(state, constants):
+        ...     return state[0] < 5
+        >>> def add(state, constants):
+        ...     return (state[0] + constants[0],)
+        >>> (last,) = keras_attn.while_loop(below_five, add, (keras.ops.convert_to_tensor(0),), (2,))
+        >>> int(last)
+        6
     """
     if keras.backend.backend() == "torch":
         return _while_torch(condition, body, state, constants, owner)

@@ -9,7 +9,7 @@ Link = tuple[int, int]  # source word, target word, from 0
 
 
 class Gold(NamedTuple):
-    """The annotation of a sentence: the sure links, and the possible links, which include the sure ones."""
+    """The annotation of a sentence: the `sure` links, and the `possible` links, which include the sure ones."""
 
     sure: frozenset[Link]
     possible: frozenset[Link]
@@ -17,7 +17,10 @@ class Gold(NamedTuple):
 
 @dataclass(frozen=True)
 class AlignmentScore:
-    """Alignment error rate, precision and recall of a corpus in percent, and the numbers of links."""
+    """Alignment error rate `aer`, `precision` and `recall` of a corpus in percent.
+
+    `links`, `sure` and `possible` are the numbers of links that were predicted, and of the two kinds of the gold's.
+    """
 
     aer: float
     precision: float

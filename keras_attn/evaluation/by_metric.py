@@ -16,14 +16,34 @@ METRICS = ("bleu", "wer")
 def main_score(
     metric: str, sources: Sequence[str], references: References, hypotheses: Sequence[str], tokenize: str
 ) -> float:
-    """Returns the score of this name, BLEU or word error rate, as a number."""
+    """Returns the score of this name, BLEU or word error rate, as a number.
+
+    Args:
+        metric, sources, references, hypotheses, tokenize: As in `all_scores`.
+
+    Raises:
+        ValueError: As `bleu` and `word_error_rate`.
+
+    Example:
+        >>> keras_attn.evaluation.main_score("wer", ["cat"], ["K AE T"], ["K AH T"], "none")
+        100.0
+    """
     if metric == "wer":
         return word_error_rate(*items(sources, references, hypotheses)).score
     return bleu(hypotheses, references, tokenize=tokenize).score
 
 
 def is_better(metric: str, score: float, best: float | None) -> bool:
-    """Returns whether `score` is better than `best`; None is no score yet."""
+    """Returns whether `score` is better than `best`; None is no score yet.
+
+    Args:
+        metric: "bleu", of which more is better, or "wer", of which less is.
+        score, best: Two scores.
+
+    Example:
+        >>> keras_attn.evaluation.is_better("wer", 20.0, 30.0), keras_attn.evaluation.is_better("bleu", 20.0, 30.0)
+        (True, False)
+    """
     return best is None or (score < best if metric == "wer" else score > best)
 
 
@@ -45,6 +65,11 @@ def all_scores(
         hypotheses: A translation of each source line.
         tokenize: sacreBLEU's tokenizer.
         main_only: Whether only the first score is computed, the one that `main_score` returns.
+
+    Example:
+        >>> scores = keras_attn.evaluation.all_scores("bleu", ["two dogs"], ["deux chiens"], ["deux chiens"], "13a")
+        >>> sorted(scores)
+        ['bleu', 'chrf', 'ter']
     """
     if metric == "wer":
         scored = items(sources, references, hypotheses)
@@ -74,9 +99,19 @@ def mcnemar_test(
 ) -> dict[str, float]:
     """McNemar's exact test of two systems (McNemar 1947).
 
+    Args:
+        sources: The source lines, which say which lines are of one item.
+        references: The right answers, as in `all_scores`.
+        first, second: The hypotheses of the two systems, one for each source line.
+
     Returns:
         `only_first_right` and `only_second_right`, the numbers of items that one system alone gets right, and
         `p_value`, the probability of so uneven a split by chance.
+
+    Example:
+        >>> answers = ["K AE T", "D AO G"]
+        >>> keras_attn.evaluation.mcnemar_test(["cat", "dog"], answers, answers, ["K AE T", "D AH G"])
+        {'only_first_right': 1, 'only_second_right': 0, 'p_value': 1.0}
     """
     right = []
     for hypotheses in (first, second):

@@ -8,6 +8,9 @@ from keras_attn.evaluation.scores import Score
 def edit_distance(first: Sequence, second: Sequence) -> int:
     """Returns the least number of insertions, deletions and substitutions between two sequences (Levenshtein 1966).
 
+    Args:
+        first, second: Strings, or lists of anything that can be compared.
+
     Example:
         >>> keras_attn.evaluation.edit_distance("K AE T".split(), "K AH T S".split())
         2

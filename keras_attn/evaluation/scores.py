@@ -40,7 +40,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Interval:
-    """A score and its percentile interval: a share `confidence` of the resampled scores is from `low` to `high`."""
+    """A `score` and its percentile interval: a share `confidence` of the resampled scores is from `low` to `high`."""
 
     score: Score
     low: float
@@ -54,10 +54,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of a paired bootstrap for one system: its score, and how certain its difference from the baseline is.
+    """The result of a paired bootstrap for one `system`: its `score`, and how certain its difference is.
 
     `mean` and `half_width` are the mean and half the 95 % interval of the resampled scores. `p_value` is the
-    probability of so large a difference by chance (Koehn 2004); None for the baseline itself.
+    probability of so large a difference from the baseline by chance (Koehn 2004); None for the baseline itself.
     """
 
     system: str
@@ -140,8 +140,17 @@ def chrf(hypotheses: Sequence[str], references: References, *, word_order: int =
 
     With `word_order=2` it includes word unigrams and bigrams and is called chrF2++.
 
+    Args:
+        hypotheses, references: As in `bleu`.
+        word_order: The longest word n-gram.
+        lowercase: Whether to ignore case.
+
     Raises:
         ValueError: If the lists are empty or differ in length.
+
+    Example:
+        >>> round(keras_attn.evaluation.chrf(["the cat sat on the mat"], ["the cat sat on a mat"]).score, 1)
+        72.1
     """
     return _score(CHRF(word_order=word_order, lowercase=lowercase), hypotheses, references)
 
@@ -158,8 +167,18 @@ def ter(
 
     It is slow, because it searches for shifts.
 
+    Args:
+        hypotheses, references: As in `bleu`.
+        normalized: Whether to split punctuation from words.
+        no_punct: Whether to leave punctuation out.
+        case_sensitive: Whether case counts.
+
     Raises:
         ValueError: If the lists are empty or differ in length.
+
+    Example:
+        >>> round(keras_attn.evaluation.ter(["the cat sat on the mat"], ["the cat sat on a mat"]).score, 1)
+        16.7
     """
     metric = TER(normalized=normalized, no_punct=no_punct, case_sensitive=case_sensitive)
     return _score(metric, hypotheses, references)
@@ -244,6 +263,13 @@ def paired_bootstrap(
 
     Raises:
         ValueError: If there are fewer than two systems, a score is unknown, or lists differ in length.
+
+    Example:
+        >>> systems = {"old": ["a cat", "two dogs"], "new": ["the cat", "two dogs"]}
+        >>> references = ["the cat", "two dogs"]
+        >>> comparisons = keras_attn.evaluation.paired_bootstrap(systems, references, names=["chrf"], samples=50)
+        >>> [comparison.system for comparison in comparisons], comparisons[1].score.score
+        (['old', 'new'], 100.0)
     """
     if len(systems) < 2:
         raise ValueError(f"Expected at least two systems, the first of them the baseline. Received: {len(systems)}")

@@ -15,7 +15,7 @@ class AttentionalLayer(keras.layers.Dense):
 
     Args:
         units: Width of h~.
-        activation, use_bias, and further arguments: As in `keras.layers.Dense`.
+        activation, use_bias, **kwargs: As in `keras.layers.Dense`.
 
     Call arguments: `inputs`, `(..., M + H)`, the concatenation of context and state. Returns `(..., units)`.
 

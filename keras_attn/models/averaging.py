@@ -53,6 +53,11 @@ def mean_weights(checkpoints: Iterable[Sequence[np.ndarray]]) -> list[np.ndarray
 
     Args:
         checkpoints: What `get_weights` returns, of one model or more; one after the other is in memory.
+
+    Example:
+        >>> (mean,) = keras_attn.models.mean_weights([[np.zeros(2)], [np.ones(2)]])
+        >>> mean
+        array([0.5, 0.5])
     """
     sums, count = None, 0
     for weights in checkpoints:

@@ -281,7 +281,12 @@ class Seq2Seq(keras.Model):
 
 
 def token_inputs() -> dict[str, keras.KerasTensor]:
-    """The inputs of a model's functional graph: "encoder_token_ids" (B, S) and "decoder_token_ids" (B, T)."""
+    """The inputs of a model's functional graph: "encoder_token_ids" (B, S) and "decoder_token_ids" (B, T).
+
+    Example:
+        >>> sorted(keras_attn.models.token_inputs())
+        ['decoder_token_ids', 'encoder_token_ids']
+    """
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
 
 

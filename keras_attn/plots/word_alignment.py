@@ -17,7 +17,7 @@ _END = SPECIAL_TOKENS[3]
 
 
 class WordAlignment(NamedTuple):
-    """The alignment of a sentence: weights `(T, S)`, S source labels for the columns, T target labels for the rows."""
+    """The alignment of a sentence: `alignment (T, S)`, its columns' `source_tokens` and its rows' `target_tokens`."""
 
     alignment: ArrayLike
     source_tokens: Sequence[str]
@@ -25,7 +25,7 @@ class WordAlignment(NamedTuple):
 
 
 class SentenceComparison(NamedTuple):
-    """Several translations of a sentence: a heading, lines (label, text) above them, and pairs (system, alignment)."""
+    """Translations of a sentence: `heading`, `lines` (label, text) above them, `systems` as (name, alignment)."""
 
     heading: str
     lines: Sequence[tuple[str, str]]
@@ -50,6 +50,11 @@ def merge_alignment(
 
     Raises:
         ValueError: If the alignment is not a matrix, a group is empty, or an index is out of range.
+
+    Example:
+        >>> keras_attn.plots.merge_alignment([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6]], [[0, 1], [2]], [[0], [1]])
+        array([[0.8, 0.2],
+               [0.4, 0.6]])
     """
     alignment = as_matrix(alignment)
     for axis, groups, name in ((1, source_groups, "source_groups"), (0, target_groups, "target_groups")):
@@ -172,6 +177,12 @@ def html_page(
 
     Raises:
         ValueError: If the labels of an alignment do not match its shape.
+
+    Example:
+        >>> words = WordAlignment([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"])
+        >>> page = keras_attn.plots.html_page([(1, words)], title="Dogs")
+        >>> "chiens" in page
+        True
     """
     languages = source_language, target_language
     articles = [_article(f"<h2>{number:,}</h2>", f"{number:,}", words, *languages) for number, words in sentences]
@@ -194,6 +205,13 @@ def comparison_page(
 
     Raises:
         ValueError: If the labels of an alignment do not match its shape.
+
+    Example:
+        >>> words = WordAlignment([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"])
+        >>> comparison = SentenceComparison("Dogs", [("source", "two dogs")], [("RNNsearch", words)])
+        >>> page = keras_attn.plots.comparison_page([comparison], title="Systems")
+        >>> "RNNsearch" in page
+        True
     """
     sections = []
     for heading, lines, systems in comparisons:

@@ -52,6 +52,12 @@ def save_preset(
         ValueError: if `dtype` is another.
         FileExistsError: if `directory` already contains a preset, or part of one.
         OSError: if it cannot be written, or the disk is full.
+
+    Example:
+        >>> options = {"max_length_ratio": 2.0, "max_length_constant": 10.0}
+        >>> keras_attn.saving.save_preset("preset", model, source_tokenizer, target_tokenizer, options)
+        >>> keras_attn.saving.load_preset("preset")[3]
+        {'max_length_ratio': 2.0, 'max_length_constant': 10.0}
     """
     check_dtype(dtype)
     directory = Path(directory).absolute()
@@ -109,6 +115,12 @@ def load_preset(preset: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenize
     Raises:
         FileNotFoundError: if the folder contains no preset, or a file of it is missing; and see `locate`.
         ValueError: if a file is truncated or changed, or the format is unknown; and see `locate`.
+
+    Example:
+        >>> translator.save_to_preset("preset")
+        >>> model, source_tokenizer, target_tokenizer, options = keras_attn.saving.load_preset("preset")
+        >>> type(model).__name__
+        'RNNSearch'
     """
     directory = locate(preset)
     options = manifest.read(directory, OPTIONS, REQUIRED, OPTIONAL)
@@ -131,6 +143,13 @@ def load_presets(
     Raises:
         FileNotFoundError: see `load_preset`.
         ValueError: see `load_preset`; and if tokenizers differ, or models do not fit together.
+
+    Example:
+        >>> translator.save_to_preset("first"), translator.save_to_preset("second")
+        (None, None)
+        >>> model, *_ = keras_attn.saving.load_presets(["first", "second"], "probability")
+        >>> type(model).__name__
+        'Ensemble'
     """
     from keras_attn.models import Ensemble, average_weights  # here, because a single preset needs neither
 

@@ -22,12 +22,34 @@ class QuantizedMatrix(NamedTuple):
 
 
 def is_quantized(weight) -> bool:
-    """Whether quantization applies to a weight."""
+    """Whether quantization applies to a weight: to matrices of at least 1,024 numbers.
+
+    Args:
+        weight: A variable or an array.
+
+    Example:
+        >>> keras_attn.saving.is_quantized(np.zeros((32, 32))), keras_attn.saving.is_quantized(np.zeros(2000))
+        (True, False)
+    """
     return len(weight.shape) > 1 and int(np.prod(weight.shape)) >= MIN_SIZE and "float" in str(weight.dtype)
 
 
 def quantize_matrix(matrix: np.ndarray, quantize: str) -> QuantizedMatrix:
-    """Quantizes a matrix to "int8" or "float16"."""
+    """Quantizes a matrix to "int8" or "float16".
+
+    Args:
+        matrix: A float32 array.
+        quantize: "int8", with a scale for each row or column, or "float16".
+
+    Returns:
+        A `QuantizedMatrix`.
+
+    Example:
+        >>> matrix = np.random.default_rng(1).normal(size=(50, 30)).astype("float32")
+        >>> values, scale = keras_attn.saving.quantize_matrix(matrix, "int8")
+        >>> values.dtype.name, bool(np.abs(values * scale - matrix).max() < 0.02)
+        ('int8', True)
+    """
     matrix = np.asarray(matrix, "float32")
     if quantize == "float16":
         return QuantizedMatrix(matrix.astype("float16"), np.ones((1,) * matrix.ndim, "float32"))
@@ -41,7 +63,16 @@ def dequantized(matrix: QuantizedMatrix) -> np.ndarray:
 
 
 def rounded_model(model, quantize: str | None):
-    """A copy of the model with the weights that it has after quantization; with None the model itself."""
+    """A copy of the model with the weights that it has after quantization; with None the model itself.
+
+    Args:
+        model: A `keras.Model`.
+        quantize: "int8", "float16" or None.
+
+    Example:
+        >>> keras_attn.saving.rounded_model(model, None) is model
+        True
+    """
     if quantize is None:
         return model
     copy = type(model).from_config(model.get_config())
@@ -51,7 +82,12 @@ def rounded_model(model, quantize: str | None):
 
 
 def stored_size(model, quantize: str | None) -> int:
-    """Bytes that the weights take in a SavedModel, on the TensorFlow backend."""
+    """Bytes that the weights take in a SavedModel, on the TensorFlow backend.
+
+    Args:
+        model: A `keras.Model`.
+        quantize: "int8", "float16" or None.
+    """
     size = 0
     for weight in model.weights:
         count = int(np.prod(weight.shape))

@@ -88,6 +88,13 @@ def beam_search(
 
     Raises:
         ValueError: if an option is out of the ranges above.
+
+    Example:
+        >>> source = np.array([[*source_tokenizer.encode("two dogs"), 3]])
+        >>> memory, state = model.encode(source)
+        >>> result = keras_attn.search.beam_search(model.step, memory, state, beam_size=3, n_best=2, max_length=6)
+        >>> tuple(result.token_ids.shape), target_tokenizer.decode(np.array(result.token_ids)[0, 0])
+        ((1, 2, 6), 'deux chiens')
     """
     start, config = start_beam_search(
         step,

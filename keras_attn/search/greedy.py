@@ -43,6 +43,13 @@ def greedy_search(
 
     Raises:
         ValueError: see `beam_search`.
+
+    Example:
+        >>> source = np.array([[*source_tokenizer.encode("two dogs"), 3]])
+        >>> memory, state = model.encode(source)
+        >>> result = keras_attn.search.greedy_search(model.step, memory, state, max_length=6)
+        >>> target_tokenizer.decode(np.array(result.token_ids)[0, 0])
+        'deux chiens'
     """
     check_memory(memory)
     constraints = constrain(

@@ -165,6 +165,10 @@ class SampleOptions(CommonOptions):
         top_p: Only the fewest tokens that hold this share of the probability are drawn, in (0, 1]; 1 turns this off.
 
     For the other options see `CommonOptions`.
+
+    Example:
+        >>> keras_attn.search.SampleOptions(num_samples=3, top_p=0.9).temperature
+        1.0
     """
 
     length_penalty: float = option(0.0, "exponent of the length normalisation", range=(0, 10))
@@ -197,6 +201,10 @@ class Limits:
 
     Raises:
         ValueError: if a limit is out of range, or `min_length` is above `max_length`.
+
+    Example:
+        >>> keras_attn.search.Limits(max_length_ratio=2.0, constant=5.0, max_length=20).max_length
+        20
     """
 
     max_length: int | None = None
@@ -244,6 +252,10 @@ def length_norm(normalization: str, length_penalty: float, lengths: Any) -> Any:
 
     Raises:
         ValueError: if the normalisation is unknown, or the penalty is negative or not finite.
+
+    Example:
+        >>> keras_attn.search.length_norm("gnmt", 1.0, np.array([1.0, 7.0]))
+        array([1., 2.])
     """
     bases = {"gnmt": (5.0 + lengths) / 6.0, "average": lengths, "none": lengths**0.0}
     if normalization not in bases:

@@ -61,6 +61,13 @@ def sample(
 
     Raises:
         ValueError: if an option is out of the ranges above.
+
+    Example:
+        >>> source = np.array([[*source_tokenizer.encode("two dogs"), 3]])
+        >>> memory, state = model.encode(source)
+        >>> result = keras_attn.search.sample(model.step, memory, state, seed=1, num_samples=4, max_length=6)
+        >>> tuple(result.token_ids.shape)
+        (1, 4, 6)
     """
     check_memory(memory)
     if not temperature > 0:

@@ -36,6 +36,13 @@ def score_tokens(
 
     Raises:
         ValueError: if the normalisation is unknown or a penalty is negative.
+
+    Example:
+        >>> logits, mask = np.zeros((1, 2, 5), "float32"), np.ones((1, 3), bool)
+        >>> alignments = np.full((1, 2, 3), 1 / 3, "float32")
+        >>> result = keras_attn.search.score_tokens(logits, np.array([[4, 3]]), alignments, mask, normalization="none")
+        >>> float(result.log_probs[0, 0]) == float(result.scores[0, 0])
+        True
     """
     check_numbers(coverage_penalty=coverage_penalty)
     real = ops.not_equal(token_ids, special_ids.pad)  # (B, T)

@@ -24,7 +24,7 @@ _REQUEST_BYTES = 2**20  # a quarter of the limit of `keras-attn serve`, because 
 
 
 class PairScore(NamedTuple):
-    """The log-probability of a target's tokens, given its source, and their number."""
+    """The log-probability `log_prob` of a target's tokens, given its source, and their number `length`."""
 
     log_prob: float
     length: int
@@ -54,6 +54,11 @@ class Client:
         TimeoutError: if a request took too long.
         RuntimeError: if the server failed, or is no model server.
         ImportError: if the packages for gRPC are not installed.
+
+    Example:
+        >>> with keras_attn.serving.client.Client("http://localhost:8501", "rnnsearch") as client:
+        ...     [translation.text for translation in client.translate(["ein Hund läuft ."])]
+        ['a dog runs .']
     """
 
     def __init__(
