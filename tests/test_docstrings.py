@@ -216,8 +216,11 @@ def raises(value):
     return any(isinstance(node, ast.Raise) and node.exc for node in ast.walk(ast.parse(source)))
 
 
+PUBLIC = list(public_objects())  # before a fixture replaces one
+
+
 @pytest.mark.once
-@pytest.mark.parametrize(("package", "value"), list(public_objects()))
+@pytest.mark.parametrize(("package", "value"), PUBLIC)
 def test_the_docstring_is_complete(package, value):
     docstring = inspect.cleandoc(value.__doc__ or "")
     assert len(docstring.split("\n\n")[0].split()) >= 3, "a summary is expected"
@@ -232,3 +235,13 @@ def test_the_docstring_is_complete(package, value):
     of_a_paper = inspect.isclass(value) and issubclass(value, keras_attn.layers.Attention | keras_attn.models.Seq2Seq)
     if of_a_paper and name not in WITHOUT_PAPER:
         assert CITED.search(docstring), "a paper is expected"
+
+
+@pytest.mark.once
+def test_the_reference_has_every_public_name():
+    """Under the name by which it is imported, in the shortest way."""
+    pages = "".join(path.read_text("utf-8") for path in (ROOT.parent / "docs" / "reference").glob("*.md"))
+    listed = set(re.findall(r"^::: keras_attn\.(\S+)$", pages, flags=re.M))
+    public = {f"{package}.{value.__name__}" for package, value in (each.values for each in PUBLIC)}
+    public = {name.removeprefix(".").removeprefix("translator.") for name in public}
+    assert not {name for name in public - listed if not re.match("losses\\.[a-z]", name)}  # its file's own functions
