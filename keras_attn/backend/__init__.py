@@ -21,12 +21,20 @@ from keras_attn.backend.precision import preferred_precision
 from keras_attn.backend.products import bfloat16_products, loop_matmul, loop_product, prefer_fast_matmul
 from keras_attn.backend.replicas import data_shard, replica_count, sum_over_replicas
 from keras_attn.backend.tensorflow_files import StoredVariable, read_checkpoint
-from keras_attn.backend.variables import keep_values, random_state, seed_process, set_random_state, sync_variables
+from keras_attn.backend.variables import (
+    build_optimizer,
+    keep_values,
+    random_state,
+    seed_process,
+    set_random_state,
+    sync_variables,
+)
 
 __all__ = [
     "Job",
     "StoredVariable",
     "bfloat16_products",
+    "build_optimizer",
     "clipping_replicas",
     "compilation_scope",
     "cumsum",

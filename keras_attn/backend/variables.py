@@ -38,6 +38,20 @@ def keep_values(model: keras.Model) -> Iterator[None]:
         raise
 
 
+def build_optimizer(model: keras.Model) -> None:
+    """Makes the variables of a model's optimizer before the first step, as Keras does on JAX and torch.
+
+    On TensorFlow, Keras makes them while the first step is traced. A function that has made variables is traced again:
+    the first step took twice as long.
+
+    Args:
+        model: A built model; where it is not compiled, nothing is made.
+    """
+    if keras.backend.backend() == "tensorflow" and getattr(model, "optimizer", None):  # not set before `compile`
+        with model.distribute_strategy.scope():
+            model.optimizer.build(model.trainable_variables)  # again, it does nothing
+
+
 def sync_variables(model: keras.Model) -> None:
     """Gives a model's variables their values in a callback of `fit`, where Keras on JAX keeps them elsewhere.
 

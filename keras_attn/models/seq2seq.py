@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.backend import keep_values, replica_count, scan, sum_over_replicas
+from keras_attn.backend import build_optimizer, keep_values, replica_count, scan, sum_over_replicas
 from keras_attn.layers import check_size, refuse_unknown_arguments
 from keras_attn.models.guided_alignment import ALIGNMENTS, alignment_crossentropy, has_alignments
 from keras_attn.models.token_checks import TokenIdCheck
@@ -161,6 +161,7 @@ class Seq2Seq(keras.Model):
         """
         _refuse_class_weight(class_weight)
         check = self._token_id_check()
+        build_optimizer(self)
         with check.reported(), keep_values(self):
             if validation_data is not None:
                 kwargs["validation_data"] = check.validation_data(validation_data)
@@ -182,6 +183,7 @@ class Seq2Seq(keras.Model):
         """As `keras.Model.train_on_batch`, but refuses ids outside the vocabularies, and `class_weight`; see `fit`."""
         _refuse_class_weight(class_weight)
         self._token_id_check().batch((x, y))
+        build_optimizer(self)
         return super().train_on_batch(x, y, sample_weight=sample_weight, return_dict=return_dict)
 
     def test_on_batch(self, x, y=None, *args, **kwargs):

@@ -290,23 +290,20 @@ def test_training_goes_on_after_saving_and_loading(name, case, eagerly, rng, tmp
         return
     target = np.ones((B, model.output_shape[-1]), "float32")
     model.compile("adam", "mse", run_eagerly=eagerly)
-    peer = keras.models.clone_model(model)
-    copy_variables(model, peer)
-    peer.compile("adam", "mse", run_eagerly=eagerly)
+    model.optimizer.build(model.trainable_variables)  # otherwise TensorFlow traces the first step twice
     before = weights_of(model)
     two_steps(model, arrays, target, seed=1)
-    two_steps(peer, arrays, target, seed=1)
-    two_steps(peer, arrays, target, seed=2)
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras", safe_mode=True)
     for got, expected in zip(weights_of(again), weights_of(model), strict=True):
         np.testing.assert_array_equal(got, expected)
     again.run_eagerly = eagerly
     copy_variables(model, again)  # Keras saves no seeds
+    two_steps(model, arrays, target, seed=2)
     two_steps(again, arrays, target, seed=2)
-    for got, expected in zip(weights_of(again), weights_of(peer), strict=True):
+    for got, expected in zip(weights_of(again), weights_of(model), strict=True):
         np.testing.assert_allclose(got, expected, atol=1e-6)
-    assert any(np.abs(new - old).max() > 0 for new, old in zip(weights_of(peer), before, strict=True))
+    assert any(np.abs(new - old).max() > 0 for new, old in zip(weights_of(model), before, strict=True))
 
 
 @every_case
