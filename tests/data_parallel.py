@@ -22,8 +22,9 @@ SECONDS = 240
 
 
 def start(*command: str, **environment: str) -> subprocess.Popen:
-    """A Python process in a process group of its own, with two virtual devices on JAX."""
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "CUDA_VISIBLE_DEVICES": "-1"}
+    """A Python process in a process group of its own, with two virtual devices on JAX unless XLA_FLAGS are given."""
+    devices = environment.pop("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+    flags = {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {devices}", "CUDA_VISIBLE_DEVICES": "-1"}
     return subprocess.Popen(
         [sys.executable, *command],
         stdout=subprocess.PIPE,
