@@ -1,10 +1,10 @@
 """Commands that are killed, in a process that imports everything once and forks for each of them.
 
-    python -m tests.attack.killing ACTION
+    python -m tests.attack.killing
 
-It reads a JSON object a line: `folder`; to kill the command, `event`, the number of the access to a file below the
-folder at which it kills itself, or `seconds`. It answers with the command's `status` (negative: the signal), the
-number of `events` if it was not killed, and the `seconds` that it took.
+It reads a JSON object a line: `action`, the name of a function below; `folder`; to kill the command, `event`, the
+number of the access to a file below the folder at which it kills itself, or `seconds`. It answers with the command's
+`status` (negative: the signal), the number of `events` if it was not killed, and the `seconds` that it took.
 """
 
 import importlib
@@ -203,17 +203,17 @@ def attempt(action: Callable, folder: Path, event: int | None = None, seconds: f
     return answer | {"events": int(events) if events else None}
 
 
-def main(name: str) -> None:
-    action = {one.__name__: one for one in MODULES}[name]
-    for module in ("tensorflow", *MODULES[action]):  # TensorFlow, because Keras imports it to save a model
-        importlib.import_module(module)
-    print(json.dumps("ready"), flush=True)
+def main() -> None:
+    importlib.import_module("tensorflow")  # because Keras imports it to save a model
+    actions = {one.__name__: one for one in MODULES}
     for line in sys.stdin:
         order = json.loads(line)
-        folder = Path(order.pop("folder"))
+        action, folder = actions[order.pop("action")], Path(order.pop("folder"))
+        for module in MODULES[action]:
+            importlib.import_module(module)
         folder.mkdir(parents=True, exist_ok=True)
         print(json.dumps(attempt(action, folder, **order)), flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -1,6 +1,5 @@
 """Kill −9 at random moments of what writes files; the same command then finishes, and loses and leaves nothing."""
 
-import contextlib
 import csv
 import json
 import os
@@ -26,10 +25,9 @@ ON_TENSORFLOW = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reas
 class Commands:
     """A process that runs and kills commands; see `killing`."""
 
-    def __init__(self, action: str):
-        line = [sys.executable, "-W", "ignore", "-m", "tests.attack.killing", action]
+    def __init__(self):
+        line = [sys.executable, "-W", "ignore", "-m", "tests.attack.killing"]
         self._process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        assert json.loads(self._process.stdout.readline()) == "ready"
 
     def __enter__(self) -> "Commands":
         return self
@@ -37,9 +35,16 @@ class Commands:
     def __exit__(self, *_) -> None:
         self._process.communicate()
 
-    def run(self, folder: Path, **moment) -> dict:
-        print(json.dumps({"folder": str(folder)} | moment), file=self._process.stdin, flush=True)
+    def run(self, action: str, folder: Path, **moment) -> dict:
+        print(json.dumps({"action": action, "folder": str(folder)} | moment), file=self._process.stdin, flush=True)
         return json.loads(self._process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Two for all actions, because they take seconds to import everything."""
+    with Commands() as first, Commands() as second:
+        yield first, second
 
 
 def moments(whole: dict, count: int, seed: int) -> list[dict]:
@@ -59,8 +64,8 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def every_moment(action: str, tmp_path: Path, check, count: int = MOMENTS, seed: int = 0, processes: int = 2) -> None:
-    """Kills a command at `count` moments, runs it again after each, and checks the folder.
+def every_moment(action: str, processes, tmp_path: Path, check, count: int = MOMENTS, seed: int = 0) -> None:
+    """Kills a command at `count` moments in these processes, runs it again after each, and checks the folder.
 
     `check(folder, killed, again)` has the folder, whether the command was killed, and the second one's status.
     """
@@ -68,9 +73,9 @@ def every_moment(action: str, tmp_path: Path, check, count: int = MOMENTS, seed:
     def work(commands, numbered) -> bool:
         number, moment = numbered
         folder = tmp_path / f"killed-{number}"
-        first = commands.run(folder, **moment)
+        first = commands.run(action, folder, **moment)
         before = sorted(path.name for path in folder.rglob("*"))
-        again = commands.run(folder)["status"]
+        again = commands.run(action, folder)["status"]
         try:
             check(folder, first["status"] == -9, again)
         except AssertionError as error:
@@ -80,13 +85,12 @@ def every_moment(action: str, tmp_path: Path, check, count: int = MOMENTS, seed:
     def all_of(commands: Commands, some: list) -> int:
         return sum(work(commands, one) for one in some)
 
-    with contextlib.ExitStack() as stack, ThreadPoolExecutor(processes) as pool:
-        started = [stack.enter_context(Commands(action)) for _ in range(processes)]
-        whole = started[0].run(tmp_path / "whole")
-        assert whole["status"] == 0, log(tmp_path / "whole")
-        check(tmp_path / "whole", False, None)
-        numbered = list(enumerate(moments(whole, count, seed)))
-        killed = sum(pool.map(all_of, started, [numbered[n::processes] for n in range(processes)]))
+    whole = processes[0].run(action, tmp_path / "whole")
+    assert whole["status"] == 0, log(tmp_path / "whole")
+    check(tmp_path / "whole", False, None)
+    numbered = list(enumerate(moments(whole, count, seed)))
+    with ThreadPoolExecutor(len(processes)) as pool:
+        killed = sum(pool.map(all_of, processes, [numbered[n :: len(processes)] for n in range(len(processes))]))
     assert killed >= 0.5 * count, "most were killed before they had finished"
 
 
@@ -95,7 +99,7 @@ PRESET = ["model.keras", "source_tokenizer", "target_tokenizer", "translator.jso
 
 @pytest.mark.once
 @pytest.mark.parametrize("action", ["save", "save_beside"])
-def test_save(action, tmp_path):
+def test_save(action, processes, tmp_path):
     def check(folder, killed, again):
         assert again in (None, 0, 2), again
         assert names(folder) == ["preset"]
@@ -106,11 +110,11 @@ def test_save(action, tmp_path):
         found = files.digests(folder / "preset")
         assert {name: found[name] for name in recorded} == recorded
 
-    every_moment(action, tmp_path, check)
+    every_moment(action, processes, tmp_path, check)
 
 
 @pytest.mark.once
-def test_encode(tmp_path):
+def test_encode(processes, tmp_path):
     def check(folder, killed, again):
         assert again in (None, 0), again
         assert names(folder) == ["cache"]
@@ -121,24 +125,24 @@ def test_encode(tmp_path):
         assert found.keys() >= {"files.json", "checked.json"}
         assert {Path(name).suffix for name in found} == {".json", ".plan"}
 
-    every_moment("encode", tmp_path, check)
+    every_moment("encode", processes, tmp_path, check)
 
 
 @pytest.mark.once
-def test_download(tmp_path):
+def test_download(processes, tmp_path):
     def check(folder, killed, again):
         assert again in (None, 0), again
         assert names(folder / "home" / "keras_attn") == [killing.CORPUS]
         assert len(names(folder / "home" / "keras_attn" / killing.CORPUS)) == 9
 
-    every_moment("download", tmp_path, check)
+    every_moment("download", processes, tmp_path, check)
 
 
 RUN = [*PRESET, "README.md", "report.json", "history.csv", "translations.txt", "alignment.png"]
 
 
 @pytest.mark.once
-def test_train(tmp_path):
+def test_train(processes, tmp_path):
     def check(folder, killed, again):
         run = folder / "run"
         assert again in (None, 0, 2), again
@@ -150,7 +154,7 @@ def test_train(tmp_path):
         with (run / "history.csv").open() as table:
             assert [row["epoch"] for row in csv.DictReader(table)] == ["0", "1", "2"]
 
-    every_moment("train", tmp_path, check)
+    every_moment("train", processes, tmp_path, check)
 
 
 EXPORT = ["1", "README.md", "models.config"]
@@ -166,13 +170,13 @@ def check_export(folder, killed, again):
 
 
 @ON_TENSORFLOW
-def test_export(tmp_path):
-    every_moment("export", tmp_path, check_export)
+def test_export(processes, tmp_path):
+    every_moment("export", processes, tmp_path, check_export)
 
 
 @ON_TENSORFLOW
-def test_export_with_its_graph_and_its_check(tmp_path):
-    every_moment("export_whole", tmp_path, check_export, count=1, seed=1, processes=1)
+def test_export_with_its_graph_and_its_check(processes, tmp_path):
+    every_moment("export_whole", processes[:1], tmp_path, check_export, count=1, seed=1)
 
 
 def exports(tmp_path: Path, count: int, *options: str) -> list[tuple[int, str]]:
