@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 
@@ -51,6 +52,11 @@ def test_a_process_with_tensorflow_alone_says_the_same(exported):
     print("load", answer["load_seconds"], "runs", [batch["seconds"] for batch in answer["batches"]])
 
 
+# The other backends export in a process with TensorFlow, which writes the same files.
+on_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is TensorFlow's")
+
+
+@on_tensorflow
 @pytest.mark.slow
 def test_the_servers_own_loader_says_the_same(exported, program):
     done, results = loader.run(program, exported.folder, LINES, "--repeat", "2")
@@ -70,6 +76,7 @@ def test_the_servers_own_loader_says_the_same(exported, program):
     print(loader.times(done))
 
 
+@on_tensorflow
 @pytest.mark.slow
 def test_the_loader_refuses_what_it_cannot_run(exported, program, tmp_path):
     for folder, options in (
