@@ -310,11 +310,12 @@ def test_training_goes_on_after_saving_and_loading(name, case, eagerly, rng, tmp
 def test_models_are_cloned_saved_and_loaded(name, case, rng, tmp_path):
     arrays, model = arrays_of(name, rng), model_of(name, make(name, case))
     model.save(tmp_path / "model.keras")
-    clone = keras.models.clone_model(model)
+    clone, loaded = keras.models.clone_model(model), keras.saving.load_model(tmp_path / "model.keras", safe_mode=True)
     clone.set_weights(model.get_weights())
-    for again in (clone, keras.saving.load_model(tmp_path / "model.keras", safe_mode=True)):
-        np.testing.assert_array_equal(numpy_of(again(arrays)), numpy_of(model(arrays)))
-        np.testing.assert_allclose(again.predict(arrays, verbose=0), model.predict(arrays, verbose=0), atol=1e-6)
+    expected = numpy_of(model(arrays))
+    for again in (clone, loaded):
+        np.testing.assert_array_equal(numpy_of(again(arrays)), expected)
+    np.testing.assert_allclose(loaded.predict(arrays, verbose=0), model.predict(arrays, verbose=0), atol=1e-6)
     model.summary(print_fn=lambda _, **__: None, expand_nested=True)
 
 
