@@ -15,6 +15,7 @@ from keras import ops
 
 import keras_attn as ka
 from keras_attn import models
+from keras_attn.backend import scan
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.search import beam_search, greedy_search
 from tests import hard_attention_oracle, oracles
@@ -231,13 +232,14 @@ class Views(keras.Model):
     def call(self, inputs):
         source, target = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
         memory, state = self.model.encode(source)
-        logits, alignments = [], []
-        for t in range(target.shape[1]):
-            step_logits, state, alignment = self.model.step(target[:, t], memory, state)
-            logits.append(step_logits)
-            alignments.append(alignment)
+
+        def step(state, token_ids):
+            logits, state, alignment = self.model.step(token_ids, memory, state)
+            return state, (logits, alignment)
+
+        _, steps = scan(step, state, ops.transpose(target))  # in a loop, which compiles one step
         names = ("whole", "steps", "alignments", "aligned_logits", "aligned", "mask")
-        stacked = ops.stack(logits, axis=1), ops.stack(alignments, axis=1)  # (B, T, V), (B, T, S)
+        stacked = [ops.transpose(x, (1, 0, 2)) for x in steps]  # (B, T, V), (B, T, S)
         values = self.model(inputs), *stacked, *self.model.align(source, target), memory["mask"]
         return dict(zip(names, values, strict=True))
 
