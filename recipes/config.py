@@ -73,6 +73,8 @@ class TrainingConfig:
         for name in ("learning_rate", "global_clipnorm"):
             check_range(self, name, low=0, low_included=False)
         check_range(self, "guided_alignment", low=0)
+        if self.shift_alignment and not self.guided_alignment:
+            raise ValueError("Expected `guided_alignment` above 0 with `shift_alignment`. Received: 0")
         for name in ("hold_fraction", "label_smoothing", "ema_decay", "bpe_dropout"):
             check_range(self, name, low=0, high=1)
 

@@ -32,6 +32,11 @@ def _split(arguments: argparse.Namespace, report: dict) -> TestSet:
     source = arguments.source or (report["source"] if same else None)
     target = arguments.target or (report["target"] if same else None)
     corpus = corpora.load(name, source, target, data=arguments.data, stream=None, tags=report.get("tags"))
+    if corpus.tags:
+        from keras_attn import Tokenizer
+        from recipes.training.starting_point import check_tags
+
+        check_tags(corpus, Tokenizer.load(arguments.run / "source_tokenizer"))
     if arguments.split not in corpus.splits:
         raise ValueError(f"Expected --split among: {', '.join(corpus.splits)}. Received: {arguments.split!r}")
     lines = map(list, corpus.splits[arguments.split])

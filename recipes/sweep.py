@@ -39,12 +39,14 @@ def sweep(arguments: argparse.Namespace) -> None:
 
     from keras_attn import Translator
     from recipes import corpora
+    from recipes.training.starting_point import check_tags
 
     options = {"data": arguments.data, "stream": None, "tags": trained.get("tags")}
     corpus = corpora.load(trained["corpus"], trained["source"], trained["target"], **options)
     lines = [list(side) for side in corpus.splits[arguments.split]]
     with command.quietly():
         translator = Translator.from_preset(arguments.run)
+    check_tags(corpus, translator.source_tokenizer)
     with line_streaming.new_file(arguments.output) if arguments.output else contextlib.nullcontext() as file:
         searches = [(beam, penalty) for beam in beams for penalty in (penalties if beam > 1 else [1.0])]
         shared = {"batch_size": arguments.batch_size, "return_alignments": False}

@@ -118,13 +118,16 @@ def _train(
     import keras
 
     from keras_attn import Translator
-    from keras_attn.backend import preferred_precision
+    from keras_attn.backend import bfloat16_products, preferred_precision
     from recipes import corpora
     from recipes.training import distribution, fitting, starting_point, vocabulary
     from recipes.training import report as run_report
 
     if config.precision == "auto":
         config = dataclasses.replace(config, precision=preferred_precision())
+    if config.bfloat16_products:
+        with bfloat16_products():  # refuses a backend without them now
+            pass
     keras.utils.set_random_seed(arguments.seed)
     keras.config.set_dtype_policy(config.precision)
     changes = settings.changed_names(arguments)
@@ -159,6 +162,8 @@ def _train(
     job.on_rank_0(lambda: open_run(out, identity, arguments.resume))
     if start and not job.share((out / "checkpoint.npz").exists()):  # else the run has weights of its own
         start.give_weights(model)
+    if start:
+        start.forget_weights()
 
     if job.share((out / "report.json").exists()):  # killed after that, in the export
         translator = Translator.from_preset(out)

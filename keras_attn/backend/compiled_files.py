@@ -56,7 +56,7 @@ def _processor() -> str:
     """The machine's architecture, with a digest of what its processor can do where the system tells it."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        abilities = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
     except OSError:
-        lines = [platform.processor()]
-    abilities = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+        abilities = [platform.processor()]
     return f"{platform.machine()}-{hashlib.sha256(repr(abilities).encode()).hexdigest()[:12]}"

@@ -77,8 +77,8 @@ def bfloat16_products() -> Iterator[None]:
     """Within this, matrices of float32 are multiplied in bfloat16 on a CPU, with sums in float32; weights stay float32.
 
     For training: a factor is rounded to 8 bits, as in the dtype policy "mixed_bfloat16", but all else stays as it is.
-    It needs a processor that multiplies bfloat16 (AVX-512 BF16 or AMX); on others nothing changes. With TensorFlow it
-    acts on compiled functions. It is process-wide.
+    It needs a processor that multiplies bfloat16 (AVX-512 BF16 or AMX); on others, and on torch with a GPU, nothing
+    changes. With TensorFlow it acts on compiled functions. It is process-wide.
 
     Raises:
         ValueError: On JAX, whose compiler multiplies float32 on a CPU in float32.
@@ -97,7 +97,14 @@ def bfloat16_products() -> Iterator[None]:
     else:
         import torch
 
-        before, inside, set_to = torch.get_float32_matmul_precision(), "medium", torch.set_float32_matmul_precision
+        try:
+            before = torch.get_float32_matmul_precision()
+        except RuntimeError:  # set for each backend separately
+            before = None
+        if before is None or torch.accelerator.is_available():
+            yield
+            return
+        inside, set_to = "medium", torch.set_float32_matmul_precision
     set_to(inside)
     try:
         yield

@@ -116,11 +116,11 @@ class _Products:
     def _is_deferred(self, x, kernel) -> bool:
         if len(x.shape) != len(kernel.shape) or x.dtype != keras.backend.standardize_dtype(kernel.dtype):
             return False
-        if len(x.shape) == 2:
-            is_large = min(kernel.shape) >= LEAST_WIDTH
-        else:
-            is_large = x.shape[1:-1] == [1] and kernel.shape[-1] >= LEAST_WIDTH
-        return is_large and _is_from(self._graph, kernel)
+        if len(x.shape) > 2 and x.shape[1:-1] != [1]:
+            return False
+        widths = kernel.shape[-2:] if len(x.shape) == 2 else kernel.shape[-1:]
+        is_large = all(width is not None and width >= LEAST_WIDTH for width in widths)
+        return is_large and len(x.shape) > 1 and _is_from(self._graph, kernel)
 
     def factors(self, length, rows) -> list[tf.Tensor]:
         """Two inputs of the loop for each product, whose gradients are the factors of its kernel's gradient."""

@@ -6,8 +6,6 @@ many to spare: Keras makes a tensor of each Python number at each step, and a vi
 
 from typing import Any
 
-_VIEWS = ("aten::view", "aten::_unsafe_view")
-
 
 def simplify(module: Any) -> None:
     """Simplifies the graph of a `torch.fx.GraphModule` of ATen operations, in place.
@@ -75,11 +73,11 @@ def _join_views(graph) -> None:
 
 
 def _is_view(node) -> bool:
-    return (
-        node.op == "call_function"
-        and getattr(node.target, "_schema", None) is not None
-        and (node.target._schema.name in _VIEWS)
-    )
+    import torch
+
+    # Not `aten.view.dtype`, which reads the same bytes as other numbers.
+    views = torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default
+    return node.op == "call_function" and node.target in views
 
 
 def _join_equal(graph) -> None:

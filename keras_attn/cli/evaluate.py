@@ -154,7 +154,9 @@ class System:
                     generate = generator(translator, options)
                     found.append(in_batches(generate, sources, numbers, options["batch_size"], progress, sizes))
             self.texts = [translation.text for translation in vote(found)]
-            self.figures |= {"search": self.searches[0][1], "seconds": round(time.monotonic() - started, 2)}
+            searches = [options for _, options in self.searches]
+            self.figures |= {"search": searches[0] if len(searches) == 1 else searches}
+            self.figures |= {"seconds": round(time.monotonic() - started, 2)}
 
 
 def _score(system: System, test: TestSet, metric: str, tokenize: str) -> dict:

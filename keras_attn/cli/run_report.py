@@ -35,6 +35,14 @@ def run_folder(text: str) -> Path:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _is_origin(value) -> bool:
+    """Whether a value is what `recipes.train --from` writes of the preset."""
+    if not isinstance(value, dict):
+        return value is None
+    names = isinstance(value.get("name"), str) and isinstance(value.get("digest"), str)
+    return names and isinstance(value.get("corpus"), str | None)
+
+
 def read_report(run: Path) -> dict:
     """Returns the run's `report.json`; for a preset without one, the same keys with no corpus and an empty config.
 
@@ -53,6 +61,8 @@ def read_report(run: Path) -> dict:
     for name, value, is_valid in (
         ("config", report["config"], isinstance(report["config"], dict)),
         *((name, report[name], isinstance(report[name], str | None)) for name in ("corpus", "source", "target")),
+        ("from_preset", report.get("from_preset"), _is_origin(report.get("from_preset"))),
+        ("tags", report.get("tags"), report.get("tags") in (None, "target", "corpus")),
         *((name, config[name], check(config[name])) for name, check in _SETTINGS.items() if name in config),
     ):
         if not is_valid:

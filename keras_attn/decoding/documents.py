@@ -20,6 +20,7 @@ from keras_attn.markup import (
     sentences_of,
     with_tags,
 )
+from keras_attn.text import checked_text
 from keras_attn.translation import Translation
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Documents:
         if split_sentences:
             check_sentence_splitter()
         read = read_html if markup else read_text
-        self.documents: list[Document] = [read(text, pattern) for text in texts]
+        self.documents: list[Document] = [read(checked_text(text), pattern) for text in texts]
         self._spans = [[_sentence_spans(unit, split_sentences) for unit in one.units] for one in self.documents]
         self.sentences = [
             unit.text[start:end]

@@ -20,8 +20,8 @@ BLOCKS = frozenset(
 )
 # Elements whose content is not translated.
 LEFT_ALONE = (RAW_TEXT - {"title"}) | {"code", "kbd", "math", "pre", "samp", "svg", "template", "var"}
-PLACEHOLDERS = r"\{\{[^{}]*\}\}|\$?\{[^{}\s]*\}|%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?[sdiufgeExXc@](?![a-zA-Z])"
-_PARAGRAPH_END = re.compile(r"(?:[^\S\n]*\n){2,}")
+PLACEHOLDERS = r"\{\{[^{}]*\}\}|\$?\{[^{}\s]*\}|%(?:\(\w+\)|\d+\$)?[-+#0]*+\d*+(?:\.\d+)?[sdiufgeExXc@](?![a-zA-Z])"
+_PARAGRAPH_END = re.compile(r"\n(?:[^\S\n]*+\n)++")
 
 
 class Document(NamedTuple):

@@ -18,7 +18,7 @@ _START = r"<(?P<close>/?)(?P<name>[a-zA-Z][^\t\n\f\r />]*+)"
 _TAG = re.compile(rf"{_START}(?:{_ATTRIBUTE})*+[\t\n\f\r ]*+(?P<slash>[\t\n\f\r /]*+)>", re.VERBOSE)
 _ATTRIBUTES = re.compile(_ATTRIBUTE, re.VERBOSE)
 _COMMENT_END = re.compile(r"--!?>")
-_INCOMPLETE = re.compile(r"<(?:/?[a-zA-Z]|/?$|[!?])")
+_INCOMPLETE = re.compile(r"<(?:[a-zA-Z/!?]|$)")
 _BOGUS_COMMENT = re.compile(r"<(?:[!?]|/[^a-zA-Z])")
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,10}(?![0-9])|#[xX][0-9a-fA-F]{1,8}(?![0-9a-fA-F])|[a-zA-Z][a-zA-Z0-9]*);?")
 
@@ -91,7 +91,7 @@ def characters(text: str) -> Iterator[tuple[str, str]]:
     for reference in _REFERENCE.finditer(text):
         yield from _escaped(text[position : reference.start()])
         position, written = reference.end(), reference[0]
-        meant = html.unescape(written)
+        meant = html.unescape(written) or "\ufffd"  # for a number that no character has
         if len(meant) == 1 and written[-1] == ";":
             yield meant, written
         else:

@@ -27,7 +27,8 @@ def with_tags(unit: Unit, target: Sequence[TargetWord], escape: Callable[[str], 
     * A word that is copied has its tags where the source has them, and the characters written as there.
     * Between words that follow each other on both sides, tags and blanks are written as there.
 
-    So every tag of the source occurs once and byte for byte, and the copy of the source is the source.
+    So every tag of the source occurs once and byte for byte, and the copy of the source is the source, but for a bare
+    "<" or "&", and for references to two characters, or to none.
 
     Args:
         unit: The source.

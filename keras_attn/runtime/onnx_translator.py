@@ -40,6 +40,8 @@ class OnnxTranslator(TextSearch):
     """
 
     def __init__(self, directory: str | PathLike, *, threads: int | None = None):
+        if threads is not None and (type(threads) is not int or threads < 1):
+            raise ValueError(f"Expected threads to be a whole number above 0, or None. Received: {threads!r}")
         require("runtime", "onnxruntime")
         import onnxruntime
 

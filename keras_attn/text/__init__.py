@@ -1,6 +1,7 @@
 """Text: tokenizers, and files of parallel lines."""
 
 from keras_attn.text.bpe_dropout import BPEDropout
+from keras_attn.text.checks import checked_text
 from keras_attn.text.encoding import Encoders, TextBlock, TokenBlock, encode_lines
 from keras_attn.text.marian import marian_tokenizer
 from keras_attn.text.special_tokens import (
@@ -52,6 +53,7 @@ __all__ = [
     "WordNumbers",
     "add_temporary_ids",
     "check_joint",
+    "checked_text",
     "corpus_path",
     "corpus_paths",
     "encode_lines",

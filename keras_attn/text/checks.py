@@ -56,6 +56,8 @@ def check_training(
         raise ValueError(f"Expected level to be one of {', '.join(LEVELS)}. Received: {level!r}")
     if isinstance(lines, str):
         raise ValueError("Expected lines to be an iterable of lines. Received: a single str")
+    if isinstance(tags, str) or not isinstance(tags, Sequence) or len(set(tags)) < len(tags):
+        raise ValueError(f"Expected tags as a list of tokens that differ from each other. Received: {tags!r}")
     special = len(SPECIAL_TOKENS) + len(tags)
     if vocabulary_size is not None and vocabulary_size <= special:
         raise ValueError(
@@ -67,8 +69,6 @@ def check_training(
             "Expected min_frequency of at least 1, and of 1 for the levels bpe and symbol, which have no "
             f"frequency limit. Received: {min_frequency} for level {level}"
         )
-    if isinstance(tags, str) or len(set(tags)) < len(tags):
-        raise ValueError(f"Expected tags as a list of tokens that differ from each other. Received: {tags!r}")
     if tags and level == "character":
         raise ValueError("Expected no tags for the level character, each of whose tokens is one character.")
     for tag in tags:

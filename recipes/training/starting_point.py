@@ -111,6 +111,10 @@ class StartingPoint:
         self._weights = self._fitting(model, changes)
         return model
 
+    def forget_weights(self) -> None:
+        """Frees the memory of the preset's model."""
+        del self._model, self._weights
+
     def give_weights(self, model: Seq2Seq) -> None:
         """Gives a model that `build` returned the preset's weights.
 

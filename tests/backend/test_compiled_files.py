@@ -59,6 +59,18 @@ def test_the_folder_is_of_this_processor_and_private(config, tmp_path):
     assert folder.name == compiled_files._processor()
 
 
+def test_a_processor_that_the_system_does_not_list_has_a_name(monkeypatch):
+    def missing(*arguments):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(compiled_files.Path, "read_text", missing)
+    names = set()
+    for name in ("arm", "i386"):
+        monkeypatch.setattr(compiled_files.platform, "processor", lambda name=name: name)
+        names.add(compiled_files._processor())
+    assert len(names) == 2
+
+
 def test_what_the_user_has_chosen_stays(config, tmp_path):
     config.update("jax_compilation_cache_dir", str(tmp_path / "own"))
     keep_compiled(tmp_path / "compiled")

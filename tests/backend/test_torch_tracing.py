@@ -175,6 +175,20 @@ def test_a_simpler_graph_has_fewer_operations_and_the_same_results():
 
 
 @on_torch
+def test_a_view_as_other_numbers_is_no_view():
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from keras_attn.backend.torch_graphs import simplify
+
+    x = torch.tensor([[1.0, -2.0], [3.5, 0.0]])
+    module = make_fx(lambda x: x.view(torch.int32).view(-1) >> 3)(x)
+    expected = module(x)
+    simplify(module)
+    assert torch.equal(module(x), expected)
+
+
+@on_torch
 def test_a_graph_that_changes_a_tensor_in_place_stays_as_it_is():
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given, settings
 
-from keras_attn.markup import PLACEHOLDERS
+from keras_attn.markup import PLACEHOLDERS, read_text
 from tests.decoding.copying import Copy
 from tests.markup.html_texts import PAGES, TEXTS
 
@@ -113,6 +113,19 @@ def test_the_best_texts_are_the_best_choices_of_sentences(copies):
 def test_bad_options_are_refused(copies, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         copies["bpe"].generate(["two"], **options)
+
+
+@pytest.mark.parametrize("options", [{"markup": "html"}, {"placeholders": "x"}, {"split_sentences": "en"}])
+@pytest.mark.parametrize("text", [None, 5, "<b title='\ud800'>two</b>"])
+def test_a_text_that_is_none_is_refused(copies, text, options):
+    with pytest.raises(ValueError, match="Expected text"):
+        copies["bpe"].generate([text], **options)
+
+
+@pytest.mark.parametrize("text", ["%" + "0" * 50_000, " " * 50_000 + "a", "\n " * 50_000, "{" * 50_000, "$" * 50_000])
+def test_hostile_texts_take_no_quadratic_time(text):
+    document = read_text(text, re.compile(PLACEHOLDERS))
+    assert sum(len(unit.text) for unit in document.units) <= len(text)
 
 
 def test_without_the_splitter_a_sentence_says_what_to_install(copies, monkeypatch):

@@ -15,6 +15,11 @@ def tokenizers():
     return tuple(Tokenizer.train(lines, vocabulary_size=290) for lines in (SOURCE, TARGET))
 
 
+def test_only_guided_alignment_is_shifted():
+    with pytest.raises(ValueError, match="Expected `guided_alignment` above 0 with `shift_alignment`"):
+        Config(shift_alignment=True)
+
+
 def test_a_file_has_a_line_for_each_pair(tokenizers, tmp_path):
     path = tmp_path / "links"
     path.write_text("0-0 1-1 2p2\n1-1\n\n0-0\n" * 3)

@@ -207,6 +207,12 @@ def test_logits_that_are_nan_are_refused(pair, monkeypatch):
         translator.generate(SENTENCES[:1])
 
 
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])
+def test_a_number_of_threads_is_checked(pair, threads):
+    with pytest.raises(ValueError, match=f"threads to be a whole number above 0, or None. Received: {threads!r}"):
+        OnnxTranslator(pair[1], threads=threads)
+
+
 def test_nothing_is_overwritten_and_no_option_is_ignored(pair, capsys):
     translator, folder = pair
     before = sorted(folder.parent.rglob("*"))

@@ -1,5 +1,6 @@
 """Export to ONNX: a translator as a folder that `keras_attn.runtime` reads, checked before it appears."""
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -61,8 +62,10 @@ def export_onnx(translator: "Engine", directory: str | os.PathLike) -> Path:
         found = _translated(OnnxTranslator(folder / _STAGED), texts, options)
         answers = [(translation.text, translation.score) for translation in found]
         check_answers(references, answers, translator.model.compute_dtype)
+        with contextlib.suppress(FileNotFoundError):
+            directory.rmdir()  # an empty one, on which Windows moves nothing
         if not files.publish(folder / _STAGED, directory):
-            _check_free(directory)
+            raise FileExistsError(f"Expected a new or empty folder. Received: {str(directory)!r}")
     return directory
 
 
