@@ -73,7 +73,8 @@ def test_a_number_of_any_length_is_text():
 
 @pytest.mark.parametrize(
     "part",
-    ["</1", "<a ", "<!--a>", "<![a>", "<?a ", "</a ", "<", "<a b='", "<a\t=", "<a b=\">'", "<script>", "&", "&#", "<b>"],
+    ["<a ", "<!--a>", "<![a>", "<?a ", "</a ", "</1", "<", "<a b='", "<a\t=", "<a b=\">'", "<script>"]
+    + ["&", "&#", "<b>"],
 )
 def test_hostile_texts_take_no_quadratic_time(part):
     text = part * 50_000
