@@ -29,7 +29,7 @@ def draw(arguments: argparse.Namespace) -> None:
     check_ending(arguments.output)
     with command.quietly():
         translator = Translator.from_preset("phrases_en_fr")
-    _attention(*explained(translator, SENTENCE, WORD), arguments.output)
+    attention(*explained(translator, SENTENCE, WORD), arguments.output)
     print(f"The figure is in {arguments.output}.")
 
 
@@ -54,28 +54,37 @@ def explained(translator, sentence: str, word: str):
     return translation, step, np.array(ops.convert_to_numpy(scores)[0])
 
 
-def _attention(translation, step: int, scores, path: Path) -> None:
+def attention(translation, step: int, scores, path: Path, *, narrow: bool = False) -> None:
+    """Draws what `explained` returns.
+
+    Args:
+        translation, step, scores: The translation, the number of a token, and its scores.
+        path: The file to write, in the format of its ending.
+        narrow: Whether it is for a phone, with the bars below the table.
+    """
     import matplotlib
     import numpy as np
     from matplotlib.patches import Rectangle
 
     from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, new_figure, plain_axes, save
+    from recipes.studies.figures import NARROW
 
     sources = [token.replace("▁", "") for token in translation.source_tokens]
     targets = [token.replace("▁", "") for token in translation.tokens]
     places = np.arange(len(sources))
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(8.4, 4.6), layout="constrained")
-        table, upper, lower = figure.subplot_mosaic(
-            [["table", "e"], ["table", "alpha"]], width_ratios=[1.1, 1]
-        ).values()
+        figure = new_figure(figsize=(NARROW, 7.6) if narrow else (8.4, 4.6), layout="constrained")
+        below = {"mosaic": [["table"], ["e"], ["alpha"]], "height_ratios": [2, 1, 1]}
+        beside = {"mosaic": [["table", "e"], ["table", "alpha"]], "width_ratios": [1.1, 1]}
+        table, upper, lower = figure.subplot_mosaic(**below if narrow else beside).values()
         table.imshow(translation.alignment, cmap="Greys", vmin=0, vmax=1, aspect="auto")
         for (i, j), weight in np.ndenumerate(translation.alignment):
             if weight >= 0.005:  # as text, so that no shade has to be told from another
                 ink = "white" if weight > 0.6 else INK
                 table.text(j, i, f"{weight:.2f}", ha="center", va="center", fontsize=8, color=ink)
         table.add_patch(Rectangle((-0.5, step - 0.5), len(sources), 1, fill=False, edgecolor=ORANGE, linewidth=2.2))
-        table.set_xticks(places, sources, fontsize=9, color=INK)
+        turned = {"rotation": 90 if narrow else 0}
+        table.set_xticks(places, sources, fontsize=9, color=INK, **turned)
         table.set_yticks(range(len(targets)), targets, fontsize=9, color=INK)
         table.xaxis.tick_top()
         table.tick_params(length=0)
@@ -85,7 +94,7 @@ def _attention(translation, step: int, scores, path: Path) -> None:
         for (axes, values, colour, name), symbol in zip(rows, symbols, strict=True):
             bars = axes.bar(places, values, color=colour, width=0.62)
             axes.bar_label(bars, [f"{value:.2f}" for value in values], padding=2, fontsize=8, color=INK)
-            axes.set_xticks(places, sources)
+            axes.set_xticks(places, sources, **turned)
             axes.set_title(f"{name} of “{targets[step]}”: {symbol}", loc="left", fontsize=10, color=INK, pad=8)
             axes.margins(y=0.18)
             plain_axes(axes)

@@ -14,6 +14,9 @@ from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, check_en
 
 _RECIPE_COLOURS = {"rnnsearch": BLUE, "rnnencdec": ORANGE}
 _SYSTEM_COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito's
+NARROW = 3.4  # inches: what a phone of 360 pixels has between its margins
+_BESIDE = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}  # places of a legend
+_BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2}
 _MARKS = {  # of a single model, and of ensembles
     "single": {"marker": "o", "markersize": 4.5},
     "probability": {"marker": "o", "markersize": 7, "fillstyle": "none"},
@@ -21,17 +24,18 @@ _MARKS = {  # of a single model, and of ensembles
 }
 
 
-def length(report: dict, path: Path | None = None) -> Figure:
+def length(report: dict, path: Path | None = None, *, narrow: bool = False) -> Figure:
     """BLEU against source length as in figure 2 of Bahdanau 2015, each system in its bootstrap interval.
 
     Args:
         report: of `recipes.studies.length`.
         path: file to write, in the format of its ending.
+        narrow: whether it is for a phone: `NARROW` wide, with the legend below.
     """
     check_ending(path)
     x = [one["mean_words"] for one in report["bins"]]
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(6.4, 4.0), layout="constrained")
+        figure = new_figure(figsize=(NARROW, 4.2) if narrow else (6.4, 4.0), layout="constrained")
         axes = figure.add_subplot()
         for limit in sorted({system["max_words"] for system in report["systems"]}):
             axes.axvline(limit, color=GREY, linewidth=0.8, linestyle=":")
@@ -47,36 +51,38 @@ def length(report: dict, path: Path | None = None) -> Figure:
         axes.set_xlabel("source length in words", fontsize=9, color=INK)
         axes.set_title("BLEU", loc="left", fontsize=10.5, color=INK, pad=9)
         plain_axes(axes)
-        _legend(axes)
+        _legend(axes, **_BELOW if narrow else _BESIDE)
     return save(figure, path)
 
 
-def _legend(axes) -> None:
+def _legend(axes, **place) -> None:
     """Lists the systems in the order of the ends of their lines, the highest first."""
     handles, labels = axes.get_legend_handles_labels()
     order = sorted(range(len(handles)), key=lambda n: -handles[n].get_ydata()[-1])
     chosen = [[one[n] for n in order] for one in (handles, labels)]
-    axes.legend(*chosen, frameon=False, fontsize=9, labelcolor=INK, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.legend(*chosen, frameon=False, fontsize=9, labelcolor=INK, **place)
 
 
-def attention(report: dict, path: Path | None = None) -> Figure:
+def attention(report: dict, path: Path | None = None, *, narrow: bool = False) -> Figure:
     """The score functions in the order of their BLEU: BLEU with its interval, perplexity, entropy of the alignment.
 
     Args:
         report: of `recipes.studies.attention`.
         path: file to write, in the format of its ending.
+        narrow: whether it is for a phone: `NARROW` wide, with the panels below each other.
     """
     check_ending(path)
     rows = sorted(report["scores"], key=lambda row: row["bleu"]["score"])
-    y = range(len(rows))
+    y, height = range(len(rows)), 0.8 + 0.3 * len(rows)
     panels = [
         ("BLEU", [row["bleu"]["score"] for row in rows], BLUE),
         ("Perplexity", [row["perplexity"] for row in rows], GREY),
         ("Entropy of the alignment, nats", [row["sharpness"]["entropy"] for row in rows], ORANGE),
     ]
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(9.0, 0.8 + 0.3 * len(rows)), layout="constrained")
-        for axes, (title, x, colour) in zip(figure.subplots(1, 3, sharey=True), panels, strict=True):
+        figure = new_figure(figsize=(NARROW, 2.4 * height) if narrow else (9.0, height), layout="constrained")
+        shape = (3, 1) if narrow else (1, 3)
+        for axes, (title, x, colour) in zip(figure.subplots(*shape, sharey=True), panels, strict=True):
             if title == "BLEU":
                 low, high = ([row["bleu"][name] for row in rows] for name in ("low", "high"))
                 axes.hlines(y, low, high, color=colour, alpha=0.35, linewidth=3)
@@ -88,23 +94,26 @@ def attention(report: dict, path: Path | None = None) -> Figure:
     return save(figure, path)
 
 
-def alignment(report: dict, path: Path | None = None) -> Figure:
+def alignment(report: dict, path: Path | None = None, *, narrow: bool = False) -> Figure:
     """Alignment error rates as bars, the best at the top; baselines are grey.
 
     Args:
         report: of `recipes.studies.alignment`.
         path: file to write, in the format of its ending.
+        narrow: whether it is for a phone: `NARROW` wide, with names in two lines.
     """
     check_ending(path)
     rows = [(row["name"], row["test"]["aer"], BLUE) for row in report["systems"]]
     rows += [(row["name"], row["test"]["aer"], GREY) for row in report["baselines"]]
     names, rates, colours = zip(*sorted(rows, key=lambda row: -row[1]), strict=True)
+    names = [name.replace(", ", ",\n") for name in names] if narrow else names
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(6.4, 0.8 + 0.32 * len(rows)), layout="constrained")
+        size = (NARROW, 0.8 + 0.38 * len(rows)) if narrow else (6.4, 0.8 + 0.32 * len(rows))
+        figure = new_figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         bars = axes.barh(range(len(rows)), rates, color=colours, height=0.62)
         axes.bar_label(bars, fmt="%.1f", padding=4, fontsize=8.5, color=INK)
-        axes.margins(x=0.1)
+        axes.margins(x=0.2 if narrow else 0.1)
         axes.set_yticks(range(len(rows)), names)
         axes.set_title("Alignment error rate, %", loc="left", fontsize=10, color=INK, pad=8)
         plain_axes(axes, grid="x")
