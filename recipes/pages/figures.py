@@ -90,10 +90,11 @@ def attention(translation, step: int, scores, path: Path, *, narrow: bool = Fals
         table.tick_params(length=0)
         table.spines[:].set(color=GREY, linewidth=0.8)
         rows = (upper, scores, BLUE, "Scores"), (lower, translation.alignment[step], ORANGE, "Alignment")
-        symbols = "$e_{ij}$", r"$\alpha_{ij}$ = softmax of the scores"
+        symbols = "$e_{ij}$", r"$\alpha_{ij}$" + ("" if narrow else " = softmax of the scores")
         for (axes, values, colour, name), symbol in zip(rows, symbols, strict=True):
             bars = axes.bar(places, values, color=colour, width=0.62)
-            axes.bar_label(bars, [f"{value:.2f}" for value in values], padding=2, fontsize=8, color=INK)
+            numbers = [f"{value:.2f}" for value in values]
+            axes.bar_label(bars, numbers, padding=2, fontsize=7 if narrow else 8, color=INK)
             axes.set_xticks(places, sources, **turned)
             axes.set_title(f"{name} of “{targets[step]}”: {symbol}", loc="left", fontsize=10, color=INK, pad=8)
             axes.margins(y=0.18)
