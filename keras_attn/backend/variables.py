@@ -21,9 +21,9 @@ def keep_values(model: keras.Model) -> Iterator[None]:
     if keras.backend.backend() != "jax":
         yield
         return
+    build_optimizer(model)
     variables = list(model.variables)
     if getattr(model, "optimizer", None):  # not set before `compile`
-        model.optimizer.build(model.trainable_variables)  # as `fit` does; again, it does nothing
         variables += model.optimizer.variables
     values = [variable.value for variable in variables]
     try:
@@ -39,17 +39,21 @@ def keep_values(model: keras.Model) -> Iterator[None]:
 
 
 def build_optimizer(model: keras.Model) -> None:
-    """Makes the variables of a model's optimizer before the first step, as Keras does on JAX and torch.
+    """Makes the variables of a model's optimizer before the first step.
 
     On TensorFlow, Keras makes them while the first step is traced. A function that has made variables is traced again:
     the first step took twice as long.
 
     Args:
-        model: A built model; where it is not compiled, nothing is made.
+        model: A built model. Where it is not compiled, or its optimizer has its variables, nothing is made: Keras'
+            `LossScaleOptimizer` would begin anew with its first scale.
     """
-    if keras.backend.backend() == "tensorflow" and getattr(model, "optimizer", None):  # not set before `compile`
-        with model.distribute_strategy.scope():
-            model.optimizer.build(model.trainable_variables)  # again, it does nothing
+    optimizer = getattr(model, "optimizer", None)  # not set before `compile`
+    if optimizer is None or optimizer.built:
+        return
+    tensorflow = keras.backend.backend() == "tensorflow"
+    with model.distribute_strategy.scope() if tensorflow else contextlib.nullcontext():
+        optimizer.build(model.trainable_variables)
 
 
 def sync_variables(model: keras.Model) -> None:

@@ -41,6 +41,21 @@ def test_the_first_step_is_traced_once(use):
     assert len(traced) == 1
 
 
+@pytest.mark.parametrize("use", ["fit", "train_on_batch"])
+def test_the_scale_of_the_loss_outlives_a_step(use):
+    """Keras wraps the optimizer of "mixed_float16"; to build that again would begin with the first scale again."""
+    keras.config.set_dtype_policy("mixed_float16")
+    model = make()
+    model.compile(optimizer=keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()), loss=SmoothedCrossentropy())
+    getattr(model, use)(*batch()[:2])
+    count = len(model.optimizer.variables)
+    model.optimizer.dynamic_scale.assign(8.0)
+    getattr(model, use)(*batch()[:2])
+    assert len(model.optimizer.variables) == count
+    assert float(model.optimizer.dynamic_scale) == 8.0
+    assert int(model.optimizer.step_counter) == 2
+
+
 @pytest.mark.parametrize("use", ["fit", "evaluate", "predict"])
 def test_weights_are_kept(use):
     model = make()
