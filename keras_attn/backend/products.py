@@ -76,9 +76,11 @@ def prefer_fast_matmul() -> None:
 def bfloat16_products() -> Iterator[None]:
     """Within this, matrices of float32 are multiplied in bfloat16 on a CPU, with sums in float32; weights stay float32.
 
-    For training: a factor is rounded to 8 bits, as in the dtype policy "mixed_bfloat16", but all else stays as it is.
-    It needs a processor that multiplies bfloat16 (AVX-512 BF16 or AMX); on others, and on torch with a GPU, nothing
-    changes. With TensorFlow it acts on compiled functions. It is process-wide.
+    For training: the factors of a product are rounded to 8 bits, as in the dtype policy "mixed_bfloat16". On torch all
+    else stays as it is. On TensorFlow the optimizer of graphs does it, in compiled functions: the sum of a product is
+    rounded too, and what stands between two products (a bias, a tanh) may be computed in bfloat16. It needs a processor
+    that multiplies bfloat16 (AVX-512 BF16 or AMX); on others, and on torch with a GPU, nothing changes. It is
+    process-wide.
 
     Raises:
         ValueError: On JAX, whose compiler multiplies float32 on a CPU in float32.

@@ -30,12 +30,16 @@ word's own row, the next one, and that of the next word are all scored, and ever
 among them is made on the first sentences of the gold, the development part; the error rates are those of the other
 sentences.
 
-Results of the first five (`recipes/README.md`): all are worse than IBM Model 1, which was made for this task, and
-RNNsearch is worse than the diagonal too, although its BLEU is about that of Luong's models. Its bidirectional encoder
-is not the reason: with such an encoder Luong's model is the best of the five (42.0, against 44.8 with a unidirectional
-one). What remains are the additive score, GRUs instead of LSTMs, and, most likely, the order: RNNsearch's s_{t-1} is
-computed without word t-1, so that it must guess how much of the sentence is translated, and spreads its weight; Luong's
-s_t, the Transformer and the conditional GRU know that word.
+Results (`recipes/README.md`), first without guidance: all are worse than IBM Model 1, which was made for this task, and
+RNNsearch (59.2) is worse than the diagonal too, although its BLEU is about that of Luong's models. Its bidirectional
+encoder is not the reason: with such an encoder Luong's model is the best of them (42.0, against 44.8 with a
+unidirectional one). It is the order: RNNsearch's s_{t-1} is computed without word t-1, so that it must guess how much
+of the sentence is translated, and spreads its weight. The conditional GRU, which has read that word and shares the
+additive score and the bidirectional GRU, has 43.3.
+
+No order knows word t when it predicts it. The aligner does, and its links train it: 23.3. Its guided row after the last
+word, the one of the end of the sentence, matters: without it, and with half the weight, 28.1, for it found 4 % of the
+links of last words and 81 % of the others. From French to English 21.9, the intersection of both 16.2, eflomal's 8.0.
 """
 
 import argparse

@@ -1,5 +1,8 @@
 """`scan` against a plain loop in NumPy: values, masks, both directions, gradients."""
 
+import platform
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -151,13 +154,22 @@ def test_gradients_of_a_memory_a_weight_and_a_kernel_of_the_step(rng, masked):
         np.testing.assert_allclose(got, one, rtol=5e-3, atol=5e-3)
 
 
-@pytest.mark.parametrize("name", ["rnnsearch, additive heads", "luong", "nematus, lstm, two stacks, normalised"])
-def test_gradients_of_a_model_are_those_of_eager_mode(name, backend, rng):
+@pytest.mark.parametrize(
+    ("name", "policy", "tolerance"),
+    [
+        ("rnnsearch, additive heads", "float32", 1e-5),
+        ("luong", "float32", 1e-5),
+        ("nematus, lstm, two stacks, normalised", "float32", 1e-5),
+        ("nematus", "mixed_float16", 1e-2),
+    ],
+)
+def test_gradients_of_a_model_are_those_of_eager_mode(name, policy, tolerance, backend, rng):
     """Which sums them step by step."""
     if backend != "tensorflow":
         pytest.skip("the other backends have one way")
     import tensorflow as tf
 
+    keras.config.set_dtype_policy(policy)
     model = every_model.make(name)
     inputs = {side: rng.integers(4, 9, (B, T)) for side in ("encoder_token_ids", "decoder_token_ids")}
 
@@ -167,7 +179,7 @@ def test_gradients_of_a_model_are_those_of_eager_mode(name, backend, rng):
         return [tf.convert_to_tensor(x) for x in tape.gradient(loss, model.trainable_weights)]
 
     for deferred, plain in zip(tf.function(run)(), run(), strict=True):
-        np.testing.assert_allclose(deferred, plain, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(deferred, plain, rtol=10 * tolerance, atol=tolerance * (1 + np.abs(plain).max()))
 
 
 def test_tensorflow_multiplies_for_the_gradient_of_a_kernel_after_the_loop(arrays, backend):
@@ -278,6 +290,20 @@ def test_fast_products_are_exact_or_not_chosen(rng):
         torch.set_float32_matmul_precision(before)
 
 
+@pytest.fixture
+def _graphs_are_optimized(backend):
+    """By TensorFlow, which the other tests do without."""
+    if backend != "tensorflow":
+        yield
+        return
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
+@pytest.mark.usefixtures("_graphs_are_optimized")
 def test_products_in_bfloat16_end_with_the_block(rng, backend):
     """Their error is that of factors with 8 bits, on a processor that has them, and float32's afterwards."""
     if backend == "jax":
@@ -301,3 +327,5 @@ def test_products_in_bfloat16_end_with_the_block(rng, backend):
     assert before < 1e-3
     assert error() == before
     assert inside == before or 0.01 < inside < 1
+    if platform.machine() == "x86_64" and "amx_bf16" in Path("/proc/cpuinfo").read_text():
+        assert inside > 0.01

@@ -39,6 +39,9 @@ def test_what_is_no_report_is_refused(content, tmp_path):
         ("corpus", 5),
         ("source", ["en"]),
         ("target", {}),
+        ("from_preset", "first"),
+        ("from_preset", {"name": "first", "digest": None}),
+        ("tags", "both"),
         ("config", None),
         ("config", [["length_penalty", 1]]),
         ("length_penalty", "1.0"),
@@ -51,7 +54,8 @@ def test_what_is_no_report_is_refused(content, tmp_path):
     ],
 )
 def test_a_damaged_field_is_named(name, value, tmp_path):
-    report = WHOLE | {name: value} if name in WHOLE else WHOLE | {"config": {name: value}}
+    is_setting = name in ("length_penalty", "metric", "tokenize")
+    report = WHOLE | ({"config": {name: value}} if is_setting else {name: value})
     (tmp_path / "report.json").write_text(json.dumps(report))
     with pytest.raises(ValueError, match=f"Its '{name}' is changed: "):
         length_penalty(tmp_path, None)

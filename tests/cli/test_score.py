@@ -199,3 +199,5 @@ def test_an_ensemble_by_vote_or_by_probability(folder, tmp_path):
         assert (first["combine"], first["ensemble"]) == (combine, [str(preset) for preset in presets[1:]])
         assert second["chrf"]["score"] == round(chrf([one.text for one in alone[1]], TARGETS).score, 2)
         assert "ensemble" not in second
+        searches = first["search"] if combine == "vote" else [first["search"]]
+        assert [one["beam_size"] for one in searches] == [3] * (3 if combine == "vote" else 1)

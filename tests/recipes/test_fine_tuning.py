@@ -7,11 +7,12 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
 from keras_attn import Tokenizer, Translator, files
-from recipes import config, corpora, evaluate, luong, rnnsearch, train
+from recipes import config, corpora, evaluate, luong, rnnsearch, sweep, train
 from recipes.training import fitting
 from recipes.training.starting_point import StartingPoint, check_tags
 
@@ -245,6 +246,30 @@ def test_tags_and_weights_through_a_run(folders, tmp_path, capsys):
     where = ["--corpus", str(folders[1]), "--source", "de", "--target", "es", "--output", str(tmp_path / "scores")]
     assert evaluate.main([str(out), *where, "--beam", "1"]) == 0
     assert json.loads((tmp_path / "scores").read_text())["systems"][0]["bleu"] == parts[1]["bleu"], "it is tagged, too"
+
+
+def test_a_language_that_a_run_has_no_tag_for_is_refused(folders, tmp_path, capfd):
+    out, italian = tmp_path / "tagged", tmp_path / "italian"
+    assert train.main(line(out, folders[0], "fr", "--tags", "target", "--set", *TINY, *RUN, "level=symbol")) == 0
+    shutil.copytree(folders[0], italian)
+    for path in italian.glob("*.fr"):
+        path.rename(path.with_suffix(".it"))
+    capfd.readouterr()
+    assert evaluate.main([str(out), "--corpus", str(italian), "--source", "de", "--target", "it"]) == 2
+    assert "with the tag <2it>" in capfd.readouterr().err
+    report = json.loads((out / "report.json").read_text())
+    (out / "report.json").write_text(json.dumps(report | {"corpus": str(italian), "target": "it"}))
+    assert sweep.main([str(out)]) == 2
+    assert "with the tag <2it>" in capfd.readouterr().err
+
+
+@pytest.mark.not_once
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="the others have products in bfloat16")
+def test_bfloat16_products_are_refused_before_the_run_begins(folders, tmp_path, capfd):
+    out = tmp_path / "out"
+    assert train.main(line(out, folders[0], "fr", "--set", *TINY, "bfloat16_products=true")) == 2
+    assert "Expected TensorFlow or torch for products in bfloat16" in capfd.readouterr().err
+    assert not out.exists()
 
 
 def test_an_epoch_has_corpora_in_the_ratio_of_their_weights(tmp_path):

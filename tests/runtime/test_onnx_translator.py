@@ -60,6 +60,7 @@ def pair(request, tmp_path_factory):
     translator = pointer_translator() if request.param == "pointer" else build(request.param)
     folder = tmp_path_factory.mktemp("onnx")
     translator.save_to_preset(folder / "preset")
+    (folder / "exported").mkdir()  # an empty folder is taken
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert main(["export", str(folder / "preset"), str(folder / "exported"), "--format", "onnx"]) == 0
     assert out.getvalue() == f"The translator in ONNX is in {folder / 'exported'}.\n"
