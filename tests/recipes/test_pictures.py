@@ -1,0 +1,83 @@
+"""The pictures of the guides: every guide has one, and the committed files are what the command makes."""
+
+import re
+
+import pytest
+
+from recipes.pages import pictures
+from tests.recipes.test_gallery import OKABE_ITO, PHONE, channels, colours, is_close
+
+pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.once
+
+DOCS = pictures.ROOT / "docs"
+OF_REPORTS = ("guides/models", "guides/own-text", "guides/evaluation", "guides/backends")
+DRAWN = (
+    "guides/extending",
+    "guides/migrating-from-keras-and-joeynmt",
+    "migrating-from-tfa",
+    "presets",
+    "without-keras",
+)
+PAGES = {f"guides/{path.stem}" for path in DOCS.glob("guides/*.md")} | {*pictures.PICTURES}
+
+
+def texts(path):
+    return re.findall(r"<text[^>]*>(.*?)</text>", path.read_text("utf-8"), flags=re.S)
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_a_page_shows_its_picture_and_says_what_is_in_it(page):
+    (alt,) = re.findall(rf"!\[(.*?)\]\({page.rpartition('/')[2]}\.svg\)", (DOCS / f"{page}.md").read_text("utf-8"))
+    assert len(alt.split()) > 8
+    assert (DOCS / f"{page}.svg").is_file()
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_a_picture_is_small_and_readable_on_a_phone_and_without_colour_vision(name):
+    picture = (DOCS / f"{name}.svg").read_text("utf-8")
+    assert len(picture) < 40_000
+    width = float(re.search(r'width="([\d.]+)pt"', picture)[1]) * 96 / 72
+    smallest = min(float(size) for size in re.findall(r"font(?:-size)?:[^;]*?([\d.]+)px", picture)) * 96 / 72
+    assert smallest * min(1, PHONE / width) >= 9, "pixels, on a phone"
+    coloured = {one for one in colours(picture) if max(channels(one)) - min(channels(one)) > 3}
+    assert coloured <= OKABE_ITO
+    assert "#ffffff" in colours(picture), "the ground, also on a dark page"
+
+
+def test_pictures_of_reports_and_diagrams_are_the_committed_ones_twice_the_same(tmp_path, capsys):
+    for folder in ("first", "second"):
+        assert pictures.main([*OF_REPORTS, *DRAWN, "--output", str(tmp_path / folder)]) == 0
+    assert "9 pictures" in capsys.readouterr().out
+    for name in (*OF_REPORTS, *DRAWN):
+        first, second = (tmp_path / folder / f"{name}.svg" for folder in ("first", "second"))
+        assert first.read_bytes() == second.read_bytes()
+        assert texts(first) == texts(DOCS / f"{name}.svg")
+
+
+@pytest.mark.slow
+def test_pictures_of_the_preset_are_the_committed_ones(tmp_path):
+    """Weights differ by a rounding between processors, so numbers may, too."""
+    names = [name for name in pictures.PICTURES if name not in OF_REPORTS + DRAWN]
+    assert pictures.main([*names, "--output", str(tmp_path)]) == 0
+    for name in names:
+        made, committed = texts(tmp_path / f"{name}.svg"), texts(DOCS / f"{name}.svg")
+        assert all(is_close(*pair, 0.011) for pair in zip(made, committed, strict=True)), name
+
+
+def test_the_beam_in_the_picture_ends_as_the_search_does():
+    from recipes.pages import preset_pictures
+
+    translator = pictures.translator()
+    steps, finished = preset_pictures.beam_steps(translator, pictures.GIRL, 3)
+    assert all(len(kept) == 3 for kept in steps)
+    (found,) = translator.generate([pictures.GIRL], beam_size=3, n_best=3)
+    for one, (tokens, score) in zip(found.n_best, finished, strict=True):
+        assert (one.tokens, one.score) == (tokens, score)
+        before_the_end = one.token_log_probs[:-1].sum()
+        assert abs(steps[len(tokens) - 2][tokens[:-1]] - before_the_end) < 1e-3
+
+
+def test_refuses_an_unknown_name(tmp_path, capsys):
+    assert pictures.main(["guides/none", "--output", str(tmp_path)]) == 2
+    assert "guides/none" in capsys.readouterr().err
