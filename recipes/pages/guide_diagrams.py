@@ -124,29 +124,31 @@ def attention_orders() -> Diagram:
     diagram = Diagram(330)
     width = 152
     columns = (
-        (LEFT, "RNNSearch", "before", "Bahdanau"),
-        (RIGHT - width, "LuongSeq2Seq", "after", "JoeyNMT, OpenNMT-py"),
+        (
+            ("RNNSearch", "before", "Bahdanau"),
+            ("state sᵢ₋₁", "before word i"),
+            ("cell reads yᵢ₋₁ and cᵢ", "state sᵢ"),
+            ("read-out", "logits of word i"),
+        ),
+        (
+            ("LuongSeq2Seq", "after", "JoeyNMT, OpenNMT-py"),
+            ("cell reads yᵢ₋₁ and aᵢ₋₁", "state sᵢ"),
+            ("attentional layer", "aᵢ of sᵢ and cᵢ"),
+            ("output projection", "logits of word i"),
+        ),
     )
-    for x, name, order, also in columns:
-        diagram.text(x + width / 2, 12, name, weight="bold")
-        diagram.text(x + width / 2, 28, f'`attend="{order}"`')
-        diagram.text(x + width / 2, 44, also)
-    x, middle = LEFT, LEFT + width / 2
-    diagram.box(x, 60, width, 36, "state sᵢ₋₁", "before word i", shade=True)
-    diagram.arrow((middle, 96), (middle, 120), "asks")
-    diagram.box(x, 120, width, 36, "attention", "context cᵢ", look="chosen")
-    diagram.arrow((middle, 156), (middle, 180))
-    diagram.box(x, 180, width, 36, "cell reads yᵢ₋₁ and cᵢ", "state sᵢ")
-    diagram.arrow((middle, 216), (middle, 240))
-    diagram.box(x, 240, width, 36, "read-out", "logits of word i")
-    x, middle = RIGHT - width, RIGHT - width / 2
-    diagram.box(x, 60, width, 36, "cell reads yᵢ₋₁ and aᵢ₋₁", "state sᵢ")
-    diagram.arrow((middle, 96), (middle, 120), "asks")
-    diagram.box(x, 120, width, 36, "attention", "context cᵢ", look="chosen")
-    diagram.arrow((middle, 156), (middle, 180))
-    diagram.box(x, 180, width, 36, "attentional layer", "aᵢ of sᵢ and cᵢ")
-    diagram.arrow((middle, 216), (middle, 240))
-    diagram.box(x, 240, width, 36, "output projection", "logits of word i")
+    for x, ((name, order, also), first, third, last) in zip((LEFT, RIGHT - width), columns, strict=True):
+        middle = x + width / 2
+        diagram.text(middle, 12, name, weight="bold")
+        diagram.text(middle, 28, f'`attend="{order}"`')
+        diagram.text(middle, 44, also)
+        diagram.box(x, 60, width, 36, *first, shade=order == "before")
+        diagram.arrow((middle, 96), (middle, 120), "asks")
+        diagram.box(x, 120, width, 36, "attention", "context cᵢ", look="chosen")
+        diagram.arrow((middle, 156), (middle, 180))
+        diagram.box(x, 180, width, 36, *third)
+        diagram.arrow((middle, 216), (middle, 240))
+        diagram.box(x, 240, width, 36, *last)
     diagram.text(MIDDLE, 296, "yᵢ₋₁: the last word. aᵢ₋₁ goes into the next step:")
     diagram.text(MIDDLE, 311, "that is input feeding.")
     return diagram
