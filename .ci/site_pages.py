@@ -33,6 +33,8 @@ def on_page_markdown(markdown, page, **_):
 
     def on_site(match):
         target = normpath(join(dirname(path), match[2]))
+        if target.startswith("docs/notebooks/"):
+            target = target.replace(".ipynb", ".md")  # the page that .ci/site_notebooks.py makes of it
         target = PAGES.get(target, target.replace(*REPORTS) if target.startswith(REPORTS[0]) else target)
         return match[1] + relpath(target.removeprefix("docs/"), dirname(uri) or ".") + match[3]
 

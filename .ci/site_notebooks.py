@@ -1,0 +1,47 @@
+"""A hook of mkdocs: the notebooks of docs/notebooks/ are pages of the site, with their committed outputs.
+
+They become Markdown, so that links are checked, code has the theme's colours, and nothing is loaded from elsewhere:
+the pages of mkdocs-jupyter load MathJax and Mermaid, leave links as they are, and have 600 kB of styles each.
+"""
+
+import json
+import re
+from html import escape
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
+
+
+def on_files(files, config):
+    for path in sorted(FOLDER.glob("*.ipynb")):
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=page(path)))
+    return files
+
+
+def page(path: Path) -> str:
+    """Markdown of a notebook: text, code, and what the code shows."""
+    parts, heading = [], ""
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            heading = (re.findall(r"^#+ (.*)$", source, flags=re.M) or [heading])[-1]
+        else:
+            parts.append(f"```python\n{source}\n```")
+            parts += [shown(output, heading) for output in cell["outputs"]]
+    parts.append(f'<p><a href="../{path.name}" download>Download this notebook</a></p>')
+    return "\n\n".join(parts)
+
+
+def shown(output: dict, heading: str) -> str:
+    """Markdown of an output: text, a picture, or HTML, which is one block however many lines it has."""
+    if output["output_type"] == "stream":
+        return f"```text\n{''.join(output['text'])}```"
+    data = output["data"]
+    if "image/png" in data:
+        width = output["metadata"]["image/png"]["width"]
+        picture = f"data:image/png;base64,{''.join(data['image/png']).strip()}"
+        return f'<p><img alt="{escape(heading)}: the picture that the code draws" src="{picture}" width="{width}"></p>'
+    return "".join(data["text/html"]).replace("\n", "&#10;")
