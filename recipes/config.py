@@ -19,7 +19,7 @@ class TrainingConfig:
 
     # Text
     level: str = "bpe"  # "bpe", "word" or "symbol" (see keras_attn.Tokenizer)
-    source_vocabulary_size: int | None = 8000  # at most, the four special ids included
+    source_vocabulary_size: int | None = 8000  # with the four special ids; "bpe": exact, or none: what the text allows
     target_vocabulary_size: int | None = 8000
     min_frequency: int = 1  # rarer words are unknown ("word" only)
     lowercase: bool = False

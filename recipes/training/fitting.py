@@ -33,19 +33,28 @@ def train_tokenizers(
     """A tokenizer for each side, that of the source with `tags`; with `shared_vocabulary` the same one twice.
 
     From lists they learn from all lines, and from files from a sample, which is all lines if there are few.
+
+    Raises:
+        ValueError: if a tokenizer refuses the text or its size; the sentence names the setting of the size.
     """
 
-    def learn(size, *sides, tags=()):
-        options = {"level": config.level, "min_frequency": config.min_frequency, "lowercase": config.lowercase}
-        options |= {"tags": tags}
-        if isinstance(sides[0], TextFiles):
-            paths = [path for side in sides for path in side.paths]
-            return Tokenizer.train_from_files(paths, vocabulary_size=size, **options)
-        return Tokenizer.train([line for side in sides for line in side], vocabulary_size=size, **options)
+    def learn(setting, *sides, tags=()):
+        options = {"vocabulary_size": getattr(config, setting), "level": config.level, "tags": tags}
+        options |= {"min_frequency": config.min_frequency, "lowercase": config.lowercase}
+        try:
+            if isinstance(sides[0], TextFiles):
+                return Tokenizer.train_from_files([path for side in sides for path in side.paths], **options)
+            return Tokenizer.train([line for side in sides for line in side], **options)
+        except ValueError as error:
+            if "vocabulary_size" not in str(error):
+                raise
+            raise ValueError(
+                f"{error}. Set it by --set {setting}=N; {setting}=none takes as many as a small text allows"
+            ) from None
 
     if config.shared_vocabulary:
-        return (learn(config.source_vocabulary_size, sources, targets, tags=tags),) * 2
-    return learn(config.source_vocabulary_size, sources, tags=tags), learn(config.target_vocabulary_size, targets)
+        return (learn("source_vocabulary_size", sources, targets, tags=tags),) * 2
+    return learn("source_vocabulary_size", sources, tags=tags), learn("target_vocabulary_size", targets)
 
 
 def datasets(

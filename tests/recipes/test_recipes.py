@@ -236,9 +236,11 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
                 "--target",
                 "fr",
                 "--set",
-                "source_vocabulary_size=9000",
+                "source_vocabulary_size=none",
+                "target_vocabulary_size=9000",
             ],
-            "largest",
+            "the largest possible for this text. Received: 9000. Set it by --set target_vocabulary_size=N; "
+            "target_vocabulary_size=none takes as many as a small text allows",
         ),
     ],
 )
