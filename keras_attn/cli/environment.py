@@ -24,6 +24,7 @@ def prepare(backend: str | None = None) -> None:
 
     Raises:
         ModuleNotFoundError: If the backend is not installed, or if none is.
+        ValueError: If the variable names no backend that the package runs on.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # for messages after the import; see `command.quietly`
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # warns of each new shape; buckets bound them
@@ -39,7 +40,9 @@ def prepare(backend: str | None = None) -> None:
         chosen = installed[0]
         if chosen == default:
             return
-    elif chosen in BACKENDS:
+    elif chosen not in BACKENDS:
+        raise ValueError(f"Expected KERAS_BACKEND to be one of {', '.join(BACKENDS)}. Received: {chosen!r}")
+    else:
         require(chosen, chosen)
     os.environ["KERAS_BACKEND"] = chosen
 

@@ -43,7 +43,8 @@ def read(
     """
     path = directory / NAME
     if not path.is_file():
-        raise FileNotFoundError(f"Expected a preset in {str(directory)!r}. There is no {NAME}.")
+        missing = NAME if directory.is_dir() else "such folder"
+        raise FileNotFoundError(f"Expected a preset in {str(directory)!r}. There is no {missing}.")
     try:
         manifest = json.loads(_text(path))
         known = {name: manifest[name] for name in FORMAT}

@@ -89,7 +89,8 @@ def _load(name: str, source: str | None, target: str | None, data: str | os.Path
     if name in SOURCES:
         return _named(name, source, target, data)
     if not name or not Path(name).is_dir():
-        raise ValueError(f"Expected a corpus ({', '.join(NAMES)}) or a folder. Received: {name!r}")
+        names = ", ".join(NAMES)
+        raise ValueError(f"Expected a corpus ({names}) or a folder of <split>.<language> files. Received: {name!r}")
     return _folder(Path(name), source, target, stream)
 
 

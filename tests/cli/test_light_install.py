@@ -30,7 +30,7 @@ from keras_attn.cli import environment
 try:
     environment.prepare()
     print(os.environ.get("KERAS_BACKEND"))
-except ImportError as error:
+except (ImportError, ValueError) as error:
     print(error)
 """
 
@@ -42,6 +42,7 @@ except ImportError as error:
         ("tensorflow jax", None, "torch"),
         ("jax torch", None, "None"),  # Keras' own default
         ("tensorflow", "tensorflow", 'Expected tensorflow to be installed: pip install "keras_attn[tensorflow]".'),
+        ("", "pytorch", "Expected KERAS_BACKEND to be one of tensorflow, jax, torch. Received: 'pytorch'"),
         ("tensorflow jax torch", None, 'Expected a backend of Keras: pip install "keras_attn[tensorflow]", '),
     ],
 )

@@ -88,7 +88,7 @@ def test_a_folder_with_invalid_utf8_names_file_and_line(tmp_path) -> None:
 
 
 def test_unknown_names_list_the_valid_ones(tmp_path) -> None:
-    sentence = r"Expected a corpus \(phrases, multi30k, .*cmudict\) or a folder\. Received: 'multi'"
+    sentence = r"Expected a corpus \(phrases, multi30k, .*cmudict\) or a folder of .* files\. Received: 'multi'"
     with pytest.raises(ValueError, match=sentence):
         corpora.load("multi")
     (tmp_path / "nothing").mkdir()
@@ -124,7 +124,7 @@ def test_corpora_that_do_not_fit_together_are_refused(tmp_path, monkeypatch) -> 
     ):
         corpora.load("phrases+multi30k-tok", data=tmp_path)
     for name, part in (("phrases+", "''"), ("phrases+nosuch", "'nosuch'")):
-        with pytest.raises(ValueError, match=rf"Expected a corpus .* or a folder\. Received: {part}"):
+        with pytest.raises(ValueError, match=rf"Expected a corpus .* or a folder of .* files\. Received: {part}"):
             corpora.load(name)
 
 
