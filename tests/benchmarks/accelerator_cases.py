@@ -157,8 +157,9 @@ def search(case: dict, settings: dict, sizes: Sizes) -> dict:
         "first_call_seconds": round(first, 3),
         "compile_seconds": round(max(0.0, first - seconds), 3),
     }
-    moved = search_bytes(sizes, batch, beam, case["dtype"])
-    return result | shares(settings, batch * search_flops(sizes, beam), moved, seconds)
+    shape = batch, sizes.length, sizes.length
+    moved = search_bytes(sizes, shape, beam, case["dtype"])
+    return result | shares(settings, search_flops(sizes, shape, beam), moved, seconds)
 
 
 def make_tokenizer(vocabulary_size: int) -> Tokenizer:

@@ -8,7 +8,7 @@ rate may therefore exceed 1.
 
 import dataclasses
 
-from tests.benchmarks import decode_throughput, train_throughput
+from tests.benchmarks import train_throughput
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, UNITS
 
 
@@ -81,21 +81,20 @@ def training_flops(sizes: Sizes, shape: tuple[int, int, int]) -> float:
 
 
 def _source_flops(sizes: Sizes) -> float:
-    """Of a source position of RNNsearch: both directions, and U h."""
+    """Of a source position: both directions, and U h."""
     return 2 * (_encoder_weights(sizes) + 2 * sizes.units**2)
 
 
 def _target_flops(sizes: Sizes, source_length: int) -> float:
-    """Of a target position of RNNsearch: step, scores, context, read-out, logits."""
+    """Of a target position: step, scores, context, read-out, logits."""
     attention = 3 * source_length * sizes.units
     return 2 * (_step_weights(sizes) + attention + _readout_weights(sizes) + sizes.readout * sizes.target_vocabulary)
 
 
-def search_flops(sizes: Sizes, beam: int) -> float:
-    """Of a sentence's search, with as many target as source tokens."""
-    if sizes.model == "13.0M":
-        return decode_throughput.flops(sizes.length, sizes.length, beam, sizes.target_vocabulary)
-    return sizes.length * (_source_flops(sizes) + beam * _target_flops(sizes, sizes.length))
+def search_flops(sizes: Sizes, shape: tuple[int, int, int], beam: int) -> float:
+    """Of the search of a batch (B, S, T): the source once, each target token `beam` times."""
+    b, s, t = shape
+    return b * (s * _source_flops(sizes) + beam * t * _target_flops(sizes, s))
 
 
 def training_bytes(sizes: Sizes, shape: tuple[int, int, int], parameters: int, dtype: str) -> float:
@@ -108,11 +107,12 @@ def training_bytes(sizes: Sizes, shape: tuple[int, int, int], parameters: int, d
     return 3.0 * bytes_each * (loops + logits) + 7 * 4 * parameters
 
 
-def search_bytes(sizes: Sizes, batch: int, beam: int, dtype: str) -> float:
-    """Bytes of the search of a batch. Hypotheses of a sentence share its keys and memory."""
+def search_bytes(sizes: Sizes, shape: tuple[int, int, int], beam: int, dtype: str) -> float:
+    """Bytes of the search of a batch (B, S, T). Hypotheses of a sentence share its keys and memory."""
+    b, s, t = shape
     output = sizes.readout * sizes.target_vocabulary
-    attended = batch * sizes.length * 3 * sizes.units
-    logits = 2 * batch * beam * sizes.target_vocabulary
+    attended = b * s * 3 * sizes.units
+    logits = 2 * b * beam * sizes.target_vocabulary
     step = _step_weights(sizes) + _readout_weights(sizes) + output + attended + logits
     bytes_each = 2 if dtype == "bfloat16" else 4
-    return float(bytes_each * sizes.length * (_encoder_weights(sizes) + step))
+    return float(bytes_each * (s * _encoder_weights(sizes) + t * step))

@@ -5,8 +5,8 @@
 RUN is a preset of `tests.benchmarks.joeynmt_sizes` (its docstring has the command that trains one); quality matters,
 since it decides the lengths. DIR holds `data/multi30k-tok/` (default: $KERAS_ATTN_DATA). The first pass over all
 sentences compiles; then come `--repeats` timed passes with the beam, as many greedy ones, and 100 single sentences with
-the beam, one a call. The last line is JSON. `share_of_gemm` counts the matrix products of the tokens found, times the
-beam: padding, hypotheses after a sentence's end, and steps that prove that the best is found are all loss.
+the beam, one a call. The last line is JSON: medians, with the 10th and 90th percentile as `..._spread`, and the shares
+of what the machine can do (`tests.benchmarks.search_limits`), of single sentences in `single`.
 `--peer FILE`: the last line of `tests.benchmarks.joeynmt_peer`, which becomes part of it.
 """
 
@@ -24,19 +24,10 @@ from keras_attn import Translator
 from keras_attn.backend import prefer_fast_matmul
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
-from tests.benchmarks.joeynmt_sizes import EMBEDDING, UNITS
-from tests.benchmarks.train_throughput import gemm_gflops
+from tests.benchmarks.search_limits import Limits
+from tests.benchmarks.spread import with_spread
 
 SINGLES = 100
-
-
-def flops(source_length: int, target_length: int, beams: int, vocabulary_size: int) -> float:
-    """Floating-point operations of one sentence's matrix products: the source once, each target token K times."""
-    encoder = 2 * 3 * UNITS * (EMBEDDING + UNITS) + 2 * UNITS * UNITS  # a source position, both directions; keys
-    cell = 3 * UNITS * (EMBEDDING + UNITS + UNITS)
-    attention = UNITS * UNITS + 3 * source_length * UNITS
-    step = cell + attention + 3 * UNITS * UNITS + UNITS * vocabulary_size
-    return 2.0 * (source_length * encoder + beams * target_length * step)
 
 
 def timed(call) -> tuple[float, list]:
@@ -69,39 +60,37 @@ def main(argv=None) -> int:
 
     def passes(**chosen):
         first, found = timed(lambda: translator.generate(sources, **chosen))
-        return (
-            first,
-            statistics.median(
-                timed(lambda: translator.generate(sources, **chosen))[0] for _ in range(arguments.repeats)
-            ),
-            found,
-        )
+        times = [timed(lambda: translator.generate(sources, **chosen))[0] for _ in range(arguments.repeats)]
+        return first, times, found
 
-    gemm = [gemm_gflops()]
+    limits = Limits(translator, arguments.beam)
+    limits.measure()
     first_call, seconds, found = passes(**beam)
-    gemm.append(gemm_gflops())
-    print(f"beam {arguments.beam}: {len(sources) / seconds:.1f} sentences a second", flush=True)
+    limits.measure()
+    rates = [len(sources) / one for one in seconds]
+    print(f"beam {arguments.beam}: {statistics.median(rates):.1f} sentences a second", flush=True)
     _, greedy_seconds, greedy = passes(**options | {"beam_size": 1})
-    gemm.append(gemm_gflops())
+    limits.measure()
     singles = sources[:SINGLES]
     for text in singles:
         translator.generate([text], **beam)
-    single = statistics.median(timed(lambda text=text: translator.generate([text], **beam))[0] for text in singles)
-    rate = statistics.median(gemm)
-    vocabulary_size = translator.target_tokenizer.vocabulary_size
-    work = sum(flops(len(t.source_token_ids), len(t.token_ids), arguments.beam, vocabulary_size) for t in found)
-    tokens = sum(len(t.token_ids) for t in found)
+    single = [timed(lambda text=text: translator.generate([text], **beam))[0] for text in singles]
+    limits.measure()
+    lengths = [(len(one.source_token_ids), len(one.token_ids)) for one in found]
+    tokens = sum(target for _, target in lengths)
     result = {
         "benchmark": "decode",
         "backend": keras.backend.backend(),
         "beam": arguments.beam,
         "early_stopping": arguments.early_stopping,
-        "sentences_per_second": round(len(sources) / seconds, 1),
-        "target_tokens_per_second": round(tokens / seconds),
-        "greedy_sentences_per_second": round(len(sources) / greedy_seconds, 1),
-        "single_sentence_ms": round(1000 * single, 1),
-        "gemm_gflops": round(rate, 1),
-        "share_of_gemm": round(work / seconds / 1e9 / rate, 3),
+        "batch_size": arguments.batch_size,
+        **with_spread("sentences_per_second", rates),
+        "target_tokens_per_second": round(tokens / statistics.median(seconds)),
+        **with_spread("greedy_sentences_per_second", [len(sources) / one for one in greedy_seconds]),
+        **with_spread("single_sentence_ms", [1000 * one for one in single]),
+        **limits.rates(),
+        **limits.shares(lengths, arguments.batch_size, statistics.median(seconds)),
+        "single": limits.shares(lengths[:SINGLES], 1, sum(single)),
         "seconds_first_call": round(first_call, 1),
         "tokens_per_sentence": round(tokens / len(sources), 1),
         "bleu": round(bleu([t.text for t in found], references, tokenize="none").score, 2),

@@ -4,9 +4,9 @@
 
 RUN is a trained preset of `tests.benchmarks.joeynmt_sizes`. WORK/venv gets JoeyNMT and torch from the package index,
 once. The preset's weights and vocabularies are written as JoeyNMT's; it then translates Multi30k test 2016 with beam 5
-and greedily, `--batch-size` sentences at a time, and the first `--singles` one by one, each pass the better of
-`--repeats`. The last line is JSON: figures for `"peer"` in `recipes/reports/speed.jsonl`, with the share of strings
-equal to those of this library, the proof that the models are the same.
+and greedily, `--batch-size` sentences at a time, `--repeats` times, and the first `--singles` one by one, once before
+they are timed. The last line is JSON: figures for `"peer"` in `recipes/reports/speed.jsonl`, medians with the 10th and
+90th percentile, and the share of strings equal to those of this library, the proof that the models are the same.
 """
 
 import argparse
@@ -25,11 +25,13 @@ ORDER = [1, 0, 2, 3]  # the same in this library's ids
 def install(work: Path) -> Path:
     """The environment's Python, made on first use."""
     python = work / "venv" / "bin" / "python"
-    if not python.exists():
+    complete = work / "venv" / "complete"
+    if not complete.exists():
         work.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, "-m", "venv", work / "venv"], check=True)
         for version in VERSIONS:  # torch first: it chooses the build
             subprocess.run([python, "-m", "pip", "install", "-q", version], check=True)
+        complete.touch()
     return python
 
 
@@ -157,9 +159,11 @@ def measure(work: Path, batch_size: int, singles: int, repeats: int) -> dict:
     options = parse_global_args(load_config(work / "config.yaml"), rank=0, mode="test")
     model, _, _, test = load(options, rank=0, mode="test")
 
-    def translate(beam_size, batch_size, count=None, alpha=1.0):
+    count = len(test)
+
+    def translate(beam_size, batch_size, indices=range(count), alpha=1.0):
         test.reset_indices(random_subset=-1)
-        test.indices = list(range(count or len(test)))
+        test.indices = list(indices)
         search = {"beam_size": beam_size, "batch_size": batch_size, "beam_alpha": alpha}
         begin = time.perf_counter()
         _, _, texts, *_ = predict(
@@ -176,15 +180,15 @@ def measure(work: Path, batch_size: int, singles: int, repeats: int) -> dict:
         )
         return time.perf_counter() - begin, texts
 
-    def seconds(*arguments):
-        return min(translate(*arguments)[0] for _ in range(repeats))
+    def rates(beam_size):
+        return [count / translate(beam_size, batch_size)[0] for _ in range(repeats)]
 
+    for _ in range(2):  # the first pass is a warm-up
+        single = [1000 * translate(5, 1, [n])[0] for n in range(singles)]
     return {
-        "system": "JoeyNMT 2.3 (torch)",
-        "sentences_per_second": round(len(test) / seconds(5, batch_size), 1),
-        "greedy_sentences_per_second": round(len(test) / seconds(1, batch_size), 1),
-        "single_sentence_ms": round(1000 * seconds(5, 1, singles) / singles, 1),
-        "batch_size": batch_size,
+        "sentences_per_second": rates(5),
+        "greedy_sentences_per_second": rates(1),
+        "single_sentence_ms": single,
         "translations": translate(5, 128, alpha=-1.0)[1],
     }
 
@@ -196,7 +200,7 @@ def main(argv=None) -> int:
     parser.add_argument("--preset", type=Path)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--singles", type=int, default=100)
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)  # in the environment
     arguments = parser.parse_args(argv)
     work = arguments.work.resolve()
@@ -205,12 +209,17 @@ def main(argv=None) -> int:
         return 0
     if arguments.preset is None:
         parser.error("Expected --preset RUN.")
+    from tests.benchmarks.spread import with_spread  # here: the environment runs this file alone
+
     python = install(work)
     ours = prepare(work, Path(arguments.data or ".", "data", "multi30k-tok"), arguments.preset)
     flags = [f"--{name}={getattr(arguments, name.replace('-', '_'))}" for name in ("batch-size", "singles", "repeats")]
     command = [python, Path(__file__).resolve(), work, "--measure", *flags]
-    result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
-    theirs = result.pop("translations")
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
+    theirs = found.pop("translations")
+    result = {"system": "JoeyNMT 2.3 (torch)", "batch_size": arguments.batch_size}
+    for name, values in found.items():
+        result |= with_spread(name, values)
     result["same_strings"] = round(sum(map(str.__eq__, ours, theirs)) / len(ours), 3)
     print(json.dumps(result))
     return 0

@@ -30,6 +30,7 @@ _FIXED = "--overwrite --keep-best --early-stopping 20 --disp-freq 100u --save-fr
 _VALIDATION = (
     "--valid-metrics bleu --valid-freq 450u --valid-mini-batch 64 --beam-size 5 --normalize 1 --quiet-translation"
 )
+_TIMED = f"-w 512 --max-length-factor {RATIO} --quiet-translation"
 _SEARCH = f"-w 500 --mini-batch 64 --maxi-batch 100 --maxi-batch-sort src --max-length-factor {RATIO} --n-best"
 
 
@@ -171,12 +172,29 @@ class Marian:
         seconds = float(re.search(r"Total time: ([\d.]+)s", done.stderr)[1])
         return best_hypotheses(done.stdout.splitlines(), count), seconds
 
+    def times(self, lines: list[str], *, singles: int, batch: int, rounds: int, beam_size: int, products: str) -> dict:
+        """What `tests.benchmarks.marian_times` measures, in one process that loads the model once.
+
+        Args:
+            lines: To translate, in batches.
+            singles: How many of them to translate one at a time, too.
+            batch: Lines in a batch.
+            rounds: How often to translate all lines.
+            beam_size: Of the search.
+            products: Marian's `--gemm-type`: "float32", or "packed8", of int8.
+        """
+        search = ["-b", str(beam_size), "--normalize", "1", "--quiet", *shlex.split(_TIMED), "-g", products]
+        options = shlex.join(self._call("", *search)[2:])
+        asked = {"options": options, "lines": lines, "singles": singles, "batch": batch, "rounds": rounds}
+        program = [str(self._program.with_name("python")), str(Path(__file__).with_name("marian_times.py"))]
+        return json.loads(self._ask(program, json.dumps(asked)).stdout.splitlines()[-1])
+
     def _call(self, command: str, *options: str, model: Path | None = None) -> list[str]:
         common = ["-m", str(model or self.model), "--vocabs", *map(str, self.vocabularies), *self._threads]
         return [str(self._program), command, *common, *options]
 
-    def _ask(self, call: list[str]) -> subprocess.CompletedProcess:
-        done = subprocess.run(call, capture_output=True, text=True)
+    def _ask(self, call: list[str], text: str | None = None) -> subprocess.CompletedProcess:
+        done = subprocess.run(call, input=text, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{shlex.join(call)} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
         return done

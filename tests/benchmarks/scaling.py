@@ -17,7 +17,6 @@ import dataclasses
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,11 +24,11 @@ from pathlib import Path
 
 from keras_attn.cli import command, environment
 from tests.benchmarks.accelerator_work import SIZES, Sizes, training_flops
+from tests.benchmarks.processes import run_process
 
 LENGTHS, VOCABULARIES, BATCHES = (8, 16, 32, 64), (2_000, 8_000, 32_000), (8, 32, 128)
 MIDDLE = {"length": 16, "vocabulary": 8_000, "batch": 32}
 UPDATES, ROUNDS = 4, 3
-ROOT = Path(__file__).parents[2]
 PANELS = (
     ("length", "S = T, tokens"),
     ("vocabulary", "V, words on each side"),
@@ -141,18 +140,6 @@ def read_corpus(pairs: int) -> dict:
             "opening_seconds": again["seconds"],
             "opening_megabytes": again["most_megabytes"],
         }
-
-
-def run_process(*line: str) -> dict:
-    """The last line that a Python process prints, as JSON.
-
-    Raises:
-        RuntimeError: if it fails.
-    """
-    ended = subprocess.run([sys.executable, *line], capture_output=True, text=True, cwd=ROOT)
-    if ended.returncode:
-        raise RuntimeError(f"Expected a case to be measured. Its process ended: {ended.stderr.strip()[-400:]}")
-    return json.loads(ended.stdout.splitlines()[-1])
 
 
 def draw(result: dict, path: Path) -> None:

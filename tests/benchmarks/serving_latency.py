@@ -4,10 +4,12 @@
 
 Exports RUN (a preset of `tests.benchmarks.joeynmt_sizes`, whose docstring has the command that trains one), builds the
 C program of `tests/serving` and runs `serving_default` on the first sentences of the corpus' test split: one at a
-time, and 32 at a time. Each request runs once before it is timed, as in a server with warm-up records. The last line is
-JSON: milliseconds for one sentence (median and 99th percentile), sentences a second in batches, seconds for the export
-and for loading, the peak of resident memory, the sizes of the graph and of the weights, and BLEU of the translations
-in batches. With `--peer FILE`, the last line of `tests.benchmarks.joeynmt_peer --batch-size 32` is added to it.
+time, and 32 at a time; all of this `--rounds` times. Each request runs once before it is timed, as in a server with
+warm-up records. The last line is JSON: milliseconds for one sentence, sentences a second in batches, seconds for the
+export and for loading, the peak of resident memory in batches, all of them medians, with the 10th and 90th percentile
+as `..._spread`; the sizes of the graph and of the weights; BLEU of the translations in batches; and the shares of what
+the machine can do (`tests.benchmarks.search_limits`), of single sentences in `single`. With `--peer FILE`, the last
+line of `tests.benchmarks.joeynmt_peer --batch-size 32` is added to it.
 Needs gcc.
 """
 
@@ -26,7 +28,8 @@ from keras_attn import Translator
 from keras_attn.cli.run_report import export_arguments, read_report
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
-from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
+from tests.benchmarks.search_limits import Limits
+from tests.benchmarks.spread import with_spread
 from tests.serving import loader
 
 SIGNATURE = ("--signature", "serving_default", "--repeat", "2")
@@ -52,7 +55,8 @@ def main(argv=None) -> int:
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--singles", type=int, default=200, help="sentences one at a time (default: %(default)s)")
-    parser.add_argument("--sentences", type=int, default=960, help="in batches (default: %(default)s)")
+    parser.add_argument("--sentences", type=int, default=1000, help="in batches (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="of everything (default: %(default)s)")
     parser.add_argument("--quantize", choices=("int8", "float16"))
     parser.add_argument("--peer", type=Path, metavar="FILE", help="the peer's figures")
     arguments = parser.parse_args(argv)
@@ -60,31 +64,47 @@ def main(argv=None) -> int:
     sources, references = read_parallel(corpus, "test", arguments.source, arguments.target)
     texts = [sentence.encode() for sentence in sources[: arguments.sentences]]
     peer = {"peer": json.loads(arguments.peer.read_text().splitlines()[-1])} if arguments.peer else {}
+    single, rates, export_seconds, load_seconds, memory = [], [], [], [], []
     with tempfile.TemporaryDirectory() as temporary:
         program = loader.build(Path(temporary))
         translator = Translator.from_preset(arguments.preset)
-        begin = time.perf_counter()
-        options = {"beam_size": arguments.beam, "quantize": arguments.quantize}
-        folder = translator.export(Path(temporary, "served"), **options, **export_arguments(arguments.preset))
-        export_seconds = time.perf_counter() - begin
-        print(f"exported in {export_seconds:.1f} s", flush=True)
-        single, *loaded, _ = timed(program, folder, texts[: arguments.singles], 1)
-        batches, load_seconds, memory, translations = timed(program, folder, texts, arguments.batch_size)
+        limits = Limits(translator, arguments.beam)
+        options = {"beam_size": arguments.beam, "quantize": arguments.quantize} | export_arguments(arguments.preset)
+        for number in range(arguments.rounds):
+            limits.measure()
+            begin = time.perf_counter()
+            folder = translator.export(Path(temporary, f"served-{number}"), **options)
+            export_seconds.append(time.perf_counter() - begin)
+            print(f"exported in {export_seconds[-1]:.1f} s", flush=True)
+            alone, loaded, *_ = timed(program, folder, texts[: arguments.singles], 1)
+            batches, loaded_again, peak, translations = timed(program, folder, texts, arguments.batch_size)
+            single += alone
+            rates.append(len(texts) / sum(batches))
+            load_seconds += [loaded, loaded_again]
+            memory.append(peak)
+        limits.measure()
         sizes = {name: (folder / name).stat().st_size for name in ("saved_model.pb", "variables/" + DATA)}
+    sides = (translator.source_tokenizer, sources), (translator.target_tokenizer, translations)
+    counts = [[len(ids) + 1 for ids in side.encode_batch(lines[: len(texts)])] for side, lines in sides]  # and the end
+    lengths = list(zip(*counts, strict=True))
+    alone = statistics.fmean(single) * len(lengths[: arguments.singles])
     tokenize = read_report(arguments.preset)["config"].get("tokenize", "13a")
     result = {
         "benchmark": "serve",
         "backend": keras.backend.backend(),
         "beam": arguments.beam,
         "quantize": arguments.quantize,
-        "single_sentence_ms": round(1000 * statistics.median(single), 1),
+        **with_spread("single_sentence_ms", [1000 * one for one in single]),
         "single_sentence_99th_ms": round(1000 * statistics.quantiles(single, n=100)[98], 1),
         "batch_size": arguments.batch_size,
-        "sentences_per_second": round(len(texts) / sum(batches), 1),
-        "export_seconds": round(export_seconds, 1),
-        "load_seconds": round(min(load_seconds, loaded[0]), 2),
-        "resident_mb": round(max(memory, loaded[1])),
+        **with_spread("sentences_per_second", rates),
+        **with_spread("export_seconds", export_seconds),
+        **with_spread("load_seconds", load_seconds, 2),
+        **with_spread("resident_mb", memory, 0),
         "graph_bytes": sizes["saved_model.pb"],
+        **limits.rates(),
+        **limits.shares(lengths, arguments.batch_size, len(texts) / statistics.median(rates)),
+        "single": limits.shares(lengths[: arguments.singles], 1, alone),
         "weights_mb": round(sizes["variables/" + DATA] / 1e6, 1),
         "bleu": round(bleu(translations, references[: len(texts)], tokenize=tokenize).score, 2),
         "cores": len(os.sched_getaffinity(0)),
