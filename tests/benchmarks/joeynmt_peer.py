@@ -184,7 +184,7 @@ def measure(work: Path, batch_size: int, singles: int, repeats: int) -> dict:
         return [count / translate(beam_size, batch_size)[0] for _ in range(repeats)]
 
     for _ in range(2):  # the first pass is a warm-up
-        single = [1000 * translate(5, 1, [n])[0] for n in range(singles)]
+        single = [1000 * translate(5, 1, [n])[0] for n in range(count)[:singles]]
     return {
         "sentences_per_second": rates(5),
         "greedy_sentences_per_second": rates(1),
