@@ -169,6 +169,10 @@ class ParallelDataset(keras.utils.PyDataset):
                 end's, which is computed when the decoder has read the word (Chen et al. 2020, arXiv:2004.14837): for an
                 aligner, whose attention need not serve the prediction.
             **kwargs: The other arguments of `ParallelDataset`.
+
+        Raises:
+            ValueError: If a side is a single string, a line is not valid Unicode, the sides differ in length, or an
+                argument is out of range or does not go with another.
         """
         if pointer and kwargs.get("on_too_long") == "truncate":  # a target may copy a word that is cut off
             raise ValueError("Expected on_too_long='drop' with `pointer=True`. Received: on_too_long='truncate'")

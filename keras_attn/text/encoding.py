@@ -45,7 +45,13 @@ class TokenBlock(NamedTuple):
 
 
 def encode_lines(lines: Iterable[str], tokenizer: "Tokenizer", threads: int | None = None) -> list[list[int]]:
-    """Returns the ids of each line: none for a blank line, although BPE has pieces for blanks."""
+    """Returns the ids of each line: none for a blank line, although BPE has pieces for blanks.
+
+    Raises:
+        ValueError: If `lines` is a single string, or a line is not valid Unicode.
+    """
+    if isinstance(lines, str):
+        raise ValueError("Expected a list of lines. Received: a single str")
     return tokenizer.encode_batch([line if line.strip(BLANKS) else "" for line in lines], threads=threads)
 
 

@@ -326,6 +326,12 @@ def test_a_batch_is_no_larger_than_the_data(size, count):
 # Files.
 
 
+def test_one_string_is_no_list_of_lines():
+    tokenizer = Tokenizer.train(["a b"], level="character")
+    with pytest.raises(ValueError, match="Expected a list of lines"):
+        ParallelDataset.from_text(["a"], "b", tokenizer, tokenizer)
+
+
 def test_lines_end_at_the_newline_alone(tmp_path):
     text = "a\r\n\nb\u2028c\x85d\x0ce\nlast"
     (tmp_path / "plain").write_bytes(text.encode())
