@@ -143,8 +143,9 @@ def _second_half() -> list[str]:
         f"{fixed['name']} translates the second half worse than the first in {report['lost']} where "
         f"{attention['name']} is better. Here is the one where the difference is largest:",
         "\n".join(f"- **{name}:** {text}" for name, text in lines),
-        "The others have a page. Point at a word, or tap it: those that it is aligned to light up. In rnnencdec every "
-        "word attends to the end of the sentence, whose state is all that the decoder gets.",
+        "A page has this one, nine more and the example of the paper. Point at a word, or tap it: those that it is "
+        "aligned to light up. In rnnencdec every word attends to the end of the sentence, whose state is all that the "
+        "decoder gets.",
         _frame(f"../recipes/reports/{SHOWCASE}.html", f"../reports/{SHOWCASE}.html", "Two systems side by side"),
     ]
 

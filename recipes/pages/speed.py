@@ -37,7 +37,7 @@ def _rates(train: list[dict], decode: list[dict]) -> list[str]:
         return []
     parts = [
         "13.0 M parameters on multi30k-tok de-en, 2 cores, 128 sentences a batch (`tests.benchmarks.train_throughput` "
-        f"and `decode_throughput`); {_PEER}, measured immediately before or after on the same, shared machine, with "
+        f"and `decode_throughput`); {_PEER}, measured before or after on the same, shared machine, with "
         "the same sizes and, for decoding (`joeynmt_peer`), the same weights. The share of the machine's matrix-"
         "product rate does not count padding as work."
     ]
