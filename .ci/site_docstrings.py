@@ -1,4 +1,6 @@
-"""An extension of griffe: the headings of the package's docstrings that it does not know become those that it does."""
+"""An extension of griffe: the headings of the package's docstrings that it does not know become those that it does, and
+what a function returns is no code within code.
+"""
 
 import re
 
@@ -12,3 +14,4 @@ class Headings(griffe.Extension):
         if obj.docstring:
             for ours, known in HEADINGS.items():
                 obj.docstring.value = re.sub(rf"^{ours}:$", known.rstrip(":") + ":", obj.docstring.value, flags=re.M)
+            obj.docstring.value = re.sub(r"^(Returns:\n +)`([^`\n]+)`(?=:)", r"\1\2", obj.docstring.value, flags=re.M)

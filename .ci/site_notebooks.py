@@ -43,5 +43,6 @@ def shown(output: dict, heading: str) -> str:
     if "image/png" in data:
         width = output["metadata"]["image/png"]["width"]
         picture = f"data:image/png;base64,{''.join(data['image/png']).strip()}"
-        return f'<p><img alt="{escape(heading)}: the picture that the code draws" src="{picture}" width="{width}"></p>'
+        image = f'<img alt="{escape(heading)}: the picture that the code draws" src="{picture}" width="{width}">'
+        return f'<p><span class="wide-figure">{image}</span></p>' if width > 600 else f"<p>{image}</p>"
     return "".join(data["text/html"]).replace("\n", "&#10;")

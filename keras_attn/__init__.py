@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from keras_attn import losses, metrics, models, search
     from keras_attn.backend import scan, while_loop
     from keras_attn.data import ParallelDataset
+    from keras_attn.decoding import quantize
     from keras_attn.layers import (
         AttentionalLayer,
         AttentionDecoder,
@@ -109,6 +110,7 @@ __all__ = [
     "metrics",
     "models",
     "presets",
+    "quantize",
     "register_attention",
     "scan",
     "search",
@@ -123,6 +125,7 @@ _ORIGINS = {
     "Translation": "translation",
     "Translator": "translator",
     "presets": "zoo",
+    "quantize": "decoding",
     "scan": "backend",
     "while_loop": "backend",
 }

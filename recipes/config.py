@@ -1,6 +1,7 @@
 """What every recipe's configuration has in common, and `--set name=value`."""
 
 import dataclasses
+import difflib
 import fnmatch
 import math
 import re
@@ -199,7 +200,7 @@ def override(config: TrainingConfig, assignments: list[str]) -> TrainingConfig:
     """Applies `name=value` strings, each value read as the type of its field.
 
     Raises:
-        ValueError: for an unknown name (the valid ones are listed), or a value of the wrong type.
+        ValueError: for an unknown name (the sentence has the most similar ones), or a value of the wrong type.
     """
     kinds = typing.get_type_hints(type(config))
     changes = {}
@@ -208,9 +209,20 @@ def override(config: TrainingConfig, assignments: list[str]) -> TrainingConfig:
         if not equals:
             raise ValueError(f"Expected --set name=value. Received: {assignment!r}")
         if name not in kinds:
-            raise ValueError(f"Expected --set with a name among: {', '.join(kinds)}. Received: {name!r}")
+            raise ValueError(_unknown(name, list(kinds), type(config)))
         changes[name] = _parse(name, text, kinds[name])
     return dataclasses.replace(config, **changes)
+
+
+def _unknown(name: str, names: list[str], kind: type[TrainingConfig]) -> str:
+    """The sentence about a name that is no setting: the names that are most similar to it, and where all stand."""
+    similar = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
+    such_as = f", such as {', '.join(similar)}" if similar else ""
+    modules = dict.fromkeys(one.__module__ for one in kind.__mro__ if dataclasses.is_dataclass(one))
+    return (
+        f"Expected --set with the name of a setting{such_as}. Received: {name!r}. All {len(names)} are listed in "
+        f"{' and '.join(modules)}."
+    )
 
 
 def _parse(name: str, text: str, kind) -> typing.Any:

@@ -5,10 +5,12 @@ ACL 2019, arXiv:1905.06319.
     python -m recipes.train hard_monotonic --corpus g2p/fre                            # letters to phones
     python -m recipes.train hard_monotonic --corpus g2p/fre --set order=1 window=4     # the next alignment's jump
     python -m recipes.train hard_monotonic --corpus g2p/fre --set monotonic=false      # Wu, Shapiro, Cotterell 2018
+    python -m recipes.train hard_monotonic --corpus g2p/ice --set max_steps=1000       # 800 words
     python -m recipes.train hard_monotonic --corpus cmudict --minutes 57
 
 The model is the paper's: which letter a phone is read from is a hidden variable, summed over exactly. It is for strings
-of symbols; with large vocabularies its training needs too much memory. The defaults of
+of symbols; with large vocabularies its training needs too much memory. After 1,000 updates on 800 words of Icelandic
+14.00 % of the test's words are wrong, and 33.00 % of those of `rnnsearch` (`recipes/README.md`). The defaults of
 `keras_attn.models.HardMonotonicSeq2Seq` are the sizes of the authors' scripts; here they are about half as wide.
 """
 

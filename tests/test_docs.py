@@ -73,6 +73,19 @@ def test_names_of_the_package_exist(page):
     assert not absent
 
 
+def test_the_first_page_has_the_guides_in_the_groups_and_under_the_names_of_the_site():
+    yaml = pytest.importorskip("yaml")
+    (groups,) = (part["Guides"] for part in yaml.safe_load(text_of("mkdocs.yml"))["nav"] if "Guides" in part)
+    on_site = {name: dict(item.popitem() for item in items) for group in groups for name, items in group.items()}
+    sections = re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", text_of("docs/index.md"), flags=re.M | re.S)
+    on_page = {name: dict(re.findall(r"\[([^]]+)\]\(([^)]+)\)", section)) for name, section in sections}
+    on_page["Serve"]["TensorFlow Serving"] = "serving.md"  # on the site; ../saved_models/README.md in the clone
+    assert list(on_page.items())[: len(on_site)] == list(on_site.items())
+    titles = {path: title for pages in on_site.values() for title, path in pages.items()}
+    readme = dict(re.findall(r"^\| [^|]* \| \[([^]]+)\]\(docs/([\w/-]+\.md)\)", text_of("README.md"), flags=re.M))
+    assert all(titles.get(path, title) == title for title, path in readme.items())
+
+
 def modules_and_flags():
     """What `python -m MODULE` and `keras-attn COMMAND` are run with, over all pages."""
     used = {}

@@ -135,6 +135,7 @@ PACKAGES = [
     "evaluation",
     "layers",
     "losses",
+    "markup",
     "metrics",
     "models",
     "plots",
@@ -235,6 +236,13 @@ def test_the_docstring_is_complete(package, value):
     of_a_paper = inspect.isclass(value) and issubclass(value, keras_attn.layers.Attention | keras_attn.models.Seq2Seq)
     if of_a_paper and name not in WITHOUT_PAPER:
         assert CITED.search(docstring), "a paper is expected"
+
+
+@pytest.mark.once
+def test_no_package_that_says_what_it_exports_is_left_out():
+    paths = [path for path in ROOT.rglob("*.py") if "\n__all__ = " in path.read_text("utf-8")]
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__") for path in paths}
+    assert {name.rstrip(".") for name in names} <= set(PACKAGES)
 
 
 @pytest.mark.once

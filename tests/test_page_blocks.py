@@ -2,9 +2,11 @@
 with the reason why not, and `text` is output, or something that is no program.
 
 The Python of a page is one program, in one folder. A `text` block that follows a block is what that one prints, with
-`...` for what may vary.
+`...` for what may vary. Parts of programs that cannot run here, such as those for a cluster, are parsed: `py`, `bash`
+and `yaml`.
 """
 
+import ast
 import contextlib
 import doctest
 import gzip
@@ -24,7 +26,7 @@ from tests.test_docs import PAGES, ROOT, text_of
 pytestmark = pytest.mark.once
 
 BLOCK = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```", flags=re.M | re.S)
-LANGUAGES = ("", "python", "text")  # the first is the shell
+LANGUAGES = ("", "python", "text", "py", "bash", "yaml")  # the first is the shell, the last three are parsed
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 # Pages whose Python runs in another test, with what it needs.
@@ -38,12 +40,12 @@ ELSEWHERE = {
 # What is changed so that a page takes seconds, not minutes, and prints no bars of progress.
 SHORTER = {
     "README.md": [("model.fit(data, epochs=20)", "model.fit(data, epochs=20, verbose=0)")],
-    "docs/installation.md": [("model.fit(data, epochs=5)", "model.fit(data, epochs=1, steps_per_epoch=20, verbose=0)")],
 }
 # What a page leaves behind.
 LEAVES = {
     "README.md": ["alignment.png"],
-    "docs/installation.md": ["alignment.png", "cache"],
+    "docs/index.md": ["alignment.png"],
+    "docs/large-corpora.md": ["cache"],
     "docs/guides/getting-started.md": ["alignment.png", "my-preset/translator.json"],
     "docs/guides/serving.md": ["saved_models/phrases/1/saved_model.pb", "phrases-onnx/step.onnx"],
     "docs/marian.md": ["alignment.png", "fine-tuned/translator.json", "saved_models/marian/1/saved_model.pb"],
@@ -59,6 +61,7 @@ LONG_SHELL = {
     r"(echo .* \| )?keras-attn .*(runs/|[A-Z]{3,}|saved_models/)": "needs a run; tests/cli calls each command",
     r"keras-attn .* < page\.html": "needs a page; tests/cli/test_translate_texts.py translates it",
     r"(docker|curl|mkdocs|\s*--model_config_file)\b": "needs a server or its image",
+    r"gcloud ": "needs machines in a cloud",
 }
 
 
@@ -95,6 +98,39 @@ def test_every_block_has_a_language_that_is_run_or_is_output(page):
     assert not {language for language, _, _ in blocks(page)} - set(LANGUAGES)
 
 
+def blocks_in(*chosen):
+    """(page, number of the block, content) of the blocks in these languages."""
+    return [
+        pytest.param(page, content, id=f"{page}-{n}")
+        for page in PAGES
+        for n, (language, content, _) in enumerate(blocks(page))
+        if language in chosen
+    ]
+
+
+@pytest.mark.parametrize(("page", "content"), blocks_in("py"))
+def test_python_that_cannot_run_here_is_python(page, content):
+    ast.parse(content, page)
+
+
+@pytest.mark.parametrize("page", sorted({one.values[0] for one in blocks_in("", "bash")}))
+def test_the_shell_takes_every_block(page):
+    content = "".join(content for language, content, _ in blocks(page) if language in ("", "bash"))
+    done = subprocess.run(["bash", "-n"], input=content, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("page", "content"), blocks_in("yaml"))
+def test_yaml_is_a_mapping_whose_shell_the_shell_takes(page, content):
+    yaml = pytest.importorskip("yaml")
+    described = yaml.safe_load(content)
+    assert isinstance(described, dict)
+    for container in described["spec"]["template"]["spec"]["containers"]:
+        program, option, script = container["command"]
+        done = subprocess.run([program, "-n", option, script], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(("page", "test"), ELSEWHERE.items())
 def test_a_page_that_runs_elsewhere_is_read_there(page, test):
     assert python_of(page)
@@ -111,7 +147,7 @@ def prepare(page, folder, monkeypatch):
     if page == "docs/guides/serving.md":
         pytest.importorskip("tensorflow_serving")
         pytest.importorskip("onnxruntime")
-    if page == "docs/installation.md":
+    if page == "docs/large-corpora.md":
         for language, line in (("en", "She bought two red books.\n"), ("fr", "Elle a acheté deux livres rouges.\n")):
             (folder / f"news.1.{language}.gz").write_bytes(gzip.compress(line.encode() * 70))
     if page == "saved_models/README.md":

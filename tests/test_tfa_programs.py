@@ -1,4 +1,4 @@
-"""The two programs of docs/migrating-from-tfa.md: the NMT tutorial of tensorflow_addons, and dates."""
+"""The programs of docs/migrating-from-tfa.md: a functional model, the NMT tutorial of tensorflow_addons, and dates."""
 
 import re
 import shutil
@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 
 import keras_attn
@@ -20,6 +21,29 @@ def run(heading, **names):
     names["__name__"] = __name__
     exec(re.search(r"```python\n(.*?)```", page, flags=re.S)[1], names)
     return names
+
+
+def test_no_program_of_the_page_is_left_out():
+    """Each section has one, which `run` finds."""
+    page = (ROOT / "docs" / "migrating-from-tfa.md").read_text("utf-8")
+    sections = [section for section in page.split("\n## ") if "```python" in section]
+    assert [section.splitlines()[0] for section in sections] == [
+        "Attention and its wrapper",
+        "The NMT tutorial",
+        "Dates",
+    ]
+    assert all(section.count("```python") == 1 for section in sections)
+
+
+def test_the_functional_model_trains_and_is_saved(tmp_path):
+    model = run("## Attention and its wrapper")["model"]
+    source, target = np.array([[5, 6, 7], [8, 9, 0]]), np.array([[2, 4], [2, 3]])
+    first, last = model.fit([source, target], target, epochs=2, verbose=0).history["loss"]
+    assert last < first
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    ours, theirs = (each.predict([source, target], verbose=0) for each in (model, loaded))
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
 @pytest.fixture(scope="module")

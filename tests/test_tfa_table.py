@@ -75,6 +75,8 @@ def names(rng):
         "probabilities": rng.random((B, S)).astype("float32"),
         "previous": np.eye(S, dtype="float32")[:B],
         "c0": np.ones((B, H), "float32"),
+        "s0": np.ones((B, H), "float32"),
+        "mask": np.arange(S) < np.array([[2], [3], [5]]),
         "inputs": inputs,
         "values": values[..., :H],
         "step": table_step,

@@ -10,15 +10,23 @@ from keras_attn.backend.distribution import (
     parts_of_axis,
     training_devices,
 )
-from keras_attn.backend.float64 import cumsum, keep_float64, matmul, maximum, tanh
+from keras_attn.backend.float64 import cumsum, keep_float64, matmul, maximum, segment_sum, tanh
 from keras_attn.backend.gradients import without_gradients
 from keras_attn.backend.indexing import put, take, take_in_rows
 from keras_attn.backend.inference import inference_function
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
+from keras_attn.backend.int8_products import Int8Weights
 from keras_attn.backend.job import Job
 from keras_attn.backend.loops import scan, while_loop
-from keras_attn.backend.precision import preferred_precision
-from keras_attn.backend.products import bfloat16_products, loop_matmul, loop_product, prefer_fast_matmul
+from keras_attn.backend.precision import has_accelerator, preferred_precision
+from keras_attn.backend.products import (
+    bfloat16_products,
+    dense,
+    kernel_product,
+    loop_matmul,
+    loop_product,
+    prefer_fast_matmul,
+)
 from keras_attn.backend.replicas import data_shard, replica_count, sum_over_replicas
 from keras_attn.backend.tensorflow_files import StoredVariable, read_checkpoint
 from keras_attn.backend.variables import (
@@ -31,6 +39,7 @@ from keras_attn.backend.variables import (
 )
 
 __all__ = [
+    "Int8Weights",
     "Job",
     "StoredVariable",
     "bfloat16_products",
@@ -40,11 +49,14 @@ __all__ = [
     "cumsum",
     "data_parallel",
     "data_shard",
+    "dense",
     "disable_pipeline_autotuning",
+    "has_accelerator",
     "inference_function",
     "keep_compiled",
     "keep_float64",
     "keep_values",
+    "kernel_product",
     "loop_matmul",
     "loop_product",
     "matmul",
@@ -60,6 +72,7 @@ __all__ = [
     "replica_count",
     "scan",
     "seed_process",
+    "segment_sum",
     "set_random_state",
     "sum_over_replicas",
     "sync_variables",

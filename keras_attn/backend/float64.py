@@ -31,6 +31,14 @@ def cumsum(x, axis: int):
     return _run("cumsum", (x,), axis)
 
 
+def segment_sum(data, segment_ids, num_segments: int):
+    """`keras.ops.segment_sum` of data `(N,)`; float64 if it is."""
+    if keras.backend.backend() != "torch" or not _is_float64(data):
+        return ops.segment_sum(data, segment_ids, num_segments=num_segments)
+    data = ops.convert_to_tensor(data)
+    return data.new_zeros(num_segments).index_add(0, ops.convert_to_tensor(segment_ids), data)
+
+
 def keep_float64(activation: Callable) -> Callable:
     """An activation of Keras as one that is float64 where its input is: tanh, the only one that is not."""
     return tanh if activation is keras.activations.tanh else activation

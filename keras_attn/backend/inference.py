@@ -9,43 +9,92 @@ import keras
 import numpy as np
 from keras import ops, tree
 
+from keras_attn.backend.int8_products import Int8Weights
+from keras_attn.backend.products import kernel_products
 
-def inference_function(model: keras.Model) -> Callable[[Any], Any]:
+
+def inference_function(model: keras.Model, int8_weights: Int8Weights | None = None) -> Callable[[Any], Any]:
     """Returns `inputs -> outputs`, both of NumPy arrays: `model` compiled, which several threads may call at once.
 
-    On TensorFlow this is `keras.Model.predict_on_batch`. On JAX that method donates the weights to the compiled
-    program, and assigns those that the program returns; until then no other thread can read them. Here the program only
-    reads them. On torch, from Keras 3.16 on, that method waits for the other processes of a job. Here a process may run
-    alone.
+    On TensorFlow without XLA one graph for each number of rows serves all lengths: to trace one takes half a second,
+    and `keras.Model.predict_on_batch` would do it for each length. With XLA each shape has a program of its own. On JAX
+    that method donates the weights to the compiled program, and assigns those that the program returns; until then no
+    other thread can read them. Here the program only reads them. On torch, from Keras 3.16 on, that method waits for
+    the other processes of a job. Here a process may run alone.
 
     Args:
         model: A compiled model whose `call` changes no variable.
+        int8_weights: The matrices to multiply with in int8; None: none.
     """
-    if keras.backend.backend() == "tensorflow":
-        return partial(keras.Model.predict_on_batch, model)
+    if keras.backend.backend() == "jax":
+        return _inference_on_jax(model, int8_weights)
     if keras.backend.backend() == "torch":
-        return partial(_run_on_torch, model)
-    import jax
+        return _inference_on_torch(model, int8_weights)
+    return _inference_on_tensorflow(model, int8_weights)
 
-    @jax.jit
-    def program(trainable, non_trainable, inputs):
-        with _undivided():
-            return model.stateless_call(trainable, non_trainable, inputs)[0]
+
+def _inference_on_tensorflow(model: keras.Model, int8_weights: Int8Weights | None) -> Callable[[Any], Any]:
+    import tensorflow as tf
+
+    # XLA alone multiplies int8 fast. A graph for several shapes fails in it.
+    by_xla = int8_weights is not None
+    if tf.distribute.has_strategy() or (model.jit_compile and not by_xla):
+        return partial(keras.Model.predict_on_batch, model)
+
+    @tf.function(jit_compile=by_xla, autograph=False)
+    def program(inputs):
+        with kernel_products(int8_weights and int8_weights.product):
+            return model(inputs, training=False)
+
+    def spec(array):
+        # The number of rows is static: if it is unknown, search has three loops to trace, as for a large batch.
+        return tf.TensorSpec(array.shape if by_xla else [array.shape[0]] + [None] * (array.ndim - 1), array.dtype)
 
     def run(inputs):
-        groups = model.trainable_variables, model.non_trainable_variables
-        values = ([variable.value for variable in group] for group in groups)
-        return tree.map_structure(np.array, program(*values, inputs))
+        graph = program.get_concrete_function(tree.map_structure(spec, inputs))
+        return tree.map_structure(ops.convert_to_numpy, graph(tree.map_structure(tf.convert_to_tensor, inputs)))
 
     return run
 
 
-def _run_on_torch(model: keras.Model, inputs):
+def _inference_on_jax(model: keras.Model, int8_weights: Int8Weights | None) -> Callable[[Any], Any]:
+    import jax
+
+    def program(trainable, non_trainable, matrices, inputs):
+        with _undivided(), kernel_products(int8_weights and int8_weights.bound(matrices).product):
+            return model.stateless_call(trainable, non_trainable, inputs)[0]
+
+    compiled = jax.jit(program)
+    is_first = True
+
+    def run(inputs):
+        nonlocal is_first
+        groups = model.trainable_variables, model.non_trainable_variables
+        values = [[variable.value for variable in group] for group in groups]
+        if int8_weights and is_first:
+            jax.eval_shape(program, *values, {}, inputs)  # makes the matrices
+            is_first = False
+        matrices = dict(int8_weights.matrices) if int8_weights else {}  # another thread may add one
+        return tree.map_structure(np.array, compiled(*values, matrices, inputs))
+
+    return run
+
+
+def _inference_on_torch(model: keras.Model, int8_weights: Int8Weights | None) -> Callable[[Any], Any]:
     import torch
 
-    with torch.no_grad():
-        outputs = model(tree.map_structure(ops.convert_to_tensor, inputs), training=False)
-    return tree.map_structure(ops.convert_to_numpy, outputs)
+    # A weight that is made in inference mode cannot be trained, and the first call may make some. Later calls are a
+    # tenth faster in that mode, for one sentence, because autograd records nothing of their tensors.
+    mode = torch.no_grad
+
+    def run(inputs):
+        nonlocal mode
+        with mode(), kernel_products(int8_weights and int8_weights.product):
+            outputs = model(tree.map_structure(ops.convert_to_tensor, inputs), training=False)
+        mode = torch.inference_mode
+        return tree.map_structure(ops.convert_to_numpy, outputs)
+
+    return run
 
 
 @contextlib.contextmanager

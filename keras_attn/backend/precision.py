@@ -14,6 +14,11 @@ def preferred_precision() -> str:
     return "mixed_bfloat16" if capabilities and all(map(_has_bfloat16, capabilities)) else "float32"
 
 
+def has_accelerator() -> bool:
+    """Whether Keras computes on a GPU or TPU."""
+    return bool(_capabilities())
+
+
 def _capabilities() -> list[str]:
     """The compute capability of each accelerator, such as "9.0"; "" for one that is not NVIDIA's."""
     backend = keras.backend.backend()

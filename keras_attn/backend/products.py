@@ -2,20 +2,73 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
 import keras
 from keras import ops
 
+ALL = slice(None)
+_kernel_products: ContextVar[Callable | None] = ContextVar("kernel_products", default=None)
 
-def loop_product(kernel) -> Callable[[Any], Any]:
-    """Returns `x -> x @ kernel` for use inside the step of a `scan`.
+
+@contextlib.contextmanager
+def kernel_products(find: Callable | None) -> Iterator[None]:
+    """Within this, products with weights are those that `find` returns, where it returns any.
+
+    Args:
+        find: `(kernel, rows, columns, transpose)` -> `x -> x @ kernel[rows, columns]`, or with its transpose, or None;
+            such as `Int8Weights.product`. None: all products are as always.
+    """
+    token = _kernel_products.set(find)
+    try:
+        yield
+    finally:
+        _kernel_products.reset(token)
+
+
+def kernel_product(kernel, *, rows: slice = ALL, columns: slice = ALL, transpose: bool = False):
+    """The product with a weight inside `kernel_products`; None for an ordinary one."""
+    find = _kernel_products.get()
+    return find and find(kernel, rows, columns, transpose)
+
+
+def has_kernel_products() -> bool:
+    """Whether some products are those of `kernel_products` now."""
+    return _kernel_products.get() is not None
+
+
+def dense(inputs, kernel, *, rows: slice = ALL, columns: slice = ALL):
+    """`inputs @ kernel[rows, columns]`, in the dtype of `inputs`; inside `kernel_products` its product.
+
+    Args:
+        inputs: `(..., I)`.
+        kernel: A weight or a tensor `(I, O)`.
+        rows, columns: The part of the kernel that is multiplied.
+    """
+    from keras_attn.backend.float64 import matmul
+
+    if (product := kernel_product(kernel, rows=rows, columns=columns)) is not None:
+        return product(inputs)
+    return matmul(inputs, ops.cast(_part(kernel, rows, columns), inputs.dtype))
+
+
+def loop_product(kernel, *, rows: slice = ALL, columns: slice = ALL, dtype: str | None = None) -> Callable[[Any], Any]:
+    """Returns `x -> x @ kernel[rows, columns]` for use inside the step of a `scan`.
 
     On torch and TensorFlow the gradient of the kernel, which is made before the loop, is one product over all T after
     the backward pass of the loop, instead of a sum of T small products. On JAX the compiler optimises the loop, and
-    this is a plain product.
+    this is a plain product. Inside `kernel_products` it is theirs.
+
+    Args:
+        kernel, rows, columns: As in `dense`.
+        dtype: That of the kernel in the loop; None: its own.
     """
+    if (product := kernel_product(kernel, rows=rows, columns=columns)) is not None:
+        return product
+    kernel = _part(kernel, rows, columns)
+    kernel = kernel if dtype is None else ops.cast(kernel, dtype)
     if keras.backend.backend() == "torch":
         import torch
 
@@ -42,6 +95,10 @@ def loop_matmul(x, kernel):
     from keras_attn.backend.float64 import matmul
 
     return matmul(x, kernel)
+
+
+def _part(kernel, rows: slice, columns: slice):
+    return kernel if rows == columns == ALL else kernel[rows, columns]
 
 
 @cache

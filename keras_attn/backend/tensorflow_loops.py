@@ -46,7 +46,8 @@ def scan(step: Callable, init: Any, xs: Any, length: int | None, reverse: bool) 
     specs = [tf.TensorSpec(x.shape[1:], x.dtype) for x in leaves]
     carry_specs = [tf.TensorSpec(c.shape, c.dtype) for c in tree.flatten(init)]
     # One traced step gives the outputs' structure and shapes, and the products: the arrays must exist before the loop.
-    y_spec = tf.function(flat_step).get_concrete_function(carry_specs, specs).structured_outputs[1]
+    # No autograph, as in the loop itself.
+    y_spec = tf.function(flat_step, autograph=False).get_concrete_function(carry_specs, specs).structured_outputs[1]
     inputs = [_unstacked(x, length) for x in leaves]
     factors = [_unstacked(x, length) for x in products.factors(length, rows)] if products else []
     outputs = [tf.TensorArray(spec.dtype, size=length, element_shape=spec.shape) for spec in tree.flatten(y_spec)]

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from keras import tree
 
+from keras_attn.backend.products import has_kernel_products
 from keras_attn.backend.torch_graphs import simplify
 
 _tracing = threading.Lock()  # torch.fx patches classes while it traces, so that only one thread may
@@ -41,7 +42,7 @@ def traced(function: Callable, owner, key) -> Callable:
     """
     entries = _traces.setdefault(owner, {})
     # If weights are replaced by other tensors, or there are more of them (LoRA, quantisation), it is another model.
-    key = (key, *(id(weight.value) for weight in owner.weights))
+    key = (key, has_kernel_products(), *(id(weight.value) for weight in owner.weights))
 
     def run(*arguments):
         entry = entries.get(key, 0)

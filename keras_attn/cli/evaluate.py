@@ -142,6 +142,8 @@ class System:
         if ensemble:
             combined = arguments.combine if by_vote else arguments.average
             self.figures = {"ensemble": [str(run) for run in ensemble], "combine": combined}
+        if arguments.int8:
+            self.figures["products"] = "int8"
 
     def translate(self, sources: Sequence[str]) -> None:
         if self.texts is None:
@@ -165,7 +167,7 @@ def _score(system: System, test: TestSet, metric: str, tokenize: str) -> dict:
     system.translate(test.sources)
     scores = by_metric.all_scores(metric, test.sources, test.references, system.texts, tokenize)
     beam = f", beam {system.searches[0][1]['beam_size']}" if system.searches else ""
-    print(f"{system.name}{beam}")
+    print(f"{system.name}{beam}{', int8' if 'products' in system.figures else ''}")
     for name, result in scores.items():
         print(f"  {name} {result['score']:.2f}  {result['signature']}")
     return {"system": system.name} | system.figures | scores

@@ -38,13 +38,18 @@ def text_arguments(arguments: argparse.Namespace, samples: int | None, has_align
         has_alignments: Whether alignments are written.
 
     Raises:
-        ValueError: If these do not fit together, or the source language is unknown.
+        ValueError: If these do not fit together, or the source language is unknown or has no rules for its sentences.
+        ModuleNotFoundError: If sentences are to be split and sentencex is not installed.
     """
+    from keras_attn.markup import check_sentence_splitter
+
     language = arguments.split_sentences
     if language == "":
         language = read_report(arguments.run)["source"]
         if not language:
             raise ValueError("Expected --split-sentences LANGUAGE, for the run's report names none. Received: none")
+    if language:
+        check_sentence_splitter(language)  # before the model is read
     chosen = {"markup": arguments.markup, "placeholders": arguments.placeholders, "split_sentences": language}
     chosen = {name: value for name, value in chosen.items() if value is not None}
     flags = ", ".join(["--" + name.replace("_", "-") for name in chosen] + ["--document"] * arguments.document)

@@ -14,11 +14,28 @@ from keras_attn.decoding.voting import vote
 if TYPE_CHECKING:
     from keras_attn.decoding.documents import Documents
     from keras_attn.decoding.engine import Engine
+    from keras_attn.decoding.quantization import quantize
     from keras_attn.decoding.search_models import ScoreModel, SearchModel
 
-__all__ = ["Documents", "Engine", "ScoreModel", "SearchModel", "TextSearch", "padded", "token_ids_of", "vote"]
+__all__ = [
+    "Documents",
+    "Engine",
+    "ScoreModel",
+    "SearchModel",
+    "TextSearch",
+    "padded",
+    "quantize",
+    "token_ids_of",
+    "vote",
+]
 
-_MODULES = {"Documents": "documents", "Engine": "engine", "ScoreModel": "search_models", "SearchModel": "search_models"}
+_MODULES = {
+    "Documents": "documents",
+    "Engine": "engine",
+    "ScoreModel": "search_models",
+    "SearchModel": "search_models",
+    "quantize": "quantization",
+}
 
 
 def __getattr__(name: str):

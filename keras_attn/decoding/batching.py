@@ -48,8 +48,8 @@ def bucket(length: int) -> int:
 
 
 def power_of_two(length: int) -> int:
-    """The smallest of 32, 64, 128, ... that is at least `length`."""
-    return max(32, 1 << (length - 1).bit_length())
+    """The smallest of 64, 128, 256, ... that is at least `length`."""
+    return max(64, 1 << (length - 1).bit_length())
 
 
 def padded(rows: Sequence[Sequence[int]], shape: tuple[int, int], special_ids: SpecialIds = DEFAULT_IDS) -> np.ndarray:

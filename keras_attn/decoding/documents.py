@@ -48,7 +48,7 @@ class Documents:
                 f"Expected placeholders to be a regular expression. Received: {placeholders!r}, {error}"
             ) from None
         if split_sentences:
-            check_sentence_splitter()
+            check_sentence_splitter(split_sentences)
         read = read_html if markup else read_text
         self.documents: list[Document] = [read(checked_text(text), pattern) for text in texts]
         self._spans = [[_sentence_spans(unit, split_sentences) for unit in one.units] for one in self.documents]

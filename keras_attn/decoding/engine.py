@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from keras_attn.backend import Int8Weights
 from keras_attn.decoding.batching import Sentence, batches, encoded, padded
 from keras_attn.decoding.checks import check_list, check_parts, check_scores, check_whole
+from keras_attn.decoding.int8_layers import int8_weights
 from keras_attn.decoding.search_models import ScoreModel, SearchModel
 from keras_attn.decoding.text_search import TextSearch
 from keras_attn.models import Seq2Seq
@@ -34,11 +36,15 @@ class Engine(TextSearch):
         check_parts(model, source_tokenizer, target_tokenizer)
         super().__init__(source_tokenizer, target_tokenizer, max_length_ratio, max_length_constant)
         self.model = model
+        self.int8_weights: Int8Weights | None = None  # see `quantize`
         self._models: dict[tuple, SearchModel | ScoreModel] = {}  # compiled so far
 
     def __getstate__(self):
         """For `copy` and `pickle`: without the compiled models, which a copy compiles anew."""
-        return vars(self) | {"_models": {}}
+        return vars(self) | {"_models": {}, "int8_weights": self.int8_weights is not None}
+
+    def __setstate__(self, state):
+        vars(self).update(state, int8_weights=int8_weights(state["model"]) if state["int8_weights"] else None)
 
     def sample(
         self,
@@ -160,7 +166,8 @@ class Engine(TextSearch):
     def _compiled(self, kind: type, *arguments, **options) -> SearchModel | ScoreModel:
         key = kind, *arguments, *sorted((name, repr(value)) for name, value in options.items())
         if key not in self._models:
-            self._models.setdefault(key, kind(self.model, *arguments, **options))  # another thread may be first
+            new = kind(self.model, *arguments, int8_weights=self.int8_weights, **options)
+            self._models.setdefault(key, new)  # another thread may be first
         return self._models[key]
 
     def _target_ids(self, targets: Sequence[str | Sequence[int]], sentences: list[Sentence]) -> list[list[int]]:

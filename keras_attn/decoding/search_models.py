@@ -5,7 +5,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from keras_attn.backend import inference_function, preferred_jit_compile
+from keras_attn.backend import Int8Weights, inference_function, preferred_jit_compile
 from keras_attn.models import Seq2Seq
 from keras_attn.search import score_tokens
 
@@ -16,16 +16,17 @@ class DecodingModel(keras.Model):
     Args:
         seq2seq: A `Seq2Seq`.
         name: Name of the model.
+        int8_weights: Its matrices in int8, to multiply with; None: none.
         options: Keyword arguments of the function that `call` applies.
     """
 
-    def __init__(self, seq2seq: Seq2Seq, name: str, **options):
+    def __init__(self, seq2seq: Seq2Seq, name: str, *, int8_weights: Int8Weights | None = None, **options):
         super().__init__(name=name)
         self.seq2seq = seq2seq
         self.options = options
         self.built = True
         self.compile(jit_compile=preferred_jit_compile())
-        self._infer = inference_function(self)
+        self._infer = inference_function(self, int8_weights)
 
     def predict_on_batch(self, x):
         return self._infer(x)
@@ -42,7 +43,7 @@ class SearchModel(DecodingModel):
         search: `beam_search`, `greedy_search` or `sample`.
         max_length: L.
         options: Keyword arguments of `search` that all sentences share. Those of a single sentence
-            (`row_max_length`, `forced_prefix`, ...) are further inputs.
+            (`row_max_length`, `forced_prefix`, ...) are further inputs. And `int8_weights`, as in `DecodingModel`.
     """
 
     def __init__(self, seq2seq: Seq2Seq, search: Callable, max_length: int, **options):
@@ -66,7 +67,7 @@ class ScoreModel(DecodingModel):
     Args:
         seq2seq: A `Seq2Seq`.
         each_head: Adds "head_alignments" `(B, 1, T, heads, S)` to the result.
-        options: Keyword arguments of `score_tokens`.
+        options: Keyword arguments of `score_tokens`, and `int8_weights`, as in `DecodingModel`.
     """
 
     def __init__(self, seq2seq: Seq2Seq, each_head: bool = False, **options):

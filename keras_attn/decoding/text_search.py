@@ -91,7 +91,8 @@ class TextSearch:
             placeholders: A regular expression of what is not translated and kept like a tag, such as
                 `keras_attn.markup.PLACEHOLDERS`, which finds "{name}" and "%s".
             split_sentences: The code of the source language, such as "en": each sentence is translated alone, and the
-                blanks between sentences are kept; a blank line ends a paragraph. It needs the package sentencex.
+                blanks between sentences are kept; a blank line ends a paragraph. It needs the package sentencex, and
+                is one of the languages that this has rules for.
             **options: The fields of `keras_attn.search.SearchOptions`: `beam_size`, `n_best`, `length_penalty`,
                 `max_length`, `batch_size`, ...
 
@@ -102,7 +103,8 @@ class TextSearch:
 
         Raises:
             ValueError: if a text is not valid Unicode, an option is unknown, or a value is out of range; if there are
-                prefixes for texts with markup, placeholders or several sentences; or if the model's logits are NaN.
+                prefixes for texts with markup, placeholders or several sentences; if there are no rules for the
+                language of `split_sentences`; or if the model's logits are NaN.
             ModuleNotFoundError: if `split_sentences` is given and sentencex is not installed.
         """
         options = SearchOptions.from_keywords(options)

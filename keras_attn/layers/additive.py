@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import initializers, ops
 
-from keras_attn.backend import matmul, scan, tanh
+from keras_attn.backend import dense, matmul, scan, tanh
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.layer import check_size, layer_norm
 from keras_attn.layers.normalizers import at_least_float32, score_dtype
@@ -86,12 +86,12 @@ class BahdanauAttention(Attention):
 
     def keys(self, values):
         self.check_built()
-        keys = matmul(values, ops.cast(self.key_kernel, values.dtype))  # (B, S, A)
+        keys = dense(values, self.key_kernel)  # (B, S, A)
         # The bias is added to the keys: once a sentence instead of once a step.
         return keys if self.bias is None else keys + ops.cast(self.bias, keys.dtype)
 
     def scores(self, query, keys):
-        query = matmul(query, ops.cast(self.query_kernel, query.dtype))  # (B, A) or (B, T, A)
+        query = dense(query, self.query_kernel)  # (B, A) or (B, T, A)
         v = at_least_float32(self.score_vector)  # (A,)
         if self.normalize:
             v = ops.cast(self.gain, v.dtype) * v * ops.rsqrt(ops.sum(ops.square(v)))
@@ -154,7 +154,7 @@ class LayerNormAttention(BahdanauAttention):
         return self.key_norm(super().keys(values))  # (B, S, A)
 
     def scores(self, query, keys):
-        query = self.query_norm(matmul(query, ops.cast(self.query_kernel, query.dtype)))  # (B, A) or (B, T, A)
+        query = self.query_norm(dense(query, self.query_kernel))  # (B, A) or (B, T, A)
         return additive_scores(query, keys, self.score_vector)
 
 
@@ -262,8 +262,8 @@ class ConcatAttention(Attention):
 
     def keys(self, values):
         self.check_built()
-        return matmul(values, ops.cast(self.kernel[self.query_width :], values.dtype))  # (B, S, A)
+        return dense(values, self.kernel, rows=slice(self.query_width, None))  # (B, S, A)
 
     def scores(self, query, keys):
-        query = matmul(query, ops.cast(self.kernel[: self.query_width], query.dtype))  # (B, A) or (B, T, A)
+        query = dense(query, self.kernel, rows=slice(self.query_width))  # (B, A) or (B, T, A)
         return additive_scores(query, keys, self.score_vector)

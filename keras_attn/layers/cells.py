@@ -12,13 +12,8 @@ from functools import singledispatch
 import keras
 from keras import ops, tree
 
-from keras_attn.backend import keep_float64, loop_product, matmul, scan
+from keras_attn.backend import dense, keep_float64, loop_product, scan
 from keras_attn.layers.cell_dropout import GATES, drop_inputs, drop_state, has_dropout, parts_of
-
-
-def dense(inputs, kernel):
-    """`inputs @ kernel` in the dtype of `inputs`; the inputs may be (..., I), the kernel is (I, O)."""
-    return matmul(inputs, ops.cast(kernel, inputs.dtype))
 
 
 def check_cell(cell) -> None:
@@ -148,7 +143,7 @@ def _input_bias(cell):
 @project.register(keras.layers.SimpleRNNCell)
 def _(cell, inputs, drops=None):
     width = inputs.shape[-1]
-    product = dense(drop_inputs(inputs, drops), cell.kernel[:width])  # (..., 3 H) or (..., 4 H)
+    product = dense(drop_inputs(inputs, drops), cell.kernel, rows=slice(width))  # (..., 3 H) or (..., 4 H)
     if width < cell.kernel.shape[0] and hasattr(cell, "normalized_inputs"):
         return product  # the norm is that of the sum with what the loop adds
     return _finished(cell, product)
@@ -179,7 +174,7 @@ def _add_loop_inputs(cell, loop_width):
     """Adds the projection of the loop's inputs; their rows of the kernel are sliced here, before the loop."""
     if not loop_width:
         return lambda projected, _, __: _without_inputs(cell) if projected is None else projected
-    product = _loop_dense(cell, cell.kernel[-loop_width:])
+    product = loop_product(cell.kernel, rows=slice(-loop_width, None), dtype=cell.compute_dtype)
 
     def add(projected, loop_inputs, drops):
         added = product(drop_inputs(loop_inputs, drops, last=True))
@@ -191,22 +186,22 @@ def _add_loop_inputs(cell, loop_width):
 
 def _hidden_product(cell, drops, gates):
     """`(h, drops) -> h @ U` for the gates of a range; with dropout of h, which has a mask a gate, gate by gate."""
-    units, kernel = cell.units, cell.recurrent_kernel
+    units = cell.units
+
+    def of_columns(start, stop):
+        columns = slice(None) if stop - start == cell.recurrent_kernel.shape[1] else slice(start, stop)
+        return loop_product(cell.recurrent_kernel, columns=columns, dtype=cell.compute_dtype)
+
     if drops is None or drops.recurrent is None:
-        whole = len(gates) * units == kernel.shape[1]
-        dot = _loop_dense(cell, kernel if whole else kernel[:, gates.start * units : gates.stop * units])
+        dot = of_columns(gates.start * units, gates.stop * units)
         return lambda h, _: _normalized(cell, "state", dot(h))
-    products = [_loop_dense(cell, kernel[:, gate * units : (gate + 1) * units]) for gate in gates]
+    products = [of_columns(gate * units, (gate + 1) * units) for gate in gates]
 
     def product(h, drops):
         parts = [dot(drop_state(h, drops, gate)) for gate, dot in zip(gates, products, strict=True)]
         return _normalized(cell, "state", concatenate(*parts))
 
     return product
-
-
-def _loop_dense(cell, kernel):
-    return loop_product(ops.cast(kernel, cell.compute_dtype))
 
 
 @recurrence.register(keras.layers.GRUCell)

@@ -3,8 +3,8 @@
 import keras
 from keras import initializers, ops
 
-from keras_attn.backend import keep_float64, loop_product
-from keras_attn.layers.cells import dense, project, recurrence
+from keras_attn.backend import dense, keep_float64, loop_product
+from keras_attn.layers.cells import project, recurrence
 from keras_attn.layers.initializers import half_precision_safe
 from keras_attn.layers.layer import Layer, check_size
 
@@ -89,7 +89,7 @@ class ContextGateCell(Layer):
 
 @project.register(ContextGateCell)
 def _(cell, inputs, drops=None):
-    return dense(inputs, cell.kernel[: inputs.shape[-1]])  # (..., 4 H); the bias is not weighed
+    return dense(inputs, cell.kernel, rows=slice(inputs.shape[-1]))  # (..., 4 H); the bias is not weighed
 
 
 @recurrence.register(ContextGateCell)
@@ -100,10 +100,11 @@ def _(cell, loop_width=0, drops=None):
             "attend='before' and no `cell_input`, or as `second_cell`. Received: inputs without a context"
         )
     units = cell.units
-    kernel, recurrent, bias = (ops.cast(w, cell.compute_dtype) for w in (cell.kernel, cell.recurrent_kernel, cell.bias))
-    of_context = loop_product(kernel[-loop_width:])
+    dtype = cell.compute_dtype
+    recurrent, bias = ops.cast(cell.recurrent_kernel, dtype), ops.cast(cell.bias, dtype)
+    of_context = loop_product(cell.kernel, rows=slice(-loop_width, None), dtype=dtype)
     of_state = loop_product(ops.concatenate([recurrent[:, : 2 * units], recurrent[:, 3 * units :]], axis=1))
-    of_reset_state = loop_product(recurrent[:, 2 * units : 3 * units])
+    of_reset_state = loop_product(cell.recurrent_kernel, columns=slice(2 * units, 3 * units), dtype=dtype)
     of_gates, of_candidate, of_gate = ops.split(bias, [2 * units, 3 * units])
 
     def step(projected, context, states, drops=None):

@@ -4,7 +4,7 @@ import math
 
 from keras import initializers, ops
 
-from keras_attn.backend import matmul, maximum
+from keras_attn.backend import dense, maximum
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.dot import dot_scores
 from keras_attn.layers.normalizers import at_least_float32
@@ -60,7 +60,7 @@ class CosineAttention(Attention):
         return ops.cast(_unit(at_least_float32(values)), values.dtype)  # (B, S, M)
 
     def scores(self, query, keys):
-        key = matmul(query, ops.cast(self.kernel, query.dtype))  # (B, M) or (B, T, M)
+        key = dense(query, self.kernel)  # (B, M) or (B, T, M)
         query = at_least_float32(query)
         beta = ops.sum(
             query * ops.cast(self.sharpness_vector, query.dtype), axis=-1, keepdims=True

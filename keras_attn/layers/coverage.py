@@ -3,10 +3,10 @@
 import keras
 from keras import initializers, ops
 
-from keras_attn.backend import matmul
+from keras_attn.backend import dense, matmul
 from keras_attn.layers.additive import StatefulAdditiveAttention
 from keras_attn.layers.attention import register_attention
-from keras_attn.layers.cells import dense, project, recurrence
+from keras_attn.layers.cells import project, recurrence
 from keras_attn.layers.initializers import half_precision_safe
 from keras_attn.layers.layer import check_size
 from keras_attn.layers.normalizers import at_least_float32
@@ -152,12 +152,12 @@ class NeuralCoverageAttention(StatefulAdditiveAttention):
 
     def seen(self, state, words, dtype):
         flat = ops.reshape(ops.cast(state, dtype), (-1, self.coverage_units))  # (B S, C), for a product of rank 2
-        flat = matmul(flat, ops.cast(self.coverage_kernel, dtype))  # (B S, A)
+        flat = dense(flat, self.coverage_kernel)  # (B S, A)
         return ops.reshape(flat, (*ops.shape(state)[:2], self.units))
 
     def next_state(self, state, alignment, query, words):
-        rows = self.coverage_cell.kernel[self.values_width : -1]  # (H, 3 C)
-        projected = words + dense(query, rows)[:, None]  # (B, S, 3 C)
+        rows = slice(self.values_width, -1)  # those of the query
+        projected = words + dense(query, self.coverage_cell.kernel, rows=rows)[:, None]  # (B, S, 3 C)
         projected = ops.reshape(projected, (-1, projected.shape[-1]))  # (B S, 3 C)
         alignment, state_before = (ops.cast(x, projected.dtype) for x in (alignment, state))
         states = [ops.reshape(state_before, (-1, self.coverage_units))]

@@ -2,7 +2,7 @@
 
 from keras import initializers, ops
 
-from keras_attn.backend import matmul
+from keras_attn.backend import dense, matmul
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.normalizers import at_least_float32
 
@@ -113,7 +113,7 @@ class GeneralAttention(Attention):
 
     def keys(self, values):
         self.check_built()
-        return matmul(values, ops.cast(self.kernel, values.dtype))  # (B, S, H)
+        return dense(values, self.kernel)  # (B, S, H)
 
     def scores(self, query, keys):
         scores = dot_scores(query, keys)  # (B, S) or (B, T, S)

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.backend import matmul
+from keras_attn.backend import dense
 from keras_attn.layers.dot import GeneralAttention
 from keras_attn.layers.forward_algorithm import advance, forward, mixture, observations, smoothed
 from keras_attn.layers.layer import Layer, check_size
@@ -120,7 +120,7 @@ class HardAlignment(Layer):
         """What of the scores depends on the source alone, `(B, S, A)`."""
         if self.score is not None:
             return self.score.keys(values)
-        return matmul(values, ops.cast(self.memory_kernel, values.dtype)) + ops.cast(self.bias, values.dtype)
+        return dense(values, self.memory_kernel) + ops.cast(self.bias, values.dtype)
 
     def first(self, keys):
         """log p(a_0 = j) `(B, S)`, all of it at the first word."""
@@ -134,7 +134,7 @@ class HardAlignment(Layer):
         allowed = jumps >= (self.jumps[0] if self.monotonic or self.order else -ops.shape(keys)[1])
         if self.order:
             allowed = allowed & (jumps <= self.jumps[-1])
-            own = matmul(states, ops.cast(self.state_kernel, states.dtype))[..., None, :]  # (B, 1, W) or (B, T, 1, W)
+            own = dense(states, self.state_kernel)[..., None, :]  # (B, 1, W) or (B, T, 1, W)
             scores = at_least_float32(own + (keys if len(states.shape) == 2 else keys[:, None]))  # (..., S, W)
             scores = sum(ops.where(jumps == d, scores[..., n][..., None], 0.0) for n, d in enumerate(self.jumps))
         else:

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.backend import matmul, tanh
+from keras_attn.backend import dense, tanh
 from keras_attn.layers.attention import register_attention
 from keras_attn.layers.layer import check_size
 from keras_attn.layers.luong import LuongAttention
@@ -138,7 +138,7 @@ class LocalPredictiveAttention(_LocalAttention):
         return self.apply_gaussian(alignment, distances), state
 
     def centres(self, query, lengths, state):
-        hidden = tanh(matmul(query, ops.cast(self.position_kernel, query.dtype)))  # (B, H) or (B, T, H)
+        hidden = tanh(dense(query, self.position_kernel))  # (B, H) or (B, T, H)
         hidden = at_least_float32(hidden)
         shares = ops.sigmoid(ops.sum(hidden * ops.cast(self.position_vector, hidden.dtype), axis=-1))  # (B,) or (B, T)
         return shares * (lengths if len(shares.shape) == 1 else lengths[:, None]), state

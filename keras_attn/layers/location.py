@@ -2,7 +2,7 @@
 
 from keras import initializers, ops
 
-from keras_attn.backend import matmul
+from keras_attn.backend import dense
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.layer import check_size
 from keras_attn.layers.normalizers import at_least_float32
@@ -50,7 +50,7 @@ class LocationAttention(Attention):
         self.kernel = self.add_weight(name="kernel", shape=shape, initializer=self.kernel_initializer)
 
     def scores(self, query, keys):
-        scores = at_least_float32(matmul(query, ops.cast(self.kernel, query.dtype)))  # (B, L) or (B, T, L)
+        scores = at_least_float32(dense(query, self.kernel))  # (B, L) or (B, T, L)
         positions = ops.arange(ops.shape(keys)[1], dtype="int32")  # (S,)
         scores = ops.take(scores, ops.minimum(positions, self.max_length - 1), axis=-1)  # (B, S) or (B, T, S)
         return ops.where(positions < self.max_length, scores, -1e9)

@@ -3,7 +3,7 @@
 import keras
 from keras import initializers, ops, tree
 
-from keras_attn.backend import matmul
+from keras_attn.backend import dense
 from keras_attn.layers.attention import Attention, get_attention
 from keras_attn.layers.layer import Layer, build_once, check_size, refuse_unknown_arguments
 
@@ -120,7 +120,7 @@ class MultiHeadAttention(Attention):
         if of_all:
             contexts, alignments = ops.swapaxes(contexts, 1, 2), ops.swapaxes(alignments, 1, 2)  # (B, T, N, ...)
         contexts = ops.reshape(contexts, (*ops.shape(query)[:-1], self.output_kernel.shape[0]))  # (B, N D), (B, T, N D)
-        return matmul(contexts, ops.cast(self.output_kernel, contexts.dtype)), alignments, state
+        return dense(contexts, self.output_kernel), alignments, state
 
     def keys(self, values):
         self.check_built()
@@ -137,7 +137,7 @@ class MultiHeadAttention(Attention):
     def _heads(self, x, kernel):
         """(B, H) -> (B, N, D), or (B, T, H) -> (B, N, T, D)."""
         axes = ops.shape(x)[:-1]  # not of the product: tf2onnx reads a wrong shape between two reshapes
-        x = matmul(x, ops.cast(kernel, x.dtype))  # (B, N D) or (B, T, N D)
+        x = dense(x, kernel)  # (B, N D) or (B, T, N D)
         x = ops.reshape(x, (*axes, self.num_heads, kernel.shape[1] // self.num_heads))
         return ops.swapaxes(x, 1, 2) if len(x.shape) == 4 else x
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.backend import matmul, tanh
+from keras_attn.backend import dense, tanh
 from keras_attn.layers.layer import Layer, check_size
 
 
@@ -54,11 +54,11 @@ class PairReadout(Layer):
 
     def keys(self, values):
         """What of the features depends on the source alone: `(B, S, M) -> (B, S, R)`."""
-        return matmul(values, ops.cast(self.memory_kernel, values.dtype)) + ops.cast(self.bias, values.dtype)
+        return dense(values, self.memory_kernel) + ops.cast(self.bias, values.dtype)
 
     def pairs(self, states, keys):
         """The features of states `(B, T, H)` or `(B, H)` with every word: `(B, T, S, R)` or `(B, S, R)`."""
-        own = matmul(states, ops.cast(self.state_kernel, states.dtype))[..., None, :]  # (B, T, 1, R) or (B, 1, R)
+        own = dense(states, self.state_kernel)[..., None, :]  # (B, T, 1, R) or (B, 1, R)
         return tanh(own + (keys if len(states.shape) == 2 else keys[:, None]))
 
     def compute_output_spec(self, states, values):

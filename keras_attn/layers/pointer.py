@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.backend import matmul
+from keras_attn.backend import dense, maximum, segment_sum
 from keras_attn.layers.layer import Layer
 from keras_attn.layers.normalizers import score_dtype
 
@@ -37,7 +37,7 @@ class PointerGenerator(Layer):
     The leading axes `...` are B, or B and T.
 
     Returns:
-        `log P(w)`, `(..., V + S)`, in float32 (float64 under that policy): logits for a loss, and for search. It is
+        `log P(w)`, `(..., V + S)`, in float32 (float64 under that policy), logits for a loss and for search. It is
         -inf for temporary ids that the source does not have, and finite for all others, whatever p_gen is.
 
     Mask behaviour: masked positions are not copied.
@@ -73,9 +73,9 @@ class PointerGenerator(Layer):
     def call(self, logits, state, embedding, context, alignment, token_ids, mask):
         dtype = score_dtype(self.compute_dtype)
         gate = (
-            matmul(state, self.state_kernel)
-            + matmul(embedding, self.embedding_kernel)
-            + matmul(context, self.context_kernel)
+            dense(state, self.state_kernel)
+            + dense(embedding, self.embedding_kernel)
+            + dense(context, self.context_kernel)
             + self.bias
         )  # (..., 1)
         gate = ops.cast(gate, dtype)
@@ -84,13 +84,13 @@ class PointerGenerator(Layer):
         generated = ops.pad(generated, widths, constant_values=_NOTHING)  # (..., V + S)
 
         mask = ops.reshape(mask, _spread(ops.shape(mask), alignment))  # (B, S) or (B, 1, S)
-        alignment = ops.where(mask, ops.maximum(ops.cast(alignment, dtype), _LEAST), 0.0)  # (..., S)
+        alignment = ops.where(mask, maximum(ops.cast(alignment, dtype), _LEAST), 0.0)  # (..., S)
         mass = _sum_by_id(alignment, token_ids, logits.shape[-1])  # (..., V + S)
         is_source = mass > 0  # (..., V + S)
         copied = ops.where(is_source, ops.log(ops.where(is_source, mass, 1.0)), _NOTHING) + ops.log_sigmoid(-gate)
 
         # Not `ops.logaddexp`, whose gradient is wrong on TensorFlow where both are equal.
-        higher = ops.stop_gradient(ops.maximum(generated, copied))  # (..., V + S)
+        higher = ops.stop_gradient(maximum(generated, copied))  # (..., V + S)
         log_probs = higher + ops.log(ops.exp(generated - higher) + ops.exp(copied - higher))  # (..., V + S)
         is_word = ops.arange(ops.shape(log_probs)[-1], dtype="int32") < logits.shape[-1]  # (V + S,)
         return ops.where(is_source | is_word, log_probs, float("-inf"))
@@ -111,7 +111,7 @@ def _sum_by_id(weights, token_ids, size: int):
         weights, dtype="int32"
     )  # (..., S)
     places = ops.reshape(ids, (rows, shape[-1])) + width * ops.arange(rows, dtype="int32")[:, None]  # (B * T, S)
-    sums = ops.segment_sum(ops.reshape(weights, (-1,)), ops.reshape(places, (-1,)), num_segments=rows * width)
+    sums = segment_sum(ops.reshape(weights, (-1,)), ops.reshape(places, (-1,)), rows * width)
     return ops.reshape(sums, (*shape[:-1], width))
 
 

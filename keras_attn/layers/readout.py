@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.backend import keep_float64, matmul
+from keras_attn.backend import dense, keep_float64
 from keras_attn.layers.layer import Layer, build_once, check_size, layer_norm, refuse_unknown_arguments
 
 
@@ -33,9 +33,7 @@ class AttentionalLayer(keras.layers.Dense):
         super().__init__(units, activation=activation, use_bias=use_bias, **kwargs)
 
     def call(self, inputs, training=None):
-        if self.compute_dtype != "float64":
-            return super().call(inputs, training=training)
-        outputs = matmul(inputs, self.kernel)  # Keras' own is float32 on torch, its tanh on JAX
+        outputs = dense(inputs, self.kernel)  # Keras' own is float32 for float64 on torch, its tanh on JAX
         return keep_float64(self.activation)(outputs if self.bias is None else outputs + self.bias)
 
 
@@ -98,7 +96,7 @@ class DeepOutput(Layer):
 
     def part(self, name: str, inputs):
         """What one of the three inputs adds to t~, (..., 2 l) or (..., l)."""
-        return matmul(inputs, getattr(self, f"{name}_kernel"))
+        return dense(inputs, getattr(self, f"{name}_kernel"))
 
     def compute_output_shape(self, state_shape, embedding_shape, context_shape):
         return (*state_shape[:-1], self.units)

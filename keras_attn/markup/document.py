@@ -25,18 +25,46 @@ _PARAGRAPH_END = re.compile(r"\n(?:[^\S\n]*+\n)++")
 
 
 class Document(NamedTuple):
-    """The parts of a text in their order: units, and what is left as it is."""
+    """A text cut into units, which are translated, and what is left as it is, as `read_html` and `read_text` return it.
 
-    parts: list[str | Unit]
-    escape: Callable[[str], str]  # writes a translation
+    With each unit in its place again, the parts are the text.
+
+    Example:
+        >>> document = keras_attn.markup.read_html("<p>two <b>dogs</b></p>")
+        >>> [part if isinstance(part, str) else part.text for part in document.parts]
+        ['', '<p>', 'two dogs', '</p>', '']
+    """
+
+    parts: list[str | Unit]  # in the order of the text
+    escape: Callable[[str], str]  # returns a word of a translation as this kind of text writes it
 
     @property
     def units(self) -> list[Unit]:
+        """The parts that are translated."""
         return [part for part in self.parts if isinstance(part, Unit)]
 
 
 def read_html(text: str, placeholders: re.Pattern | None = None) -> Document:
-    """Reads an HTML text or a part of one; `placeholders` are parts of its texts that stay as they are."""
+    """Reads an HTML text, or a part of one, by the rules of the HTML standard: any text can be read.
+
+    Block elements, such as `p` and `li`, separate units. Scripts, styles, `code`, `pre` and their like, and elements
+    with `translate="no"`, are left as they are: as parts of their own, or as tags of the unit that they stand in.
+
+    Args:
+        text: The text. A tag that does not end is text, with all that follows it.
+        placeholders: Finds parts of its texts that stay as they are, such as `re.compile(PLACEHOLDERS)`. They are
+            tags of their unit. None: there are none.
+
+    Returns:
+        A `Document`. Text without a letter or digit is no unit.
+
+    Example:
+        >>> (unit,) = keras_attn.markup.read_html("<p>The <b>black</b> dog &amp; I</p>").units
+        >>> unit.text
+        'The black dog & I'
+        >>> [tag.written for tag in unit.tags]
+        ['<b>', '</b>']
+    """
     found = list(tokens(text))
     partners = _partners(found)
     parts, builder, start, number = [], UnitBuilder(), 0, 0  # start: where the builder's text begins
@@ -67,7 +95,22 @@ def read_html(text: str, placeholders: re.Pattern | None = None) -> Document:
 
 
 def read_text(text: str, placeholders: re.Pattern | None = None) -> Document:
-    """Reads a text without markup; a blank line ends a paragraph."""
+    """Reads a text without markup: a unit for each paragraph, which a blank line ends.
+
+    Args:
+        text: The text.
+        placeholders: As in `read_html`.
+
+    Returns:
+        A `Document`. A paragraph without a letter or digit is no unit.
+
+    Example:
+        >>> import re
+        >>> pattern = re.compile(keras_attn.markup.PLACEHOLDERS)
+        >>> document = keras_attn.markup.read_text("Hello {name}!\\n\\nTwo  dogs.", pattern)
+        >>> [(unit.text, [tag.written for tag in unit.tags]) for unit in document.units]
+        [('Hello !', ['{name}']), ('Two dogs.', [])]
+    """
     parts, start = [], 0
     for end in [*_PARAGRAPH_END.finditer(text), None]:
         builder, paragraph = UnitBuilder(), text[start : end.start() if end else len(text)]

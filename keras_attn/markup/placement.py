@@ -9,9 +9,16 @@ from keras_attn.markup.words import is_unspaced
 
 
 class TargetWord(NamedTuple):
-    """A word of a translation."""
+    """A word of a translation, as `with_tags` takes it, with the word of the source that it is aligned to.
 
-    text: str
+    Words are those of `words_of`: a sign of punctuation is one.
+
+    Example:
+        >>> TargetWord("chien", source=2, blank=" ", sentence=-1).text  # the third word of "the black dog"
+        'chien'
+    """
+
+    text: str  # its characters
     source: int  # the number of the unit's word that it is aligned to; -1 for none
     blank: str  # the blanks before it; "" for the first of a sentence
     sentence: int  # the number of the unit's word with which its sentence begins, for the first of one; -1 for others
@@ -34,6 +41,15 @@ def with_tags(unit: Unit, target: Sequence[TargetWord], escape: Callable[[str], 
         unit: The source.
         target: The words of the translation, of all sentences of the unit.
         escape: Returns a text as it is written.
+
+    Returns:
+        The translation with the tags.
+
+    Example:
+        >>> document = keras_attn.markup.read_html("the <b>black</b> dog")
+        >>> target = [TargetWord("le", 0, "", 0), TargetWord("chien", 2, " ", -1), TargetWord("noir", 1, " ", -1)]
+        >>> keras_attn.markup.with_tags(document.units[0], target, document.escape)
+        'le chien <b>noir</b>'
     """
     atoms = _atoms(unit, target, escape)
     if not atoms:

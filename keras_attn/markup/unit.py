@@ -23,15 +23,20 @@ class Unit(NamedTuple):
 
     An atom is a word or a sign (see `words_of`), or a part of a word where a tag stands inside a word. The gaps
     between atoms, with one before the first and one after the last, contain blanks and tags.
+
+    Example:
+        >>> (unit,) = keras_attn.markup.read_text("Two  dogs.").units
+        >>> unit.text, [unit.text[start:end] for start, end in unit.words]
+        ('Two dogs.', ['Two', 'dogs', '.'])
     """
 
     text: str  # every run of blanks is one blank, and there is none at either end
     written: Sequence[str]  # each character of the text as the source has it
     words: Sequence[tuple[int, int]]  # (start, end) in the text
-    atoms: Sequence[tuple[int, int]]
+    atoms: Sequence[tuple[int, int]]  # the same for atoms
     first_atoms: Sequence[int]  # of each word, and the number of atoms
     gaps: Sequence[Sequence[str | int]]  # blanks, and the numbers of tags
-    tags: Sequence[Tag]
+    tags: Sequence[Tag]  # in the order of the text
 
 
 class UnitBuilder:

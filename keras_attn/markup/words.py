@@ -17,6 +17,9 @@ def words_of(text: str) -> list[tuple[int, int]]:
     A word is a run of letters, marks and digits, with the apostrophe after it if one joins it to another word. A letter
     of a script without blanks is a word, with its marks.
 
+    Args:
+        text: Any text.
+
     Example:
         >>> words_of("l'or, 你好")
         [(0, 2), (2, 4), (4, 5), (6, 7), (7, 8)]

@@ -1,6 +1,6 @@
 """Models. Each of them is a `Seq2Seq`."""
 
-from keras_attn.models.averaging import average_weights, mean_weights
+from keras_attn.models.averaging import average_weights, copy_model, mean_weights
 from keras_attn.models.ensemble import Ensemble
 from keras_attn.models.gnmt import GNMTSeq2Seq
 from keras_attn.models.hard_monotonic import HardMonotonicSeq2Seq
@@ -28,6 +28,7 @@ __all__ = [
     "Seq2Seq",
     "TransformerSeq2Seq",
     "average_weights",
+    "copy_model",
     "mean_weights",
     "token_inputs",
 ]

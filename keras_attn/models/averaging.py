@@ -1,4 +1,4 @@
-"""The average of several models' weights."""
+"""Copies of models, and the average of several models' weights."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,18 @@ import numpy as np
 
 
 def copy_model(model: keras.Model, name: str, dtype=None) -> keras.Model:
-    """Returns the same model and weights under another name, not compiled; `dtype` None keeps its dtype policy."""
+    """Returns a model of the same class, configuration and weights, which is not compiled.
+
+    Args:
+        model: The model, which is not changed.
+        name: The name of the copy.
+        dtype: The dtype policy of the copy. None: that of the model.
+
+    Example:
+        >>> model = keras_attn.models.RNNSearch(31, 37, units=5, embedding_size=7, readout_size=11, attention_units=3)
+        >>> keras_attn.models.copy_model(model, "copy").count_params() == model.count_params()
+        True
+    """
     config = {**model.get_config(), "name": name}
     copy = type(model).from_config(config if dtype is None else {**config, "dtype": dtype})
     copy.set_weights(model.get_weights())

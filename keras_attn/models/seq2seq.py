@@ -8,6 +8,7 @@ from keras import ops
 from keras_attn.backend import build_optimizer, keep_values, replica_count, scan, sum_over_replicas
 from keras_attn.layers import check_size, refuse_unknown_arguments
 from keras_attn.models.guided_alignment import ALIGNMENTS, alignment_crossentropy, has_alignments
+from keras_attn.models.loss_checks import check_loss
 from keras_attn.models.token_checks import TokenIdCheck
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
@@ -157,7 +158,8 @@ class Seq2Seq(keras.Model):
         torch's `DataLoader` are not checked. The same holds for `evaluate`, `predict` and the methods on a batch.
 
         Raises:
-            ValueError: if an id is outside its vocabulary, or there is a `class_weight`.
+            ValueError: if an id is outside its vocabulary, there is a `class_weight`, or the loss takes probabilities,
+                as Keras' cross-entropies do by name: the model returns logits.
         """
         _refuse_class_weight(class_weight)
         check = self._token_id_check()
@@ -175,7 +177,7 @@ class Seq2Seq(keras.Model):
 
     def predict(self, x, *args, **kwargs):
         """As `keras.Model.predict`, but refuses ids outside the vocabularies; see `fit`."""
-        check = self._token_id_check()
+        check = self._token_id_check(uses_loss=False)
         with check.reported(), keep_values(self):
             return super().predict(check.data(x), *args, **kwargs)
 
@@ -193,17 +195,12 @@ class Seq2Seq(keras.Model):
 
     def predict_on_batch(self, x):
         """As `keras.Model.predict_on_batch`, but refuses ids outside the vocabularies; see `fit`."""
-        self._token_id_check().batch((x,))
+        self._token_id_check(uses_loss=False).batch((x,))
         return super().predict_on_batch(x)
 
-    def _token_id_check(self) -> TokenIdCheck:
-        loss = getattr(self, "loss", None)
-        if self.pointer and getattr(loss, "label_smoothing", 0) and not getattr(loss, "vocabulary_size", None):
-            raise ValueError(
-                f"Expected `SmoothedCrossentropy({loss.label_smoothing}, vocabulary_size="
-                f"{self.target_vocabulary_size})`: with `pointer=True` the logits are wider than the vocabulary, and "
-                "impossible words are not smoothed. Received: vocabulary_size=None"
-            )
+    def _token_id_check(self, uses_loss: bool = True) -> TokenIdCheck:
+        if uses_loss:
+            check_loss(getattr(self, "loss", None), self.pointer, self.target_vocabulary_size)
         return TokenIdCheck(self.source_vocabulary_size, self.target_vocabulary_size, self.pointer)
 
     def save_own_variables(self, store) -> None:

@@ -67,22 +67,28 @@ def alignments(
     *,
     path: str | Path | None = None,
     columns: int = 2,
+    titles: Sequence[str] | None = None,
+    cell: float = 0.3,
 ) -> Figure:
     """Draws several alignments in one figure, lettered (a), (b), ...; by default two in a row, as in the paper.
 
-    All cells are squares of the same size: about 0.3 inch, or less for long sentences, so that the figure stays within
-    about 20 inches.
+    All cells are squares of the same size.
 
     Args:
-        panels: Triples of weights `(T, S)`, S source labels and T target labels.
+        panels: Triples of weights `(T, S)`, S source labels and T target labels. Blank labels take no room: panels of
+            the same words need labels only at the left and at the top of the figure.
         path: As in `alignment`.
         columns: Number of panels in a row.
+        titles: A text below each panel, instead of its letter.
+        cell: Side of a square in inches. It is less for long sentences, so that the figure stays within about 20
+            inches. Labels are as large as the squares allow, and 10.5 points at most.
 
     Returns:
         A `matplotlib.figure.Figure`.
 
     Raises:
-        ValueError: If labels do not match the shape of their alignment, there is no panel, or the ending is unknown.
+        ValueError: If labels do not match the shape of their alignment, there is no panel, there are other than one
+            title for each, `cell` is not above 0, or the ending is unknown.
 
     Example:
         >>> panel = ([[0.9, 0.1], [0.2, 0.8]], ["two", "dogs"], ["deux", "chiens"])
@@ -95,15 +101,20 @@ def alignments(
         raise ValueError(
             f"Expected at least one panel and one column. Received: {len(panels)} panels, {columns} columns"
         )
+    if titles is not None and len(titles) != len(panels):
+        raise ValueError(f"Expected a title for each of {len(panels)} panels. Received: {len(titles)}")
+    if not cell > 0:
+        raise ValueError(f"Expected cell to be above 0 inches. Received: {cell}")
     columns = min(columns, len(panels))
     longest = max(max(panel.alignment.shape) for panel in panels)
-    cell = min(0.3, 15 / columns / longest)  # inches
+    cell = min(cell, 15 / columns / longest)  # inches
     labels = [label for panel in panels for label in (*panel.source_tokens, *panel.target_tokens)]
     font = {"family": _fonts_for(labels), "size": min(10.5, cell * 72 * 0.6), "color": INK}
     letters = [f"({chr(97 + i)})" for i in range(len(panels))] if 1 < len(panels) <= 26 else [""] * len(panels)
+    look = {"family": "serif", "size": 11} if titles is None else {"family": "sans-serif", "size": 9}
     with matplotlib.rc_context(STYLE):
         figure = new_figure()
-        _arrange(figure, panels, letters, columns, cell, font)
+        _arrange(figure, panels, letters if titles is None else titles, columns, cell, font, look)
     return save(figure, path)
 
 
@@ -132,14 +143,14 @@ def relations(tables: ArrayLike, tokens: Sequence[str], *, path: str | Path | No
     )
 
 
-def _arrange(figure, panels, letters, columns, cell, font) -> None:
+def _arrange(figure, panels, titles, columns, cell, font, look) -> None:
     """Sizes the figure to its labels and places every panel. All measures are in inches."""
     boxes = []
     for panel in panels:
         left = max(_extent(figure, label, font)[0] for label in panel.target_tokens) + _GAP
         top = max(_extent(figure, label, font, 90)[1] for label in panel.source_tokens) + _GAP
         boxes.append((left, top, panel.alignment.shape[1] * cell, panel.alignment.shape[0] * cell))
-    margin, gap, foot = 0.12, 0.4, 0.32 if letters[0] else 0.0
+    margin, gap, foot = 0.12, min(0.4, 1.5 * cell), 0.32 if any(titles) else 0.0
     rows = [boxes[i : i + columns] for i in range(0, len(boxes), columns)]
     # The panels of a column share their left edge, and those of a row their top edge.
     lefts = [max(row[c][0] for row in rows if c < len(row)) for c in range(columns)]
@@ -148,22 +159,16 @@ def _arrange(figure, panels, letters, columns, cell, font) -> None:
     total_width = 2 * margin + sum(lefts) + sum(widths) + gap * (columns - 1)
     total_height = 2 * margin + sum(tops) + sum(heights) + foot * len(rows) + gap * (len(rows) - 1) / 2
     figure.set_size_inches(total_width, total_height)
-    for index, (panel, letter, (_, _, width, height)) in enumerate(zip(panels, letters, boxes, strict=True)):
+    for index, (panel, title, (_, _, width, height)) in enumerate(zip(panels, titles, boxes, strict=True)):
         row, column = divmod(index, columns)
         x = margin + sum(lefts[: column + 1]) + sum(widths[:column]) + gap * column
         y = margin + sum(tops[: row + 1]) + sum(heights[:row]) + (foot + gap / 2) * row
         place = (x / total_width, 1 - (y + height) / total_height, width / total_width, height / total_height)
         axes = figure.add_axes(place)
         _draw(axes, panel, cell, font)
-        if letter:
-            caption = {"ha": "center", "va": "top", "color": INK, "size": 11}
-            figure.text(
-                place[0] + place[2] / 2,
-                place[1] - (foot - 0.2) / total_height,
-                letter,
-                **caption,
-                family="serif",
-            )
+        if title:
+            below = place[0] + place[2] / 2, place[1] - (foot - 0.2) / total_height
+            figure.text(*below, title, ha="center", va="top", color=INK, parse_math=False, **look)
 
 
 def _draw(axes, panel: WordAlignment, cell: float, font: Mapping[str, Any]) -> None:

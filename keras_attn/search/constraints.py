@@ -176,7 +176,7 @@ def _force(free: Candidates, logits, normalizer, position, constraints: Constrai
     is_forced = token != pad  # (R, 1)
     is_end = ops.zeros_like(is_forced) if end is None else token == end  # (R, 1)
     log_prob = take_in_rows(logits, token) - normalizer  # (R, 1)
-    first = ops.arange(free.token_ids.shape[1]) == 0  # (C,)
+    first = ops.arange(ops.shape(free.token_ids)[1]) == 0  # (C,)
     only = ops.where(first & ~is_end, log_prob, NEGATIVE_INFINITY)  # (R, C)
     ends = ops.where(is_end[:, 0], log_prob[:, 0], NEGATIVE_INFINITY)  # (R,)
     return Candidates(

@@ -113,18 +113,19 @@ def pairs_up_to(words: int | None, lines: tuple[list, ...]) -> tuple[list, ...]:
 
 
 def _named(name: str, source: str | None, target: str | None, data: str | os.PathLike | None) -> Corpus:
-    languages, direction, _ = SOURCES[name]
+    languages, direction, _, derived = SOURCES[name]
     source, target = source or direction[0], target or direction[1]
     if source == target and (source, target) != direction:  # only one was given, and it is the other's default
         raise ValueError(f"Expected both a source and a target language for {name}. Received: {source} twice")
-    _check_languages(name, source, target, list(languages))
+    _check_languages(name, source, target, [*languages, *derived])
+    read = [derived[side][0] if side in derived else side for side in (source, target)]
     folder = find(name, data)
     is_cached = folder is None
     folder = download(name) if is_cached else folder
     try:
-        splits = {split: read_parallel(folder, split, source, target) for split in SPLITS}
+        splits = {split: read_parallel(folder, split, *read) for split in SPLITS}
         for split, sides in splits.items():
-            for language, lines in zip((source, target), sides, strict=True):
+            for language, lines in zip(read, sides, strict=True):
                 _verify(name, f"{split}.{language}", lines, folder)
     except (ValueError, FileNotFoundError) as error:
         if is_cached:
@@ -133,6 +134,10 @@ def _named(name: str, source: str | None, target: str | None, data: str | os.Pat
         else:
             remedy = "Give the folder instead of the name to train on it as it is."
         raise type(error)(f"{error}{'' if str(error).endswith('.') else '.'} {remedy}") from None
+    for number, side in enumerate((source, target)):
+        if side in derived:
+            for sides in splits.values():
+                sides[number][:] = map(derived[side][1], sides[number])
     return Corpus(name, source, target, splits)
 
 
@@ -160,7 +165,11 @@ def _folder(folder: Path, source: str | None, target: str | None, stream: bool) 
         )
     languages = sorted(found[known[0]])
     if not source or not target:
-        raise ValueError(f"Expected a source and a target language for {folder}. It has: {', '.join(languages)}")
+        given = " ".join(f"--{side} {one}" for side, one in (("source", source), ("target", target)) if one)
+        raise ValueError(
+            f"Expected --source and --target, two languages of {folder} ({', '.join(languages)}). Received: "
+            f"{given or 'neither'}"
+        )
     _check_languages(os.fspath(folder), source, target, languages)
     splits = {
         split: training_files(folder, source, target)

@@ -2,9 +2,11 @@
 
 Words of Wiktionary with their phones, collected by WikiPron (CC BY-SA 3.0), in the task's own splits: 33,344 words of
 American English to train on ("high"), 8,000 of seven languages ("medium") and 800 of eight others ("low"). Letters are
-NFC code points; a blank in a word is "_".
+NFC code points; a blank in a word is "_". The side "decomposed" has the same letters as NFD code points, which are the
+consonants and vowels of Korean's syllables: 67 of them instead of 1,089 letters.
 """
 
+import unicodedata
 from collections.abc import Callable
 
 from keras_attn.text import read_lines
@@ -21,6 +23,11 @@ LANGUAGES = {  # by the amount of training data
 def corpus_name(language: str) -> str:
     """The name of a language's corpus, such as "g2p/ice"."""
     return f"g2p/{language}"
+
+
+def decomposed(letters: str) -> str:
+    """Letters with blanks between, as NFD code points with blanks between."""
+    return " ".join(unicodedata.normalize("NFD", letters.replace(" ", "")))
 
 
 def build(fetch: Callable, base: str, amount: str, language: str) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ import json
 import random
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ class Source(NamedTuple):
     languages: tuple[str, ...]
     direction: tuple[str, str]  # the default
     build: Callable[[Fetch], Files]
+    derived: Mapping[str, tuple[str, Callable[[str], str]]] = {}  # sides that are made of another one's lines
 
 
 def _multi30k(fetch: Fetch) -> Files:
@@ -129,7 +130,8 @@ def _cmudict(fetch: Fetch) -> Files:
 
 def _pronunciations(amount: str, language: str) -> Source:
     sides = ("letters", "phones")
-    return Source(sides, sides, lambda fetch: pronunciations.build(fetch, BASE, amount, language))
+    derived = {"decomposed": ("letters", pronunciations.decomposed)}
+    return Source(sides, sides, lambda fetch: pronunciations.build(fetch, BASE, amount, language), derived)
 
 
 SOURCES = {

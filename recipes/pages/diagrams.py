@@ -10,6 +10,7 @@ from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, new_figu
 from recipes.studies.figures import NARROW
 
 WIDTH = round(96 * NARROW)  # pixels
+LEFT, RIGHT, MIDDLE = 6, WIDTH - 6, WIDTH / 2
 SHADE = "#F2F2F2"
 TEXT = STYLE | {"svg.fonttype": "none"}  # letters as text: small files, which a reader can search and copy
 _LINE = 14  # pixels from one line of a box to the next

@@ -2,7 +2,7 @@
 
     python -m recipes.pages.gallery [--output docs]
 
-The text and half of the figures come from committed reports, the others from the shipped preset `phrases_en_fr`. All
+The text and most figures come from committed reports, the others from the shipped preset `phrases_en_fr`. All
 figures are as wide as a phone, in Okabe and Ito's colours, on white.
 """
 
@@ -12,13 +12,14 @@ import sys
 from pathlib import Path
 
 from keras_attn.cli import command
-from recipes.pages import figures
+from recipes.pages import alt_texts, figures, heads
+from recipes.pages.markdown import frame, grid
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "recipes" / "reports"
 LENGTH = "length_study-phrases-en-fr", "length_study-bible-en-es-en-es"
 ATTENTION, ALIGNMENT = "attention_study-multi30k-de-en", "alignment_study-tatoeba-en-fr+news-en-fr-en-fr"
-RUN, SHOWCASE = "rnnsearch-phrases-en-fr", "showcase-phrases-en-fr"
+RUN, SHOWCASE, HEADS = "rnnsearch-phrases-en-fr", "showcase-phrases-en-fr", "heads-phrases-en-fr"
 PRESET = "phrases_en_fr"
 SENTENCES = {  # of the test split, and the word order that each shows
     "The queen forgot the black orange.": "the adjective follows its noun",
@@ -58,6 +59,7 @@ def draw_reports(folder: Path) -> None:
         studies.length(read(name), folder / f"{name}.svg", narrow=True)
     studies.attention(read(ATTENTION), folder / f"{ATTENTION}.svg", narrow=True)
     studies.alignment(read(ALIGNMENT), folder / f"{ALIGNMENT}.svg", narrow=True)
+    heads.draw(read(HEADS), folder)
     history = read(RUN)["history"]
     for name in ("loss", "bleu"):
         curves = {column: history[column] for column in (name, f"val_{name}") if column in history}
@@ -98,6 +100,7 @@ def page() -> str:
         *_sentence_length(),
         *_second_half(),
         *_alignments(),
+        *heads.in_gallery(HEADS, read(HEADS)),
         *_studies(),
         *_training(),
     ]
@@ -108,25 +111,15 @@ def _sentence_length() -> list[str]:
     images = []
     for name in LENGTH:
         report = read(name)
-        best, worst = (_ends(report, recipe) for recipe in ("rnnsearch", "rnnencdec"))
-        direction = f"{report['corpus']}, {report['source']} to {report['target']}"
-        images.append((f"BLEU against source length on {direction}: {best}; {worst}", name))
+        images.append((alt_texts.of_study(report), name))
     return [
         "## Sentence length",
         "A model without attention, RNNencdec, keeps a sentence in one vector. The longer the sentence, the more is "
         "lost. RNNsearch attends to the source for each word. The first figure is of generated sentences, English to "
         "French, the second of the Bible, English to Spanish. The number in a name is the longest sentence of its "
         "training; a dotted line stands there. Bands are 95 % intervals.",
-        _grid(images),
+        grid(images),
     ]
-
-
-def _ends(report: dict, recipe: str) -> str:
-    """The scores of a recipe's best system for the shortest and for the longest sentences."""
-    systems = (one for one in report["systems"] if one["recipe"] == recipe)
-    system = max(systems, key=lambda one: one["bins"][-1]["bleu"])
-    first, last = (system["bins"][n]["bleu"] for n in (0, -1))
-    return f"{system['name']} has {first} for the shortest sentences and {last} for the longest"
 
 
 def _second_half() -> list[str]:
@@ -146,7 +139,7 @@ def _second_half() -> list[str]:
         "A page has this one, nine more and the example of the paper. Point at a word, or tap it: those that it is "
         "aligned to light up. In rnnencdec every word attends to the end of the sentence, whose state is all that the "
         "decoder gets.",
-        _frame(f"../recipes/reports/{SHOWCASE}.html", f"../reports/{SHOWCASE}.html", "Two systems side by side"),
+        frame(f"../recipes/reports/{SHOWCASE}.html", f"../reports/{SHOWCASE}.html", "Two systems side by side"),
     ]
 
 
@@ -157,13 +150,13 @@ def _alignments() -> list[str]:
         f"How `{PRESET}` attends, as in figure 3 of Bahdanau, Cho & Bengio (2015): a row for each French word, white "
         "where it attends. French orders words in its own way:",
         "\n".join(f"{n}. “{line}”: {why}." for n, (line, why) in enumerate(SENTENCES.items(), 1)),
-        _grid(images),
+        grid(images),
         "The same sentences and longer ones, to be pointed at or tapped:",
-        _frame("gallery/alignments.html", "alignments.html", "Alignments of phrases_en_fr"),
+        frame("gallery/alignments.html", "alignments.html", "Alignments of phrases_en_fr"),
         "### From scores to an alignment",
         "The numbers of one word: a softmax makes weights of scores. "
         "[Attention explained](guides/attention.md) computes them by hand.",
-        _grid([(f"The alignment as a table of weights, scores and alignment of “{figures.WORD}” as bars", "scores")]),
+        grid([(figures.ALT, "scores")]),
     ]
 
 
@@ -171,8 +164,6 @@ def _studies() -> list[str]:
     scores, aligners = read(ATTENTION), read(ALIGNMENT)
     best = max(scores["scores"], key=lambda row: row["bleu"]["score"])
     flat = max(scores["scores"], key=lambda row: row["sharpness"]["entropy"])
-    alt = f"BLEU, perplexity and entropy of {len(scores['scores'])} score functions: {best['name']} has the best BLEU"
-    rows = sorted([*aligners["systems"], *aligners["baselines"]], key=lambda row: row["test"]["aer"])
     return [
         "## Score functions and aligners",
         f"First, every score function in the same model on {scores['corpus']}, {scores['max_steps']:,} updates each: "
@@ -180,35 +171,19 @@ def _studies() -> list[str]:
         "([table](../recipes/README.md#score-functions-multi30k-de-to-en)). Then, how far the attention of models is "
         f"from links by hand, on {aligners['gold']['sentences']} sentences of the Hansards (blue); grey are aligners "
         "that do not translate ([table](../recipes/README.md#alignment-error-rate-tatoeba-en-frnews-en-fr-en-to-fr)).",
-        _grid(
-            [
-                (alt, ATTENTION),
-                (f"Alignment error rates of {len(rows)} aligners: the lowest is that of {rows[0]['name']}", ALIGNMENT),
-            ]
-        ),
+        grid([(alt_texts.of_study(scores), ATTENTION), (alt_texts.of_study(aligners), ALIGNMENT)]),
     ]
 
 
 def _training() -> list[str]:
     report = read(RUN)
+    images = [(alt_texts.of_curve(report, name), f"{RUN}-{name}") for name in ("loss", "bleu")]
     return [
         "## Training",
         f"Loss and BLEU of `{report['command']}`, {report['epochs']} epochs in {report['train_seconds'] / 60:.1f} "
         "minutes:",
-        _grid([(f"{title} against epochs", f"{RUN}-{name}") for title, name in (("Loss", "loss"), ("BLEU", "bleu"))]),
+        grid(images),
     ]
-
-
-def _grid(images: list[tuple[str, str]]) -> str:
-    """Figures, in two columns where there is room."""
-    lines = [f"![{alt}](gallery/{name}.svg)" for alt, name in images]
-    return "\n\n".join(['<div class="gallery" markdown>', *lines, "</div>"])
-
-
-def _frame(path: str, address: str, title: str) -> str:
-    """A page within the page, and a link to it. A frame's address is relative to the page on the site, gallery/."""
-    frame = f'<iframe src="{address}" title="{title}" loading="lazy"></iframe>'
-    return f"{frame}\n\n[{title}, on a page of its own]({path})"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """The diagrams of the guides: what goes where. Numbers and texts come from a report or from the shipped preset."""
 
-from recipes.pages.diagrams import WIDTH, Diagram
-
-LEFT, RIGHT, MIDDLE = 6, WIDTH - 6, WIDTH / 2
+from recipes.pages.diagrams import LEFT, MIDDLE, RIGHT, Diagram
 
 
 def own_text(report: dict) -> Diagram:
@@ -242,4 +240,42 @@ def without_keras() -> Diagram:
     diagram.box(LEFT, 268, full, 36, "target_tokenizer/", "SentencePiece, or Python")
     diagram.arrow((MIDDLE, 304), (MIDDLE, 326))
     diagram.text(MIDDLE, 337, "text", weight="bold")
+    return diagram
+
+
+# Marian's weights of type s2s, by what their names begin with, our layer, and what it makes of what.
+MARIAN = (
+    ("encoder_Wemb", "source_embedding", "ids (B, S) → (B, S, E)"),
+    ("encoder_bi_[WUb]", "encoder/forward", "GRU: h→ (B, S, H)"),
+    ("encoder_bi_r_", "encoder/backward", "GRU: h← (B, S, H)"),
+    ("decoder_ff_state_", "bridge", "mean of h → state (B, H)"),
+    ("decoder_Wemb", "target_embedding", "last token (B,) → (B, E)"),
+    ("decoder_cell1_", "decoder/cell", "GRU: query s′ (B, H)"),
+    ("decoder_.*_att", "decoder/attention", "s′, h → context (B, 2H)"),
+    ("decoder_cell2_", "decoder/second_cell", "GRU: s′, context → state"),
+    ("decoder_ff_logit_l1_", "readout", "word, state, context → (B, E)"),
+    ("decoder_ff_logit_l2_", "output", "logits (B, V + 2)"),
+)
+
+
+def marian() -> Diagram:
+    """Which weights of Marian go into which layer, in the order in which a sentence passes them."""
+    step, width = 46, 178
+    diagram = Diagram(56 + step * len(MARIAN))
+    x = RIGHT - width
+    diagram.text((LEFT + x) / 2, 12, "Marian", weight="bold")
+    diagram.text(x + width / 2, 12, "NematusSeq2Seq", weight="bold")
+    for n, (pattern, layer, about) in enumerate(MARIAN):
+        y = 26 + step * n
+        name = pattern.replace(".*", "…").removesuffix("[WUb]").removesuffix("_")
+        diagram.text(LEFT, y + 18, f"`{name}`", ha="left", size=10.5)
+        diagram.arrow((x - 14, y + 18), (x, y + 18))
+        attends = layer.endswith("attention")
+        diagram.box(x, y, width, 36, layer, about, look="chosen" if attends else "plain", shade=n in (0, 4))
+        if n not in (1, 3, len(MARIAN) - 1):  # both directions read the embedding; the decoder reads its own
+            diagram.arrow((x + width / 2, y + 36), (x + width / 2, y + step))
+    diagram.text(
+        MIDDLE, 36 + step * len(MARIAN), "H units, E embedding. Gates r, z of Marian are z, r in Keras;", size=10.5
+    )
+    diagram.text(MIDDLE, 49 + step * len(MARIAN), "V + 2: with padding and start, which are never produced.", size=10.5)
     return diagram

@@ -91,6 +91,46 @@ def backends(rows: list[dict]) -> Figure:
     return figure
 
 
+def performance(training: list[dict], sweep: list[dict], speed: list[dict]) -> Figure:
+    """What the sizes of batch, vocabulary and beam, and batches of sentences, are worth: bars with their numbers.
+
+    Args:
+        training: The cases of docs/scaling.json.
+        sweep: The rows of `recipes.evaluate`'s report of beams and length penalties.
+        speed: Of recipes/reports/speed.jsonl.
+    """
+    cases = {(row["length"], row["vocabulary"], row["batch"]): row["target_tokens_per_second"] for row in training}
+    trained = {
+        "8 sentences a batch": cases[16, 8000, 8],
+        "128 sentences a batch": cases[16, 8000, 128],
+        "vocabulary of 32,000": cases[16, 32000, 32],
+        "vocabulary of 2,000": cases[16, 2000, 32],
+    }
+    beams = {row["beam_size"]: row for row in sweep if row["beam_size"] == 1 or row["length_penalty"] == 0.5}
+    searched = {f"beam {n}: {row['bleu']['score']:.1f} BLEU": row["seconds"] for n, row in sorted(beams.items())}
+    decoded = {row["backend"]: row for row in speed if row["benchmark"] == "decode"}
+    together = {}
+    for name, row in decoded.items():
+        together[f"{name}, one by one"] = 1000 / row["single_sentence_ms"]
+        together[f"{name}, 128 at once"] = row["sentences_per_second"]
+    panels = {
+        "Training: tokens/s": trained,
+        "A test set: seconds": searched,
+        "Beam 5: sentences/s": together,
+    }
+    heights = [len(bars) for bars in panels.values()]
+    figure = new_figure(figsize=(NARROW, 1.5 + 0.27 * sum(heights)), layout="constrained")
+    axes_of = figure.subplots(len(panels), gridspec_kw={"height_ratios": heights})
+    for axes, (title, bars) in zip(axes_of, panels.items(), strict=True):
+        drawn = axes.barh(list(bars), list(bars.values()), color=BLUE, height=0.62)
+        axes.bar_label(drawn, [f"{value:,.0f}" for value in bars.values()], padding=3, fontsize=8.5, color=INK)
+        axes.invert_yaxis()
+        axes.set_title(title, **_TITLE)
+        axes.margins(x=0.2)
+        plain_axes(axes, grid="x")
+    return figure
+
+
 def unlearned(trained, flat) -> Figure:
     """Two alignments of the same sentence side by side: 0 black, 1 white.
 

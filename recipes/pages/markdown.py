@@ -18,3 +18,15 @@ def cost(report: dict) -> str:
     """What a study took, as a sentence."""
     parallel = f", {report['jobs']} runs in parallel" if report["jobs"] > 1 else ""
     return f"The study took {report['minutes']:.0f} minutes on {report['hardware']['cores']} cores{parallel}."
+
+
+def grid(images: list[tuple[str, str]]) -> str:
+    """Figures, in two columns where there is room."""
+    lines = [f"![{alt}](gallery/{name}.svg)" for alt, name in images]
+    return "\n\n".join(['<div class="gallery" markdown>', *lines, "</div>"])
+
+
+def frame(path: str, address: str, title: str) -> str:
+    """A page within the page, and a link to it. A frame's address is relative to the page on the site, gallery/."""
+    frame = f'<iframe src="{address}" title="{title}" loading="lazy"></iframe>'
+    return f"{frame}\n\n[{title}, on a page of its own]({path})"

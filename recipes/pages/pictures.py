@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_attn.cli import command
-from recipes.pages import guide_diagrams, guide_figures, preset_pictures
+from recipes.pages import guide_diagrams, guide_figures, preset_pictures, scaling_diagrams
 from recipes.pages.gallery import PRESET, REPORTS, ROOT, read
 
 QUEEN, GIRL, ACTRESS = (
@@ -172,6 +172,26 @@ def without_keras():
     return guide_diagrams.without_keras().figure
 
 
+def marian():
+    return guide_diagrams.marian().figure
+
+
+def clusters():
+    return scaling_diagrams.clusters().figure
+
+
+def large_corpora():
+    return scaling_diagrams.large_corpora().figure
+
+
+def performance():
+    lines = (REPORTS / "speed.jsonl").read_text(encoding="utf-8").splitlines()
+    scaling = json.loads((ROOT / "docs" / "scaling.json").read_text(encoding="utf-8"))
+    return guide_figures.performance(
+        scaling["training"], read("sweep-rnnsearch-multi30k-de-en")["rows"], [json.loads(line) for line in lines]
+    )
+
+
 PICTURES: dict[str, Callable] = {  # by the page that shows it
     "guides/getting-started": getting_started,
     "guides/models": models,
@@ -180,6 +200,7 @@ PICTURES: dict[str, Callable] = {  # by the page that shows it
     "guides/evaluation": evaluation,
     "guides/serving": serving,
     "guides/backends": backends,
+    "guides/performance": performance,
     "guides/extending": extending,
     "guides/migrating-from-keras-and-joeynmt": migrating_from_keras_and_joeynmt,
     "guides/faq": faq,
@@ -188,6 +209,9 @@ PICTURES: dict[str, Callable] = {  # by the page that shows it
     "presets": presets,
     "migrating-from-tfa": migrating_from_tfa,
     "without-keras": without_keras,
+    "marian": marian,
+    "clusters": clusters,
+    "large-corpora": large_corpora,
 }
 
 

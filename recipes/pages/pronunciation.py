@@ -1,7 +1,8 @@
-"""The section of the study of pronunciation on the results page."""
+"""The sections of pronunciation on the results page."""
 
 from collections.abc import Sequence
 
+from recipes.pages.alt_texts import of_study
 from recipes.pages.markdown import cost, plus_minus, table
 
 _COLUMNS = {"single": "", "probability": ", ensemble by probability", "vote": ", ensemble by vote"}
@@ -48,9 +49,26 @@ def section(name: str, report: dict) -> list[str]:
         f"Word error rate in percent, and phoneme error rate in brackets, of the test words; beam "
         f"{report['beam_size']}. {repeated} The baseline is that of the second SIGMORPHON shared task (Ashby et al. "
         f"2021), an ensemble of neural transducers. {cost(report)}",
-        f"![Word error rates](reports/{name}.svg)",
+        f"![{of_study(report)}](reports/{name}.svg)",
         table(head, rows),
         table(["language", "system", "single seeds", "parameters", "updates", "minutes", "command"], runs),
+    ]
+
+
+def peers(name: str, report: dict) -> list[str]:
+    """The paragraph and the table of `tests.benchmarks.pronunciation_peers`."""
+    rows = []
+    for one in sorted(report["systems"], key=lambda one: one["wer"]["score"]):
+        minutes = f"{one['train_seconds'] / 60:.1f}" if "train_seconds" in one else ""
+        rates = [f"{one[key]['score']:.2f}" for key in ("wer", "per")]
+        words = f"{one['words_per_second']:,.0f}" if "words_per_second" in one else ""
+        name = f"`{one['command']}`" if "command" in one else one["name"]
+        rows.append([name, one["about"], *rates, words, minutes])
+    head = ["system", "what it is", "WER", "PER", "words/s", "minutes of training"]
+    return [
+        f"Word and phoneme error rate in percent on the {report['test_words']:,} test words, and words a second on one "
+        f"core, without loading the model. Signature: `{report['systems'][0]['wer']['signature']}`.",
+        table(head, rows),
     ]
 
 

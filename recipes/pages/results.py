@@ -18,7 +18,7 @@ from pathlib import Path
 
 from keras_attn.cli import command
 from keras_attn.cli.run_report import read_report
-from recipes.pages import speed, studies
+from recipes.pages import alt_texts, speed, studies
 from recipes.pages.markdown import table
 
 FOLDER = Path(__file__).parents[1]  # recipes/
@@ -148,7 +148,16 @@ def _details(report: dict) -> str:
         f"Seed {report['seed']}, beam {report['beam_size']} (greedy: {report['greedy_bleu']['score']:.2f} BLEU), TER "
         f"{report['ter']['score']:.2f}, {report['epochs']} epochs, {report['hardware']['cores']} cores, peak memory "
         f"{report['peak_memory_mb']:,} MB. {signatures}. Validation BLEU (greedy) after each epoch: {curve}."
+        f"{_average(report, 'val_bleu')}"
     )
+
+
+def _average(report: dict, score: str) -> str:
+    """A sentence about the mean of the last weights, if the run tried it (`average_checkpoints`)."""
+    if not (mean := report.get("averaged_checkpoints")):
+        return ""
+    kept = "was kept" if mean["is_kept"] else "was not kept, for the best single one scores better"
+    return f" The mean of the weights of the last {mean['number']} validations has {mean[score]:.2f} there, and {kept}."
 
 
 def error_rate_details(name: str, report: dict) -> str:
@@ -162,7 +171,8 @@ def error_rate_details(name: str, report: dict) -> str:
         f"training split too. [{name}](reports/{name}.json): {report['parameters'] / 1e6:.1f} M parameters, "
         f"{report['epochs']} epochs, {report['train_seconds'] / 60:.1f} minutes on {report['hardware']['cores']} cores "
         f"({report['backend']}), {report['target_tokens_per_second']:,} target tokens/s, seed {report['seed']}. "
-        f"Validation word error rate (greedy) after each epoch: {curve}.\n\n![Training curves](reports/{name}.svg)"
+        f"Validation word error rate (greedy) after each epoch: {curve}.{_average(report, 'val_wer')}\n\n"
+        f"![{alt_texts.of_curve(report, 'wer')}](reports/{name}.svg)"
     )
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from recipes.pages import pronunciation
+from recipes.pages import ensembles, heads, pronunciation
+from recipes.pages.alt_texts import of_study
 from recipes.pages.markdown import cost, plus_minus, table
 
 
@@ -61,7 +62,7 @@ def _length(name: str, report: dict) -> list[str]:
         "BLEU by the length of the source, as in figure 2 of Bahdanau 2015. The number in a system's name is the "
         f"maximum number of words of a training sentence. Beam {report['beam_size']}; in brackets {_resampled(report)}."
         f"{left_out} Signature: `{report['signature']}`. {cost(report)}",
-        f"![BLEU against source length](reports/{name}.svg)",
+        f"![{of_study(report)}](reports/{name}.svg)",
         table(head, rows),
         table(["system", "parameters", "pairs", "updates", "minutes", "target tokens/s", "command"], runs),
     ]
@@ -92,7 +93,7 @@ def _attention(name: str, report: dict) -> list[str]:
         "included, and of translating the test split. Additive and concat compute the same function from weights "
         f"that are initialised differently. Signatures: `{first['bleu']['signature']}`, "
         f"`{first['chrf']['signature']}`. {cost(report)}",
-        f"![Scores](reports/{name}.svg)",
+        f"![{of_study(report)}](reports/{name}.svg)",
         table(head, rows),
         table(["score", "command"], [[row["name"], f"`{row['command']}`"] for row in report["scores"]]),
     ]
@@ -107,12 +108,15 @@ def _alignment(name: str, report: dict) -> list[str]:
         where = f"{row['attention']}, {row['row']} row" if is_system else "both directions" * ("symmetrised" in row)
         bleu = f"{row['bleu']['score']:.2f}" if is_system else ""
         rows.append([row["name"], where, *test, f"{row['all']['aer']:.2f}", bleu])
-    others = [
-        f"{system['name']}: "
-        + ", ".join(f"{one['attention']}, {one['row']} row {one['test']['aer']:.1f}" for one in system["candidates"])
-        for system in report["systems"]
-        if "candidates" in system
-    ]
+    choices = [choice for system in report["systems"] for choice in system.get("candidates", [])]
+    read = list(dict.fromkeys(choice["row"] for choice in choices))
+    others = []
+    for system in report["systems"]:
+        by_attention: dict[str, dict[str, float]] = {}
+        for one in system.get("candidates", []):
+            by_attention.setdefault(one["attention"], {})[one["row"]] = one["test"]["aer"]
+        for attention, aer in by_attention.items():
+            others.append([system["name"], attention, *(f"{aer[row]:.1f}" if row in aer else "" for row in read)])
     earlier = report.get("earlier", [])
     minutes = sum(one["minutes"] for one in (report, *earlier))
     return [
@@ -126,9 +130,10 @@ def _alignment(name: str, report: dict) -> list[str]:
         f"{minutes:.0f} minutes in all, {report['jobs']} runs in parallel on {hardware['cores']} cores; IBM "
         "Model 1 on the same pairs, and with the gold's sentences, not its links, added; eflomal, where it is listed, "
         "with these added. Both directions are made one by intersection or grow-diag-final-and.",
-        f"![Alignment error rates](reports/{name}.svg)",
+        f"![{of_study(report)}](reports/{name}.svg)",
         table(["aligner", "links from", "AER", "precision", "recall", "AER of all", "BLEU"], rows),
-        f"AER of every choice: {'; '.join(others)}.",
+        "AER of every choice:",
+        table(["aligner", "attention", *(f"{row} row" for row in read)], others),
     ]
 
 
@@ -150,7 +155,7 @@ def _ingredients(name: str, report: dict) -> list[str]:
     return [
         f"Each run differs from the base by one ingredient. {_seeds(report)} Beam {report['beam_size']}, "
         f"{report['max_steps']:,} updates each. Signature: `{base['bleu']['signature']}`. {cost(report)}",
-        f"![Differences in BLEU](reports/{name}.svg)",
+        f"![{of_study(report)}](reports/{name}.svg)",
         table(head, rows),
         table(["ingredient", "command"], [[row["name"], f"`{row['command']}`"] for row in report["ingredients"]]),
     ]
@@ -172,7 +177,7 @@ def _low_resource(name: str, report: dict) -> list[str]:
         "BLEU of the recipe as it is for the whole corpus, and with what Sennrich & Zhang (ACL 2019) find to matter "
         f"where text is scarce. {_seeds(report)} Beam {report['beam_size']}. Signature: "
         f"`{report['systems'][0]['bleu']['signature']}`. {cost(report)}",
-        f"![BLEU against training pairs](reports/{name}.svg)",
+        f"![{of_study(report)}](reports/{name}.svg)",
         table(head, rows),
         table(["system", "minutes", "command"], commands),
     ]
@@ -228,8 +233,8 @@ def _marian(name: str, report: dict) -> list[str]:
     head = ["search", "equal", "ties", "better", "cut", "worse", "largest difference", "Marian, sentences/s", "here"]
     ties = table(["tie", "source", "Marian", "here", "difference"], shown[:10])
     return [
-        f"{report['system']} trained a model on the same text for {report['train_seconds'] / 60:.1f} minutes on "
-        f"{report['hardware']['cores']} cores ({report['updates']:,} updates, the last in epoch "
+        f"{report['system']} trained a model on the same text for {report['train_seconds'] / 60:.1f} minutes with "
+        f"{report['threads']} of {report['hardware']['cores']} cores ({report['updates']:,} updates, the last in epoch "
         f"{report['epochs']}), with the options `{report['options']}`. **{report['bleu']['score']:.2f} BLEU** with "
         f"beam {report['beam_size']} (greedy: {report['greedy_bleu']['score']:.2f}), `{report['bleu']['signature']}`. "
         f"Read by `keras_attn` ({report['backend']}), it has {report['bleu_here']['score']:.2f} BLEU.",
@@ -257,7 +262,10 @@ _SECTIONS: dict[str, tuple[str, Callable[[str, dict], list[str]]]] = {
     "alignment_study": ("Alignment error rate", _alignment),
     "ingredients_study": ("What each ingredient is worth", _ingredients),
     "low_resource_study": ("Few training pairs", _low_resource),
+    "ensembles_study": ("Ensembles", ensembles.section),
     "g2p_study": ("Pronunciation in many languages", pronunciation.section),
+    "pronunciation_peers": ("Pronunciation beside other programs", pronunciation.peers),
+    "heads": (heads.TITLE, heads.section),
     "showcase": ("The second half of long sentences", _showcase),
     "marian": ("Marian", _marian),
 }

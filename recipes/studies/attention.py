@@ -26,6 +26,7 @@ import numpy as np
 
 from keras_attn.cli import command
 from recipes.studies.options import add_options, changes_by_recipe, chosen
+from recipes.studies.sharpness import sharpness
 from recipes.studies.study import Run, Study
 
 MAX_STEPS = {"multi30k": 1800, "phrases": 1200}
@@ -106,19 +107,6 @@ def measure(study: Study, run: Run, corpus) -> None:
     row["perplexity"] = round(math.exp(-log_probs.mean()), 3)
     row["sharpness"] = {name: round(value, 4) for name, value in sharpness([one.alignment for one in forced]).items()}
     report.write(path, row)
-
-
-def sharpness(alignments: list[np.ndarray]) -> dict[str, float]:
-    """Means over the rows of all alignments `(T, S)`: entropy in nats, largest weight, and ln S for comparison."""
-    entropies, largest, uniform = [], [], []
-    for alignment in alignments:
-        weights = np.asarray(alignment, "float64")  # (T, S)
-        weights = weights / weights.sum(axis=-1, keepdims=True)  # (T, S)
-        entropies.append(-(weights * np.log(np.where(weights > 0, weights, 1.0))).sum(axis=-1))  # (T,)
-        largest.append(weights.max(axis=-1))  # (T,)
-        uniform.append(np.full(len(weights), math.log(weights.shape[1])))  # (T,)
-    names = {"entropy": entropies, "largest_weight": largest, "uniform_entropy": uniform}
-    return {name: float(np.concatenate(values).mean()) for name, values in names.items()}
 
 
 def write(study: Study) -> None:

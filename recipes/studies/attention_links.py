@@ -38,7 +38,7 @@ def candidates(
         for name, offset in ROWS.items():
             rows = [np.concatenate([one[offset:], one[len(one) - offset :]]) for one in weights]  # each (T, S)
             panels[attention, name] = [
-                _panel(translator, replace(one, alignment=alignment), source, target)
+                panel(translator, replace(one, alignment=alignment), source, target)
                 for one, alignment, source, target in zip(forced, rows, sources, targets, strict=True)
             ]
         panels[attention, NEXT_WORD] = [_next_word(panel) for panel in panels[attention, "own"]]
@@ -65,12 +65,17 @@ def _by_layer(model, forced: Sequence[Translation]) -> Iterator[np.ndarray]:
             yield layers[:, row, : len(target), : len(source)]
 
 
-def _panel(translator: Translator, translation: Translation, source: str, target: str) -> WordAlignment:
-    panel = plots.align_words(translation, translator.source_tokenizer, translator.target_tokenizer)
-    counts = len(panel.source_tokens) - 1, len(panel.target_tokens) - 1  # without </s>
+def panel(translator: Translator, translation: Translation, source: str, target: str) -> WordAlignment:
+    """The alignment of a translation between the words of its texts.
+
+    Raises:
+        ValueError: if its pieces do not add up to the words between blanks.
+    """
+    words = plots.align_words(translation, translator.source_tokenizer, translator.target_tokenizer)
+    counts = len(words.source_tokens) - 1, len(words.target_tokens) - 1  # without </s>
     if counts != (len(source.split()), len(target.split())):
         raise ValueError(f"Expected words separated by blanks. Received {counts} words for {source!r} and {target!r}.")
-    return panel
+    return words
 
 
 def links(panel: WordAlignment) -> frozenset[Link]:

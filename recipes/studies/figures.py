@@ -11,6 +11,7 @@ from keras_attn import plots
 from keras_attn.evaluation import Gold
 from keras_attn.plots import WordAlignment
 from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, check_ending, new_figure, plain_axes, save
+from recipes.studies.heads import named, weights
 
 _RECIPE_COLOURS = {"rnnsearch": BLUE, "rnnencdec": ORANGE}
 _SYSTEM_COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito's
@@ -214,6 +215,35 @@ def pronunciation(report: dict, path: Path | None = None) -> Figure:
     return save(figure, path)
 
 
+def heads(report: dict, sentence: int, path: Path | None = None, *, of: str | None = None) -> Figure:
+    """The alignments of a sentence, as wide as a phone if it is short: each model's, or those of each head of one.
+
+    Args:
+        report: of `recipes.studies.heads`.
+        sentence: its number in the report, from 0.
+        path: file to write, in the format of its ending.
+        of: name of the model whose heads are drawn, two in a row; None: the models, below each other.
+    """
+    words = report["sentences"][sentence]
+    if of is None:
+        shown = [(named(system), system["attentions"][0]) for system in report["systems"]]
+        columns, cell = 1, 0.28  # inches
+    else:
+        (system,) = (system for system in report["systems"] if system["name"] == of)
+        shown = [(one["name"], one) for one in system["attentions"][1:]]
+        columns, cell = 2, 0.16
+    panels = []
+    for number, (_, one) in enumerate(shown):
+        labels = [list(words[side]) for side in ("source", "target")]
+        if of is not None:  # heads have the labels of the first row and of the first column
+            labels = [
+                row if outer else [""] * len(row)
+                for row, outer in zip(labels, (number < columns, number % columns == 0), strict=True)
+            ]
+        panels.append(WordAlignment(weights(one, sentence), *labels))
+    return plots.alignments(panels, path=path, columns=columns, titles=[title for title, _ in shown], cell=cell)
+
+
 def gold_alignments(
     systems: Sequence[tuple[str, Sequence[WordAlignment]]], gold: Sequence[Gold], path: Path | None = None
 ) -> Figure:
@@ -226,14 +256,13 @@ def gold_alignments(
     """
     check_ending(path)
     panels = [panel for _, own in systems for panel in own]
-    figure = plots.alignments(panels, columns=len(gold))
+    titles = [name for name, own in systems for _ in own]
+    figure = plots.alignments(panels, columns=len(gold), titles=titles)
     with matplotlib.rc_context(STYLE):
         for number, axes in enumerate(figure.axes):
-            system, sentence = divmod(number, len(gold))
-            if figure.texts:
-                figure.texts[number].set(text=systems[system][0], family="sans-serif", size=9)
-            for i, j in gold[sentence].possible:
-                is_sure = (i, j) in gold[sentence].sure
+            links = gold[number % len(gold)]
+            for i, j in links.possible:
+                is_sure = (i, j) in links.sure
                 look = {"edgecolor": ORANGE, "linewidth": 1.6} if is_sure else {"edgecolor": BLUE, "linewidth": 0.7}
                 axes.add_patch(Rectangle((i + 0.1, j + 0.1), 0.8, 0.8, fill=False, zorder=3 + is_sure, **look))
     return save(figure, path)

@@ -4,7 +4,8 @@
     python -m recipes.studies.g2p --languages low,eng_us --systems hard_monotonic --seeds 5
     python -m recipes.studies.g2p --languages ady,ice --minutes 20 --seeds 5
 
-Each system is trained on the task's own training words of each language, letters to phones; the weights are those with
+Each system is trained on the task's own training words of each language, letters to phones (Korean syllables are
+decomposed into consonants and vowels, the corpus' side "decomposed"); the weights are those with
 the best word error rate on its development words, which are translated greedily. Its test words are then translated
 with beam search. The score is the task's: word error rate (WER), the percentage of words whose phones are not all
 right; beside it is phoneme error rate (PER), the edits per phone. A word has one right answer.
@@ -46,6 +47,7 @@ SYSTEMS = {  # the recipe, and the settings changed
     "nematus": ("nematus", ()),
     "luong": ("luong", ()),
 }
+DECOMPOSED = {"kor": "decomposed"}  # the source side, instead of letters
 KINDS = ("probability", "vote")  # of ensembles
 SINGLE = "single"
 BASELINE = {"eng_us": 41.94}
@@ -81,7 +83,7 @@ def run_study(arguments: argparse.Namespace) -> None:
     study = Study(arguments, "g2p_study", repeated.runs(todo, arguments), **settings)
     repeated.check(study, "wer")
     for language in languages:
-        corpora.load(_corpus(arguments, language), arguments.source, arguments.target, data=arguments.data)
+        corpora.load(_corpus(arguments, language), *_sides(arguments, language), data=arguments.data)
     with study.opened():
         study.work({run.name: [study.train_step(run)] for run in study.runs})
         steps = [step for language in languages for step in _ensembles(study, language, systems, variants)]
@@ -107,12 +109,18 @@ def _corpus(arguments: argparse.Namespace, language: str) -> str:
     return corpus_name(language) if arguments.corpus == CORPUS else str(Path(arguments.corpus, language))
 
 
+def _sides(arguments: argparse.Namespace, language: str) -> tuple[str, str]:
+    """The sides of a language's corpus; text of one's own is read as it is."""
+    is_known = (arguments.corpus, arguments.source) == (CORPUS, "letters")
+    return DECOMPOSED.get(language, "letters") if is_known else arguments.source, arguments.target
+
+
 def _variant(arguments: argparse.Namespace, language: str, system: str, changes: dict[str, list[str]]) -> Variant:
     recipe, own = SYSTEMS[system]
     known = settings_for(recipe, corpus_name("*")) if arguments.corpus != CORPUS else ()  # a folder is not known
     steps = (f"max_steps={arguments.max_steps}",) if arguments.max_steps else ()
     settings = (*known, *steps, *changes[recipe], *own)
-    return Variant(f"{language}-{system}", recipe, settings, _corpus(arguments, language))
+    return Variant(f"{language}-{system}", recipe, settings, _corpus(arguments, language), _sides(arguments, language))
 
 
 def _ending(arguments: argparse.Namespace, kind: str) -> str:
@@ -126,15 +134,9 @@ def _ensembles(study: Study, language: str, systems: Sequence[str], variants: di
     groups = {system: [system] for system in systems} | {"+".join(systems): systems}
     for name, members in groups.items():
         models = repeated.runs([variants[language, system] for system in members], arguments)
-        runs = [str(study.folder(run)) for run in models]
-        for kind in KINDS if len(runs) > 1 else ():
+        for kind in KINDS if len(models) > 1 else ():
             output = study.out / f"{language}-{name}{_ending(arguments, kind)}"
-            output.with_name(f"{output.name}.part").unlink(missing_ok=True)  # of a study that was killed
-            options = [runs[0], "--ensemble", *runs[1:], "--combine", kind, "--beam", str(arguments.beam)]
-            options += ["--corpus", _corpus(arguments, language), "--source", arguments.source]
-            options += ["--target", arguments.target, "--output", str(output)]
-            options += ["--data", arguments.data] if arguments.data else []
-            steps.append(Step("recipes.evaluate", options, output))
+            steps.append(study.ensemble_step(models, output, "--combine", kind))
     return steps
 
 

@@ -23,7 +23,7 @@ from recipes.studies.options import corpus_name, folder_of
 from recipes.training import run_folder
 
 _SETTINGS_FILE = "study.json"
-_OPTIONS = ("source", "target", "max_steps", "seed", "seeds", "scores", "systems", "both_ways", "earlier")
+_OPTIONS = ("source", "target", "max_steps", "seed", "seeds", "scores", "systems", "both_ways", "earlier", "recipe")
 _OPTIONS += ("ingredients", "sizes", "size_tolerance", "languages", "minutes")  # that are in the report's command
 _TEXT_SETTINGS = (
     "level",
@@ -93,10 +93,7 @@ class Study:
 
     def training(self, run: Run) -> list[str]:
         """The options of `recipes.train` for this run, without its folder."""
-        arguments, options = self.arguments, [run.recipe, "--corpus", str(run.corpus or self.arguments.corpus)]
-        languages = run.languages or (arguments.source, arguments.target)
-        for name, value in zip(("source", "target"), languages, strict=True):
-            options += [f"--{name}", value] if value else []
+        arguments, options = self.arguments, [run.recipe, *self._where(run)]
         seed = arguments.seed if run.seed is None else run.seed
         options += ["--seed", str(seed), "--beam", str(arguments.beam)]
         minutes = getattr(arguments, "minutes", None)
@@ -108,6 +105,22 @@ class Study:
         options = [*self.training(run), "--out", str(folder)]
         options += ["--data", self.arguments.data] if self.arguments.data else []
         return Step("recipes.train", options + ["--resume"] * (folder / "run.json").exists(), folder / "report.json")
+
+    def ensemble_step(self, runs: Sequence[Run], output: Path, *options: str) -> Step:
+        """The command that scores an ensemble of runs on the corpus of the first."""
+        output.with_name(f"{output.name}.part").unlink(missing_ok=True)  # of a study that was killed
+        first, *others = (str(self.folder(run)) for run in runs)
+        line = [first, "--ensemble", *others, "--beam", str(self.arguments.beam), "--output", str(output), *options]
+        line += self._where(runs[0])
+        line += ["--data", self.arguments.data] if self.arguments.data else []
+        return Step("recipes.evaluate", line, output)
+
+    def _where(self, run: Run) -> list[str]:
+        """The options for a run's corpus and languages."""
+        languages = run.languages or (self.arguments.source, self.arguments.target)
+        pairs = zip(("--source", "--target"), languages, strict=True)
+        named = [part for flag, value in pairs if value for part in (flag, value)]
+        return ["--corpus", str(run.corpus or self.arguments.corpus), *named]
 
     def reports(self) -> dict[str, dict]:
         """The reports of the finished runs, by name."""

@@ -171,5 +171,5 @@ def _refuse_other_launchers() -> None:
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ValueError(
             "Expected one process, several on JAX with Keras' variables KERAS_DISTRIBUTION_..., or several on torch "
-            f"that torchrun starts (docs/scaling.md). Received: WORLD_SIZE={os.environ['WORLD_SIZE']}"
+            f"that torchrun starts (docs/clusters.md). Received: WORLD_SIZE={os.environ['WORLD_SIZE']}"
         )

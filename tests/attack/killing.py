@@ -7,6 +7,7 @@ number of the access to a file below the folder at which it kills itself, or `se
 `status` (negative: the signal), the number of `events` if it was not killed, and the `seconds` that it took.
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -124,6 +125,7 @@ def export_a_small_graph() -> None:
 
     graph.ServedTranslator = Small
     publish.check_translations = lambda *_: None
+    publish.replaying = lambda *_: contextlib.nullcontext()
     from keras_attn.serving.export import validation
 
     validation.validate = lambda *_: None

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import keras
 
-from keras_attn import Translator
+from keras_attn import Translator, quantize
 from keras_attn.backend import prefer_fast_matmul
 from keras_attn.text import corpus_path, read_lines
 from recipes.pages.results import name_of_run
@@ -35,12 +35,14 @@ def main(argv=None) -> int:
     parser.add_argument("--source", default="de")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--lines", type=int, default=1000, help="of each kind, at most (default: %(default)s)")
+    parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize")
     arguments = parser.parse_args(argv)
     prefer_fast_matmul()
     folder = Path(arguments.data or ".", "data", arguments.corpus)
     sentences = read_lines(corpus_path(folder, "test", arguments.source))[: arguments.lines]
     strange = [line.decode(errors="replace") for line in adversarial.lines(arguments.lines)]
     translator = Translator.from_preset(arguments.preset)
+    translator = quantize(translator) if arguments.int8 else translator
     options = {"beam_size": arguments.beam, "return_alignments": False}
     found = {}
     for size in SIZES:
@@ -61,6 +63,7 @@ def main(argv=None) -> int:
         "benchmark": "batch_invariance",
         "run": name_of_run(arguments.preset),
         "backend": keras.backend.backend(),
+        "products": "int8" if arguments.int8 else "float32",
         "beam": arguments.beam,
         "sentences": len(sentences),
         "adversarial": len(strange),

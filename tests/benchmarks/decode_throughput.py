@@ -7,6 +7,7 @@ since it decides the lengths. DIR holds `data/multi30k-tok/` (default: $KERAS_AT
 sentences compiles; then come `--repeats` timed passes with the beam, as many greedy ones, and 100 single sentences with
 the beam, one a call. The last line is JSON: medians, with the 10th and 90th percentile as `..._spread`, and the shares
 of what the machine can do (`tests.benchmarks.search_limits`), of single sentences in `single`.
+`--int8`: products in int8; the result also has the BLEU of float32, and the share of translations that change.
 `--peer FILE`: the last line of `tests.benchmarks.joeynmt_peer`, which becomes part of it.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import keras
 
-from keras_attn import Translator
+from keras_attn import Translator, quantize
 from keras_attn.backend import prefer_fast_matmul
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
@@ -44,6 +45,7 @@ def main(argv=None) -> int:
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--early-stopping", action="store_true", help="end as soon as K hypotheses have")
+    parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize")
     parser.add_argument("--peer", type=Path, metavar="FILE", help="what the peer measured")
     arguments = parser.parse_args(argv)
     prefer_fast_matmul()
@@ -57,6 +59,11 @@ def main(argv=None) -> int:
     beam = options | {"beam_size": arguments.beam}
     if arguments.early_stopping:
         beam |= {"early_stopping": True}
+
+    exact = None
+    if arguments.int8:
+        exact = translator.generate(sources, **beam)
+        translator = quantize(translator)
 
     def passes(**chosen):
         first, found = timed(lambda: translator.generate(sources, **chosen))
@@ -83,6 +90,7 @@ def main(argv=None) -> int:
         "backend": keras.backend.backend(),
         "beam": arguments.beam,
         "early_stopping": arguments.early_stopping,
+        "products": "int8" if arguments.int8 else "float32",
         "batch_size": arguments.batch_size,
         **with_spread("sentences_per_second", rates),
         "target_tokens_per_second": round(tokens / statistics.median(seconds)),
@@ -96,6 +104,10 @@ def main(argv=None) -> int:
         "bleu": round(bleu([t.text for t in found], references, tokenize="none").score, 2),
         "greedy_bleu": round(bleu([t.text for t in greedy], references, tokenize="none").score, 2),
     }
+    if exact:
+        differ = [one.text != other.text for one, other in zip(found, exact, strict=True)]
+        score = bleu([t.text for t in exact], references, tokenize="none").score
+        result |= {"float32_bleu": round(score, 2), "changed_strings": round(statistics.mean(differ), 3)}
     if arguments.peer:
         result["peer"] = json.loads(arguments.peer.read_text().splitlines()[-1])
     print(json.dumps(result))

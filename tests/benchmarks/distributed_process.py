@@ -53,7 +53,7 @@ def pairs(job: Job) -> tuple[list, list]:
 
 
 def train(job: Job) -> None:
-    """Trains as docs/scaling.md shows it, and reports."""
+    """Trains as docs/scaling.md and docs/clusters.md show it, and reports."""
     import keras
 
     from keras_attn import ParallelDataset

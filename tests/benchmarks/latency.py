@@ -7,6 +7,8 @@ of at least 16 BLEU. The search has a beam of 5, the sentences are those of Mult
 time, and all 1,000 in batches of 32. Rows, one after the other, on all cores of a machine that does nothing else:
 
 - jax, tensorflow, torch: `tests.benchmarks.decode_throughput` in a process of the backend.
+- jax-int8, tensorflow-int8, torch-int8: the same with `keras_attn.quantize`, the BLEU of both and the share of
+  translations that differ.
 - exported: `tests.benchmarks.serving_latency`, the SavedModel in the C loader.
 - start-jax, start-tensorflow, start-torch: the seconds from the start of Python to the first line that `keras-attn
   translate RUN` prints, and from one line to the next. First with an empty cache of compiled programs, then five times
@@ -54,9 +56,9 @@ sys.exit(main.main(["translate", *sys.argv[1:]]))
 """
 
 
-def translated(backend: str, arguments: argparse.Namespace) -> dict:
+def translated(backend: str, arguments: argparse.Namespace, *options: str) -> dict:
     """Sentences and batches on a backend."""
-    sizes = ["--beam", str(BEAM), "--batch-size", str(BATCH)]
+    sizes = ["--beam", str(BEAM), "--batch-size", str(BATCH), *options]
     return run_process("-m", "tests.benchmarks.decode_throughput", *shared(arguments), *sizes, KERAS_BACKEND=backend)
 
 
@@ -158,6 +160,10 @@ def marian(arguments: argparse.Namespace) -> dict:
 
 
 ROWS = {backend: lambda arguments, backend=backend: translated(backend, arguments) for backend in BACKENDS}
+ROWS |= {
+    f"{backend}-int8": lambda arguments, backend=backend: translated(backend, arguments, "--int8")
+    for backend in BACKENDS
+}
 ROWS |= {"exported": exported}
 ROWS |= {f"start-{backend}": lambda arguments, backend=backend: started(backend, arguments) for backend in BACKENDS}
 ROWS |= {"joeynmt": joeynmt, "marian": marian}

@@ -8,6 +8,7 @@ from recipes.pages.markdown import table
 BACKENDS = ("jax", "tensorflow", "torch")
 BATCH = 32
 LEAST_BLEU = 16
+_ABOUT = ("products", "bleu", "float32_bleu", "changed_strings", "same_strings", "load_average")
 SHARES = ("share_of_gemm", "share_of_bandwidth")
 
 
@@ -49,12 +50,12 @@ def figures(row: str, found: dict, bleu: float) -> list[dict]:
     system = row.removeprefix("start-")
     if "skipped" in found:
         return [{"system": system, "figure": one.name, "skipped": found["skipped"]} for one in FIGURES[:2]]
-    about = {name: found[name] for name in ("products", "bleu", "same_strings", "load_average") if name in found}
+    about = {name: found[name] for name in _ABOUT if name in found}
     shown = []
     for name, key, unit, goals in FIGURES:
         if key not in found:
             continue
-        value, goal = found[key], goals.get(system)
+        value, goal = found[key], goals.get(system.removesuffix("-int8"))
         one = {"system": system, "figure": name, "value": value, "unit": unit, "spread": found.get(f"{key}_spread")}
         one |= {"goal": goal, "met": None}
         if goal is not None and bleu >= LEAST_BLEU:

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attn.backend import int8_products
 from keras_attn.cli.main import main
 from keras_attn.decoding import vote
 from keras_attn.evaluation import bleu, chrf
@@ -202,3 +203,15 @@ def test_an_ensemble_by_vote_or_by_probability(folder, tmp_path):
         assert "ensemble" not in second
         searches = first["search"] if combine == "vote" else [first["search"]]
         assert [one["beam_size"] for one in searches] == [3] * (3 if combine == "vote" else 1)
+
+
+def test_scores_of_products_in_int8_say_so(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(int8_products, "MIN_WIDTH", 1)
+    reports = [tmp_path / name for name in ("float32", "int8")]
+    for path, flags in zip(reports, ([], ["--int8"]), strict=True):
+        assert run(folder, "evaluate", "{f}/preset", *FILES, *flags, "--output", path) == 0
+    (exact,), (rounded,) = (json.loads(path.read_text())["systems"] for path in reports)
+    assert "products" not in exact
+    assert rounded["products"] == "int8"
+    titles = [line for line in capsys.readouterr().out.splitlines() if ", beam 5" in line]
+    assert [title.partition(", beam 5")[2] for title in titles] == ["", ", int8"]

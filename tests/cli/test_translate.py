@@ -15,6 +15,8 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attn import quantize
+from keras_attn.backend import int8_products
 from keras_attn.cli import output_formats, text_windows, translate
 from keras_attn.models import RNNSearch
 from keras_attn.text import END_ID, Tokenizer
@@ -438,6 +440,22 @@ def test_an_ensemble_of_runs(preset, tmp_path):
         assert output.read_bytes() == joined(t.text for t in together.generate(LINES, beam_size=3))
         texts.add(output.read_bytes())
     assert len(texts) == 2
+
+
+@pytest.mark.once
+def test_products_in_int8(preset, tmp_path, monkeypatch):
+    monkeypatch.setattr(int8_products, "MIN_WIDTH", 1)
+    source, outputs = tmp_path / "source.txt", [tmp_path / name for name in ("float32", "int8")]
+    source.write_bytes(joined(LINES))
+    for output, flags in zip(outputs, ([], ["--int8"]), strict=True):
+        line = [preset, "--input", source, "--output", output, "--format", "jsonl", "--fields", "text,score"]
+        assert translate.main([*map(str, line), *flags]) == 0
+    exact, rounded = ([json.loads(line) for line in output.read_text().splitlines()] for output in outputs)
+    expected = quantize(Translator.from_preset(preset)).generate(LINES)
+    assert [(line["translations"][0]["text"], line["translations"][0]["score"]) for line in rounded] == [
+        (t.text, pytest.approx(t.score, rel=1e-5)) for t in expected
+    ]
+    assert rounded != exact
 
 
 def test_samples_depend_on_the_line_and_not_on_the_window(command, preset):

@@ -1,6 +1,7 @@
 """`keras-attn translate-corpus`: the bytes of `translate`, whatever is killed; lines that fail are kept."""
 
 import contextlib
+import copy
 import gzip
 import os
 import signal
@@ -15,6 +16,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attn import quantize
 from keras_attn.cli import corpus_blocks, corpus_worker, ray_cluster, translate, translate_corpus
 from keras_attn.requirements import is_installed
 from keras_attn.translator import Translator
@@ -336,3 +338,12 @@ def test_a_block_at_which_workers_die_ends_the_job(tmp_path, monkeypatch):
     assert errors[4].startswith("Expected workers that survive. Received: lines 1 to 2 of 'blocks', at which 4 have")
     worker.run = "the next"
     assert worker(block._asdict())["error"] == ""
+
+
+def test_a_job_in_int8_is_another():
+    plain = translator()
+    worker = corpus_worker.BlockTranslator.__new__(corpus_worker.BlockTranslator)
+    found = []
+    for worker.translator in (plain, copy.copy(plain), quantize(plain)):
+        found.append(worker.fingerprint())
+    assert found[0] == found[1] != found[2]

@@ -76,6 +76,7 @@ def test_sentences_are_in_the_language_of_the_run_or_in_the_one_given(command, t
         ("--markup html --pharaoh {tmp}/a", "Expected no alignments with --markup"),
         ("--markup html --format jsonl --fields text,alignment", "Expected no alignments with --markup"),
         ("--markup html --samples 2", "Expected no --samples with --markup"),
+        ("--split-sentences EN-us", "has rules for: en, "),
         ("--placeholders (", "placeholders to be a regular expression"),
         ("--markup html --document --max-characters 5", "Expected sentences of at most 5 characters"),
     ],

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given, settings
 
-from keras_attn.markup import PLACEHOLDERS, read_text
+from keras_attn.markup import PLACEHOLDERS, read_text, sentences_of
 from tests.decoding.copying import Copy
 from tests.markup.html_texts import PAGES, TEXTS
 
@@ -106,6 +106,12 @@ def test_the_best_texts_are_the_best_choices_of_sentences(copies):
         ({"markup": "xml"}, "markup to be \"html\" or None. Received: 'xml'"),
         ({"placeholders": "("}, "placeholders to be a regular expression"),
         ({"placeholders": 3}, "placeholders to be a string or None. Received: 3"),
+        (
+            {"split_sentences": "english"},
+            "split_sentences to be the code of a language that sentencex has rules for: en, ",
+        ),
+        ({"split_sentences": "pt-br"}, "has rules for: pt, "),
+        ({"split_sentences": "cs"}, "uk. Received: 'cs'"),
         ({"split_sentences": True}, "split_sentences to be a string or None. Received: True"),
         ({"markup": "html", "prefixes": ["a"]}, "no prefixes with markup"),
     ],
@@ -132,3 +138,10 @@ def test_without_the_splitter_a_sentence_says_what_to_install(copies, monkeypatc
     monkeypatch.setattr("keras_attn.requirements.is_installed", lambda module: False)
     with pytest.raises(ModuleNotFoundError, match=r'sentencex to be installed .*"keras_attn\[sentences\]"'):
         copies["bpe"].generate([], split_sentences="en")
+
+
+def test_sentences_end_by_the_rules_of_their_language():
+    pytest.importorskip("sentencex")
+    text = "Er kam am 3. Oktober. Ja."
+    assert [text[slice(*span)] for span in sentences_of(text, "de")] == ["Er kam am 3. Oktober.", "Ja."]
+    assert len(sentences_of(text, "en")) == 3

@@ -48,7 +48,8 @@ MODELS = {
     ),
     "rnnsearch, local-p": (
         models.RNNSearch,
-        {**RNNSEARCH, "attention": ka.LocalPredictiveAttention("concat", window=2)},
+        # Named, because another module may have made one before.
+        {**RNNSEARCH, "attention": ka.LocalPredictiveAttention("concat", window=2, name="local_predictive_attention")},
     ),
     "rnnsearch, monotonic": (
         models.RNNSearch,

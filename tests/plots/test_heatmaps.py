@@ -94,6 +94,22 @@ def test_several_alignments_in_one_figure():
     assert len(plots.alignments(panels, columns=1).axes) == 3
 
 
+def test_titles_instead_of_letters_and_smaller_squares():
+    blank = [""] * S, [""] * T
+    panels = [(WEIGHTS, SOURCE, TARGET), (WEIGHTS, SOURCE, blank[1]), (WEIGHTS, blank[0], TARGET), (WEIGHTS, *blank)]
+    titles = ["layer 1", "$5_{", "layer 2", ""]
+    figure = plots.alignments(panels, titles=titles, cell=0.16)
+    assert [t.get_text() for t in figure.texts] == titles[:3]
+    assert cut_off(figure) == []
+    sizes = [axes.get_window_extent() for axes in figure.axes]
+    np.testing.assert_allclose([box.width / figure.dpi for box in sizes], 0.16 * S)
+    np.testing.assert_allclose([box.height / figure.dpi for box in sizes], 0.16 * T)
+    labels = max(label.get_window_extent().width for label in figure.axes[0].get_yticklabels()) / figure.dpi
+    inner = sizes[1].x0 - sizes[0].x1
+    assert inner / figure.dpi < 0.4 < labels + 0.16  # the second column has no room for labels
+    assert [t.get_text() for t in plots.alignments(panels[:1], titles=["one"]).texts] == ["one"]
+
+
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf", "PNG"])
 def test_files_by_ending_are_repeatable(tmp_path, ending):
     contents = []
@@ -137,6 +153,11 @@ def test_alignment_errors(tmp_path):
         plots.alignment(WEIGHTS, SOURCE, TARGET, path=tmp_path / "alignment.jpg")
     with pytest.raises(ValueError, match="Received: 0 panels"):
         plots.alignments([])
+    with pytest.raises(ValueError, match=r"a title for each of 1 panels\. Received: 2"):
+        plots.alignments([(WEIGHTS, SOURCE, TARGET)], titles=["a", "b"])
+    for cell in (0, float("nan")):
+        with pytest.raises(ValueError, match=f"above 0 inches. Received: {cell}"):
+            plots.alignments([(WEIGHTS, SOURCE, TARGET)], cell=cell)
 
 
 HISTORY = {

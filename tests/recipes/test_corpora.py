@@ -68,7 +68,9 @@ def test_a_folder_without_a_test_split(tmp_path) -> None:
     ("changed", "source", "target", "sentence"),
     [
         ({}, "de", "fr", r"Expected a language of .* \(de, en\)\. Received: 'fr'"),
-        ({}, "de", None, r"Expected a source and a target language for .*\. It has: de, en"),
+        ({}, "de", None, r"Expected --source and --target, two languages of .*bad \(de, en\)\. Received: --source de$"),
+        ({}, None, "en", r"Expected --source and --target, .*\. Received: --target en$"),
+        ({}, None, None, r"Expected --source and --target, .*\. Received: neither$"),
         ({}, "de", "de", r"Expected two languages of .* \(de, en\)\. Received: 'de' twice"),
         ({"val.en": "four\nfive\n"}, "de", "en", r"(?i)received:? 1 and 2"),
         ({"train.en": ""}, "de", "en", r"empty"),
@@ -416,6 +418,20 @@ def test_pronunciations_are_downloaded_into_a_folder_of_a_folder(tmp_path, monke
     assert sorted(path.name for path in (own_cache / "g2p").iterdir()) == ["wel_sw"]
     monkeypatch.setattr(sources, "BASE", "file:///nowhere")
     assert corpora.load("g2p/wel_sw") == corpus  # from the cache
+
+
+def test_syllables_of_korean_are_decomposed_by_hand(tmp_path, monkeypatch, own_cache) -> None:
+    root = "sigmorphon/2021-task1/821bcdece5a47820872215969f275004b0abe80c/data/medium/kor"
+    upstream = {"train": "가극\tk a̠ ɡ ɯ k̚\n", "dev": "ㄱ\tk\n", "test": "다\tt a̠\n"}
+    upstream = {f"{root}_{split}.tsv": text.encode("utf-8") for split, text in upstream.items()}
+    texts = built(tmp_path, monkeypatch, "g2p/kor", upstream)
+    monkeypatch.setitem(SHA256, "g2p/kor", hashes({name: "\n".join([*lines, ""]) for name, lines in texts.items()}))
+    assert corpora.load("g2p/kor").splits["train"][0] == ["가 극"]
+    corpus = corpora.load("g2p/kor", "decomposed", "phones")
+    assert (corpus.source, corpus.target) == ("decomposed", "phones")
+    assert corpus.splits["train"] == (["\u1100 \u1161 \u1100 \u1173 \u11a8"], ["k a̠ ɡ ɯ k̚"])
+    assert corpus.splits["test"] == (["\u1103 \u1161"], ["t a̠"])
+    assert corpora.load("g2p/kor", "letters", "decomposed").splits["test"] == (["다"], ["\u1103 \u1161"])
 
 
 # --- the real corpora, where there are any

@@ -17,6 +17,7 @@ def test_draws_the_figure_of_the_guide(tmp_path, capsys):
     guide = (figures.ROOT / "docs" / "guides" / "attention.md").read_text("utf-8")
     assert "](attention.svg)" in guide
     assert figures.SENTENCE in guide
+    assert f"![{figures.ALT}](" in guide
 
 
 def test_refuses_another_ending(tmp_path, capsys):
@@ -31,4 +32,11 @@ def test_the_scores_of_a_word_give_its_alignment():
     translation, step, scores = figures.explained(translator, figures.SENTENCE, figures.WORD)
     exponentials = np.exp(scores - scores.max())
     assert translation.tokens[step] == figures.WORD
+    source = dict(zip(translation.source_tokens, translation.alignment[step], strict=True))
+    told = {weight: word for word, weight in source.items() if weight > 0.1}
+    assert {(f"{weight:.2f}", word.strip("▁")) for weight, word in told.items()} == {
+        ("0.81", "orange"),
+        ("0.18", "black"),
+    }
+    assert all(f"{weight:.2f} for “{word.strip('▁')}”" in figures.ALT for weight, word in told.items())
     np.testing.assert_allclose(exponentials / exponentials.sum(), translation.alignment[step], atol=1e-4)

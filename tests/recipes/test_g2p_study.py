@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -99,6 +100,15 @@ def test_languages_are_chosen_by_name_or_amount(text, expected):
     assert g2p._languages(text) == expected
 
 
+def test_korean_syllables_are_decomposed_unless_the_text_is_ones_own():
+    parsed = {"corpus": "g2p", "source": "letters", "target": "phones"}
+    sides = [g2p._sides(SimpleNamespace(**parsed), language) for language in ("kor", "fre")]
+    assert sides == [("decomposed", "phones"), ("letters", "phones")]
+    for own in ({"corpus": "mine"}, {"source": "phones", "target": "letters"}):
+        arguments = SimpleNamespace(**parsed | own)
+        assert g2p._sides(arguments, "kor") == (arguments.source, arguments.target)
+
+
 @pytest.mark.slow
 def test_models_are_trained_combined_and_never_repeated(corpus, tmp_path, in_process):
     out = tmp_path / "out"
@@ -178,7 +188,7 @@ def test_systems_are_added_and_combined_with_each_other(corpus, tmp_path, in_pro
         (["--minutes", "0"], "--minutes above 0"),
         (["--max-steps", "0"], "--max-steps of at least 1"),
         (["--set", "lstm.units=3"], "recipe among: hard_monotonic, rnnsearch, nematus, luong"),
-        (["--set", "unit=3"], "--set with a name among"),
+        (["--set", "unit=3"], "--set with the name of a setting"),
         (["--set", "metric=bleu"], "scored by WER. Received: bleu"),
     ],
 )

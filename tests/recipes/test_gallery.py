@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from recipes.pages import gallery
+from recipes.pages import alt_texts, gallery
 
 pytestmark = pytest.mark.once
 
@@ -50,6 +50,17 @@ def channels(colour):
 
 def test_the_committed_page_is_what_the_reports_say():
     assert (DOCS / "gallery.md").read_text("utf-8") == gallery.page()
+
+
+def test_a_page_by_hand_says_of_a_figure_what_its_report_says():
+    alt = alt_texts.of_study(gallery.read(gallery.ATTENTION))
+    assert f"![{alt}](" in (DOCS / "guides" / "attention.md").read_text("utf-8")
+
+
+def test_no_alternative_text_is_a_mere_title():
+    """It says what follows from a figure."""
+    texts = re.findall(r"!\[(.*?)\]\(", gallery.page() + (gallery.ROOT / "recipes" / "README.md").read_text("utf-8"))
+    assert min(len(alt.split()) for alt in texts) > 8
 
 
 def test_the_page_shows_every_file():

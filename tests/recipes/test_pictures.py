@@ -1,23 +1,33 @@
 """The pictures of the guides: every guide has one, and the committed files are what the command makes."""
 
 import re
+import zipfile
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from recipes.pages import pictures
+from keras_attn.saving.marian_file import read_model
+from keras_attn.saving.marian_options import describe
+from keras_attn.saving.marian_weights import convert
+from recipes.pages import guide_diagrams, pictures
+from tests import fixtures
 from tests.recipes.test_gallery import OKABE_ITO, PHONE, channels, colours, is_close
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.once
 
 DOCS = pictures.ROOT / "docs"
-OF_REPORTS = ("guides/models", "guides/own-text", "guides/evaluation", "guides/backends")
+OF_REPORTS = ("guides/models", "guides/own-text", "guides/evaluation", "guides/backends", "guides/performance")
 DRAWN = (
     "guides/extending",
     "guides/migrating-from-keras-and-joeynmt",
     "migrating-from-tfa",
     "presets",
     "without-keras",
+    "marian",
+    "clusters",
+    "large-corpora",
 )
 PAGES = {f"guides/{path.stem}" for path in DOCS.glob("guides/*.md")} | {*pictures.PICTURES}
 
@@ -48,7 +58,7 @@ def test_a_picture_is_small_and_readable_on_a_phone_and_without_colour_vision(na
 def test_pictures_of_reports_and_diagrams_are_the_committed_ones_twice_the_same(tmp_path, capsys):
     for folder in ("first", "second"):
         assert pictures.main([*OF_REPORTS, *DRAWN, "--output", str(tmp_path / folder)]) == 0
-    assert "9 pictures" in capsys.readouterr().out
+    assert "13 pictures" in capsys.readouterr().out
     for name in (*OF_REPORTS, *DRAWN):
         first, second = (tmp_path / folder / f"{name}.svg" for folder in ("first", "second"))
         assert first.read_bytes() == second.read_bytes()
@@ -76,6 +86,27 @@ def test_the_beam_in_the_picture_ends_as_the_search_does():
         assert (one.tokens, one.score) == (tokens, score)
         before_the_end = one.token_log_probs[:-1].sum()
         assert abs(steps[len(tokens) - 2][tokens[:-1]] - before_the_end) < 1e-3
+
+
+def test_marians_weights_go_where_the_picture_says(tmp_path):
+    """With the weights of one name alone, the layer beside it has weights other than zero, and no other layer has."""
+    path = tmp_path / "s2s.npz"
+    with zipfile.ZipFile(Path(fixtures.__file__).with_name("marian.zip")) as archive:
+        path.write_bytes(archive.read(path.name))
+    options, weights = read_model(path)
+    about = describe(options, path)
+    places, named = [], []
+    for pattern, layer, _ in guide_diagrams.MARIAN:
+        names = [name for name in weights if re.match(pattern, name)]
+        one = {name: np.full_like(array, name in names) for name, array in weights.items()}
+        found = convert(one, about, path)
+        found["output/bias"] = found["output/bias"][: -len(("padding", "start"))]  # never produced
+        filled = {place for place, array in found.items() if array.any()}
+        assert filled
+        assert all(place.startswith(f"{layer}/") for place in filled), (pattern, filled)
+        places, named = places + sorted(filled), named + names
+    assert sorted(named) == sorted(weights)
+    assert {place.rpartition("/")[0] for place in places} == {place.rpartition("/")[0] for place in found}
 
 
 def test_refuses_an_unknown_name(tmp_path, capsys):

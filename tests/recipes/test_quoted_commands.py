@@ -28,7 +28,8 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
 REPORTS = {path.stem: json.loads(path.read_text("utf-8")) for path in (ROOT / "recipes" / "reports").glob("*.json")}
-RUNS = {name: report for name, report in REPORTS.items() if "recipe" in report and "command" in report}
+STUDIES = {name: report for name, report in REPORTS.items() if "study" in report}
+RUNS = {name: report for name, report in REPORTS.items() if name not in STUDIES and "command" in report}
 TEXTS = [path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"]  # which quotes commands of the past
 PAGES = [*TEXTS, *ROOT.glob("docs/**/*.md"), *ROOT.glob("saved_models/*.md"), *ROOT.glob("recipes/*.md")]
 FOLDERS = ROOT / "recipes", ROOT / "keras_attn", ROOT / "tests" / "benchmarks"
@@ -97,9 +98,9 @@ def commands_in(report) -> list[tuple[str, dict]]:
     return [(row["command"], row) for row in rows if "updates" in row]
 
 
-@pytest.mark.parametrize("name", sorted(name for name, report in REPORTS.items() if "study" in report))
+@pytest.mark.parametrize("name", sorted(STUDIES))
 def test_the_commands_of_a_study_are_those_of_its_runs(name):
-    for command, row in commands_in(REPORTS[name]):
+    for command, row in commands_in(STUDIES[name]):
         settings, _ = configuration(command.removeprefix("python -m recipes.train "))
         assert settings["max_steps"] == row["updates"]
         assert settings["max_words"] == row.get("max_words")
@@ -153,6 +154,44 @@ def test_the_results_in_a_docstring_are_those_of_the_reports(recipe):
     for line in lines:
         _, bracket, variant = line.partition(" (")
         assert not bracket or f"({variant}" in variants
+
+
+def rows_of(table: str) -> list[list[str]]:
+    """The cells of a table in Markdown, without its head."""
+    return [[cell.strip("*` ") for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_the_tables_of_the_page_of_models_are_those_of_the_reports():
+    text = (ROOT / "docs" / "guides" / "models.md").read_text("utf-8")
+    tables = [rows_of(table) for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.M)]
+    (budget,) = [rows for rows in tables if rows[0][0] == "lstm_seq2seq"]
+    for cells in budget:
+        recipe, _, changes = cells[0].partition("`, `")
+        large = run_of(" ".join([recipe, "--corpus multi30k", *(["--set", changes] if changes else [])]))
+        small = None if changes else run_of(f"{recipe} --corpus phrases")
+        assert cells[1:] == [
+            f"{large['parameters'] / 1e6:.1f} M",
+            f"{large['bleu']['score']:.2f}",
+            f"{small['bleu']['score']:.2f}" if small else "",
+            f"{large['target_tokens_per_second']:,}",
+            {"tensorflow": "TensorFlow", "jax": "JAX"}[large["backend"]],
+        ]
+    (symbols,) = [rows for rows in tables if rows[0][0] == "hard_monotonic"]
+    for recipe, _, *cells in symbols:
+        report = run_of(f"{recipe} --corpus g2p/ice --set max_steps=1000")
+        assert (report["test_sentences"], report["training_pairs"], report["backend"]) == (100, 800, "torch")
+        assert report["train_seconds"] // 60 == 11
+        assert cells == [
+            f"{report['parameters'] / 1e6:.1f} M",
+            *(f"{report[rate]['score']:.2f} %" for rate in ("wer", "per")),
+            f"{report['target_tokens_per_second']:,}",
+        ]
+
+
+def test_the_figures_in_hard_monotonics_docstring():
+    hard, soft = (run_of(f"{name} --corpus g2p/ice --set max_steps=1000") for name in ("hard_monotonic", "rnnsearch"))
+    sentence = f"{hard['wer']['score']:.2f} % of the test's words are wrong, and {soft['wer']['score']:.2f} % of those"
+    assert sentence in words(hard_monotonic.__doc__)
 
 
 def test_the_figures_in_luongs_docstring():

@@ -1,5 +1,6 @@
 """The commands on a tiny corpus: training, resuming, evaluation; errors are one sentence; kill -9 loses nothing."""
 
+import dataclasses
 import json
 import os
 import re
@@ -207,7 +208,10 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
             ["nosuch"],
             "among: gnmt, hard_monotonic, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, transformer",
         ),
-        (["rnnsearch", "--set", "unit=3"], "embedding_dropout"),
+        (
+            ["rnnsearch", "--set", "unit=3"],
+            "Expected --set with the name of a setting, such as units. Received: 'unit'. All ",
+        ),
         (["rnnsearch", "--set", "units=many"], "type int"),
         (["rnnsearch", "--epochs", "0"], "epochs"),
         (["rnnsearch", "--minutes", "-1"], "--minutes"),
@@ -316,6 +320,21 @@ def test_folders_without_a_run_are_refused(command, corpus, tmp_path, capfd):
 
 
 @pytest.mark.once
+def test_an_unknown_setting_is_answered_with_the_most_similar_names():
+    """Not with all of them, of which the two modules have lists with comments."""
+    names = [field.name for field in dataclasses.fields(rnnsearch.Config)]
+    listed = re.escape(f"All {len(names)} are listed in recipes.rnnsearch and recipes.config.")
+    for wrong, expected in (
+        ("smoothing", "such as label_smoothing"),
+        ("dropout", "such as bpe_dropout, word_dropout, "),
+        ("lerning_rate", "such as learning_rate"),
+        ("xyz", re.escape("a setting. ")),
+    ):
+        with pytest.raises(ValueError, match=f"{expected}.*Received: '{wrong}'. {listed}$") as raised:
+            config.override(rnnsearch.Config(), [f"{wrong}=1"])
+        assert sum(name in str(raised.value).replace(",", "").split() for name in names) <= 5
+
+
 def test_override_reads_the_type_of_the_field():
     changed = config.override(
         rnnsearch.Config(),

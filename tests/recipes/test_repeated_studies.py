@@ -8,7 +8,7 @@ import pytest
 from recipes import nematus
 from recipes.config import override
 from recipes.pages import studies as study_sections
-from recipes.studies import ingredients, low_resource, options, repeated
+from recipes.studies import ensembles, ingredients, low_resource, options, repeated
 from tests.recipes.small_study import write_digits
 
 pytestmark = pytest.mark.once
@@ -163,13 +163,15 @@ def test_a_vocabulary_that_the_text_is_too_small_for_is_refused(corpus, tmp_path
         (ingredients, ["--seeds", "0"], "from 1 to 100. Received: '0'"),
         (ingredients, ["--max-steps", "0"], "--max-steps of at least 1"),
         (ingredients, ["--set", "luong.units=3"], "recipe among: nematus, rnnsearch"),
-        (ingredients, ["--set", "unit=3"], "--set with a name among"),
+        (ingredients, ["--set", "unit=3"], "--set with the name of a setting"),
         (ingredients, ["--set", "metric=wer"], "scored by BLEU. Received: wer"),
         (ingredients, ["--corpus", "nosuch"], "multi30k"),
+        (ensembles, ["--seeds", "1"], "--seeds of at least 2, for an ensemble"),
+        (ensembles, ["--recipe", "nosuch"], "nosuch"),
         (low_resource, ["--sizes", "8,33"], "--sizes from 1 to 32"),
         (low_resource, ["--sizes", "8,few"], "--sizes from 1 to 32"),
         (low_resource, ["--sizes", "0"], "--sizes from 1 to 32"),
-        (low_resource, ["--sizes", "8", "--adapted", "salt=1"], "--set with a name among"),
+        (low_resource, ["--sizes", "8", "--adapted", "salt=1"], "--set with the name of a setting"),
         (low_resource, ["--sizes", "8", "--adapted", "word_dropout=2"], "from 0 to 1. Received: 2"),
         (low_resource, ["--sizes", "8", "--seeds", "-1"], "from 1 to 100"),
     ],
@@ -184,3 +186,32 @@ def test_bad_options_are_refused_before_anything_is_begun(study, more, message, 
     assert message in err
     assert err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_ensembles_of_the_first_seeds_are_scored(corpus, tmp_path, in_process):
+    own = ["units=7", "decoder_units=8", "readout_size=8"]
+    line = [*command_line(corpus, tmp_path / "out", *own), "--recipe", "rnnsearch", "--seed", "3"]
+    line[line.index("nematus.units=7")] = "level=word"
+    work = in_process()
+    assert ensembles.main([*line, "--seeds", "2"]) == 0
+    more = in_process()
+    assert ensembles.main([*line, "--seeds", "3"]) == 0
+    names = ["rnnsearch-seed-3", "rnnsearch-seed-4", "ensemble-seeds-3-4", "rnnsearch-seed-5", "ensemble-seeds-3-5"]
+    assert [name for _, name in work.done + more.done] == names, "each is made once"
+
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert str(tmp_path) not in (tmp_path / "out" / "report.json").read_text()
+    assert "--seeds 3 --recipe rnnsearch --set" in report["command"]
+    runs = [json.loads((tmp_path / "out" / name / "report.json").read_text()) for name in names if "search" in name]
+    single = report["single"]["bleu"]
+    assert single["scores"] == [round(run["bleu"]["score"], 2) for run in runs]
+    assert [row["models"] for row in report["ensembles"]] == [2, 3]
+    for row, name in zip(report["ensembles"], ("ensemble-seeds-3-4", "ensemble-seeds-3-5"), strict=True):
+        (scored,) = json.loads((tmp_path / "out" / f"{name}.json").read_text())["systems"]
+        assert len(scored["ensemble"]) == row["models"] - 1
+        assert row["bleu"] == round(scored["bleu"]["score"], 2)
+        assert row["gain"] == round(row["bleu"] - single["mean"], 2)
+    page = study_sections.section("x", report)
+    assert f"| 3 | {row['bleu']:.2f} | {row['gain']:+.2f} |" in page
+    assert f"| 1 | {single['mean']:.2f} ± {single['interval']:.2f} |" in page

@@ -14,6 +14,7 @@ from recipes import corpora, train
 from recipes.corpora.phrases import generator
 from recipes.pages import results
 from recipes.studies import attention, length, showcase
+from recipes.studies.sharpness import sharpness
 from recipes.studies.study import Run, Step, Study
 from recipes.training import callbacks
 from tests.recipes.small_study import InProcess, write_digits
@@ -140,7 +141,7 @@ def test_a_finished_study_does_nothing_again(length_folder, corpus, in_process, 
         (["--max-steps", "0"], "--max-steps of at least 1"),
         (["--jobs", "0"], "--jobs of at least 1"),
         (["--set", "luong.units=3"], "recipe among: rnnsearch, rnnencdec"),
-        (["--set", "unit=3"], "--set with a name among"),
+        (["--set", "unit=3"], "--set with the name of a setting"),
         (["--set", "rnnsearch.units=30"], "equal size, within 5%"),
         (["--set", "rnnsearch.units=30", "--size-tolerance", "0.1"], "equal size, within 10%"),
         (["--size-tolerance", "-1"], "a number from 0 to 100"),
@@ -299,7 +300,7 @@ def test_attention_study_measures_what_was_trained(attention_folder, corpus):
 
 def test_sharpness_by_hand():
     half = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.1, 0.1, 0.1, 0.1]])  # the last sums to 0.4
-    result = attention.sharpness([half, np.array([[1.0, 0.0]])])
+    result = sharpness([half, np.array([[1.0, 0.0]])])
     assert result["entropy"] == pytest.approx((math.log(2) + 0 + math.log(4) + 0) / 4)
     assert result["largest_weight"] == pytest.approx((0.5 + 1 + 0.25 + 1) / 4)
     assert result["uniform_entropy"] == pytest.approx((3 * math.log(4) + math.log(2)) / 4)
@@ -429,6 +430,16 @@ def test_results_refuse_an_unknown_study(tmp_path, monkeypatch, capfd):
     assert results.main([str(tmp_path)]) == 2
     assert "Received: 'nosuch'" in capfd.readouterr().err
     assert not list((tmp_path / "recipes").glob("*.md"))
+
+
+@pytest.mark.parametrize(("is_kept", "end"), [(True, "was kept."), (False, "was not kept, for the best single one")])
+def test_the_page_says_whether_the_mean_of_the_last_weights_was_kept(is_kept, end):
+    path = results.FOLDER / "reports" / "rnnsearch-cmudict-letters-phones.json"
+    report = json.loads(path.read_text(encoding="utf-8"))
+    assert "mean of the weights" not in results.error_rate_details("run", report)
+    report["averaged_checkpoints"] = {"number": 3, "val_wer": 21.5, "is_kept": is_kept}
+    sentence = f"The mean of the weights of the last 3 validations has 21.50 there, and {end}"
+    assert sentence in results.error_rate_details("run", report)
 
 
 def test_the_committed_page_is_what_the_reports_say(tmp_path, monkeypatch):

@@ -7,9 +7,20 @@ import pytest
 import keras_attn
 from keras_attn import files
 from recipes import corpora, publish
+from recipes.pages import presets
 
 PRESETS = Path(__file__).parents[2] / "saved_models" / "presets"
-EXAMPLES = {"phrases_en_fr": ("The queen forgot the black orange.", "La reine a oublié l'orange noire.")}
+EXAMPLES = {
+    "g2p_arm_e": ("խ ա շ ն", "χ ɑ ʃ ə n"),
+    "g2p_bul": ("х л я б", "x lʲ a p"),
+    "g2p_dut": ("g e w a s s e n", "ɣ ə ʋ ɑ s ə n"),
+    "g2p_fre": ("r é u s s i t e", "ʁ e y s i t"),
+    "g2p_geo": ("წ ყ ა ლ ი", "t͡sʼ qʼ ɑ l i"),
+    "g2p_jpn_hira": ("が っ こ う", "ɡ a̠ k̚ k o̞ː"),
+    "g2p_kor": ("\u1112 \u1161 \u11a8 \u1100 \u116d", "h a̠ k̚ k͈ j o"),  # as NFD code points
+    "g2p_multilingual": ("<2ice> h e s t u r", "h ɛ s t ʏ r"),
+    "phrases_en_fr": ("The queen forgot the black orange.", "La reine a oublié l'orange noire."),
+}
 
 
 @pytest.mark.parametrize("name", keras_attn.presets())
@@ -39,3 +50,17 @@ def test_the_folder_has_the_registered_presets_and_no_more_bytes_than_allowed():
     registered = keras_attn.presets()
     assert {path.name for path in PRESETS.iterdir() if path.is_dir()} == set(registered)
     assert sum(entry.size for entry in registered.values()) <= publish.LARGEST
+
+
+@pytest.mark.once
+def test_the_page_has_the_table_that_follows_from_the_registry():
+    """Otherwise: `python -m recipes.pages.presets`."""
+    page = presets.PAGE.read_text("utf-8")
+    assert presets.with_table(page) == page
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("page", ["no table\n\n", "\n\n| name | x |\n\n| name | y |\n\n"])
+def test_a_page_with_no_table_or_two_is_refused(page):
+    with pytest.raises(ValueError, match="Expected one table"):
+        presets.with_table(page)

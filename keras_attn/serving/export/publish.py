@@ -22,7 +22,7 @@ from keras_attn.saving import rounded_model, save_preset, stored_size
 from keras_attn.serving.export import custom_modules
 from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.python_process import run_python
-from keras_attn.serving.export.self_check import Reference, check_translations, reference_translations
+from keras_attn.serving.export.self_check import Reference, check_translations, reference_translations, replaying
 from keras_attn.text import DEFAULT_IDS, Tokenizer
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ def write_version(
 
     directory = Path(directory).absolute()
     _check_free(directory, options.version)
-    with files.staging(directory) as temporary, _as_sentences(directory):
+    staging, sentences_of_errors = files.staging(directory), _as_sentences(directory)
+    with staging as temporary, sentences_of_errors, replaying(temporary / "version") as replay:
         beside = temporary / "version"
         graph.ServedTranslator(engine, options).save(str(beside))
         tokenizers = {t.fingerprint: t for t in (engine.source_tokenizer, engine.target_tokenizer)}
@@ -142,7 +143,7 @@ def write_version(
         metadata.write_record(beside, engine, options, report or {})
         metadata.write_batching(beside)
         warmup.write_warmup(beside / "assets.extra", engine, sentences or [text for text, _ in references])
-        check_translations(beside, references, engine.model.compute_dtype)
+        check_translations(replay, references, engine.model.compute_dtype)
         _sync(beside)
         for path in guides.write_guides(directory, sentences, engine.source_tokenizer):
             _sync_path(path)

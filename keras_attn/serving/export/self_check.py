@@ -1,11 +1,12 @@
 """Self-check: reference translations that an export must reproduce before publication."""
 
 import json
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keras_attn.serving.export.options import ExportOptions
-from keras_attn.serving.export.python_process import run_python
+from keras_attn.serving.export.python_process import PythonProcess
 
 if TYPE_CHECKING:
     from keras_attn.decoding import Engine
@@ -16,6 +17,9 @@ REPLAY = Path(__file__).with_name("replay.py")
 
 def reference_translations(engine: "Engine", options: ExportOptions) -> list[Reference]:
     """Texts made of the source vocabulary, empty to sentence-long, with all hypotheses of `generate` for each."""
+    if engine.int8_weights is not None:  # an export computes in float32
+        engine = copy(engine)
+        engine.int8_weights = None
     tokenizer = engine.source_tokenizer
     ids = tokenizer.special_ids.ordinary(tokenizer.vocabulary_size)
     lengths = [length for length in (1, 3, 11) if length < options.max_source_length]
@@ -28,15 +32,25 @@ def reference_translations(engine: "Engine", options: ExportOptions) -> list[Ref
     return [(text, [(t.text, t.score) for t in several]) for text, several in zip(texts, hypotheses, strict=True)]
 
 
-def check_translations(directory: Path, references: list[Reference], dtype: str) -> None:
+def replaying(directory: Path) -> PythonProcess:
+    """Starts the process for `check_translations`; the version may still be written."""
+    return PythonProcess(["-P", str(REPLAY), str(directory)])
+
+
+def check_translations(process: PythonProcess, references: list[Reference], dtype: str) -> None:
     """Translates the reference texts with a version, all in one batch and the first alone, in another process.
+
+    Args:
+        process: From `replaying`.
+        references: From `reference_translations`.
+        dtype: The precision in which the model computes.
 
     Raises:
         ValueError: if a translation or its score differs from the reference.
         RuntimeError: if the process fails.
     """
     texts = [text.encode().hex() for text, _ in references]
-    answer = json.loads(run_python(["-P", str(REPLAY), str(directory)], [texts, texts[:1]]))
+    answer = json.loads(process.answer([texts, texts[:1]]))
     for batch in answer["batches"]:
         received = (bytes.fromhex(text).decode(errors="replace") for text in batch["translation"])
         check_answers(references, list(zip(received, batch["score"], strict=True)), dtype)

@@ -1,15 +1,18 @@
 """Versions: the next number, never overwritten, complete or absent, and refused if they could not be served."""
 
+import contextlib
 import json
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import pytest
 
-from keras_attn import files
+from keras_attn import files, quantize
+from keras_attn.backend import int8_products
 from keras_attn.serving.export import export_translator, publish, self_check
 from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.python_process import run_python
@@ -81,13 +84,26 @@ def test_a_file_is_no_folder_for_versions(translator, tmp_path):
         export_translator(translator, tmp_path / "file")
 
 
-def test_another_translation_is_refused(monkeypatch, tmp_path):
+@pytest.mark.once
+def test_an_export_of_a_quantised_translator_is_checked_in_float32(translator, monkeypatch):
+    """In which it computes; the translator itself goes on in int8."""
+    monkeypatch.setattr(int8_products, "MIN_WIDTH", 1)
+    quantized, options = quantize(translator), ExportOptions()
+    expected = self_check.reference_translations(translator, options)
+    assert self_check.reference_translations(quantized, options) == expected
+    assert quantized.int8_weights is not None
+    texts = [text for text, _ in expected]
+    arguments = options.generate_arguments() | {"return_alignments": False}
+    assert [t.score for t in quantized.generate(texts, **arguments)] != [several[0][1] for _, several in expected]
+
+
+def test_another_translation_is_refused():
     expected = [("ein", [("un", -1.25), ("deux", -1.25001), ("trois", -1.5)]), ("", [("", 0.0)])]
 
     def check(translation, score):
         batch = {"translation": [translation.encode().hex(), ""], "score": [score, 0.0]}
-        monkeypatch.setattr(self_check, "run_python", lambda *_: json.dumps({"batches": [batch]}))
-        self_check.check_translations(tmp_path, expected, "float32")
+        process = SimpleNamespace(answer=lambda _: json.dumps({"batches": [batch]}))
+        self_check.check_translations(process, expected, "float32")
 
     check("un", -1.250001)
     check("deux", -1.25)  # a tie: both are as good
@@ -152,6 +168,7 @@ def test_what_a_killed_export_left_is_removed_by_the_next(translator, tmp_path, 
     monkeypatch.setattr(validation, "validate", lambda *_: None)
     monkeypatch.setattr(metadata, "write_record", lambda *_: None)
     monkeypatch.setattr(publish, "check_translations", lambda *_: None)
+    monkeypatch.setattr(publish, "replaying", lambda *_: contextlib.nullcontext())
     version(tmp_path / f".tmp-{'a' * 32}", "of an earlier version")
     version(tmp_path / f".tmp-{'b' * 32}" / "version", "half")
     (tmp_path / f".tmp-{'b' * 32}" / files.LOCK).touch()

@@ -1,0 +1,152 @@
+"""Products with a model's matrices in int8, for decoding on a processor.
+
+    y_rj = s_r t_j sum_i q_ri p_ij,    q_ri = round(x_ri / s_r),  s_r = max_i |x_ri| / 127,
+                                       p_ij = round(w_ij / t_j),  t_j = max_i |w_ij| / 127
+
+The sums are whole numbers in int32. So they are exact, and a row's product does not depend on the other rows.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+MIN_WIDTH = 32  # of a matrix in int8: narrower ones are multiplied as fast in float32
+MAX_SUMMED = 2**31 // 127**2  # products: a sum of more may not fit into int32
+_LEAST = 1e-20  # so that a row of zeros has a scale
+
+
+class Int8Matrix(NamedTuple):
+    """p and t of a matrix `(I, O)`."""
+
+    values: Any  # (I, O) int8; on torch as oneDNN stores it, or in float32
+    scale: Any  # t / 127, (O,) float32
+    zeros: Any = None  # (O,) int64, which oneDNN asks for
+
+
+class Int8Weights:
+    """The matrices of a model in int8, each made when a product first asks for it, and kept.
+
+    Args:
+        model: A `keras.Model` whose weights do not change any more.
+    """
+
+    def __init__(self, model: keras.Model):
+        weights = [w for w in model.weights if len(w.shape) == 2 and keras.backend.is_float_dtype(w.dtype)]
+        self._variables = {id(weight): weight for weight in weights}  # kept, so that an id stays that of one weight
+        self._weights = {id(weight): ops.convert_to_numpy(weight.value) for weight in weights}
+        self._numbers = {id(weight): i for i, weight in enumerate(weights)}
+        self._making = threading.Lock()
+        self.matrices: dict[tuple, Int8Matrix] = {}
+
+    def product(self, kernel, rows: slice, columns: slice, transpose: bool) -> Callable[[Any], Any] | None:
+        """`x -> x @ kernel[rows, columns]`, or with its transpose; None for what stays in float32."""
+        if id(kernel) not in self._variables:
+            return None
+        ends = [part.indices(size)[:2] for part, size in zip((rows, columns), kernel.shape, strict=True)]
+        widths = [stop - start for start, stop in ends]
+        if min(widths) < MIN_WIDTH or widths[transpose] > MAX_SUMMED:
+            return None
+        key = (self._numbers[id(kernel)], *ends[0], *ends[1], transpose)
+        with self._making:
+            if key not in self.matrices:
+                matrix = self._weights[id(kernel)][rows, columns]
+                self.matrices[key] = _quantized(matrix.T if transpose else matrix)
+        return partial(_product, self.matrices[key])
+
+    def bound(self, matrices: Mapping[tuple, Int8Matrix]) -> "Int8Weights":
+        """These weights with the given matrices: the arguments of a compiled function of JAX."""
+        other = object.__new__(Int8Weights)
+        vars(other).update(vars(self), matrices=_Bound(matrices, self.matrices))
+        return other
+
+
+class _Bound(dict):
+    """Arguments of a compiled function; a matrix that it lacks is a constant, and an argument from the next call on."""
+
+    def __init__(self, matrices, kept):
+        super().__init__(matrices)
+        self._kept = kept
+
+    def __setitem__(self, key, matrix):
+        super().__setitem__(key, matrix)
+        self._kept[key] = matrix
+
+
+def _product(matrix: Int8Matrix, x):
+    rows = ops.cast(x, "float32")
+    if len(x.shape) != 2:
+        rows = ops.reshape(rows, (-1, x.shape[-1]))  # (R, I)
+    largest = ops.maximum(ops.amax(ops.abs(rows), axis=-1, keepdims=True), _LEAST)  # (R, 1)
+    products = _scaled_sums(ops.cast(ops.round(rows * (127 / largest)), "int8"), matrix) * largest  # (R, O)
+    if len(x.shape) != 2:
+        products = ops.reshape(products, (*ops.shape(x)[:-1], products.shape[-1]))
+    return ops.cast(products, x.dtype)
+
+
+def _scaled_sums(rows, matrix: Int8Matrix):
+    """t_j sum_i q_ri p_ij / 127, (R, O) in float32."""
+    if keras.backend.backend() != "torch":
+        return ops.cast(ops.matmul(rows, matrix.values), "float32") * matrix.scale
+    import torch
+
+    if matrix.zeros is not None:
+        return _onednn_product(rows, matrix)
+    # A sum of 1,024 of these products is below 2 ** 24: float32 has it exactly, added up in any order.
+    parts = zip(rows.to(torch.float32).split(1024, dim=1), matrix.values.split(1024), strict=True)
+    return sum(part @ values for part, values in parts) * matrix.scale
+
+
+def _onednn_product(rows, matrix: Int8Matrix):
+    import torch
+
+    arguments = (1.0, 0, matrix.values, matrix.scale, matrix.zeros, None, 1.0, 0, torch.float32, "none", [], "")
+    return torch.ops.onednn.qlinear_pointwise(rows, *arguments)
+
+
+def _quantized(matrix: np.ndarray) -> Int8Matrix:
+    matrix = np.asarray(matrix, "float32")
+    largest = np.abs(matrix).max(axis=0)  # (O,)
+    scale = np.maximum(largest, _LEAST) / 127
+    values = np.rint(matrix / scale).astype("int8")
+    scale = np.float32(scale / 127)
+    if keras.backend.backend() == "jax":
+        import jax
+
+        with jax.ensure_compile_time_eval():  # also while a function is traced
+            return Int8Matrix(jax.numpy.asarray(values), jax.numpy.asarray(scale))
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        with tf.init_scope():  # an input of each graph, not a constant in it
+            return Int8Matrix(tf.constant(values), tf.constant(scale))
+    import torch
+
+    values, scale = torch.from_numpy(values), torch.from_numpy(scale)
+    return _onednn_matrix(values, scale) if _has_onednn() else Int8Matrix(values.to(torch.float32), scale)
+
+
+def _onednn_matrix(values, scale) -> Int8Matrix:
+    import torch
+
+    packed = torch.ops.onednn.qlinear_prepack(values.T.contiguous(), None)
+    return Int8Matrix(packed, scale, torch.zeros(len(scale), dtype=torch.int64))
+
+
+@cache
+def _has_onednn() -> bool:
+    """Whether torch has oneDNN, and its sums are exact: on a processor without VNNI, pairs of products must fit int16.
+
+    Two of the largest ones do not, so that they are tried.
+    """
+    import torch
+
+    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.onednn, "qlinear_prepack"):
+        return False
+    rows, values = (torch.full(shape, 127, dtype=torch.int8) for shape in ((33, 64), (64, 48)))
+    matrix = _onednn_matrix(values, torch.ones(48))
+    return all(bool((_onednn_product(some, matrix) == 64 * 127**2).all()) for some in (rows, rows[:1]))

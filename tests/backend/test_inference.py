@@ -1,0 +1,58 @@
+"""Compiled inference: how often a search is traced, and that it finds what Keras' own `predict_on_batch` finds;
+that a model is fit for training after it."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.backend import inference_function
+from keras_attn.decoding.search_models import SearchModel
+from keras_attn.losses import SmoothedCrossentropy
+from keras_attn.search import beam_search, greedy_search
+from tests.models.test_every_model import MODELS, inputs, make  # noqa: F401
+from tests.models.test_golden import SOURCE, load, model_with
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="torch compiles nothing, JAX each shape")
+def test_one_graph_serves_all_lengths_of_so_many_rows(monkeypatch, rng):
+    traced, call = [], SearchModel.call
+    monkeypatch.setattr(SearchModel, "call", lambda self, batch: traced.append(1) or call(self, batch))
+    search = SearchModel(model_with(load()[2]), beam_search, 6, beam_size=2)
+    batches = []
+    for rows, length in ((1, 4), (1, 8), (2, 4), (1, 12), (2, 16)):
+        ids = rng.integers(4, SOURCE, (rows, length)).astype("int32")
+        batches.append({"encoder_token_ids": ids, "row_max_length": np.full(rows, 5, "int32")})
+    found = [search.predict_on_batch(batch) for batch in batches]
+    assert len(traced) == 2
+    for batch, result in zip(batches, found, strict=True):
+        expected = keras.Model.predict_on_batch(search, batch)
+        assert result.keys() == expected.keys()
+        for name, value in result.items():
+            np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch alone tells tensors of inference from others")
+def test_what_the_first_search_builds_can_be_trained(rng):
+    """Weights made in `torch.inference_mode` could not."""
+    ids = rng.integers(4, 11, (2, 5)).astype("int32")
+    model = keras.Sequential([keras.layers.Embedding(11, 3), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    infer = inference_function(model)
+    expected = infer(ids)
+    np.testing.assert_array_equal(infer(ids), expected)
+    assert model.built
+    model.fit(ids, np.ones((2, 5, 2)), verbose=0)
+    assert np.abs(infer(ids) - expected).max() > 0
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch alone tells tensors of inference from others")
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_has_searched_can_be_trained(name, inputs):  # noqa: F811
+    """Nothing that a search leaves in a layer, of a length that no call before had, is a tensor of inference alone."""
+    model = make(name)
+    search = SearchModel(model, greedy_search, 6)
+    for length in (None, None, -1):
+        search.predict_on_batch({"encoder_token_ids": inputs["encoder_token_ids"][:, :length]})
+    model.compile("sgd", SmoothedCrossentropy(0.0))
+    shorter = inputs | {"encoder_token_ids": inputs["encoder_token_ids"][:, :-1]}
+    assert np.isfinite(model.train_on_batch(shorter, inputs["decoder_token_ids"]))
