@@ -15,9 +15,10 @@ def plus_minus(text: str, interval: float | None) -> str:
 
 
 def cost(report: dict) -> str:
-    """What a study took, as a sentence."""
+    """What a study took with its earlier parts, as a sentence."""
+    minutes = sum(one["minutes"] for one in (report, *report.get("earlier", ())))
     parallel = f", {report['jobs']} runs in parallel" if report["jobs"] > 1 else ""
-    return f"The study took {report['minutes']:.0f} minutes on {report['hardware']['cores']} cores{parallel}."
+    return f"The study took {minutes:.0f} minutes on {report['hardware']['cores']} cores{parallel}."
 
 
 def grid(images: list[tuple[str, str]]) -> str:

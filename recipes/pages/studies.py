@@ -120,8 +120,7 @@ def _alignment(name: str, report: dict) -> list[str]:
     earlier = report.get("earlier", [])
     minutes = sum(one["minutes"] for one in (report, *earlier))
     return [
-        *(["Other rows of the table were measured by:"] if earlier else []),
-        *(f"```\n{one['command']}\n```" for one in earlier),
+        *_earlier_commands(report),
         f"Links of the Hansards (NAACL 2003): {gold['sure']:,} sure and {gold['possible']:,} possible ones, the sure "
         f"included, in {gold['sentences']} sentences. The first {gold['development']} selected each system's attention "
         "and row: a word's own row, which predicts it, the next row, which has read its first piece, or the row of the "
@@ -135,6 +134,11 @@ def _alignment(name: str, report: dict) -> list[str]:
         "AER of every choice:",
         table(["aligner", "attention", *(f"{row} row" for row in read)], others),
     ]
+
+
+def _earlier_commands(report: dict) -> list[str]:
+    commands = [f"```\n{one['command']}\n```" for one in report.get("earlier", [])]
+    return ["Other rows of the table were measured by:", *commands] if commands else []
 
 
 def _ingredients(name: str, report: dict) -> list[str]:
@@ -153,6 +157,7 @@ def _ingredients(name: str, report: dict) -> list[str]:
     ]
     head = ["ingredient", "BLEU", "difference", "single seeds", "chrF", "parameters", "minutes"]
     return [
+        *_earlier_commands(report),
         f"Each run differs from the base by one ingredient. {_seeds(report)} Beam {report['beam_size']}, "
         f"{report['max_steps']:,} updates each. Signature: `{base['bleu']['signature']}`. {cost(report)}",
         f"![{of_study(report)}](reports/{name}.svg)",

@@ -2,19 +2,24 @@
 
     python -m recipes.studies.ingredients --seeds 3                           # Multi30k, German to English
     python -m recipes.studies.ingredients --ingredients word-dropout,bpe-dropout --seeds 3
+    python -m recipes.studies.ingredients --ingredients context-gate --seeds 3 --earlier REPORT.json
 
 The base is the recipe `nematus`: a conditional GRU with a tied output, label smoothing and a moving average of the
 weights. Every other run differs from it by one ingredient, and from the same seed on in nothing else; tokenizers,
 order of the batches and number of updates are the same. Differences are between mean BLEU over the seeds, with an
 interval over seeds (`recipes.studies.repeated`); one seed is not enough where they are under 1 BLEU. The base is always
-trained. Runs of a study that was killed, or is started again with more seeds or ingredients, are not repeated.
+trained, unless `--earlier` names a report of this study that has it: its rows are kept, so that a study of many hours
+can be made in parts, on several machines. Runs of a study that was killed, or is started again with more seeds or
+ingredients, are not repeated.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from keras_attn.cli import command
+from recipes.studies import earlier as earlier_report
 from recipes.studies import repeated
 from recipes.studies.options import add_options, changes_by_recipe, chosen
 from recipes.studies.repeated import Variant
@@ -54,11 +59,12 @@ def main(argv=None) -> int:
     add_options(parser, "multi30k")
     repeated.add_seeds(parser)
     parser.add_argument("--ingredients", metavar="NAME,...", default=",".join(INGREDIENTS), help="default: %(default)s")
+    parser.add_argument("--earlier", type=Path, metavar="REPORT", help="report.json that has rows of other ingredients")
     return command.run(run_study, parser, argv)
 
 
 def run_study(arguments: argparse.Namespace) -> None:
-    names = chosen("--ingredients", f"{BASE},{arguments.ingredients}", INGREDIENTS)
+    names = chosen("--ingredients", arguments.ingredients, INGREDIENTS)
     changes = changes_by_recipe(arguments, *dict.fromkeys(recipe for recipe, _, _ in INGREDIENTS.values()))
     max_steps = arguments.max_steps or MAX_STEPS.get(arguments.corpus, DEFAULT_MAX_STEPS)
     variants = [
@@ -70,23 +76,33 @@ def run_study(arguments: argparse.Namespace) -> None:
 
     study = Study(arguments, "ingredients_study", repeated.runs(variants, arguments), max_steps=max_steps)
     repeated.check(study)
+    earlier = earlier_report.read(arguments, study.settings | {"seeds": arguments.seeds}, ("ingredients",))
+    if BASE not in [row["name"] for row in earlier["ingredients"]]:
+        names.append(BASE)
     corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
     with study.opened():
         todo = repeated.runs([variant for variant in variants if variant.name in names], arguments)
         study.work({run.name: [study.train_step(run)] for run in todo})
-        write(study, variants)
+        write(study, variants, earlier)
 
 
-def write(study: Study, variants: Sequence[Variant]) -> None:
-    """Writes the report and the figure of all ingredients that have a finished run, in this call or an earlier one."""
+def write(study: Study, variants: Sequence[Variant], earlier: dict) -> None:
+    """Writes the report and the figure of all ingredients that have a finished run, in this folder or in `earlier`."""
     from recipes.studies import figures
 
-    rows = repeated.rows(study, variants)
+    here = repeated.rows(study, variants)
+    study.arguments.ingredients = ",".join(row["name"] for row in here)
+    if study.arguments.ingredients == ",".join(INGREDIENTS):
+        study.arguments.ingredients = None
+    merged = earlier_report.merged(earlier, ingredients=here)
+    rows = sorted(merged["ingredients"], key=lambda row: list(INGREDIENTS).index(row["name"]))
     scores = [row["bleu"]["scores"] for row in rows]
-    rows = [row | {"what": INGREDIENTS[row["name"]][2]} | repeated.difference(row, rows[0], scores) for row in rows]
-    measured = [row["name"] for row in rows]
-    study.arguments.ingredients = None if measured == list(INGREDIENTS) else ",".join(measured)
-    report = study.write_report(seeds=study.arguments.seeds, ingredients=rows, confidence=repeated.CONFIDENCE)
+    for row in rows:
+        row["what"] = INGREDIENTS[row["name"]][2]
+        row["bleu"]["interval"] = repeated.half_width(repeated.pooled_deviation(scores), len(row["bleu"]["scores"]))
+        row |= repeated.difference(row, rows[0], scores)
+    merged["ingredients"] = rows
+    report = study.write_report(seeds=study.arguments.seeds, **merged, confidence=repeated.CONFIDENCE)
     figures.ingredients(report, study.out / "ingredients.svg")
     for row in sorted(rows, key=lambda row: -row["difference"]):
         interval = "" if row["interval"] is None else f" ± {row['interval']:.2f}"

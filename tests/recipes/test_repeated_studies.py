@@ -87,6 +87,21 @@ def test_ingredients_are_compared_with_the_base(corpus, tmp_path, in_process):
     assert f"| dropout of whole words: 0.1 | {row['bleu']['mean']:.2f} | {row['difference']:+.2f} ± " in page
     assert f"`{row['command']}`" in page
 
+    another = command_line(corpus, tmp_path / "another", "--ingredients", "recurrent-dropout", "--seeds", "2")
+    rest = in_process()
+    assert ingredients.main([*another, "--earlier", str(tmp_path / "out" / "report.json")]) == 0
+    assert [name for _, name in rest.done] == ["recurrent-dropout-seed-0", "recurrent-dropout-seed-1"], "no other base"
+    both = json.loads((tmp_path / "another" / "report.json").read_text())
+    assert [one["name"] for one in both["ingredients"]] == ["base", "recurrent-dropout", "word-dropout"]
+    assert "--ingredients recurrent-dropout" in both["command"]
+    scores = [one["bleu"]["scores"] for one in both["ingredients"]]
+    for one in both["ingredients"]:
+        assert one == one | repeated.difference(one, base, scores)
+        assert one["bleu"]["interval"] == repeated.half_width(repeated.pooled_deviation(scores), 2)
+    assert f"measured by:\n\n```\n{report['command']}\n```" in study_sections.section("x", both)
+    with_three = [*another, "--seeds", "3", "--earlier", str(tmp_path / "out" / "report.json")]
+    assert ingredients.main(with_three) == 2, "means over more seeds than the earlier rows"
+
 
 @pytest.mark.slow
 def test_low_resource_systems_read_equally_many_sentences(corpus, tmp_path, in_process):
