@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from keras_attn import losses, metrics, models, search
     from keras_attn.backend import scan, while_loop
     from keras_attn.data import ParallelDataset
-    from keras_attn.decoding import quantize
+    from keras_attn.decoding import Shortlist, quantize, with_shortlist
     from keras_attn.layers import (
         AttentionalLayer,
         AttentionDecoder,
@@ -101,6 +101,7 @@ __all__ = [
     "ScheduledSampler",
     "ScheduledSampling",
     "SelfAttention",
+    "Shortlist",
     "SpecialIds",
     "Tokenizer",
     "Translation",
@@ -116,6 +117,7 @@ __all__ = [
     "search",
     "unroll_steps",
     "while_loop",
+    "with_shortlist",
 ]
 
 _ORIGINS = {
@@ -125,7 +127,9 @@ _ORIGINS = {
     "Translation": "translation",
     "Translator": "translator",
     "presets": "zoo",
+    "Shortlist": "decoding",
     "quantize": "decoding",
+    "with_shortlist": "decoding",
     "scan": "backend",
     "while_loop": "backend",
 }

@@ -66,10 +66,12 @@ class BlockTranslator:
         return {"lines": block.size, "error": ""}
 
     def fingerprint(self) -> str:
-        """Returns a hash of all weights, both tokenizers, and of whether products are in int8."""
+        """Returns a hash of all weights, both tokenizers, the shortlist, and of whether products are in int8."""
         digest = hashlib.sha256(b"int8" if self.translator.int8_weights else b"")
         for tokenizer in (self.translator.source_tokenizer, self.translator.target_tokenizer):
             digest.update(tokenizer.fingerprint.encode())
+        if self.translator.shortlist is not None:
+            digest.update(self.translator.shortlist.fingerprint.encode())
         for weight in self.translator.model.get_weights():
             digest.update(np.ascontiguousarray(weight).tobytes())
         return digest.hexdigest()

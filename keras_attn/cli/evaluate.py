@@ -144,6 +144,8 @@ class System:
             self.figures = {"ensemble": [str(run) for run in ensemble], "combine": combined}
         if arguments.int8:
             self.figures["products"] = "int8"
+        if arguments.shortlist:
+            self.figures["shortlist"] = str(arguments.shortlist)
 
     def translate(self, sources: Sequence[str]) -> None:
         if self.texts is None:
@@ -167,7 +169,8 @@ def _score(system: System, test: TestSet, metric: str, tokenize: str) -> dict:
     system.translate(test.sources)
     scores = by_metric.all_scores(metric, test.sources, test.references, system.texts, tokenize)
     beam = f", beam {system.searches[0][1]['beam_size']}" if system.searches else ""
-    print(f"{system.name}{beam}{', int8' if 'products' in system.figures else ''}")
+    faster = ", int8" * ("products" in system.figures) + ", shortlist" * ("shortlist" in system.figures)
+    print(f"{system.name}{beam}{faster}")
     for name, result in scores.items():
         print(f"  {name} {result['score']:.2f}  {result['signature']}")
     return {"system": system.name} | system.figures | scores

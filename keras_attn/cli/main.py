@@ -7,6 +7,7 @@ COMMANDS = {
     "translate-corpus": "translates large files on a cluster",
     "evaluate": "scores a system, or compares two, on a test set",
     "score": "scores given translations",
+    "shortlist": "learns a shortlist of target tokens, for faster searches",
     "export": "exports a SavedModel for TensorFlow Serving, or to ONNX",
     "serve": "serves an exported model on this machine, for development",
     "presets": "lists the trained presets",

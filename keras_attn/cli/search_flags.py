@@ -60,6 +60,9 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--int8", action="store_true", help="multiply in int8, faster on a processor: see keras_attn.quantize"
     )
+    group.add_argument(
+        "--shortlist", metavar="FILE", type=Path, help="search in a part of the vocabulary: see keras-attn shortlist"
+    )
     add_ensemble(group)
 
 
@@ -90,9 +93,9 @@ def search_arguments(arguments: argparse.Namespace, run: Path) -> dict:
 
 
 def load_translator(arguments: argparse.Namespace, run: Path):
-    """Loads the translator of a run, as an ensemble with those of `--ensemble`, in int8 with `--int8`."""
+    """Loads the translator of a run, as an ensemble with those of `--ensemble`, with `--int8` and `--shortlist`."""
     from keras_attn.backend import keep_compiled
-    from keras_attn.decoding import quantize
+    from keras_attn.decoding import Shortlist, quantize, with_shortlist
     from keras_attn.translator import Translator
 
     keep_compiled(cache_folder() / "compiled")
@@ -101,7 +104,10 @@ def load_translator(arguments: argparse.Namespace, run: Path):
             translator = Translator.from_presets([run, *arguments.ensemble], average=arguments.average)
         else:
             translator = Translator.from_preset(run)
-        return quantize(translator) if getattr(arguments, "int8", False) else translator
+        if getattr(arguments, "int8", False):
+            translator = quantize(translator)
+        path = getattr(arguments, "shortlist", None)
+        return translator if path is None else with_shortlist(translator, Shortlist.load(path))
 
 
 def dictionary(path: str) -> dict[str, str]:

@@ -16,17 +16,20 @@ if TYPE_CHECKING:
     from keras_attn.decoding.engine import Engine
     from keras_attn.decoding.quantization import quantize
     from keras_attn.decoding.search_models import ScoreModel, SearchModel
+    from keras_attn.decoding.shortlist import Shortlist, with_shortlist
 
 __all__ = [
     "Documents",
     "Engine",
     "ScoreModel",
     "SearchModel",
+    "Shortlist",
     "TextSearch",
     "padded",
     "quantize",
     "token_ids_of",
     "vote",
+    "with_shortlist",
 ]
 
 _MODULES = {
@@ -34,7 +37,9 @@ _MODULES = {
     "Engine": "engine",
     "ScoreModel": "search_models",
     "SearchModel": "search_models",
+    "Shortlist": "shortlist",
     "quantize": "quantization",
+    "with_shortlist": "shortlist",
 }
 
 

@@ -11,6 +11,7 @@ from keras_attn.decoding.batching import Sentence, batches, encoded, padded
 from keras_attn.decoding.checks import check_list, check_parts, check_scores, check_whole
 from keras_attn.decoding.int8_layers import int8_weights
 from keras_attn.decoding.search_models import ScoreModel, SearchModel
+from keras_attn.decoding.shortlist import Shortlist
 from keras_attn.decoding.text_search import TextSearch
 from keras_attn.models import Seq2Seq
 from keras_attn.search import SampleOptions, SearchOptions, beam_search, greedy_search, sample
@@ -37,6 +38,7 @@ class Engine(TextSearch):
         super().__init__(source_tokenizer, target_tokenizer, max_length_ratio, max_length_constant)
         self.model = model
         self.int8_weights: Int8Weights | None = None  # see `quantize`
+        self.shortlist: Shortlist | None = None  # see `with_shortlist`
         self._models: dict[tuple, SearchModel | ScoreModel] = {}  # compiled so far
 
     def __getstate__(self):
@@ -159,9 +161,14 @@ class Engine(TextSearch):
     def _searched(
         self, search: Callable, inputs: Mapping[str, np.ndarray], longest: int, count: int, **arguments: Any
     ) -> Mapping[str, np.ndarray]:
+        shortlist = None
+        if self.shortlist is not None and search is not sample:
+            ids = self.model.source_special_ids, self.model.target_special_ids
+            inputs, places, shortlist = self.shortlist.reduced(inputs, arguments["banned_token_ids"], ids)
+            arguments |= places
         outputs = self._compiled(SearchModel, search, longest, **arguments).predict_on_batch(inputs)
         check_scores(outputs["scores"][:count], self.model)
-        return outputs
+        return outputs if shortlist is None else {**outputs, "token_ids": shortlist[outputs["token_ids"]]}
 
     def _compiled(self, kind: type, *arguments, **options) -> SearchModel | ScoreModel:
         key = kind, *arguments, *sorted((name, repr(value)) for name, value in options.items())

@@ -43,7 +43,8 @@ class SearchModel(DecodingModel):
         search: `beam_search`, `greedy_search` or `sample`.
         max_length: L.
         options: Keyword arguments of `search` that all sentences share. Those of a single sentence
-            (`row_max_length`, `forced_prefix`, ...) are further inputs. And `int8_weights`, as in `DecodingModel`.
+            (`row_max_length`, `forced_prefix`, ...) are further inputs, and so are "shortlist" `(n,)` and "allowed"
+            `(B, n)`: see `beam_search`. And `int8_weights`, as in `DecodingModel`.
     """
 
     def __init__(self, seq2seq: Seq2Seq, search: Callable, max_length: int, **options):
@@ -55,6 +56,10 @@ class SearchModel(DecodingModel):
         inputs = dict(inputs)
         memory, state = self.seq2seq.encode(inputs.pop("encoder_token_ids"), self.max_length)
         options = {"max_length": self.max_length, "special_ids": self.seq2seq.target_special_ids, **self.options}
+        if "shortlist" in inputs:
+            token_ids = inputs.pop("shortlist")  # (n,)
+            options["shortlist"] = {"token_ids": token_ids, "allowed": inputs.pop("allowed")}
+            options["shortlist"]["output"] = self.seq2seq.output_part(token_ids)
         result = self.search(self.seq2seq.step, memory, state, **inputs, **options)
         return {name: value for name, value in result._asdict().items() if value is not None}
 

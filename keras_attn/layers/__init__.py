@@ -28,13 +28,18 @@ from keras_attn.layers.normalized_cells import LayerNormGRUCell, LayerNormLSTMCe
 from keras_attn.layers.normalizers import hardmax, sparsemax
 from keras_attn.layers.pair_readout import PairReadout
 from keras_attn.layers.pointer import PointerGenerator
+from keras_attn.layers.projection_part import project, projection_part
 from keras_attn.layers.readout import AttentionalLayer, ConcatenatedOutput, DeepOutput, LayerNormOutput
 from keras_attn.layers.rnn_encoder import RNNEncoder
 from keras_attn.layers.scheduled_sampling import ScheduledSampler, ScheduledSampling, get_scheduled_sampling
 from keras_attn.layers.stacked_encoder import StackedEncoder
 from keras_attn.layers.steps import unroll_steps
 from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
-from keras_attn.layers.vocabulary import OutputBias, vocabulary_embedding, vocabulary_projection
+from keras_attn.layers.vocabulary import (
+    OutputBias,
+    vocabulary_embedding,
+    vocabulary_projection,
+)
 from keras_attn.layers.word_dropout import WordDropout
 
 __all__ = [
@@ -90,6 +95,8 @@ __all__ = [
     "kerashub_layers",
     "monotonic_alignment",
     "of_tokens",
+    "project",
+    "projection_part",
     "refuse_unknown_arguments",
     "register_attention",
     "safe_cumprod",

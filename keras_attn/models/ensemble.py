@@ -91,9 +91,15 @@ class Ensemble(Seq2Seq):
         memories, states = zip(*(model.encode(encoder_token_ids, max_length) for model in self.models), strict=True)
         return {"mask": memories[0]["mask"], "models": list(memories)}, list(states)
 
-    def step(self, token_ids, memory, state):
+    def output_part(self, token_ids):
+        return [model.output_part(token_ids) for model in self.models]
+
+    def step(self, token_ids, memory, state, part=None):
         steps = zip(self.models, memory["models"], state, strict=True)
-        results = [model.step(token_ids, memory, state) for model, memory, state in steps]
+        if part is None:
+            results = [model.step(token_ids, memory, state) for model, memory, state in steps]
+        else:
+            results = [model.step(token_ids, *one, own) for (model, *one), own in zip(steps, part, strict=True)]
         logits, states, alignments = zip(*results, strict=True)
         return self._combine(logits), list(states), sum(alignments) / len(alignments)
 

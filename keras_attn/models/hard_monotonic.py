@@ -9,7 +9,7 @@ from keras.initializers import RandomUniform
 from keras_attn.layers import AttentionDecoder, HardAlignment, PairReadout, RNNEncoder, of_tokens
 from keras_attn.models.builders import make_embeddings, make_initializers, make_lstm_stack, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
-from keras_attn.models.seq2seq import INPUTS
+from keras_attn.models.seq2seq import INPUTS, Seq2Seq
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -117,6 +117,8 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
         first = self.alignment.first(keys)  # (B, S)
         emissions = ops.zeros((*ops.shape(first), self.target_vocabulary_size), dtype=first.dtype)  # (B, S, V)
         return memory, {"decoder": self.decoder.initial_state(values), "log_alignment": first, "emissions": emissions}
+
+    output_part = Seq2Seq.output_part  # none: the sum over alignments is taken of whole distributions
 
     def step(self, token_ids, memory, state):
         embedded = self._embed(self.target_embedding, token_ids)  # (B, E)

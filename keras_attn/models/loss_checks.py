@@ -46,3 +46,12 @@ def _takes_probabilities(loss: Any) -> bool:
         parameter = inspect.signature(loss).parameters.get("from_logits")
         return parameter is not None and parameter.default is False
     return getattr(loss, "from_logits", None) is False
+
+
+def check_class_weight(class_weight: Any) -> None:
+    """Refuses weights of classes, which would be ids."""
+    if class_weight is not None:
+        raise ValueError(
+            "Expected no `class_weight`: the labels are token ids, of which each sentence has many. Weight tokens with "
+            f"`sample_weight`, an array of the labels' shape (B, T). Received: class_weight={class_weight!r}"
+        )

@@ -9,6 +9,8 @@ from keras_attn.layers import (
     ScheduledSampling,
     WordDropout,
     get_scheduled_sampling,
+    project,
+    projection_part,
     top_state,
 )
 from keras_attn.models.guided_alignment import has_alignments
@@ -137,12 +139,17 @@ class RecurrentSeq2Seq(Seq2Seq):
         values, mask, cell_state = self._encode_source(encoder_token_ids)
         return self._memory(values, mask, encoder_token_ids), self.decoder.initial_state(values, cell_state)
 
-    def step(self, token_ids, memory, state):
+    def output_part(self, token_ids):
+        if self.pointer:
+            return super().output_part(token_ids)
+        return projection_part(self.output_projection or self.target_embedding, self.output_bias, token_ids)
+
+    def step(self, token_ids, memory, state, part=None):
         embedded = self._embed(self.target_embedding, token_ids)  # (B, E)
         previous = top_state(state["cell"])  # (B, H)
         output, context, alignment, state = self.decoder.step(embedded, memory, state)
         states = previous if self.read_previous_state else output
-        logits = self._logits(states, embedded, context, alignment, memory, has_dropout=False)
+        logits = self._logits(states, embedded, context, alignment, memory, has_dropout=False, part=part)
         return logits, state, alignment
 
     def align(self, encoder_token_ids, decoder_token_ids, each_head=False):
@@ -223,11 +230,13 @@ class RecurrentSeq2Seq(Seq2Seq):
             embedded = self.word_dropout_layer(embedded, token_ids, training=training)
         return self.embedding_dropout_layer(embedded, training=training)
 
-    def _logits(self, states, embedded, contexts, alignments, source, *, has_dropout=True, training=None):
+    def _logits(self, states, embedded, contexts, alignments, source, *, has_dropout=True, part=None, training=None):
         """The read-out, the vocabulary projection and the pointer, for one step or for all T."""
         features = states if self.readout is None else self.readout(states, embedded, contexts)
         if has_dropout:  # a single step has none, even within training
             features = self.output_dropout_layer(features, training=training)
+        if part is not None:
+            return project(features, part)  # (B, n)
         if self.output_projection is not None:
             logits = self.output_projection(features)  # (B, V) or (B, T, V)
         else:

@@ -8,7 +8,7 @@ from keras import ops
 from keras_attn.backend import build_optimizer, keep_values, replica_count, scan, sum_over_replicas
 from keras_attn.layers import check_size, refuse_unknown_arguments
 from keras_attn.models.guided_alignment import ALIGNMENTS, alignment_crossentropy, has_alignments
-from keras_attn.models.loss_checks import check_loss
+from keras_attn.models.loss_checks import check_class_weight, check_loss
 from keras_attn.models.token_checks import TokenIdCheck
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
@@ -126,6 +126,16 @@ class Seq2Seq(keras.Model):
     def step(self, token_ids, memory, state) -> tuple[Any, Any, Any]:
         raise NotImplementedError(f"{type(self).__name__} must implement `step(token_ids, memory, state)`.")
 
+    def output_part(self, token_ids) -> Any:
+        """The part of the projection to the vocabulary for these target ids `(n,)`, for a search with a shortlist.
+
+        `step` takes it as a fourth argument, and returns the logits `(B, n)` of these ids.
+
+        Raises:
+            ValueError: if the model has no such projection, or copies words of the source.
+        """
+        raise ValueError(f"Expected a model that can search in a part of its vocabulary. Received: {self.name!r}")
+
     def align(self, encoder_token_ids, decoder_token_ids, each_head: bool = False) -> tuple[Any, Any]:
         """Teacher-forced logits and alignments, by T calls of `step`; a subclass may compute them in one pass."""
         memory, state = self.encode(encoder_token_ids)
@@ -161,7 +171,7 @@ class Seq2Seq(keras.Model):
             ValueError: if an id is outside its vocabulary, there is a `class_weight`, or the loss takes probabilities,
                 as Keras' cross-entropies do by name: the model returns logits.
         """
-        _refuse_class_weight(class_weight)
+        check_class_weight(class_weight)
         check = self._token_id_check()
         build_optimizer(self)
         with check.reported(), keep_values(self):
@@ -183,7 +193,7 @@ class Seq2Seq(keras.Model):
 
     def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False):
         """As `keras.Model.train_on_batch`, but refuses ids outside the vocabularies, and `class_weight`; see `fit`."""
-        _refuse_class_weight(class_weight)
+        check_class_weight(class_weight)
         self._token_id_check().batch((x, y))
         build_optimizer(self)
         return super().train_on_batch(x, y, sample_weight=sample_weight, return_dict=return_dict)
@@ -287,11 +297,3 @@ def token_inputs() -> dict[str, keras.KerasTensor]:
         ['decoder_token_ids', 'encoder_token_ids']
     """
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
-
-
-def _refuse_class_weight(class_weight) -> None:
-    if class_weight is not None:
-        raise ValueError(
-            "Expected no `class_weight`: the labels are token ids, of which each sentence has many. Weight tokens with "
-            f"`sample_weight`, an array of the labels' shape (B, T). Received: class_weight={class_weight!r}"
-        )

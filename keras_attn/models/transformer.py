@@ -4,7 +4,7 @@ import keras
 from keras import ops
 from keras.initializers import RandomNormal
 
-from keras_attn.layers import TransformerDecoder, WordDropout, kerashub_layers
+from keras_attn.layers import TransformerDecoder, WordDropout, kerashub_layers, project, projection_part
 from keras_attn.models.builders import make_embeddings, make_output_projection
 from keras_attn.models.seq2seq import INPUTS, Seq2Seq, token_inputs
 
@@ -130,7 +130,10 @@ class TransformerSeq2Seq(Seq2Seq):
         position = ops.zeros_like(encoder_token_ids[:, 0], dtype="int32")  # (B,)
         return {"mask": mask, "cross": source}, {"cache": target, "position": position}
 
-    def step(self, token_ids, memory, state):
+    def output_part(self, token_ids):
+        return projection_part(self.output_projection or self.target_embedding, None, token_ids)
+
+    def step(self, token_ids, memory, state, part=None):
         position = state["position"]  # (B,)
         x = self._embed(self.target_embedding, token_ids[:, None], position[:, None])  # (B, 1, H)
         caches, alignments = [], []
@@ -140,7 +143,7 @@ class TransformerSeq2Seq(Seq2Seq):
             caches.append(cache["target"])
             alignments.append(alignment)
         alignment = ops.mean(ops.stack(alignments), axis=(0, 2))[:, 0]  # (B, S)
-        return self._logits(x)[:, 0], {"cache": caches, "position": position + 1}, alignment
+        return self._logits(x, part)[:, 0], {"cache": caches, "position": position + 1}, alignment
 
     def align(self, encoder_token_ids, decoder_token_ids, each_head=False):
         x, cross = self._teacher_forced(encoder_token_ids, decoder_token_ids)
@@ -207,8 +210,10 @@ class TransformerSeq2Seq(Seq2Seq):
         target, source = zip(*alignments, strict=True)
         return x, ops.stack(target), ops.stack(source)
 
-    def _logits(self, x):
+    def _logits(self, x, part=None):
         x = x if self.decoder_norm is None else self.decoder_norm(x)  # (B, T, H)
+        if part is not None:
+            return project(x, part)  # (B, T, n)
         if self.output_projection is not None:
             return self.output_projection(x)  # (B, T, V)
         return self.target_embedding(x, reverse=True)

@@ -13,16 +13,16 @@ gathered.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras import ops, tree
+from keras import ops
 
 from keras_attn.backend import put, take, while_loop
-from keras_attn.search.beam_state import BeamConfig, BeamState, backtrace, take_rows
+from keras_attn.search.beam_state import BeamConfig, BeamState, backtrace, reorder, take_rows
 from keras_attn.search.constraints import candidates, check_memory, constrain
 from keras_attn.search.options import check_numbers
 from keras_attn.search.ranking import coverage_score, length_norms
 from keras_attn.search.records import NEGATIVE_INFINITY, SearchResult
 from keras_attn.search.selection import merge, select
-from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, take_step
+from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, share_shortlist, take_step
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 
@@ -45,6 +45,7 @@ def beam_search(
     early_stopping: bool = False,
     return_alignments: bool = True,
     special_ids: SpecialIds = DEFAULT_IDS,
+    shortlist: dict[str, Any] | None = None,
 ) -> SearchResult:
     """Finds the best sequences that K hypotheses a row can find.
 
@@ -82,6 +83,9 @@ def beam_search(
         early_stopping: See above.
         return_alignments: If False, alignments are not kept (except for coverage) and the result's are None.
         special_ids: Of the target vocabulary. Without an end token every hypothesis has its row's longest length.
+        shortlist: The target tokens that are searched, a dict: "token_ids" `(n,)` int32; "allowed" `(B, n)` bool, those
+            that each row may have; "output", from `Seq2Seq.output_part`, a fourth argument of `step`, whose logits are
+            then `(B * K, n)`. All other ids, of arguments and result, are places in it. None: the whole vocabulary.
 
     Returns:
         A `SearchResult`.
@@ -113,6 +117,7 @@ def beam_search(
         banned_token_ids=banned_token_ids,
         no_repeat_ngram_size=no_repeat_ngram_size,
         special_ids=special_ids,
+        shortlist=shortlist,
     )
     batch = ops.shape(memory["mask"])[0]
     compactions = sum(batch >= rows for rows in (32, 64)) if isinstance(batch, int) else 2
@@ -130,6 +135,7 @@ def start_beam_search(
     coverage_penalty: float,
     early_stopping: bool,
     return_alignments: bool,
+    shortlist: dict[str, Any] | None = None,
     **limits,
 ) -> tuple[BeamState, BeamConfig]:
     """The state before the first step, one live hypothesis without tokens in each row, and what stays the same.
@@ -147,7 +153,9 @@ def start_beam_search(
     check_numbers(coverage_penalty=coverage_penalty)
     check_memory(memory)
     batch, source = ops.shape(memory["mask"])
-    config = _config(step, memory, beam_size, norms, coverage_penalty, early_stopping or beam_size == 1, limits)
+    memory, shortlist = share_shortlist(memory, shortlist)
+    stops_early = early_stopping or beam_size == 1
+    config = _config(step, memory, shortlist, beam_size, norms, coverage_penalty, stops_early, limits)
     rows, length = batch * beam_size, ops.shape(norms)[0]
     only_first = ops.where(config.slots == 0, 0.0, NEGATIVE_INFINITY)  # (B, K)
     start = BeamState(
@@ -167,7 +175,7 @@ def start_beam_search(
     return start, config
 
 
-def _config(step, memory, beams: int, norms, coverage_penalty, early_stopping: bool, limits: dict) -> BeamConfig:
+def _config(step, memory, shortlist, beams: int, norms, coverage_penalty, early_stopping, limits: dict) -> BeamConfig:
     rows = ops.zeros_like(memory["mask"][:, 0], dtype="int32")  # (B,)
     constraints = constrain(rows, beams, **limits)
     offsets = (ops.cumsum(ops.ones_like(rows), axis=0)[:, None] - 1) * beams  # (B, 1)
@@ -182,6 +190,7 @@ def _config(step, memory, beams: int, norms, coverage_penalty, early_stopping: b
         ops.arange(beams, dtype="int32") + rows[:, None],
         coverage_penalty,
         early_stopping,
+        shortlist,
     )
 
 
@@ -233,7 +242,7 @@ def _advance(old: BeamState, constants: tuple[BeamConfig, Any]) -> BeamState:
     """One step: the body of the loop."""
     config, _ = constants
     beams = config.slots.shape[1]
-    logits, state, alignment = take_step(config.step, old.token_ids, config.memory, old.state)
+    logits, state, alignment = take_step(config.step, old.token_ids, config.memory, old.state, config.shortlist)
     extensions = candidates(logits, old.position, config.constraints, old.history, beams)
     chosen = select(old.log_probs, extensions)
 
@@ -242,14 +251,14 @@ def _advance(old: BeamState, constants: tuple[BeamConfig, Any]) -> BeamState:
         coverage = coverage + ops.cast(alignment, "float32")  # (B * K, S)
     parents, token_ids = chosen.parents, ops.reshape(chosen.token_ids, (-1,))  # (B, K), (B * K,)
     if config.constraints.special_ids.end is None:  # the chosen ones end, where they are as long as they may be
-        coverage, history, state = _reorder((coverage, old.history, state), parents, config.offsets)
+        coverage, history, state = reorder((coverage, old.history, state), parents, config.offsets)
         last = ops.reshape(config.constraints.is_last(old.position), (-1, beams))  # (B, K)
         ended = _rank(ops.where(last, chosen.log_probs, NEGATIVE_INFINITY), coverage, old.position, config)  # (B, K)
         new_pointers = (old.position + 1) * beams + config.slots  # (B, K)
     else:
         ended = _rank(chosen.end_log_probs, coverage, old.position, config)  # (B, K)
         new_pointers = old.position * beams + config.slots  # (B, K)
-        coverage, history, state = _reorder((coverage, old.history, state), parents, config.offsets)
+        coverage, history, state = reorder((coverage, old.history, state), parents, config.offsets)
     scores, pointers = merge(old.scores, old.finished_pointers, ended, new_pointers)  # (B, N)
     # A finished row loses its live hypotheses, so that no other can end while its batch mates go on.
     # (max and min, not the first and last of the sorted values: see `candidates` on slices of a top-k.)
@@ -289,12 +298,3 @@ def _rank(log_probs, coverage, position, config: BeamConfig):
         return scores
     covered = coverage_score(coverage, config.memory["mask"])  # (B * K,)
     return scores + config.coverage_penalty * ops.reshape(covered, ops.shape(scores))
-
-
-def _reorder(structure, parents, offsets):
-    """Every tensor `(B * K, ...)` with each slot replaced by its parent."""
-    beams = parents.shape[1]
-    if beams == 1:
-        return structure
-    rows = ops.reshape(parents + offsets, (-1,))  # (B * K,)
-    return tree.map_structure(lambda x: take(x, rows), structure)

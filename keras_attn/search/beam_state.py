@@ -39,6 +39,7 @@ class BeamConfig(NamedTuple):
     slots: Any  # (B, K) int32: 0, 1, .. K - 1
     coverage_penalty: float
     early_stopping: bool
+    shortlist: Any  # for `take_step`; () without one
 
     @property
     def owner(self):
@@ -82,6 +83,15 @@ def take_rows(state: BeamState, config: BeamConfig, rows) -> tuple[BeamState, Be
             slots=take_all(config.slots, rows),
         ),
     )
+
+
+def reorder(structure, parents, offsets):
+    """Every tensor `(B * K, ...)` with each slot replaced by its parent."""
+    beams = parents.shape[1]
+    if beams == 1:
+        return structure
+    rows = ops.reshape(parents + offsets, (-1,))  # (B * K,)
+    return tree.map_structure(lambda x: take(x, rows), structure)
 
 
 def _is_not_first(state, _):

@@ -28,6 +28,7 @@ def greedy_search(
     no_repeat_ngram_size: int = 0,
     return_alignments: bool = True,
     special_ids: SpecialIds = DEFAULT_IDS,
+    shortlist: dict[str, Any] | None = None,
 ) -> SearchResult:
     """Chooses the most probable token at each step, until the end token.
 
@@ -64,7 +65,8 @@ def greedy_search(
         special_ids=special_ids,
     )
     norms = length_norms(normalization, length_penalty, max_length)  # (L,)
-    return run_greedy_loop(step, _best, memory, state, constraints, norms, return_alignments=return_alignments)
+    options = {"shortlist": shortlist, "return_alignments": return_alignments}
+    return run_greedy_loop(step, _best, memory, state, constraints, norms, **options)
 
 
 def _best(logits, state: GreedyState, config: GreedyConfig):

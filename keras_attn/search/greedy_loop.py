@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attn.backend import put, take, while_loop
 from keras_attn.search.records import NEGATIVE_INFINITY, Constraints, SearchResult
-from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, take_step
+from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, share_shortlist, take_step
 
 
 class GreedyState(NamedTuple):
@@ -31,6 +31,7 @@ class GreedyConfig(NamedTuple):
     memory: Any  # each (R, ...)
     constraints: Constraints
     draws: Any  # `stateless_random.Draws`; () for greedy search
+    shortlist: Any  # for `take_step`; () without one
 
 
 def run_greedy_loop(
@@ -42,6 +43,7 @@ def run_greedy_loop(
     norms: Any,
     *,
     draws: Any = (),
+    shortlist: dict[str, Any] | None = None,
     copies: int = 1,
     return_alignments: bool = True,
 ) -> SearchResult:
@@ -54,11 +56,13 @@ def run_greedy_loop(
         constraints: Of the R = B * copies hypotheses.
         norms: `(L,)` float32, divisors of the log-probabilities by length.
         draws: For `choose`.
+        shortlist: See `beam_search`.
         copies: Hypotheses of a row, the N of the result.
         return_alignments: Whether alignments are kept.
     """
     batch, source = ops.shape(memory["mask"])
     rows, length = batch * copies, ops.shape(norms)[0]
+    memory, shortlist = share_shortlist(memory, shortlist)
     memory, state = repeat_rows(memory, copies), repeat_rows(state, copies)
     special = constraints.special_ids
     start = GreedyState(
@@ -71,7 +75,7 @@ def run_greedy_loop(
         history=ops.zeros((rows, length), dtype="int32") if constraints.no_repeat_ngram_size else (),
         state=state,
     )
-    config = GreedyConfig(step, choose, memory, constraints, draws)
+    config = GreedyConfig(step, choose, memory, constraints, draws, shortlist)
     final = while_loop(_any_alive, _advance, start, config, owner=getattr(step, "__self__", None))
     return _result(final, copies, norms, special.pad)
 
@@ -82,7 +86,7 @@ def _any_alive(state: GreedyState, _):
 
 def _advance(old: GreedyState, config: GreedyConfig) -> GreedyState:
     """One step: the body of the loop."""
-    logits, model_state, alignment = take_step(config.step, old.token_ids, config.memory, old.state)
+    logits, model_state, alignment = take_step(config.step, old.token_ids, config.memory, old.state, config.shortlist)
     token_ids, log_probs = config.choose(logits, old, config)  # (R,), (R,)
     special = config.constraints.special_ids
     token_ids = ops.where(old.alive, token_ids, special.pad)  # (R,)

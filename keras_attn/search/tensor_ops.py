@@ -16,15 +16,32 @@ def repeat_rows(structure, times: int):
     return tree.map_structure(lambda x: take(ops.convert_to_tensor(x), rows), structure)
 
 
-def take_step(step, token_ids, memory, state):
-    """`step(token_ids, memory, state)`; it has to return one alignment, whose shape is the memory's mask's."""
-    logits, state, alignment = step(token_ids, memory, state)
+def take_step(step, token_ids, memory, state, shortlist=()):
+    """`step(token_ids, memory, state)`; it has to return one alignment, whose shape is the memory's mask's.
+
+    With a `shortlist` the ids are places in it, the logits `(R, n)` are those of its tokens alone, and -inf for tokens
+    that are not a row's own.
+    """
+    if shortlist:
+        token_ids = take(shortlist["token_ids"], token_ids)  # (R,)
+        logits, state, alignment = step(token_ids, memory, state, shortlist["output"])
+        logits = ops.where(memory["allowed"], logits, float("-inf"))  # (R, n)
+    else:
+        logits, state, alignment = step(token_ids, memory, state)
     if isinstance(alignment, (list, tuple)):
         raise ValueError(
             f"Expected `step` to return one alignment (R, S). Received: {len(alignment)} of them, as an "
             f"`AttentionDecoder` with several memories has. Return the first, whose mask is the memory's."
         )
     return logits, state, alignment
+
+
+def share_shortlist(memory, shortlist):
+    """The memory with what each row may have of a shortlist, which is repeated with it, and what all rows share."""
+    if shortlist is None:
+        return memory, ()
+    shared = {name: value for name, value in shortlist.items() if name != "allowed"}
+    return {**memory, "allowed": shortlist["allowed"]}, shared
 
 
 def append(buffer, position, update, axis: int = 0):
