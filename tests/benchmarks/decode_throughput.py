@@ -7,7 +7,8 @@ since it decides the lengths. DIR holds `data/multi30k-tok/` (default: $KERAS_AT
 sentences compiles; then come `--repeats` timed passes with the beam, as many greedy ones, and 100 single sentences with
 the beam, one a call. The last line is JSON: medians, with the 10th and 90th percentile as `..._spread`, and the shares
 of what the machine can do (`tests.benchmarks.search_limits`), of single sentences in `single`.
-`--int8`: products in int8; the result also has the BLEU of float32, and the share of translations that change.
+`--int8`: products in int8. `--shortlist`: in a shortlist that is learnt from the training text. With either the result
+also has the BLEU of float32 and the whole vocabulary, and the share of translations that change.
 `--peer FILE`: the last line of `tests.benchmarks.joeynmt_peer`, which becomes part of it.
 """
 
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import keras
 
-from keras_attn import Translator, quantize
+from keras_attn import Shortlist, Translator, quantize, with_shortlist
 from keras_attn.backend import prefer_fast_matmul
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
@@ -46,6 +47,7 @@ def main(argv=None) -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--early-stopping", action="store_true", help="end as soon as K hypotheses have")
     parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize")
+    parser.add_argument("--shortlist", action="store_true", help="with a keras_attn.Shortlist")
     parser.add_argument("--peer", type=Path, metavar="FILE", help="what the peer measured")
     arguments = parser.parse_args(argv)
     prefer_fast_matmul()
@@ -61,9 +63,13 @@ def main(argv=None) -> int:
         beam |= {"early_stopping": True}
 
     exact = None
-    if arguments.int8:
+    if arguments.int8 or arguments.shortlist:
         exact = translator.generate(sources, **beam)
+    if arguments.int8:
         translator = quantize(translator)
+    if arguments.shortlist:
+        shortlist = Shortlist.learn(translator, *read_parallel(folder, "train", "de", "en"))
+        translator = with_shortlist(translator, shortlist)
 
     def passes(**chosen):
         first, found = timed(lambda: translator.generate(sources, **chosen))
@@ -85,20 +91,23 @@ def main(argv=None) -> int:
     limits.measure()
     lengths = [(len(one.source_token_ids), len(one.token_ids)) for one in found]
     tokens = sum(target for _, target in lengths)
+    # The work that is counted is that of the whole vocabulary.
+    shares = (lambda *_: {}) if arguments.shortlist else limits.shares
     result = {
         "benchmark": "decode",
         "backend": keras.backend.backend(),
         "beam": arguments.beam,
         "early_stopping": arguments.early_stopping,
         "products": "int8" if arguments.int8 else "float32",
+        "shortlist": arguments.shortlist,
         "batch_size": arguments.batch_size,
         **with_spread("sentences_per_second", rates),
         "target_tokens_per_second": round(tokens / statistics.median(seconds)),
         **with_spread("greedy_sentences_per_second", [len(sources) / one for one in greedy_seconds]),
         **with_spread("single_sentence_ms", [1000 * one for one in single]),
         **limits.rates(),
-        **limits.shares(lengths, arguments.batch_size, statistics.median(seconds)),
-        "single": limits.shares(lengths[:SINGLES], 1, sum(single)),
+        **shares(lengths, arguments.batch_size, statistics.median(seconds)),
+        "single": shares(lengths[:SINGLES], 1, sum(single)),
         "seconds_first_call": round(first_call, 1),
         "tokens_per_sentence": round(tokens / len(sources), 1),
         "bleu": round(bleu([t.text for t in found], references, tokenize="none").score, 2),

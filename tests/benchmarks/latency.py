@@ -7,8 +7,8 @@ of at least 16 BLEU. The search has a beam of 5, the sentences are those of Mult
 time, and all 1,000 in batches of 32. Rows, one after the other, on all cores of a machine that does nothing else:
 
 - jax, tensorflow, torch: `tests.benchmarks.decode_throughput` in a process of the backend.
-- jax-int8, tensorflow-int8, torch-int8: the same with `keras_attn.quantize`, the BLEU of both and the share of
-  translations that differ.
+- jax-int8, jax-shortlist, jax-int8-shortlist and so on: the same with `keras_attn.quantize`, with a `Shortlist` of the
+  training text, and with both; BLEU with and without, and the share of translations that differ.
 - exported: `tests.benchmarks.serving_latency`, the SavedModel in the C loader.
 - start-jax, start-tensorflow, start-torch: the seconds from the start of Python to the first line that `keras-attn
   translate RUN` prints, and from one line to the next. First with an empty cache of compiled programs, then five times
@@ -46,6 +46,7 @@ from tests.benchmarks.spread import with_spread
 
 BEAM, SINGLES, ROUNDS, STARTS = 5, 100, 3, 5
 RUN = {"recipe": "tests.benchmarks.joeynmt_sizes", "corpus": "multi30k-tok", "source": "de", "target": "en"}
+FASTER = {"int8": ["--int8"], "shortlist": ["--shortlist"], "int8-shortlist": ["--int8", "--shortlist"]}
 # Whose model is no part of the package: it is registered first, after Keras is imported as the command imports it.
 START = """
 import sys
@@ -161,8 +162,9 @@ def marian(arguments: argparse.Namespace) -> dict:
 
 ROWS = {backend: lambda arguments, backend=backend: translated(backend, arguments) for backend in BACKENDS}
 ROWS |= {
-    f"{backend}-int8": lambda arguments, backend=backend: translated(backend, arguments, "--int8")
+    f"{backend}-{name}": lambda arguments, backend=backend, flags=flags: translated(backend, arguments, *flags)
     for backend in BACKENDS
+    for name, flags in FASTER.items()
 }
 ROWS |= {"exported": exported}
 ROWS |= {f"start-{backend}": lambda arguments, backend=backend: started(backend, arguments) for backend in BACKENDS}

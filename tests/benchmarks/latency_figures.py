@@ -55,7 +55,7 @@ def figures(row: str, found: dict, bleu: float) -> list[dict]:
     for name, key, unit, goals in FIGURES:
         if key not in found:
             continue
-        value, goal = found[key], goals.get(system.removesuffix("-int8"))
+        value, goal = found[key], goals.get(system.partition("-")[0])
         one = {"system": system, "figure": name, "value": value, "unit": unit, "spread": found.get(f"{key}_spread")}
         one |= {"goal": goal, "met": None}
         if goal is not None and bleu >= LEAST_BLEU:
