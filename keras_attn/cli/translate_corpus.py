@@ -4,7 +4,7 @@
 plain or `.gz`; what is written is plain. Without `--address` the workers are processes of this machine.
 
 The lines are translated in blocks of `--window` lines. The results of a block appear complete or not at all, so that a
-block whose worker died is tried again, and a job that was killed goes on with the same command. RUN and both folders
+block whose worker died is tried again, and a job that was killed goes on with the same command. RUN, both folders
 must be at the same places on all machines of the cluster.
 
 A line that fails is an empty line of the output. `out/NAME.failures` has its number and the reason.
@@ -57,6 +57,7 @@ def main(argv=None) -> int:
 def translate_corpus(arguments: argparse.Namespace) -> None:
     arguments.run, arguments.output = arguments.run.absolute(), arguments.output.absolute()
     arguments.ensemble = [run.absolute() for run in arguments.ensemble]
+    arguments.shortlist = arguments.shortlist and arguments.shortlist.absolute()
     inputs = corpus_blocks.named_outputs(_files(arguments.input), arguments.output)
     options, _ = translation_options(arguments)
     names = list(inputs)

@@ -161,14 +161,15 @@ class Engine(TextSearch):
     def _searched(
         self, search: Callable, inputs: Mapping[str, np.ndarray], longest: int, count: int, **arguments: Any
     ) -> Mapping[str, np.ndarray]:
-        shortlist = None
+        reduced = None
         if self.shortlist is not None and search is not sample:
             ids = self.model.source_special_ids, self.model.target_special_ids
-            inputs, places, shortlist = self.shortlist.reduced(inputs, arguments["banned_token_ids"], ids)
-            arguments |= places
+            reduced = self.shortlist.reduced(inputs, count, arguments["banned_token_ids"], ids)
+        if reduced:
+            inputs, arguments = reduced.inputs, arguments | reduced.arguments
         outputs = self._compiled(SearchModel, search, longest, **arguments).predict_on_batch(inputs)
         check_scores(outputs["scores"][:count], self.model)
-        return outputs if shortlist is None else {**outputs, "token_ids": shortlist[outputs["token_ids"]]}
+        return {**outputs, "token_ids": reduced.shortlist[outputs["token_ids"]]} if reduced else outputs
 
     def _compiled(self, kind: type, *arguments, **options) -> SearchModel | ScoreModel:
         key = kind, *arguments, *sorted((name, repr(value)) for name, value in options.items())

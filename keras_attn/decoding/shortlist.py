@@ -1,14 +1,16 @@
 """Search in a part of the vocabulary: the target tokens that a sentence's tokens may become."""
 
 import hashlib
+import inspect
 import io
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from keras import ops
@@ -25,20 +27,32 @@ if TYPE_CHECKING:
 _MOST_BYTES = 2**30  # of a file's arrays
 _LEAST = 256  # tokens of a shortlist, so that few sizes are compiled
 NONE = -1  # in place of a candidate
+_BAD_FILE = (ValueError, LookupError, TypeError, AttributeError, OSError, EOFError, MemoryError, RuntimeError)
+_BAD_FILE += (zipfile.BadZipFile, zlib.error)
+
+
+class Reduced(NamedTuple):
+    """A batch for a search in a shortlist."""
+
+    inputs: dict[str, np.ndarray]  # of the search, with "shortlist" (n,) and "allowed" (B, n)
+    arguments: dict[str, Any]  # of the search, with places in the shortlist for ids
+    shortlist: np.ndarray  # (n,) int32
 
 
 class Shortlist:
     """For each source token the target tokens that it may become, and those that any sentence may have.
 
-    A search with a shortlist multiplies with the columns of these alone, which reads less than half of a small model's
-    weights at each step. A sentence with a source token that the shortlist does not know is searched in the whole
-    vocabulary.
+    A search with a shortlist computes the logits of these alone. With a vocabulary of 6,000 the output projection is
+    about half of what a step of a small recurrent model reads; a sentence of 12 tokens keeps some 400 of its columns. A
+    sentence with a source token that the shortlist does not know is searched in the whole vocabulary.
 
     Args:
         candidates: `(source vocabulary, N)` int32, target ids, and -1 where a token has fewer; a row of -1 alone is a
             token that the shortlist does not know.
         always: `(A,)` int32, target ids of any sentence, such as the most frequent ones.
         target_vocabulary_size: The ids are below it.
+        fingerprints: Of the tokenizers of source and target (`Tokenizer.fingerprint`), which `with_shortlist` then
+            compares; None: any tokenizers of these sizes.
 
     Raises:
         ValueError: for arrays of other shapes, or ids outside the vocabulary.
@@ -52,8 +66,15 @@ class Shortlist:
     arXiv:1610.00072 (word alignments, section 3.2).
     """
 
-    def __init__(self, candidates: np.ndarray, always: np.ndarray, target_vocabulary_size: int):
+    def __init__(
+        self,
+        candidates: np.ndarray,
+        always: np.ndarray,
+        target_vocabulary_size: int,
+        fingerprints: tuple[str, str] | None = None,
+    ):
         check_sizes(target_vocabulary_size=target_vocabulary_size)
+        candidates, always = np.asarray(candidates), np.asarray(always)
         for name, array, rank in (("candidates", candidates, 2), ("always", always, 1)):
             is_valid = array.ndim == rank and np.issubdtype(array.dtype, np.integer)
             lowest = NONE if rank == 2 else 0
@@ -65,6 +86,7 @@ class Shortlist:
         self.candidates = candidates.astype("int32")
         self.always = np.unique(always).astype("int32")
         self.target_vocabulary_size = int(target_vocabulary_size)
+        self.fingerprints = fingerprints
 
     @classmethod
     def learn(
@@ -79,12 +101,15 @@ class Shortlist:
     ) -> Self:
         """Learns a shortlist from parallel text, such as the text that the model was trained on, by IBM Model 1.
 
+        It keeps all pairs of tokens of each pair of sentences in memory: 100,000 pairs of 15 tokens take about 1 GB. Of
+        a larger corpus give a part.
+
         Args:
             translator: Whose tokenizers the shortlist is for.
             sources, targets: Sentences.
             candidates: Target tokens of each source token: the most probable ones.
-            frequent: Target tokens that any sentence may have: the most frequent ones, and as many that Model 1 gives
-                to no source token.
+            frequent: Target tokens that any sentence may have: so many of the most frequent ones, and so many of the
+                most probable ones of the empty word.
             iterations: Iterations of EM.
 
         Raises:
@@ -101,27 +126,33 @@ class Shortlist:
             for tokenizer, texts in zip(tokenizers, (sources, targets), strict=True)
         ]
         model = Model1(*([" ".join(map(str, ids)) for ids in side] for side in rows), iterations=iterations)
-        best = model.most_probable(max(candidates, frequent))
-        table = np.full((tokenizers[0].vocabulary_size, candidates), NONE, "int32")
+        found = model.most_probable(max(candidates, frequent))
+        best = {source: [int(word) for word in words] for source, words in found.items()}
         always = [token_id for token_id, _ in Counter(i for ids in rows[1] for i in ids).most_common(frequent)]
-        for source, words in best.items():
-            if source:
-                ids = [int(word) for word in words[:candidates]]
-                table[int(source), : len(ids)] = ids
-            else:  # the empty word
-                always += [int(word) for word in words[:frequent]]
-        return cls(table, np.array(always, "int32"), tokenizers[1].vocabulary_size)
+        always += best.pop("")[:frequent]  # of the empty word
+        width = min(candidates, max(map(len, best.values())))
+        table = np.full((tokenizers[0].vocabulary_size, width), NONE, "int32")
+        for source, ids in best.items():
+            table[int(source), : len(ids[:width])] = ids[:width]
+        fingerprints = tuple(tokenizer.fingerprint for tokenizer in tokenizers)
+        return cls(table, np.array(always), tokenizers[1].vocabulary_size, fingerprints)
 
     @property
     def fingerprint(self) -> str:
         """A hash of all of it."""
-        sizes = f"{self.target_vocabulary_size} {self.candidates.shape} "
+        sizes = f"{self.target_vocabulary_size} {self.candidates.shape} {self.fingerprints} "
         return hashlib.sha256(sizes.encode() + self.candidates.tobytes() + self.always.tobytes()).hexdigest()
 
     def to_bytes(self) -> bytes:
-        """The shortlist as a file of NumPy, `.npz`."""
+        """The shortlist as a file of NumPy, `.npz`.
+
+        Raises:
+            ValueError: if its arrays have more than 1 GiB.
+        """
+        if (size := self.candidates.nbytes + self.always.nbytes) > _MOST_BYTES - 2**16:
+            raise ValueError(f"Expected a shortlist of at most 1 GiB. Received: {size:,} bytes")
         file = io.BytesIO()
-        arrays = {"candidates": self.candidates, "always": self.always}
+        arrays = {"candidates": self.candidates, "always": self.always, "fingerprints": self.fingerprints or ()}
         np.savez_compressed(file, **arrays, target_vocabulary_size=np.int64(self.target_vocabulary_size))
         return file.getvalue()
 
@@ -138,73 +169,75 @@ class Shortlist:
             FileNotFoundError: if there is no such file.
             ValueError: if it is another kind of file, or has more than 1 GiB of arrays.
         """
+        names = ("candidates", "always", "target_vocabulary_size", "fingerprints")
         try:
             with zipfile.ZipFile(path) as archive:
                 size = sum(member.file_size for member in archive.infolist())
             if size > _MOST_BYTES:
                 raise ValueError(f"Expected a shortlist of at most 1 GiB. Received: {size:,} bytes")
             with np.load(path, allow_pickle=False) as arrays:
-                found = [arrays[name] for name in ("candidates", "always", "target_vocabulary_size")]
-            return cls(*found[:2], found[2].item())
+                candidates, always, vocabulary_size, fingerprints = (arrays[name] for name in names)
+            return cls(candidates, always, vocabulary_size.item(), tuple(map(str, fingerprints)) or None)
         except FileNotFoundError:
             raise
-        except (ValueError, LookupError, TypeError, AttributeError, OSError, EOFError, zipfile.BadZipFile) as error:
+        except _BAD_FILE as error:
             raise ValueError(f"Expected {str(path)!r} to be a file of `Shortlist.save`. {error}") from None
 
     def reduced(
         self,
         inputs: Mapping[str, np.ndarray],
+        count: int,
         banned_token_ids: Sequence[int],
         special_ids: tuple[SpecialIds, SpecialIds],
-    ) -> tuple[dict[str, np.ndarray], dict[str, Any], np.ndarray]:
-        """A batch for a search in the shortlist of its sentences.
+    ) -> Reduced | None:
+        """A batch for a search in the shortlist of its sentences; None if all of them have the whole vocabulary.
 
         A sentence has the same tokens in every batch.
 
         Args:
             inputs: From `search_inputs`.
+            count: The rows that are sentences; the others fill the batch.
             banned_token_ids: Target ids that are never produced.
             special_ids: Of source and target.
 
-        Returns:
-            The inputs, with "shortlist" `(n,)` and "allowed" `(B, n)`; further arguments of the search, with places in
-            the shortlist for ids; and the shortlist.
+        Raises:
+            ValueError: if the end token is banned.
         """
         source, target = special_ids
-        fixed = list(dict.fromkeys([*target.all, *banned_token_ids]))  # their places are the same in all batches
-        rows = [self._row(ids, source) for ids in inputs["encoder_token_ids"]]
+        if target.end in banned_token_ids:
+            raise ValueError(f"Expected banned tokens without the end token {target.end}. Received: {banned_token_ids}")
+        rows = [self._row(ids, source) for ids in inputs["encoder_token_ids"][:count]]
+        if all(len(row) == self.target_vocabulary_size for row in rows):
+            return None
         if "forced_prefix" in inputs:
-            rows = [np.union1d(row, prefix) for row, prefix in zip(rows, inputs["forced_prefix"], strict=True)]
-        others = np.setdiff1d(np.unique(np.concatenate(rows)), fixed)
-        shortlist = np.concatenate([fixed, others]).astype("int32")  # (n,)
-        places = np.full(self.target_vocabulary_size, -1, "int32")  # (V,)
-        places[shortlist] = np.arange(len(shortlist), dtype="int32")
+            rows = [np.union1d(row, prefix) for row, prefix in zip(rows, inputs["forced_prefix"], strict=False)]
+        # Their places are the same in all batches, so that nothing is compiled anew.
+        first = list(dict.fromkeys([*target.all, *banned_token_ids]))
+        others = np.setdiff1d(np.unique(np.concatenate(rows)), first)
+        shortlist = np.concatenate([first, others]).astype("int32")  # (n,)
         width = max(_LEAST, power_of_two(len(shortlist)))
-        if width >= self.target_vocabulary_size:
-            rest = np.flatnonzero(places < 0)
-            places[rest] = np.arange(len(shortlist), self.target_vocabulary_size, dtype="int32")
-            shortlist = np.concatenate([shortlist, rest]).astype("int32")
-        else:
+        if width < self.target_vocabulary_size:
             shortlist = np.pad(shortlist, (0, width - len(shortlist)), constant_values=target.pad)
-        allowed = np.zeros((len(rows), len(shortlist)), bool)
-        allowed[:, : len(fixed)] = True
+        else:
+            rest = np.setdiff1d(np.arange(self.target_vocabulary_size, dtype="int32"), shortlist)
+            shortlist = np.concatenate([shortlist, rest])
+        places = np.zeros(self.target_vocabulary_size, "int32")  # (V,)
+        places[shortlist[::-1]] = np.arange(len(shortlist), dtype="int32")[::-1]  # pad: the first of its places
+        allowed = np.zeros((len(inputs["encoder_token_ids"]), len(shortlist)), bool)
+        allowed[:, : len(target.all)] = True
         for i, row in enumerate(rows):
             allowed[i, places[row]] = True
         new = {**inputs, "shortlist": shortlist, "allowed": allowed}
         if "forced_prefix" in inputs:
             new["forced_prefix"] = places[inputs["forced_prefix"]]
         given = {name: None if i is None else int(places[i]) for name, i in target.get_config().items()}
-        arguments = {
-            "special_ids": replace(target, **given),
-            "banned_token_ids": [int(places[i]) for i in banned_token_ids],
-        }
-        return new, arguments, shortlist
+        banned = [int(places[i]) for i in banned_token_ids]
+        return Reduced(new, {"special_ids": replace(target, **given), "banned_token_ids": banned}, shortlist)
 
     def _row(self, source_ids: np.ndarray, special_ids: SpecialIds) -> np.ndarray:
         """The target ids of a sentence: all of the vocabulary if one of its tokens is not known."""
-        ids = np.setdiff1d(source_ids, list(special_ids.reserved))
-        found = self.candidates[ids]  # (s, N)
-        if (found[:, :1] == NONE).any() or not found.shape[1]:
+        found = self.candidates[np.setdiff1d(source_ids, list(special_ids.reserved))]  # (s, N)
+        if (found == NONE).all(axis=1).any():
             return np.arange(self.target_vocabulary_size, dtype="int32")
         return np.union1d(self.always, found[found != NONE]).astype("int32")
 
@@ -213,8 +246,9 @@ def with_shortlist(translator: Any, shortlist: Shortlist) -> Any:
     """Returns a translator whose `generate` searches in a shortlist of target tokens.
 
     Probabilities are those among the sentence's tokens, so that scores are a little higher than `score` gives. A
-    translation may differ from that of the whole vocabulary; it does not depend on its batch mates. `sample` and
-    `score` have the whole vocabulary, and so has `export`.
+    translation may differ from that of the whole vocabulary; it does not depend on its batch mates. `sample`, `score`,
+    `export` and what `save_to_preset` writes are without the shortlist. After `quantize` the output projection is
+    multiplied in float32, all else in int8.
 
     Args:
         translator: A `keras_attn.Translator`, or the result of `keras_attn.quantize`. It stays as it is; both have the
@@ -222,8 +256,9 @@ def with_shortlist(translator: Any, shortlist: Shortlist) -> Any:
         shortlist: A `Shortlist` for its tokenizers.
 
     Raises:
-        ValueError: if the vocabularies have other sizes, or the model cannot search in a part of its vocabulary: one
-            that copies words of the source, or of a class without `output_part`.
+        ValueError: if the shortlist is for other tokenizers, or the model cannot search in a part of its vocabulary: it
+            copies words of the source, has no `output_part` or a `step` of three arguments, or the logits of a part are
+            not those of the whole.
 
     Example:
         >>> shortlist = keras_attn.Shortlist.learn(translator, ["two dogs", "a dog"], ["deux chiens", "un chien"])
@@ -231,11 +266,33 @@ def with_shortlist(translator: Any, shortlist: Shortlist) -> Any:
         >>> fast.generate(["two dogs"])[0].text
         'deux chiens'
     """
+    if not isinstance(shortlist, Shortlist):
+        raise ValueError(f"Expected a keras_attn.Shortlist. Received: {shortlist!r}")
     sizes = len(shortlist.candidates), shortlist.target_vocabulary_size
     expected = translator.model.source_vocabulary_size, translator.model.target_vocabulary_size
     if sizes != expected:
         raise ValueError(f"Expected a shortlist of vocabularies of {expected} ids. Received: one of {sizes}")
-    translator.model.output_part(ops.arange(min(4, expected[1]), dtype="int32"))  # refuses
+    tokenizers = translator.source_tokenizer.fingerprint, translator.target_tokenizer.fingerprint
+    if shortlist.fingerprints not in (None, tokenizers):
+        pairs = zip(("source", "target"), shortlist.fingerprints, tokenizers, strict=True)
+        other = " and ".join(side for side, expected, found in pairs if expected != found)
+        raise ValueError(f"Expected a shortlist for this translator's tokenizers. Received: one for another {other}")
+    for model in getattr(translator.model, "models", [translator.model]):  # of an ensemble
+        _check(model)
     restricted = copy(translator)
     restricted.shortlist = shortlist
     return restricted
+
+
+def _check(model: Any) -> None:
+    """Refuses a model whose step cannot give the logits of some tokens, or gives others than that of all tokens."""
+    ids = ops.arange(min(8, model.target_vocabulary_size), dtype="int32")
+    part = model.output_part(ids)
+    if len(inspect.signature(model.step).parameters) < 4:
+        raise ValueError(f"Expected a model whose `step` takes a part of the output. Received: {model.name!r}")
+    memory, state = model.encode(ops.full((1, 2), model.source_special_ids.filler, dtype="int32"), 1)
+    start = ops.full((1,), model.target_special_ids.start, dtype="int32")
+    whole, found = (ops.convert_to_numpy(model.step(start, memory, state, *one)[0]) for one in ((), (part,)))
+    whole, found = (logits.astype("float32") for logits in (whole[:, : found.shape[1]], found))
+    if not np.allclose(whole, found, rtol=0.05, atol=0.05 * (1 + np.abs(whole).max())):
+        raise ValueError(f"Expected a model whose logits are a product and a bias. Received: {model.name!r}")

@@ -42,5 +42,5 @@ def projection_part(
 
 def project(features: Any, part: dict[str, Any]) -> Any:
     """The logits `(..., n)` of features `(..., F)` for the ids of a `projection_part`."""
-    logits = dense(features, part["kernel"])
+    logits = dense(ops.cast(features, part["kernel"].dtype), part["kernel"])
     return logits + part["bias"] if "bias" in part else logits

@@ -10,6 +10,7 @@ from keras_attn.models.averaging import copy_model
 from keras_attn.models.seq2seq import ID_ARGUMENTS, Seq2Seq, token_inputs
 
 AVERAGES = ("probability", "log_probability")
+_LOWEST = -1e30  # logit of a token that a row may not have, whose probability is then 0
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -92,6 +93,7 @@ class Ensemble(Seq2Seq):
         return {"mask": memories[0]["mask"], "models": list(memories)}, list(states)
 
     def output_part(self, token_ids):
+        # `step` then needs the memory's "allowed" (B, n) of a search with a shortlist.
         return [model.output_part(token_ids) for model in self.models]
 
     def step(self, token_ids, memory, state, part=None):
@@ -100,6 +102,8 @@ class Ensemble(Seq2Seq):
             results = [model.step(token_ids, memory, state) for model, memory, state in steps]
         else:
             results = [model.step(token_ids, *one, own) for (model, *one), own in zip(steps, part, strict=True)]
+            # Before they are combined: the models' normalisers are of the row's own tokens.
+            results = [(ops.where(memory["allowed"], logits, _LOWEST), *rest) for logits, *rest in results]
         logits, states, alignments = zip(*results, strict=True)
         return self._combine(logits), list(states), sum(alignments) / len(alignments)
 

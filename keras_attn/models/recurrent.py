@@ -142,7 +142,9 @@ class RecurrentSeq2Seq(Seq2Seq):
     def output_part(self, token_ids):
         if self.pointer:
             return super().output_part(token_ids)
-        return projection_part(self.output_projection or self.target_embedding, self.output_bias, token_ids)
+        if self.output_projection is not None:
+            return projection_part(self.output_projection, None, token_ids)
+        return projection_part(self.target_embedding, self.output_bias, token_ids)
 
     def step(self, token_ids, memory, state, part=None):
         embedded = self._embed(self.target_embedding, token_ids)  # (B, E)

@@ -30,8 +30,9 @@ class Seq2Seq(keras.Model):
     `memory` is a dict that is constant for a sentence and has an entry "mask" `(B, S)`; `state` changes with every
     step. Both are nested structures of tensors with leading axis B. T calls of `step` give the logits of the
     teacher-forced call, and `align` gives the same logits with the alignments of all steps. Search, translation,
-    serving and plots use nothing else of a model. With `each_head=True`, `align` gives the alignments `(B, T, N, S)` of
-    all attention layers and heads, whose mean the others are; N is 1 where a model has but one.
+    serving and plots use nothing else of a model, but for a search with a shortlist (`output_part`). With
+    `each_head=True`, `align` gives the alignments `(B, T, N, S)` of all attention layers and heads, whose mean the
+    others are; N is 1 where a model has but one.
 
     `max_length` is the largest number of steps that will follow. Models whose state grows with the steps need it; with
     None they use their own limit. Recurrent models ignore it.

@@ -40,8 +40,10 @@ def share_shortlist(memory, shortlist):
     """The memory with what each row may have of a shortlist, which is repeated with it, and what all rows share."""
     if shortlist is None:
         return memory, ()
-    shared = {name: value for name, value in shortlist.items() if name != "allowed"}
-    return {**memory, "allowed": shortlist["allowed"]}, shared
+    if missing := {"token_ids", "allowed", "output"} - shortlist.keys():
+        raise ValueError(f'Expected `shortlist` to have "token_ids", "allowed", "output". Without: {sorted(missing)}')
+    shared = {"token_ids": ops.convert_to_tensor(shortlist["token_ids"], dtype="int32"), "output": shortlist["output"]}
+    return {**memory, "allowed": ops.convert_to_tensor(shortlist["allowed"], dtype="bool")}, shared
 
 
 def append(buffer, position, update, axis: int = 0):

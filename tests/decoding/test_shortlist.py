@@ -12,6 +12,8 @@ import keras_attn
 from keras_attn import Shortlist, SpecialIds
 from keras_attn.backend import torch_tracing
 from keras_attn.decoding import shortlist as module
+from keras_attn.models import copy_model
+from tests import oracles
 from tests.decoding.test_engine import LINES, texts
 from tests.models.test_every_model import MODELS, inputs, make  # noqa: F401 - a fixture
 from tests.test_scoring import word_tokenizer
@@ -64,23 +66,30 @@ def test_a_batch_by_hand():
         "encoder_token_ids": np.array([[4, 3, 0], [5, 4, 3]], "int32"),
         "forced_prefix": np.array([[10, 11], [5, 11]], "int32"),
     }
-    new, arguments, kept = shortlist.reduced(batch, [8], (SpecialIds(pad=0, unknown=1, start=2, end=3), ids))
+    sides = SpecialIds(pad=0, unknown=1, start=2, end=3), ids
+    new, arguments, kept = shortlist.reduced(batch, 2, [8], sides)
     order = [11, 9, 7, 2, 8, 0, 1, 5, 6, 10]  # the special and the banned ones, then all others
     assert kept.tolist() == order + [11] * 6
     assert arguments == {"special_ids": SpecialIds(pad=0, unknown=1, start=2, end=3), "banned_token_ids": [4]}
     own = [{order[n] for n in np.flatnonzero(row)} for row in new["allowed"]]
-    assert own == [{11, 9, 7, 2, 8, 1, 0, 5, 10}, {11, 9, 7, 2, 8, 1, 0, 5, 6}]
+    assert own == [{11, 9, 7, 2, 1, 0, 5, 10}, {11, 9, 7, 2, 1, 0, 5, 6}], "a banned one is nobody's"
     assert new["forced_prefix"].tolist() == [[9, 0], [7, 0]]
     assert new["encoder_token_ids"] is batch["encoder_token_ids"]
+    new, _, kept = shortlist.reduced(batch, 1, [0, 8], sides)
+    own = [{int(kept[n]) for n in np.flatnonzero(row)} for row in new["allowed"]]
+    assert own == [{11, 9, 7, 2, 1, 0, 5, 10}, {11, 9, 7, 2}], "the second row only fills the batch"
+    with pytest.raises(ValueError, match="without the end token 2"):
+        shortlist.reduced(batch, 2, [2], sides)
 
 
 def test_an_unknown_source_token_opens_the_whole_vocabulary(translator):
     known = of(translator, range(4, 8))
     ids = translator.model.source_special_ids, translator.model.target_special_ids
     size = translator.model.target_vocabulary_size
-    new, _, kept = known.reduced({"encoder_token_ids": np.array([[4, 3], [20, 3]], "int32")}, [], ids)
+    new, _, kept = known.reduced({"encoder_token_ids": np.array([[4, 3], [20, 3]], "int32")}, 2, [], ids)
     assert sorted(kept) == list(range(size))
     assert new["allowed"].sum(axis=1).tolist() == [4 + 3, size]
+    assert known.reduced({"encoder_token_ids": np.array([[20, 3], [4, 3]], "int32")}, 1, [], ids) is None
     whole = translator.generate(LINES, beam_size=3)
     found = keras_attn.with_shortlist(translator, of(translator)).generate(LINES, beam_size=3)
     assert texts(found) == texts(whole)
@@ -98,7 +107,9 @@ def test_the_search_is_that_of_logits_without_the_other_tokens(translator, beam_
         if not (token_ids := translator.source_tokenizer.encode(line)):
             continue
         source = np.array([ids[0].with_end(token_ids)], "int32")
-        new, _, kept = shortlist.reduced({"encoder_token_ids": source}, [], ids)
+        if (reduced := shortlist.reduced({"encoder_token_ids": source}, 1, [], ids)) is None:
+            continue  # an unknown word
+        new, _, kept = reduced
         own = np.isin(np.arange(translator.model.target_vocabulary_size), kept[new["allowed"][0]])
 
         def step(token_ids, memory, state, own=own):
@@ -140,6 +151,9 @@ def test_options_of_a_search_hold(translator):
     without = fast.generate([line], banned_tokens=[first.tokens[0]], beam_size=3, n_best=3)[0]
     assert len(without.n_best) == 3
     assert not any(first.tokens[0] in t.tokens for t in without.n_best)
+    unused = [t for t in translator.target_tokenizer.vocabulary[4:] if t not in first.tokens][:5]
+    banned = fast.generate([line], banned_tokens=unused, beam_size=3)[0]
+    assert (banned.token_ids, banned.score) == (first.token_ids, pytest.approx(first.score, rel=1e-5))
     sampled = [one.sample([line], seed=3)[0] for one in (translator, fast)]
     assert sampled[0].text == sampled[1].text, "samples are of the whole vocabulary"
     scored = [one.score([line], [first.token_ids])[0].score for one in (translator, fast)]
@@ -158,14 +172,12 @@ def test_every_model_searches_in_it_or_says_why_not(inputs, name):  # noqa: F811
     memory, state = model.encode(inputs["encoder_token_ids"])
     tokens = ops.convert_to_tensor(inputs["decoder_token_ids"][:, 0])
     whole, *expected = model.step(tokens, memory, state)
-    part, *found = model.step(tokens, memory, state, model.output_part(ops.convert_to_tensor(ids)))
     columns = numpy(whole)[:, ids]
-    if isinstance(model, keras_attn.models.Ensemble):
-        columns = columns - columns[:, :1]
-        part = part - part[:, :1]
-        if model.average == "probability":  # of the part's own probabilities
-            assert part.shape == columns.shape
-            return
+    memory["allowed"] = ops.ones(columns.shape, dtype="bool")
+    part, *found = model.step(tokens, memory, state, model.output_part(ops.convert_to_tensor(ids)))
+    if isinstance(model, keras_attn.models.Ensemble):  # whose models' probabilities are those among the part
+        whole = [one.step(tokens, *two)[0] for one, *two in zip(model.models, memory["models"], state, strict=True)]
+        columns = np.log(np.mean([oracles.softmax(numpy(logits)[:, ids]) for logits in whole], axis=0))
     np.testing.assert_allclose(numpy(part), columns, atol=1e-5)
     for a, b in zip(keras.tree.flatten(expected), keras.tree.flatten(found), strict=True):
         np.testing.assert_array_equal(numpy(a), numpy(b))
@@ -183,6 +195,19 @@ def test_projections_of_a_users_own():
     for layer in (keras.layers.Dense(7, "tanh"), keras.layers.ReversibleEmbedding(7, 5, logit_soft_cap=3.0)):
         with pytest.raises(ValueError, match="a product and a bias"):
             keras_attn.layers.projection_part(layer, None, ops.convert_to_tensor(ids))
+
+
+@pytest.mark.parametrize("average", ["probability", "log_probability"])
+def test_an_ensembles_translations_do_not_depend_on_batch_mates(translator, average):
+    other = copy_model(translator.model, "other")
+    other.set_weights([-weight for weight in translator.model.get_weights()])
+    ensemble = keras_attn.models.Ensemble([translator.model, other], average=average)
+    both = keras_attn.Translator(ensemble, translator.source_tokenizer, translator.target_tokenizer)
+    fast = keras_attn.with_shortlist(both, all_known(both, always=(4, 9)))
+    together = fast.generate(LINES, beam_size=3)
+    alone = [fast.generate([line], beam_size=3)[0] for line in LINES]
+    assert texts(together) == texts(alone)
+    assert [t.score for t in together] == pytest.approx([t.score for t in alone], rel=1e-5)
 
 
 @pytest.mark.once
@@ -208,7 +233,10 @@ def test_files(translator, tmp_path):
     np.savez(tmp_path / "objects.npz", **objects)
     (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.npz").write_text("no archive")
-    for name in ("other", "objects", "cut", "text"):
+    changed = bytearray(whole)
+    changed[whole.index(b"always.npy") - 40] ^= 255  # within the compressed candidates
+    (tmp_path / "changed.npz").write_bytes(changed)
+    for name in ("other", "objects", "cut", "text", "changed"):
         with pytest.raises(ValueError, match=r"to be a file of `Shortlist.save`"):
             Shortlist.load(tmp_path / f"{name}.npz")
     with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -217,6 +245,8 @@ def test_files(translator, tmp_path):
         patch.setattr(module, "_MOST_BYTES", 2_000_000)
         with pytest.raises(ValueError, match="at most 1 GiB"):
             Shortlist.load(tmp_path / "bomb.npz")
+        with pytest.raises(ValueError, match="at most 1 GiB"):
+            Shortlist(np.full((1000, 1000), NONE), np.zeros(1, int), 5).to_bytes()
 
 
 @pytest.mark.once
@@ -230,6 +260,15 @@ def test_bad_ones_are_refused(translator):
         Shortlist(np.array([[1.0]]), np.zeros(1, "int32"), size)
     with pytest.raises(ValueError, match="a shortlist of vocabularies of"):
         keras_attn.with_shortlist(translator, Shortlist(np.array([[1]]), np.zeros(1, "int32"), size))
+    with pytest.raises(ValueError, match=r"a keras_attn\.Shortlist"):
+        keras_attn.with_shortlist(translator, "file.npz")
+    other = all_known(translator)
+    other.fingerprints = (translator.source_tokenizer.fingerprint, "another")
+    with pytest.raises(ValueError, match="for another target"):
+        keras_attn.with_shortlist(translator, other)
+    memory, state = translator.model.encode(np.array([[5, 3]]))
+    with pytest.raises(ValueError, match=r"Without: \['allowed', 'output'\]"):
+        keras_attn.search.greedy_search(translator.model.step, memory, state, max_length=3, shortlist={"token_ids": 0})
     with pytest.raises(ValueError, match=r"each of 2 sentences\. Received: 1"):
         Shortlist.learn(translator, ["a", "b"], ["c"])
 
@@ -241,3 +280,27 @@ def test_models_that_cannot_are_refused(inputs):  # noqa: F811
     translator = keras_attn.Translator(model, *tokenizers)
     with pytest.raises(ValueError, match="search in a part of its vocabulary"):
         keras_attn.with_shortlist(translator, of(translator))
+
+
+class ThreeArguments(keras_attn.models.RNNSearch):
+    def step(self, token_ids, memory, state):
+        return super().step(token_ids, memory, state)
+
+
+class OtherLogits(keras_attn.models.RNNSearch):
+    def _logits(self, *arguments, part=None, **options):
+        logits = super()._logits(*arguments, part=part, **options)
+        return logits if part is not None else 9 * ops.tanh(logits)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("kind", "sentence"), [(ThreeArguments, "takes a part"), (OtherLogits, "a product and a bias")]
+)
+def test_models_of_a_users_own_are_tried_first(translator, kind, sentence):
+    sizes = [translator.model.source_vocabulary_size, translator.model.target_vocabulary_size]
+    initializer = keras.initializers.RandomNormal(stddev=2.0)
+    model = kind(*sizes, units=5, embedding_size=7, readout_size=6, attention_units=3, initializer=initializer)
+    own = keras_attn.Translator(model, translator.source_tokenizer, translator.target_tokenizer)
+    with pytest.raises(ValueError, match=sentence):
+        keras_attn.with_shortlist(own, all_known(own))
