@@ -34,8 +34,8 @@ COMPUTED = {
 @pytest.mark.parametrize(
     ("options", "search", "computed"),
     [
-        (SearchOptions(), beam_search, COMPUTED),
-        (SearchOptions(), greedy_search, COMPUTED),
+        (SearchOptions(), beam_search, COMPUTED | {"shortlist"}),
+        (SearchOptions(), greedy_search, COMPUTED | {"shortlist"}),
         (SampleOptions(), sample, COMPUTED | {"seed", "row_ids"}),
     ],
 )
