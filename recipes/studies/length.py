@@ -11,10 +11,10 @@ behind on short sentences too, where in the paper both are alike: `--set` gives 
 `--size-tolerance` allows it to be larger. For each length up to 60 words a test set is translated with beam search; the
 folder gets report.json and length.svg. A study that was killed continues when it is started again.
 
-Measured on `phrases` with the last of these commands, and products in bfloat16 (`recipes/README.md`; 78 minutes, one run
-after the other on a core that others shared): with up to 10 words RNNencdec-50 has 75 BLEU, 76 % of RNNsearch-50's 99,
-and RNNencdec-30 72 of 99; with 51 to 60 words they have 10 and 6, and RNNsearch-50 has 94. With equal sizes and updates
-RNNencdec-50 had 59 BLEU with up to 10 words.
+Measured on `phrases` with the last of these commands, and products in bfloat16 (`recipes/README.md`; 78 minutes, one
+run after the other on a core that others shared): with up to 10 words RNNencdec-50 has 75 BLEU, 76 % of RNNsearch-50's
+99, and RNNencdec-30 72 of 99; with 51 to 60 words they have 10 and 6, and RNNsearch-50 has 94. With equal sizes and
+updates RNNencdec-50 had 59 BLEU with up to 10 words.
 
 Measured on the Bible (`recipes/README.md`; 69 minutes, two runs in parallel on 2 cores): RNNsearch-50 keeps 31 to 35
 BLEU from 11 to 60 words; RNNsearch-30 keeps 30 up to 50 words and falls to 22 beyond; either RNNencdec falls from 26 or
