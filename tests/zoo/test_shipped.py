@@ -14,6 +14,7 @@ EXAMPLES = {
     "g2p_arm_e": ("խ ա շ ն", "χ ɑ ʃ ə n"),
     "g2p_bul": ("х л я б", "x lʲ a p"),
     "g2p_dut": ("g e w a s s e n", "ɣ ə ʋ ɑ s ə n"),
+    "g2p_en_us": ("k n i g h t", "N AY T"),
     "g2p_fre": ("r é u s s i t e", "ʁ e y s i t"),
     "g2p_geo": ("წ ყ ა ლ ი", "t͡sʼ qʼ ɑ l i"),
     "g2p_jpn_hira": ("が っ こ う", "ɡ a̠ k̚ k o̞ː"),
