@@ -55,7 +55,7 @@ class Shortlist:
             compares; None: any tokenizers of these sizes.
 
     Raises:
-        ValueError: for arrays of other shapes, or ids outside the vocabulary.
+        ValueError: for arrays of other shapes, ids outside the vocabulary, or not two fingerprints.
 
     Example:
         >>> shortlist = keras_attn.Shortlist.learn(translator, ["two dogs", "a dog"], ["deux chiens", "un chien"])
@@ -83,6 +83,8 @@ class Shortlist:
                     f"Expected `{name}` to be ids below {target_vocabulary_size}, an array of rank {rank}. "
                     f"Received: {array.dtype} of shape {array.shape}"
                 )
+        if fingerprints is not None and len(fingerprints) != 2:
+            raise ValueError(f"Expected `fingerprints` of two tokenizers. Received: {fingerprints}")
         self.candidates = candidates.astype("int32")
         self.always = np.unique(always).astype("int32")
         self.target_vocabulary_size = int(target_vocabulary_size)

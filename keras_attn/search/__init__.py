@@ -14,7 +14,7 @@ are side by side on the batch axis. `memory` is repeated once, before the loop; 
 row.
 
 Axes besides the package's: R rows of `step`, L longest output, C candidate tokens of a hypothesis, N
-hypotheses returned. All lengths count the end token. All scores are float32.
+hypotheses returned, n tokens of a shortlist. All lengths count the end token. All scores are float32.
 
 The options do not need Keras, so that a command can derive its flags from them and print its `--help` without waiting
 for Keras. The functions are imported on first use.

@@ -210,6 +210,39 @@ def test_an_ensembles_translations_do_not_depend_on_batch_mates(translator, aver
     assert [t.score for t in together] == pytest.approx([t.score for t in alone], rel=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float64"])
+def test_policies_of_other_dtypes(translator, dtype):
+    if dtype == "float64" and keras.backend.backend() == "jax":
+        pytest.skip("float64 is switched off for the whole process")
+    sizes = translator.model.source_vocabulary_size, translator.model.target_vocabulary_size
+    model = keras_attn.models.RNNSearch(
+        *sizes, units=5, embedding_size=7, readout_size=6, attention_units=3, tie_embeddings=None, dtype=dtype
+    )
+    own = keras_attn.Translator(model, translator.source_tokenizer, translator.target_tokenizer)
+    found = keras_attn.with_shortlist(own, all_known(own)).generate(LINES, beam_size=2)
+    assert all(np.isfinite(one.score) for one in found)
+    part = model.output_part(ops.convert_to_tensor(np.array([5, 3])))
+    assert {keras.backend.standardize_dtype(one.dtype) for one in part.values()} == {model.compute_dtype}
+
+
+def test_the_model_can_be_trained_and_saved_afterwards(translator, tmp_path):
+    model, ids = copy_model(translator.model, "trained"), np.array([[5, 6, 3]])
+    own = keras_attn.Translator(model, translator.source_tokenizer, translator.target_tokenizer)
+    fast = keras_attn.with_shortlist(own, all_known(own))
+    before = texts(fast.generate(LINES[:3], beam_size=2))
+    model.compile(keras.optimizers.Adam(0.1), keras_attn.losses.SmoothedCrossentropy(0.0))
+    batch = {"encoder_token_ids": ids, "decoder_token_ids": np.array([[2, 7, 8]])}
+    for _ in range(20):
+        model.train_on_batch(batch, np.array([[7, 8, 3]]))
+    after = fast.generate(LINES[:3], beam_size=2)
+    assert texts(after) != before, "the search has the weights that the model has now"
+    fast.save_to_preset(tmp_path / "preset")
+    loaded = keras_attn.Translator.from_preset(tmp_path / "preset")
+    assert loaded.shortlist is None
+    again = keras_attn.with_shortlist(loaded, fast.shortlist).generate(LINES[:3], beam_size=2)
+    assert [one.score for one in again] == pytest.approx([one.score for one in after], rel=1e-5)
+
+
 @pytest.mark.once
 def test_it_goes_with_int8_and_copies(translator):
     quantized = keras_attn.with_shortlist(keras_attn.quantize(translator), all_known(translator))
@@ -258,6 +291,8 @@ def test_bad_ones_are_refused(translator):
         Shortlist(np.array([[1]]), np.array([NONE]), size)
     with pytest.raises(ValueError, match="`candidates` to be ids below"):
         Shortlist(np.array([[1.0]]), np.zeros(1, "int32"), size)
+    with pytest.raises(ValueError, match="of two tokenizers"):
+        Shortlist(np.array([[1]]), np.zeros(1, "int32"), size, ("one",))
     with pytest.raises(ValueError, match="a shortlist of vocabularies of"):
         keras_attn.with_shortlist(translator, Shortlist(np.array([[1]]), np.zeros(1, "int32"), size))
     with pytest.raises(ValueError, match=r"a keras_attn\.Shortlist"):

@@ -112,6 +112,9 @@ def test_model1_equals_its_definition():
     expected = [[table.get((e, f), 0) for e in (EMPTY, *"abcde")] for f in "vwxyz"]
     np.testing.assert_allclose(table_of_model, expected, rtol=1e-9)
     np.testing.assert_allclose(table_of_model.sum(axis=0), 1, rtol=1e-9)
+    for e, words in model.most_probable(3).items():
+        by_rank = sorted((t for (given, f), t in table.items() if given == e and t), reverse=True)
+        np.testing.assert_allclose([table[e, f] for f in words], by_rank[:3], rtol=1e-9)
     for source, target in itertools.islice(zip(*texts, strict=True), 5):
         best = [max([EMPTY, *source.split()], key=lambda e, f=f: table[e, f]) for f in target.split()]
         links = sorted(model.links(source, target), key=lambda link: link[1])
