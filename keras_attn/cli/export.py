@@ -11,7 +11,14 @@ from pathlib import Path
 
 from keras_attn.cli import command, environment
 from keras_attn.cli.run_report import add_run, export_arguments
-from keras_attn.cli.search_flags import add_ensemble, add_options, chosen_options, load_translator, options_of_run
+from keras_attn.cli.search_flags import (
+    add_ensemble,
+    add_options,
+    add_shortlist,
+    chosen_options,
+    load_translator,
+    options_of_run,
+)
 from keras_attn.requirements import require
 from keras_attn.serving.export import ExportOptions
 
@@ -22,6 +29,7 @@ def main(argv=None) -> int:
     parser.add_argument("directory", metavar="DIRECTORY", type=Path, help="receives the next version: 1, 2, ...")
     parser.add_argument("--format", choices=("saved_model", "onnx"), default="saved_model", help="what is written")
     add_options(parser, ExportOptions)
+    add_shortlist(parser)
     add_ensemble(parser)
     return command.run(export, parser, argv, prepare=_prepare)
 

@@ -60,10 +60,15 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--int8", action="store_true", help="multiply in int8, faster on a processor: see keras_attn.quantize"
     )
+    add_shortlist(group)
+    add_ensemble(group)
+
+
+def add_shortlist(group) -> None:
+    """Adds `--shortlist`."""
     group.add_argument(
         "--shortlist", metavar="FILE", type=Path, help="search in a part of the vocabulary: see keras-attn shortlist"
     )
-    add_ensemble(group)
 
 
 def add_ensemble(group) -> None:

@@ -248,9 +248,9 @@ def with_shortlist(translator: Any, shortlist: Shortlist) -> Any:
     """Returns a translator whose `generate` searches in a shortlist of target tokens.
 
     Probabilities are those among the sentence's tokens, so that scores are a little higher than `score` gives. A
-    translation may differ from that of the whole vocabulary; it does not depend on its batch mates. `sample`, `score`,
-    `export` and what `save_to_preset` writes are without the shortlist. After `quantize` the output projection is
-    multiplied in float32, all else in int8.
+    translation may differ from that of the whole vocabulary; it does not depend on its batch mates. A SavedModel of
+    `export` searches in the shortlist, too; `sample`, `score` and what `save_to_preset` writes are without it. After
+    `quantize` the output projection is multiplied in float32, all else in int8.
 
     Args:
         translator: A `keras_attn.Translator`, or the result of `keras_attn.quantize`. It stays as it is; both have the

@@ -9,7 +9,7 @@ time, and all 1,000 in batches of 32. Rows, one after the other, on all cores of
 - jax, tensorflow, torch: `tests.benchmarks.decode_throughput` in a process of the backend.
 - jax-int8, jax-shortlist, jax-int8-shortlist and so on: the same with `keras_attn.quantize`, with a `Shortlist` of the
   training text, and with both; BLEU with and without, and the share of translations that differ.
-- exported: `tests.benchmarks.serving_latency`, the SavedModel in the C loader.
+- exported, exported-shortlist: `tests.benchmarks.serving_latency`, the SavedModel in the C loader.
 - start-jax, start-tensorflow, start-torch: the seconds from the start of Python to the first line that `keras-attn
   translate RUN` prints, and from one line to the next. First with an empty cache of compiled programs, then five times
   with that cache; every start has two lines of its own.
@@ -63,10 +63,10 @@ def translated(backend: str, arguments: argparse.Namespace, *options: str) -> di
     return run_process("-m", "tests.benchmarks.decode_throughput", *shared(arguments), *sizes, KERAS_BACKEND=backend)
 
 
-def exported(arguments: argparse.Namespace) -> dict:
+def exported(arguments: argparse.Namespace, *options: str) -> dict:
     """The same of the exported model in the C loader."""
     sizes = ["--beam", str(BEAM), "--batch-size", str(BATCH), "--singles", str(SINGLES), "--rounds", str(ROUNDS)]
-    line = ["-m", "tests.benchmarks.serving_latency", *shared(arguments), *sizes]
+    line = ["-m", "tests.benchmarks.serving_latency", *shared(arguments), *sizes, *options]
     return run_process(*line, KERAS_BACKEND="tensorflow")
 
 
@@ -166,7 +166,7 @@ ROWS |= {
     for backend in BACKENDS
     for name, flags in FASTER.items()
 }
-ROWS |= {"exported": exported}
+ROWS |= {"exported": exported, "exported-shortlist": lambda arguments: exported(arguments, "--shortlist")}
 ROWS |= {f"start-{backend}": lambda arguments, backend=backend: started(backend, arguments) for backend in BACKENDS}
 ROWS |= {"joeynmt": joeynmt, "marian": marian}
 

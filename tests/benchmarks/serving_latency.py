@@ -1,6 +1,6 @@
 """Speed of an exported model in the stock server's loader: no Python in the process, no XLA.
 
-    python -m tests.benchmarks.serving_latency --data DIR --preset RUN [--beam 5] [--quantize int8]
+    python -m tests.benchmarks.serving_latency --data DIR --preset RUN [--beam 5] [--quantize int8] [--shortlist]
 
 Exports RUN (a preset of `tests.benchmarks.joeynmt_sizes`, whose docstring has the command that trains one), builds the
 C program of `tests/serving` and runs `serving_default` on the first sentences of the corpus' test split: one at a
@@ -8,8 +8,9 @@ time, and 32 at a time; all of this `--rounds` times. Each request runs once bef
 warm-up records. The last line is JSON: milliseconds for one sentence, sentences a second in batches, seconds for the
 export and for loading, the peak of resident memory in batches, all of them medians, with the 10th and 90th percentile
 as `..._spread`; the sizes of the graph and of the weights; BLEU of the translations in batches; and the shares of what
-the machine can do (`tests.benchmarks.search_limits`), of single sentences in `single`. With `--peer FILE`, the last
-line of `tests.benchmarks.joeynmt_peer --batch-size 32` is added to it.
+the machine can do (`tests.benchmarks.search_limits`), of single sentences in `single`. `--shortlist`: the search is in
+a `keras_attn.Shortlist` of the training text. With `--peer FILE`, the last line of
+`tests.benchmarks.joeynmt_peer --batch-size 32` is added to it.
 Needs gcc.
 """
 
@@ -24,7 +25,7 @@ from pathlib import Path
 
 import keras
 
-from keras_attn import Translator
+from keras_attn import Shortlist, Translator, with_shortlist
 from keras_attn.cli.run_report import export_arguments, read_report
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
@@ -58,6 +59,7 @@ def main(argv=None) -> int:
     parser.add_argument("--sentences", type=int, default=1000, help="in batches (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="of everything (default: %(default)s)")
     parser.add_argument("--quantize", choices=("int8", "float16"))
+    parser.add_argument("--shortlist", action="store_true", help="with a keras_attn.Shortlist")
     parser.add_argument("--peer", type=Path, metavar="FILE", help="the peer's figures")
     arguments = parser.parse_args(argv)
     corpus = Path(arguments.data or ".", "data", arguments.corpus)
@@ -69,6 +71,9 @@ def main(argv=None) -> int:
         program = loader.build(Path(temporary))
         translator = Translator.from_preset(arguments.preset)
         limits = Limits(translator, arguments.beam)
+        if arguments.shortlist:
+            pairs = read_parallel(corpus, "train", arguments.source, arguments.target)
+            translator = with_shortlist(translator, Shortlist.learn(translator, *pairs))
         options = {"beam_size": arguments.beam, "quantize": arguments.quantize} | export_arguments(arguments.preset)
         for number in range(arguments.rounds):
             limits.measure()
@@ -88,12 +93,15 @@ def main(argv=None) -> int:
     counts = [[len(ids) + 1 for ids in side.encode_batch(lines[: len(texts)])] for side, lines in sides]  # and the end
     lengths = list(zip(*counts, strict=True))
     alone = statistics.fmean(single) * len(lengths[: arguments.singles])
+    # The work that is counted is that of the whole vocabulary.
+    shares = (lambda *_: {}) if arguments.shortlist else limits.shares
     tokenize = read_report(arguments.preset)["config"].get("tokenize", "13a")
     result = {
         "benchmark": "serve",
         "backend": keras.backend.backend(),
         "beam": arguments.beam,
         "quantize": arguments.quantize,
+        "shortlist": arguments.shortlist,
         **with_spread("single_sentence_ms", [1000 * one for one in single]),
         "single_sentence_99th_ms": round(1000 * statistics.quantiles(single, n=100)[98], 1),
         "batch_size": arguments.batch_size,
@@ -103,8 +111,8 @@ def main(argv=None) -> int:
         **with_spread("resident_mb", memory, 0),
         "graph_bytes": sizes["saved_model.pb"],
         **limits.rates(),
-        **limits.shares(lengths, arguments.batch_size, len(texts) / statistics.median(rates)),
-        "single": limits.shares(lengths[: arguments.singles], 1, alone),
+        **shares(lengths, arguments.batch_size, len(texts) / statistics.median(rates)),
+        "single": shares(lengths[: arguments.singles], 1, alone),
         "weights_mb": round(sizes["variables/" + DATA] / 1e6, 1),
         "bleu": round(bleu(translations, references[: len(texts)], tokenize=tokenize).score, 2),
         "cores": len(os.sched_getaffinity(0)),

@@ -38,6 +38,7 @@ def test_translate_and_evaluate_search_in_it(folder, tmp_path, capsys):  # noqa:
         (["shortlist", "{f}/preset", *PAIR, "--output", "{f}/source"], "to be a new file"),
         (["shortlist", "{f}/preset", *PAIR, "--output", "{f}/new", "--candidates", 0], "from 1 to"),
         (["shortlist", "{f}/preset", *PAIR[:3], "{f}/short", "--output", "{f}/new"], "for each of 5 sentences"),
+        (["export", "{f}/preset", "{f}/new", "--shortlist", "{f}/source"], "`Shortlist.save`"),
         (["translate", "{f}/preset", "--input", "{f}/source", "--shortlist", "{f}/none"], "{f}/none"),
         (["translate", "{f}/preset", "--input", "{f}/source", "--shortlist", "{f}/source"], "`Shortlist.save`"),
     ],

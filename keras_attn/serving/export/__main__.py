@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from keras_attn.decoding import Engine
+from keras_attn.decoding import Engine, Shortlist
 from keras_attn.saving import load_preset
 from keras_attn.serving.export.custom_modules import import_modules
 from keras_attn.serving.export.onnx_graphs import write_onnx
@@ -32,6 +32,8 @@ def main(folder: str, directory: str) -> int:
         options = request.pop("options", None)  # of a SavedModel
         *parts, limits = load_preset(folder)
         engine = Engine(*parts, **limits)
+        if path := request.pop("shortlist", None):
+            engine.shortlist = Shortlist.load(path)
         if options is None:
             print(write_onnx(engine, Path(directory)))
         else:

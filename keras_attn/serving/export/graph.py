@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from keras_attn.decoding import ScoreModel
+from keras_attn.decoding import ScoreModel, token_ids_of
 from keras_attn.serving.export import length_limits
 from keras_attn.serving.export.chunking import run_in_chunks
 from keras_attn.serving.export.graph_copies import GraphCopies
 from keras_attn.serving.export.graph_optimization import merge_constants
+from keras_attn.serving.export.graph_shortlist import GraphShortlist
 from keras_attn.serving.export.graph_tokenizer import (
     GraphTokenizer,
     encode_bytes,
@@ -79,7 +80,11 @@ class ServedTranslator:
         if not same or cut:
             self._read_target = self._reader(self._target, self._target_ids, options.max_source_length)
         self._scorer = ScoreModel(engine.model, return_alignments=False)
-        parts = engine, options, self._weights
+        shortlist = None
+        if engine.shortlist is not None:
+            banned = token_ids_of(engine.target_tokenizer, options.banned_tokens)
+            shortlist = GraphShortlist(engine.shortlist, engine.model, banned)
+        parts = engine, options, self._weights, shortlist
         self._search_best = build_search(*parts, n_best=1, return_alignments=False)
         self._search_n_best = build_search(*parts, n_best=options.hypotheses, return_alignments=True)
         # No autograph: no Python condition depends on a tensor, and its conversion would take most of the time.

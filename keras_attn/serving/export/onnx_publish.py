@@ -41,12 +41,15 @@ def export_onnx(translator: "Engine", directory: str | os.PathLike) -> Path:
     Raises:
         FileExistsError: if the folder exists and is not empty, or is a file.
         ImportError: if TensorFlow, tf2onnx or onnxruntime is not installed.
-        ValueError: if custom layers are defined in `__main__`, or the runtime translates otherwise than `generate`.
+        ValueError: if custom layers are defined in `__main__`, the translator has a shortlist, or the runtime
+            translates otherwise than `generate`.
         RuntimeError: if the model cannot be converted.
     """
     require("onnx", "tensorflow", "tf2onnx", "onnxruntime", purpose="export to ONNX")
     from keras_attn.runtime import OnnxTranslator
 
+    if translator.shortlist is not None:
+        raise ValueError("Expected a translator without a shortlist, which the ONNX runtime does not search in.")
     directory = Path(directory).absolute()
     _check_free(directory)
     modules = custom_modules.custom_modules(translator.model)

@@ -114,6 +114,9 @@ def export_translator(
         tokenizers = translator.source_tokenizer, translator.target_tokenizer
         save_preset(folder, translator.model, *tokenizers, length_limits(translator))
         request = {"options": dataclasses.asdict(options), "modules": modules, "path": custom_modules.search_path()}
+        if translator.shortlist is not None:
+            request["shortlist"] = str(Path(temporary, "shortlist.npz"))
+            translator.shortlist.save(request["shortlist"])
         command = ["-m", "keras_attn.serving.export", str(folder), str(directory)]
         return Path(run_python(command, request | extras))
 
@@ -138,6 +141,8 @@ def write_version(
         graph.ServedTranslator(engine, options).save(str(beside))
         tokenizers = {t.fingerprint: t for t in (engine.source_tokenizer, engine.target_tokenizer)}
         weights_size = stored_size(engine.model, options.quantize)
+        if engine.shortlist is not None:
+            weights_size += engine.shortlist.candidates.nbytes + engine.shortlist.always.nbytes
         validation.validate(beside, weights_size, sum(map(tokenizer_size, tokenizers.values())))
         (beside / "assets.extra").mkdir(exist_ok=True)
         metadata.write_record(beside, engine, options, report or {})
@@ -172,7 +177,9 @@ def _as_stored(engine: "Engine", options: ExportOptions) -> "Engine":
     model = rounded_model(engine.model, options.quantize)
     if model is engine.model:
         return engine
-    return type(engine)(model, engine.source_tokenizer, engine.target_tokenizer, **length_limits(engine))
+    stored = type(engine)(model, engine.source_tokenizer, engine.target_tokenizer, **length_limits(engine))
+    stored.shortlist = engine.shortlist
+    return stored
 
 
 def length_limits(engine: "Engine") -> dict[str, float]:

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_attn.decoding import token_ids_of
 from keras_attn.search import beam_search, greedy_search, length_norm, run_beam_search, start_beam_search
+from keras_attn.serving.export.graph_shortlist import GraphShortlist
 from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.quantized_weights import QuantizedWeights
 
@@ -22,7 +23,13 @@ INPUTS = [
 
 
 def build_search(
-    engine: "Engine", options: ExportOptions, weights: QuantizedWeights, *, n_best: int, return_alignments: bool
+    engine: "Engine",
+    options: ExportOptions,
+    weights: QuantizedWeights,
+    shortlist: GraphShortlist | None,
+    *,
+    n_best: int,
+    return_alignments: bool,
 ) -> Callable:
     """Search as one function of the graph, which several signatures may call.
 
@@ -35,7 +42,7 @@ def build_search(
         "no_repeat_ngram_size": options.no_repeat_ngram_size,
         "return_alignments": return_alignments,
         "special_ids": engine.model.target_special_ids,
-    }
+    } | (shortlist.arguments if shortlist else {})
     beam = {
         "beam_size": options.beam_size,
         "n_best": n_best,
@@ -59,8 +66,13 @@ def build_search(
         limits = {"max_length": room, "row_max_length": row_max_length, "row_min_length": row_min_length}
         with weights.scope():
             memory, state = engine.model.encode(token_ids, room)
+            if shortlist:
+                limits["shortlist"] = shortlist(token_ids)
             result = search(engine.model.step, memory, state, norms, **limits)
-        return {name: value for name, value in result._asdict().items() if value is not None}
+        found = {name: value for name, value in result._asdict().items() if value is not None}
+        if shortlist:
+            found["token_ids"] = tf.gather(limits["shortlist"]["token_ids"], found["token_ids"])
+        return found
 
     # Concrete, because a tf.function would be traced for its first caller and again for the others.
     return tf.function(search_rows, input_signature=INPUTS, autograph=False).get_concrete_function()
