@@ -7,6 +7,7 @@ The sums are whole numbers in int32. So they are exact, and a row's product does
 """
 
 import threading
+import timeit
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 from keras import ops
 
 MIN_WIDTH = 32  # of a matrix in int8: narrower ones are multiplied as fast in float32
-MAX_SUMMED = 2**31 // 127**2  # products: a sum of more may not fit into int32
+MAX_SUMMED = 2**31 // (255 * 127)  # products: a sum of more may not fit into int32
 _LEAST = 1e-20  # so that a row of zeros has a scale
 
 
@@ -82,30 +83,29 @@ def _product(matrix: Int8Matrix, x):
     if len(x.shape) != 2:
         rows = ops.reshape(rows, (-1, x.shape[-1]))  # (R, I)
     largest = ops.maximum(ops.amax(ops.abs(rows), axis=-1, keepdims=True), _LEAST)  # (R, 1)
-    products = _scaled_sums(ops.cast(ops.round(rows * (127 / largest)), "int8"), matrix) * largest  # (R, O)
+    products = _scaled_sums(ops.round(rows * (127 / largest)), matrix) * largest  # (R, O)
     if len(x.shape) != 2:
         products = ops.reshape(products, (*ops.shape(x)[:-1], products.shape[-1]))
     return ops.cast(products, x.dtype)
 
 
 def _scaled_sums(rows, matrix: Int8Matrix):
-    """t_j sum_i q_ri p_ij / 127, (R, O) in float32."""
+    """t_j sum_i q_ri p_ij / 127, (R, O) in float32, for q (R, I) in float32."""
     if keras.backend.backend() != "torch":
-        return ops.cast(ops.matmul(rows, matrix.values), "float32") * matrix.scale
-    import torch
-
+        return ops.cast(ops.matmul(ops.cast(rows, "int8"), matrix.values), "float32") * matrix.scale
     if matrix.zeros is not None:
         return _onednn_product(rows, matrix)
     # A sum of 1,024 of these products is below 2 ** 24: float32 has it exactly, added up in any order.
-    parts = zip(rows.to(torch.float32).split(1024, dim=1), matrix.values.split(1024), strict=True)
+    parts = zip(rows.split(1024, dim=1), matrix.values.split(1024), strict=True)
     return sum(part @ values for part, values in parts) * matrix.scale
 
 
 def _onednn_product(rows, matrix: Int8Matrix):
     import torch
 
-    arguments = (1.0, 0, matrix.values, matrix.scale, matrix.zeros, None, 1.0, 0, torch.float32, "none", [], "")
-    return torch.ops.onednn.qlinear_pointwise(rows, *arguments)
+    # As uint8 with a zero at 128: of two factors with a sign VNNI has no product, and oneDNN takes 500 times as long.
+    arguments = (1.0, 128, matrix.values, matrix.scale, matrix.zeros, None, 1.0, 0, torch.float32, "none", [], "")
+    return torch.ops.onednn.qlinear_pointwise((rows + 128).to(torch.uint8), *arguments)
 
 
 def _quantized(matrix: np.ndarray) -> Int8Matrix:
@@ -139,14 +139,24 @@ def _onednn_matrix(values, scale) -> Int8Matrix:
 
 @cache
 def _has_onednn() -> bool:
-    """Whether torch has oneDNN, and its sums are exact: on a processor without VNNI, pairs of products must fit int16.
+    """Whether torch has oneDNN, whose sums are exact and whose product is not that of a processor without int8.
 
-    Two of the largest ones do not, so that they are tried.
+    Without VNNI pairs of products must fit int16. Two of the largest ones do not, so that they are tried. A product for
+    which oneDNN has no fast code takes some hundred times as long as in float32.
     """
     import torch
 
     if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.onednn, "qlinear_prepack"):
         return False
-    rows, values = (torch.full(shape, 127, dtype=torch.int8) for shape in ((33, 64), (64, 48)))
-    matrix = _onednn_matrix(values, torch.ones(48))
-    return all(bool((_onednn_product(some, matrix) == 64 * 127**2).all()) for some in (rows, rows[:1]))
+    rows, values = torch.full((33, 512), 127.0), torch.full((512, 512), 127, dtype=torch.int8)
+    matrix = _onednn_matrix(values, torch.ones(512))
+    sums = [(_onednn_product(sign * some, matrix), sign) for some in (rows, rows[:1]) for sign in (1, -1)]
+    is_exact = all(bool((found == sign * 512 * 127**2).all()) for found, sign in sums)
+    in_float32 = values.to(torch.float32)
+    times = [_shortest(partial(_onednn_product, rows, matrix)), _shortest(partial(torch.matmul, rows, in_float32))]
+    return is_exact and times[0] < 20 * times[1]
+
+
+def _shortest(call: Callable) -> float:
+    """The seconds of the shortest of five calls."""
+    return min(timeit.repeat(call, number=1, repeat=5))

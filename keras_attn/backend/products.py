@@ -106,7 +106,8 @@ def prefer_fast_matmul() -> None:
     """Makes torch multiply float32 matrices on a CPU with oneDNN instead of MKL, if oneDNN is exact.
 
     This changes the process-wide `torch.set_float32_matmul_precision`, so only programs call it: the commands, the
-    recipes and the benchmarks. On the other backends it does nothing.
+    recipes and the benchmarks. Without it the loops of a search have `torch_products`. On the other backends it does
+    nothing.
 
     On AMD processors MKL takes 2.4 times as long (with 512 x 5,921 and 640 rows 49 ms against 20 ms, with 5 rows
     1.06 ms against 0.21 ms, one core). Torch uses oneDNN for float32 only if it may use bfloat16 internally, which it
@@ -136,8 +137,8 @@ def bfloat16_products() -> Iterator[None]:
     For training: the factors of a product are rounded to 8 bits, as in the dtype policy "mixed_bfloat16". On torch all
     else stays as it is. On TensorFlow the optimizer of graphs does it, in compiled functions: the sum of a product is
     rounded too, and what stands between two products (a bias, a tanh) may be computed in bfloat16. It needs a processor
-    that multiplies bfloat16 (AVX-512 BF16 or AMX); on others, and on torch with a GPU, nothing changes. It is
-    process-wide.
+    that multiplies bfloat16 (AMX, on TensorFlow also AVX-512 BF16); on others, and on torch with a GPU, products stay
+    those of float32. It is process-wide.
 
     Raises:
         ValueError: On JAX, whose compiler multiplies float32 on a CPU in float32.

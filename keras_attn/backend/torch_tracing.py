@@ -13,6 +13,7 @@ from keras import tree
 
 from keras_attn.backend.products import has_kernel_products
 from keras_attn.backend.torch_graphs import simplify
+from keras_attn.backend.torch_products import fast_products
 
 _tracing = threading.Lock()  # torch.fx patches classes while it traces, so that only one thread may
 _CALLS_BEFORE_TRACE = 200  # by then Python's overhead has cost as much time as a trace does
@@ -52,10 +53,12 @@ def traced(function: Callable, owner, key) -> Callable:
             entries[key] = entry + 1
         elif _tracing.acquire(blocking=False):  # else another thread traces: a later call will
             try:
-                entries[key] = _trace(function, arguments)
+                with fast_products():
+                    entries[key] = _trace(function, arguments)
             finally:
                 _tracing.release()
-        return function(*arguments)
+        with fast_products():
+            return function(*arguments)
 
     return run
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops, tree
 
-from keras_attn.backend import torch_tracing, while_loop
+from keras_attn.backend import torch_products, torch_tracing, while_loop
 from keras_attn.decoding.search_models import SearchModel
 from keras_attn.search import beam_search, greedy_search, run_beam_search, sample, start_beam_search
 from tests.models.test_every_model import MODELS, VS, VT, B, S, T, make
@@ -69,6 +69,7 @@ def predict(search_model, source, calls_before_trace, monkeypatch):
 def test_a_trace_is_the_loop_bit_for_bit(name, search, rng, monkeypatch):
     import torch
 
+    monkeypatch.setattr(torch_products, "LEAST_SIZE", 1)
     function, options = SEARCHES[search]
     model = SearchModel(make(name), function, T, **options)
     sources = rng.integers(4, VS, (2, B + 1, S)).astype("int32")
