@@ -87,7 +87,6 @@ CONFIGS = {
         embedding_dropout=0.1,
         memory_dropout=0.1,
         output_dropout=0.2,
-        bfloat16_products=True,
     ),
     "cmudict": Config(
         **G2P
@@ -109,7 +108,6 @@ CONFIGS = {
         embedding_dropout=0.1,
         memory_dropout=0.2,
         output_dropout=0.3,
-        bfloat16_products=True,
     ),
     "g2p/*": Config(
         **G2P,

@@ -1,4 +1,4 @@
-"""Products of a few rows with a large matrix in the loops of a search on torch, by oneDNN instead of MKL."""
+"""Products with large matrices in the loops of torch, without gradients, by oneDNN instead of MKL."""
 
 import contextlib
 from functools import cache
@@ -11,9 +11,8 @@ LEAST_SIZE = 200_000  # elements of a matrix: with smaller ones oneDNN takes lon
 def fast_products() -> Any:
     """A context in which torch multiplies rows with a large matrix of float32 by oneDNN, without gradients.
 
-    The products are those of float32. For 5 rows and 512 x 6,000 on two cores of an AMD EPYC MKL takes 0.76 ms and
-    oneDNN 0.21, for 768 x 1,536 0.24 and 0.08. oneDNN reads the matrix as it lies in memory, and there a row's product
-    does not depend on the number of rows. Where torch has no oneDNN, on an accelerator and for other dtypes nothing
+    The products are those of float32. With few rows MKL takes up to four times as long on an AMD EPYC
+    (docs/performance.md). Where torch has no oneDNN, on an accelerator, under autocast and for other dtypes nothing
     changes.
     """
     import torch
@@ -24,7 +23,7 @@ def fast_products() -> Any:
 
     class FastProducts(TorchFunctionMode):
         def __torch_function__(self, function, types, arguments=(), options=None):
-            if function is torch.matmul and len(arguments) == 2 and _is_served(*arguments):
+            if function is torch.matmul and len(arguments) == 2 and not options and _is_served(*arguments):
                 x, matrix = arguments
                 return torch.ops.mkldnn._linear_pointwise(x, matrix.T, None, "none", [], "")
             return function(*arguments, **(options or {}))
@@ -35,7 +34,9 @@ def fast_products() -> Any:
 def _is_served(x, matrix) -> bool:
     import torch
 
-    if x.dim() != 2 or matrix.dim() != 2 or matrix.numel() < LEAST_SIZE or torch.is_grad_enabled():
+    if x.dim() != 2 or matrix.dim() != 2 or matrix.numel() < LEAST_SIZE:
+        return False
+    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not torch.backends.mkldnn.enabled:
         return False
     is_plain = all(one.dtype == torch.float32 and one.device.type == "cpu" for one in (x, matrix))
     return is_plain and x.is_contiguous() and (matrix.is_contiguous() or matrix.T.is_contiguous())

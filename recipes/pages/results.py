@@ -3,13 +3,15 @@
     python -m recipes.pages.results [RUN ...]
 
 Each RUN's report.json becomes `reports/<recipe>-<corpus>-<source>-<target>.json`, with its first twenty translations;
-the settings that its command changed by `--set` are part of the name. A study's becomes
-`reports/<study>-<corpus>-<source>-<target>.json`, with its page if it has one. Then the page is written and the
-studies' figures are drawn, from all committed reports, including those of `recipes.sweep` (`reports/sweep-<name>.json`)
-and the last lines of the benchmarks (`reports/speed.jsonl`, measured in one session): nothing is typed by hand.
+the settings that its command changed by `--set` are part of the name, as they are of a study of one recipe. Another
+study's becomes `reports/<study>-<corpus>-<source>-<target>.json`, with its page if it has one. Then the page is written
+and the studies' figures are drawn, from all committed reports, including those of `recipes.sweep`
+(`reports/sweep-<name>.json`) and the last lines of the benchmarks (`reports/speed.jsonl`, measured in one session):
+nothing is typed by hand.
 """
 
 import argparse
+import hashlib
 import json
 import re
 import shutil
@@ -23,6 +25,7 @@ from recipes.pages.markdown import table
 
 FOLDER = Path(__file__).parents[1]  # recipes/
 SAMPLES = 20
+_LONGEST = 185  # characters of a report's name
 
 
 def main(argv=None) -> int:
@@ -81,10 +84,18 @@ def _publish_one(run: Path, report: dict, reports: Path) -> None:
 
 
 def name_of(report: dict) -> str:
-    """The name of a report's file: recipe or study, corpus, languages, and the recipe's settings that were changed."""
+    """The name of a report's file: recipe or study, corpus, languages, and the recipe's settings that were changed.
+
+    A long one ends in a digest.
+    """
     parts = [report.get("study") or report["recipe"], *(report[key] for key in ("corpus", "source", "target"))]
-    changed = "" if "study" in report else report["command"].partition(" --set ")[2]
-    return "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())]).replace("/", "-")
+    is_of_recipe = "recipe" in report  # a run, or a study of one recipe
+    changed = report["command"].partition(" --set ")[2] if is_of_recipe else ""
+    name = "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())]).replace("/", "-")
+    if len(name) <= _LONGEST:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: _LONGEST - 9]}-{digest}"
 
 
 def name_of_run(run: Path) -> str:

@@ -3,9 +3,10 @@
     python -m keras_attn.serving.export PRESET DIRECTORY < request.json
 
 The request is a JSON object: `options` (of `ExportOptions`), `references`, `sentences` and `report` are arguments of
-`publish.write_version`; `modules` and `path` those of `custom_modules.import_modules`. A request without `options` asks
-for ONNX (`onnx_graphs.write_onnx`). The last line of stdout is the folder that was written. An error of the user's is
-one line on stderr, with the error's name, and exit status 2. The command for people is `keras-attn export`.
+`publish.write_version`; `modules` and `path` those of `custom_modules.import_modules`; `shortlist`, where there is one,
+a file of `Shortlist.save`. A request without `options` asks for ONNX (`onnx_graphs.write_onnx`). The last line of
+stdout is the folder that was written. An error of the user's is one line on stderr, with the error's name, and exit
+status 2. The command for people is `keras-attn export`.
 """
 
 import json

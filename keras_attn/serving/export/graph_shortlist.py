@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 class GraphShortlist:
     """Which target tokens each sentence of a batch may have.
 
+    With a sentence of the whole vocabulary all columns of the projection are copied, once for a batch, which then takes
+    longer than without a shortlist.
+
     Args:
         shortlist: Of the translator.
         model: The model that searches in it.
@@ -38,7 +41,7 @@ class GraphShortlist:
 
     def __call__(self, token_ids: tf.Tensor) -> dict[str, Any]:
         """The shortlist for source ids `(B, S)`, as `beam_search` takes it."""
-        allowed = self._rows(token_ids)  # (B, V)
+        allowed = self._allowed(token_ids)  # (B, V)
         others = tf.reduce_any(allowed, axis=0) & ~tf.reduce_any(tf.one_hot(self._first, self._size, True, False), 0)
         others = tf.cast(tf.where(others)[:, 0], tf.int32)
         shortlist = tf.concat([self._first, others], axis=0)  # (n,)
@@ -49,7 +52,7 @@ class GraphShortlist:
             "output": self._model.output_part(shortlist),
         }
 
-    def _rows(self, token_ids: tf.Tensor) -> tf.Tensor:
+    def _allowed(self, token_ids: tf.Tensor) -> tf.Tensor:
         """The tokens of each sentence, `(B, V)` bool: all of them if one of its tokens is not known."""
         reserved = tf.constant(sorted(self._model.source_special_ids.reserved), tf.int32)
         is_reserved = tf.reduce_any(token_ids[:, :, None] == reserved, axis=-1)  # (B, S)

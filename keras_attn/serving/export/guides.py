@@ -98,7 +98,9 @@ with their shapes. `models.config` is for this folder alone; to serve several mo
 - Text may be any bytes; bytes that are not UTF-8 become U+FFFD. Blank text gives an empty translation with score 0 and
   lengths 0.
 - The `score` of a translation is its log-probability after the length penalty, `log_prob` is the log-probability
-  without it. Lengths count the end token, which is the last of the tokens and ids. Padding is `""` and 0.
+  without it. If the model has a shortlist (`shortlist` in `assets.extra/keras_attn.json` is not null), the first is
+  among a sentence's target tokens, the second always among the whole vocabulary. Lengths count the end token, which is
+  the last of the tokens and ids. Padding is `""` and 0.
 - Ids outside the vocabulary are read as unknown. Pad, start and end ids in a request are ignored; the graph adds the
   end id itself.
 - In `translate_with_options`, 0 for a length or a ratio means "not given". A limit that is not given is that of the

@@ -49,7 +49,7 @@ def export_onnx(translator: "Engine", directory: str | os.PathLike) -> Path:
     from keras_attn.runtime import OnnxTranslator
 
     if translator.shortlist is not None:
-        raise ValueError("Expected a translator without a shortlist, which the ONNX runtime does not search in.")
+        raise ValueError("Expected a translator without a shortlist for ONNX. Received: one with a shortlist")
     directory = Path(directory).absolute()
     _check_free(directory)
     modules = custom_modules.custom_modules(translator.model)

@@ -59,6 +59,10 @@ def export_translator(
     vocabularies, and its signatures with their shapes) and `batching_params.pbtxt`; in `directory`, `models.config` and
     `README.md`.
 
+    A translator of `with_shortlist` is exported with its shortlist: translations are those of `generate`, with scores
+    among a sentence's tokens; `score` has the whole vocabulary. A sentence with a token that the shortlist does not
+    know takes longer than without one.
+
     The graph is TensorFlow's. On another backend the translator is saved as a preset and exported by a TensorFlow
     process, which imports the modules that define custom layers. On every backend a fresh process without XLA runs the
     warm-up records and translates a few sentences with the new version before it is published.
