@@ -20,6 +20,7 @@ EXAMPLES = {
     "g2p_jpn_hira": ("が っ こ う", "ɡ a̠ k̚ k o̞ː"),
     "g2p_kor": ("\u1112 \u1161 \u11a8 \u1100 \u116d", "h a̠ k̚ k͈ j o"),  # as NFD code points
     "g2p_multilingual": ("<2ice> h e s t u r", "h ɛ s t ʏ r"),
+    "tatoeba_en_fr": ("Where is the train station?", "Où se trouve la gare ?"),
     "phrases_en_fr": ("The queen forgot the black orange.", "La reine a oublié l'orange noire."),
 }
 
