@@ -42,7 +42,8 @@ def called(*line, cwd: Path | None = None) -> str:
     Raises:
         RuntimeError: if it fails.
     """
-    ended = subprocess.run(line, capture_output=True, text=True, cwd=cwd, env=os.environ | ONE_THREAD)
+    call = list(map(str, line))
+    ended = subprocess.run(call, capture_output=True, text=True, cwd=cwd, env=os.environ | ONE_THREAD)
     if ended.returncode:
         raise RuntimeError(f"Expected {Path(line[0]).name} to answer. It ended: {ended.stderr.strip()[-400:]}")
     return ended.stdout

@@ -1,12 +1,15 @@
 """The parts of `tests.benchmarks.pronunciation_peers`, with programs that answer from a table."""
 
 import json
+import shutil
 import sys
 
 import pytest
 
 from recipes.pages import studies
+from recipes.publish import PRESETS
 from tests.benchmarks import pronunciation_peers as peers
+from tests.benchmarks import pronunciation_systems as systems
 
 pytestmark = pytest.mark.once
 
@@ -163,3 +166,14 @@ def test_a_program_that_fails_is_a_sentence(work, corpus, capfd):
     program.write_text("#!/bin/sh\necho no memory >&2; exit 1\n")
     assert peers.main([str(work), "--corpus", str(corpus), "--systems", "phonetisaurus"]) == 1
     assert "Expected phonetisaurus to answer. It ended: no memory" in capfd.readouterr().err
+
+
+def test_a_run_of_this_project_answers_in_a_process_of_its_own(tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(PRESETS / "g2p_fre", run)
+    report = json.loads((run / "report.json").read_text())
+    (run / "report.json").write_text(json.dumps(report | {"train_seconds": 1.5}))
+    found = systems.of_run(tmp_path, ["r é u s s i t e", "o i s e a u"], run)
+    assert found["phones"] == ["ʁ e y s i t", "w a z o"]
+    assert found["seconds"] > 0
+    assert (found["train_seconds"], found["about"]) == (1.5, "beam of 5")
