@@ -11,6 +11,10 @@ from recipes.pages import presets
 
 PRESETS = Path(__file__).parents[2] / "saved_models" / "presets"
 EXAMPLES = {
+    "bible_en_es": (
+        "In the beginning God created the heaven and the earth.",
+        "En el principio crió Dios los cielos y la tierra.",
+    ),
     "g2p_arm_e": ("խ ա շ ն", "χ ɑ ʃ ə n"),
     "g2p_bul": ("х л я б", "x lʲ a p"),
     "g2p_dut": ("g e w a s s e n", "ɣ ə ʋ ɑ s ə n"),
