@@ -326,7 +326,8 @@ def test_products_in_bfloat16_end_with_the_block(rng, backend):
         inside = error()
     assert before < 1e-3
     assert error() == before
-    # On a processor without such products torch multiplies in float32 all the same, but in another library's order.
-    assert inside < 1e-3 or 0.01 < inside < 1
+    # On a processor without such products torch adds in oneDNN's order instead of MKL's.
+    is_float32 = inside == before or (backend == "torch" and inside < 1e-3)
+    assert is_float32 or 0.01 < inside < 1
     if platform.machine() == "x86_64" and "amx_bf16" in Path("/proc/cpuinfo").read_text():
         assert inside > 0.01

@@ -48,6 +48,12 @@ def test_others_are_multiplied_as_ever():
         for arguments in cases:
             (name,) = products(*arguments)
             assert name.startswith("aten.")
+        with torch_products.fast_products():
+            out = torch.zeros(2, 512)
+            torch.matmul(x, matrix, out=out)
+            with torch.autocast("cpu", torch.bfloat16):
+                assert torch.matmul(x, matrix).dtype == torch.bfloat16
+        assert torch.equal(out, torch.full((2, 512), 512.0))
     weight = torch.nn.Parameter(matrix)
     with torch_products.fast_products():  # with gradients
         torch.matmul(x, weight).sum().backward()

@@ -47,3 +47,22 @@ def test_what_cannot_be_is_refused(folder, capsys, arguments, sentence):  # noqa
     assert run(folder, *arguments) == 2
     assert sentence.format(f=folder) in capsys.readouterr().err
     assert not (folder / "new").exists()
+
+
+def test_export_has_it(folder, tmp_path, monkeypatch, capsys):  # noqa: F811
+    output = tmp_path / "short.npz"
+    assert run(folder, "shortlist", "{f}/preset", *PAIR, "--output", output, *TOO_FEW) == 0
+    exported = []
+
+    def export(self, directory, **options):
+        exported.append(self.shortlist.fingerprint)
+        return directory
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Translator, "export", export)
+        assert run(folder, "export", "{f}/preset", tmp_path / "served", "--shortlist", output) == 0
+    assert exported == [Shortlist.load(output).fingerprint]
+    onnx = tmp_path / "onnx"
+    assert run(folder, "export", "{f}/preset", onnx, "--format", "onnx", "--shortlist", output) == 2
+    assert "without a shortlist for ONNX" in capsys.readouterr().err
+    assert not onnx.exists()

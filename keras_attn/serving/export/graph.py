@@ -80,13 +80,11 @@ class ServedTranslator:
         if not same or cut:
             self._read_target = self._reader(self._target, self._target_ids, options.max_source_length)
         self._scorer = ScoreModel(engine.model, return_alignments=False)
-        shortlist = None
-        if engine.shortlist is not None:
-            banned = token_ids_of(engine.target_tokenizer, options.banned_tokens)
-            shortlist = GraphShortlist(engine.shortlist, engine.model, banned)
-        parts = engine, options, self._weights, shortlist
-        self._search_best = build_search(*parts, n_best=1, return_alignments=False)
-        self._search_n_best = build_search(*parts, n_best=options.hypotheses, return_alignments=True)
+        banned = token_ids_of(engine.target_tokenizer, options.banned_tokens)
+        shortlist = engine.shortlist and GraphShortlist(engine.shortlist, engine.model, banned)
+        build = partial(build_search, engine, options, self._weights, banned_token_ids=banned, shortlist=shortlist)
+        self._search_best = build(n_best=1, return_alignments=False)
+        self._search_n_best = build(n_best=options.hypotheses, return_alignments=True)
         # No autograph: no Python condition depends on a tensor, and its conversion would take most of the time.
         numbers = [tf.TensorSpec((), number.dtype) for number in self._default_request()]
         specs = [_strings("text"), RequestOptions(*numbers)]

@@ -1,11 +1,10 @@
 """Search as a graph function: the code that `generate` runs, with room for the longest output of its rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from keras_attn.decoding import token_ids_of
 from keras_attn.search import beam_search, greedy_search, length_norm, run_beam_search, start_beam_search
 from keras_attn.serving.export.graph_shortlist import GraphShortlist
 from keras_attn.serving.export.options import ExportOptions
@@ -26,8 +25,9 @@ def build_search(
     engine: "Engine",
     options: ExportOptions,
     weights: QuantizedWeights,
-    shortlist: GraphShortlist | None,
     *,
+    banned_token_ids: Sequence[int],
+    shortlist: GraphShortlist | None,
     n_best: int,
     return_alignments: bool,
 ) -> Callable:
@@ -36,9 +36,8 @@ def build_search(
     It takes source ids `(R, S)`, maximum and minimum output lengths `(R,)` and the length penalty, and returns the
     dict of a `SearchResult` with N = n_best and L the longest output of all.
     """
-    banned = token_ids_of(engine.target_tokenizer, options.banned_tokens)
     fixed = {
-        "banned_token_ids": banned,
+        "banned_token_ids": banned_token_ids,
         "no_repeat_ngram_size": options.no_repeat_ngram_size,
         "return_alignments": return_alignments,
         "special_ids": engine.model.target_special_ids,
