@@ -1,6 +1,6 @@
 """The studies' sections of the results page, each written from the study's report alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from recipes.pages import ensembles, heads, pronunciation
@@ -158,8 +158,9 @@ def _ingredients(name: str, report: dict) -> list[str]:
     head = ["ingredient", "BLEU", "difference", "single seeds", "chrF", "parameters", "minutes"]
     return [
         *_earlier_commands(report),
-        f"Each run differs from the base by one ingredient. {_seeds(report)} Beam {report['beam_size']}, "
-        f"{report['max_steps']:,} updates each. Signature: `{base['bleu']['signature']}`. {cost(report)}",
+        f"Each run differs from the base by one ingredient. {_seeds(report, report['ingredients'])} Beam "
+        f"{report['beam_size']}, {report['max_steps']:,} updates each. Signature: `{base['bleu']['signature']}`. "
+        f"{cost(report)}",
         f"![{of_study(report)}](reports/{name}.svg)",
         table(head, rows),
         table(["ingredient", "command"], [[row["name"], f"`{row['command']}`"] for row in report["ingredients"]]),
@@ -180,7 +181,7 @@ def _low_resource(name: str, report: dict) -> list[str]:
     commands = [[row["name"], f"{row['train_seconds'] / 60:.1f}", f"`{row['command']}`"] for row in report["systems"]]
     return [
         "BLEU of the recipe as it is for the whole corpus, and with what Sennrich & Zhang (ACL 2019) find to matter "
-        f"where text is scarce. {_seeds(report)} Beam {report['beam_size']}. Signature: "
+        f"where text is scarce. {_seeds(report, report['systems'])} Beam {report['beam_size']}. Signature: "
         f"`{report['systems'][0]['bleu']['signature']}`. {cost(report)}",
         f"![{of_study(report)}](reports/{name}.svg)",
         table(head, rows),
@@ -188,11 +189,13 @@ def _low_resource(name: str, report: dict) -> list[str]:
     ]
 
 
-def _seeds(report: dict) -> str:
-    if report["seeds"] == 1:
+def _seeds(report: dict, rows: Sequence[dict]) -> str:
+    counts = {len(row["bleu"]["scores"]) for row in rows}
+    if counts == {1}:
         return "One seed: differences of less than 1 BLEU say nothing."
+    several = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
     return (
-        f"Means of {report['seeds']} seeds, with {report['confidence']:.0%} intervals over seeds (Student's, with the "
+        f"Means of {several} seeds, with {report['confidence']:.0%} intervals over seeds (Student's, with the "
         "standard deviation pooled over all rows)."
     )
 

@@ -438,6 +438,17 @@ def test_schedule_warms_up_stays_and_falls():
     ]
 
 
+def test_an_average_over_most_of_a_run_is_pointed_out():
+    from recipes.training.fitting import note_on_average
+
+    assert note_on_average(0.998, updates=2500) is None, "the last fifth"
+    assert note_on_average(0.998, updates=1500) == (
+        "Note: ema_decay=0.998 averages the weights of about the last 500 updates, and the run has 1,500. For so few "
+        "set it to 0.993 or less."
+    )
+    assert "set it to 0 or less" in note_on_average(0.5, updates=7)
+
+
 class FakeTranslator:
     """Translates correctly in the epochs whose entry in `scores` is true; records the weights that it sees."""
 

@@ -1,5 +1,6 @@
 """The studies that repeat runs with several seeds: statistics by hand, what is trained, reports, pages, refusals."""
 
+import copy
 import json
 import statistics
 
@@ -86,6 +87,10 @@ def test_ingredients_are_compared_with_the_base(corpus, tmp_path, in_process):
     page = study_sections.section("x", report)
     assert f"| dropout of whole words: 0.1 | {row['bleu']['mean']:.2f} | {row['difference']:+.2f} ± " in page
     assert f"`{row['command']}`" in page
+    assert "Means of 2 seeds, with 95% intervals" in page
+    uneven = copy.deepcopy(report)
+    uneven["ingredients"][1]["bleu"]["scores"].pop()
+    assert "Means of 1 to 2 seeds, with 95% intervals" in study_sections.section("x", uneven)
 
     another = command_line(corpus, tmp_path / "another", "--ingredients", "recurrent-dropout", "--seeds", "2")
     rest = in_process()
