@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_attn import Shortlist, SpecialIds, with_shortlist
+from keras_attn.models import Ensemble, NematusSeq2Seq
 from keras_attn.saving import rounded_model
 from keras_attn.serving.export import export_onnx, export_translator
 from keras_attn.translator import Translator
@@ -83,17 +84,30 @@ def test_rows_are_those_of_python(source, target, banned):
     assert graph(tf.zeros((0, 3), tf.int32))["allowed"].shape[0] == 0
 
 
+def ensemble():
+    """A translator of two models; one has an output projection, the other the target embedding instead."""
+    one = build("word").model
+    sizes = one.source_vocabulary_size, one.target_vocabulary_size
+    options = {"units": 5, "embedding_size": 7, "attention_units": 3, "tie_embeddings": "target"}
+    two = NematusSeq2Seq(*sizes, **options, initializer=keras.initializers.RandomNormal(stddev=0.9))
+    return build("word", Ensemble([one, two]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options",
+    ("translator", "options"),
     [
-        pytest.param({}, marks=pytest.mark.skipif(keras.backend.backend() == "jax", reason="as on torch")),
-        pytest.param({"quantize": "int8", "banned_tokens": ["bleu", "noir"], "beam_size": 1}, marks=on_tensorflow),
+        pytest.param(ensemble, {}, marks=pytest.mark.skipif(keras.backend.backend() == "jax", reason="as on torch")),
+        pytest.param(
+            lambda: build("word"),
+            {"quantize": "int8", "banned_tokens": ["bleu", "noir"], "beam_size": 1},
+            marks=on_tensorflow,
+        ),
     ],
-    ids=["beam", "greedy"],
+    ids=["beam-of-an-ensemble", "greedy"],
 )
-def test_strings_are_those_of_generate(tmp_path, options):
-    translator = build("word")
+def test_strings_are_those_of_generate(tmp_path, translator, options):
+    translator = translator()
     restricted = with_shortlist(translator, of(translator.model))
     options = {"beam_size": BEAM} | options
     folder = export_translator(restricted, tmp_path / "served", sentences=SENTENCES, **options)
