@@ -116,15 +116,21 @@ def test_strings_are_those_of_generate(tmp_path, translator, options):
     assert record["shortlist"] == restricted.shortlist.fingerprint
     calls = [("translate", {"text": LINES}), ("translate_n_best", {"text": LINES})]
     calls += [("translate", {"text": [line]}) for line in LINES[:4]]
-    ((best, n_best, *single),) = fresh.run([(folder, calls)])
+    calls.append(("score", {"source": LINES[:4], "target": [b"un deux"] * 4}))
+    ((best, n_best, *single, scored),) = fresh.run([(folder, calls)])
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    expected = [t.text for t in restricted.generate(READ, **options)]
+    searched = restricted.generate(READ, **options)
+    expected = [t.text for t in searched]
     found = [text.decode() for text in best["translation"]]
     assert [text.decode() for text in n_best["translations"][:, 0]] == found
     assert [one["translation"][0].decode() for one in single] == found[:4]
     if quantize:  # float32 has the strings of a model whose weights are rounded
         rounded = Translator(rounded_model(translator.model, quantize), *tokenizers, **LIMITS)
         expected = [t.text for t in with_shortlist(rounded, restricted.shortlist).generate(READ, **options)]
+    else:
+        np.testing.assert_allclose(best["score"], [t.score for t in searched], rtol=1e-4, atol=1e-5)
+        whole = [t.token_log_probs.sum() for t in translator.score(READ[:4], ["un deux"] * 4)]
+        np.testing.assert_allclose(scored["log_prob"], whole, rtol=1e-4, err_msg="that of the whole vocabulary")
     assert found == expected
     assert found != [t.text for t in translator.generate(READ, **options)], "a shortlist worth comparing"
 
