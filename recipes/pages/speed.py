@@ -80,7 +80,6 @@ def _serving(rows: list[dict]) -> list[str]:
         "sentences_per_second": f"sentences/s, {rows[0]['batch_size']} at once",
         "export_seconds": "export, s",
         "load_seconds": "load, s",
-        "resident_mb": "resident MB",
         "weights_mb": "weights MB",
         "bleu": "BLEU",
     }

@@ -6,7 +6,6 @@ import http.client
 import itertools
 import json
 import os
-import re
 import socket
 import threading
 import time
@@ -14,6 +13,7 @@ import urllib.parse
 from pathlib import Path
 
 from keras_attn.serving.client import Client
+from tests.memory import resident_kb
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +33,7 @@ class Target:
 
     def megabytes(self, name: str = "VmRSS") -> float:
         """The memory of the process: VmRSS, now; VmHWM, at most so far."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) / 1024
+        return resident_kb(name, self.pid) / 1024
 
     def raw(self, data: bytes, timeout: float = 10.0, closes: bool = False) -> bytes:
         """Sends bytes over a connection of its own; returns all that comes back until the server closes it.

@@ -33,6 +33,7 @@ from recipes.training import run_folder
 from recipes.training.callbacks import TimeBudget
 from recipes.training.checkpoint import Checkpoint
 from tests.attack import killing
+from tests.memory import resident_kb
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 
@@ -42,23 +43,17 @@ SECONDS = 20
 REFUSALS = (ValueError, FileNotFoundError, FileExistsError, IsADirectoryError, PermissionError)
 
 
-def memory(name: str) -> int:
-    """VmRSS, the memory of this process in kB, or VmHWM, the most since it was reset."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith(name)))
-
-
 @contextlib.contextmanager
 def bounded() -> Iterator[None]:
     """Little time, and little memory where the system can tell."""
     started, before = time.monotonic(), None
     with contextlib.suppress(OSError):  # not Linux
         Path("/proc/self/clear_refs").write_text("5")
-        before = memory("VmRSS")
+        before = resident_kb()
     yield
     assert time.monotonic() - started < SECONDS
     if before is not None:
-        assert memory("VmHWM") - before < MEGABYTES * 1024
+        assert resident_kb("VmHWM") - before < MEGABYTES * 1024
 
 
 def answer(work: Callable, *arguments):

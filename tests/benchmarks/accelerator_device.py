@@ -1,8 +1,8 @@
 """What `tests.benchmarks.accelerator` asks of JAX's or torch's device: its name, its memory, its errors."""
 
-import resource
-
 import keras
+
+from tests.memory import resident_kb
 
 BACKEND = keras.backend.backend()
 
@@ -58,7 +58,7 @@ def _peak_bytes() -> int:
 
         if found := jax.local_devices()[0].memory_stats():
             return found["peak_bytes_in_use"]
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return resident_kb("VmHWM") * 1024
 
 
 def reset_peak() -> int:

@@ -29,9 +29,10 @@ REOPEN = """
 import json, sys, time
 import numpy as np
 from keras_attn import ParallelDataset, Tokenizer
+from tests.memory import resident_kb
 
 def memory(name):
-    return int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith(name))) / 1000
+    return resident_kb(name) / 1000
 
 texts, tokenizers, cache, shard = json.loads(sys.argv[1])
 tokenizers = [Tokenizer.load(folder) for folder in tokenizers]

@@ -35,6 +35,7 @@ from keras_attn.serving.client import Client
 from recipes import corpora
 from recipes.pages.results import name_of_run
 from tests.attack.hostile import Hostile, Target, attacks
+from tests.memory import resident_kb
 
 BEAM, TIE, ROOM = 5, 1e-4, 4
 
@@ -88,8 +89,7 @@ def serving(folder: Path, *flags: str):
 
 def memory(process, name: str = "VmRSS") -> float:
     """Megabytes."""
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) / 1024
+    return resident_kb(name, process.pid) / 1024
 
 
 class Load:

@@ -22,9 +22,10 @@ import json, sys, time
 from pathlib import Path
 from recipes import corpora, rnnsearch
 from recipes.training import fitting
+from tests.memory import resident_kb
 
 def memory(name):
-    return int(next(line.split()[1] for line in open("/proc/self/status") if line.startswith(name))) / 1000
+    return resident_kb(name) / 1000
 
 folder, stream = Path(sys.argv[1]), sys.argv[2] == "files"
 before, started, steps = memory("VmRSS"), time.perf_counter(), {}

@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import json
 import os
-import resource
 import statistics
 import sys
 import time
@@ -28,6 +27,7 @@ from keras_attn.backend import bfloat16_products, disable_pipeline_autotuning, p
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.text import read_parallel
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, SENTENCES, UNITS, JoeyNMTSizes
+from tests.memory import resident_kb
 
 
 def flops(shape: tuple[int, int, int], vocabulary_size: int) -> float:
@@ -132,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         "share_of_gemm": round(work / statistics.median(gemm), 3),
         "parameters": model.count_params(),
         "warm_up_seconds": round(warm_up, 1),
-        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak_memory_mb": round(resident_kb("VmHWM") / 1024),
     }
     print(json.dumps(result))
     return 0

@@ -303,11 +303,13 @@ def test_every_option_of_search_reaches_the_translator(command):
     assert seen["batch_size"] == 10
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 def test_memory_does_not_grow_with_the_input():
     """A million lines through the command's own loop, with a translator that answers at once."""
     script = """
-import io, resource, types
+import io, types
 from keras_attn.cli import line_streaming, text_windows
+from tests.memory import resident_kb
 
 def echo(texts, numbers):
     return [types.SimpleNamespace(text=text) for text in texts]
@@ -330,10 +332,9 @@ def stream(lines):
         assert [one.text for one in found] == texts
     return progress.lines
 
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 few = stream(1 << 15)
-before = peak()
-print(few, stream(1 << 20), peak() - before)
+before = resident_kb("VmHWM")
+print(few, stream(1 << 20), resident_kb("VmHWM") - before)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     few, many, growth = map(int, done.stdout.split())
