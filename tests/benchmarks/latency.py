@@ -9,7 +9,8 @@ time, and all 1,000 in batches of 32. Rows, one after the other, on all cores of
 - jax, tensorflow, torch: `tests.benchmarks.decode_throughput` in a process of the backend.
 - jax-int8, jax-shortlist, jax-int8-shortlist and so on: the same with `keras_attn.quantize`, with a `Shortlist` of the
   training text, and with both; BLEU with and without, and the share of translations that differ.
-- exported, exported-shortlist: `tests.benchmarks.serving_latency`, the SavedModel in the C loader.
+- exported, exported-shortlist: `tests.benchmarks.serving_latency`, the SavedModel in the C loader; each with
+  `-intra-op-1`, too, one thread for an operation.
 - start-jax, start-tensorflow, start-torch: the seconds from the start of Python to the first line that `keras-attn
   translate RUN` prints, and from one line to the next. First with an empty cache of compiled programs, then five times
   with that cache; every start has two lines of its own.
@@ -47,6 +48,8 @@ from tests.benchmarks.spread import with_spread
 BEAM, SINGLES, ROUNDS, STARTS = 5, 100, 3, 5
 RUN = {"recipe": "tests.benchmarks.joeynmt_sizes", "corpus": "multi30k-tok", "source": "de", "target": "en"}
 FASTER = {"int8": ["--int8"], "shortlist": ["--shortlist"], "int8-shortlist": ["--int8", "--shortlist"]}
+EXPORTED = {"": [], "-intra-op-1": ["--intra-op", "1"], "-shortlist": ["--shortlist"]}
+EXPORTED["-shortlist-intra-op-1"] = ["--shortlist", "--intra-op", "1"]
 # Whose model is no part of the package: it is registered first, after Keras is imported as the command imports it.
 START = """
 import sys
@@ -166,7 +169,9 @@ ROWS |= {
     for backend in BACKENDS
     for name, flags in FASTER.items()
 }
-ROWS |= {"exported": exported, "exported-shortlist": lambda arguments: exported(arguments, "--shortlist")}
+ROWS |= {
+    f"exported{name}": lambda arguments, flags=flags: exported(arguments, *flags) for name, flags in EXPORTED.items()
+}
 ROWS |= {f"start-{backend}": lambda arguments, backend=backend: started(backend, arguments) for backend in BACKENDS}
 ROWS |= {"joeynmt": joeynmt, "marian": marian}
 

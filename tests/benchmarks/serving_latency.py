@@ -1,6 +1,6 @@
 """Speed of an exported model in the stock server's loader: no Python in the process, no XLA.
 
-    python -m tests.benchmarks.serving_latency --data DIR --preset RUN [--beam 5] [--quantize int8] [--shortlist]
+    python -m tests.benchmarks.serving_latency --data DIR --preset RUN [--beam 5] [--shortlist] [--intra-op 1]
 
 Exports RUN (a preset of `tests.benchmarks.joeynmt_sizes`, whose docstring has the command that trains one), builds the
 C program of `tests/serving` and runs `serving_default` on the first sentences of the corpus' test split: one at a
@@ -9,9 +9,9 @@ warm-up records. The last line is JSON: milliseconds for one sentence, sentences
 export and for loading, the peak of resident memory in batches, all of them medians, with the 10th and 90th percentile
 as `..._spread`; the sizes of the graph and of the weights; BLEU of the translations in batches; and the shares of what
 the machine can do (`tests.benchmarks.search_limits`), of single sentences in `single`. `--shortlist`: the search is in
-a `keras_attn.Shortlist` of the training text. With `--peer FILE`, the last line of
-`tests.benchmarks.joeynmt_peer --batch-size 32` is added to it.
-Needs gcc.
+a `keras_attn.Shortlist` of the training text. `--intra-op`: how many threads an operation has, as the server's
+`--tensorflow_intra_op_parallelism`; by default as many as there are cores. `--quantize`: the stored weights. With
+`--peer FILE`, the last line of `tests.benchmarks.joeynmt_peer --batch-size 32` is added to it. Needs gcc.
 """
 
 import argparse
@@ -36,9 +36,9 @@ from tests.serving import loader
 SIGNATURE = ("--signature", "serving_default", "--repeat", "2")
 
 
-def timed(program, folder: Path, texts: list[bytes], batch: int) -> tuple[list[float], float, float, list[str]]:
+def timed(program, folder: Path, texts: list[bytes], *options: str) -> tuple[list[float], float, float, list[str]]:
     """Returns seconds of each batch (its second run), seconds for loading, resident MB, and the translations."""
-    done, found = loader.run_batches(program, folder, texts, *SIGNATURE, "--batch", str(batch))
+    done, found = loader.run_batches(program, folder, texts, *SIGNATURE, *options)
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
     times = loader.times(done)
@@ -60,12 +60,15 @@ def main(argv=None) -> int:
     parser.add_argument("--rounds", type=int, default=3, help="of everything (default: %(default)s)")
     parser.add_argument("--quantize", choices=("int8", "float16"))
     parser.add_argument("--shortlist", action="store_true", help="with a keras_attn.Shortlist")
+    parser.add_argument("--intra-op", type=int, metavar="N", help="threads of an operation (default: all cores)")
     parser.add_argument("--peer", type=Path, metavar="FILE", help="the peer's figures")
     arguments = parser.parse_args(argv)
     corpus = Path(arguments.data or ".", "data", arguments.corpus)
     sources, references = read_parallel(corpus, "test", arguments.source, arguments.target)
     texts = [sentence.encode() for sentence in sources[: arguments.sentences]]
     peer = {"peer": json.loads(arguments.peer.read_text().splitlines()[-1])} if arguments.peer else {}
+    batch = "--batch", str(arguments.batch_size)
+    threads = ["--intra-op", str(arguments.intra_op)] if arguments.intra_op else []
     single, rates, export_seconds, load_seconds, memory = [], [], [], [], []
     with tempfile.TemporaryDirectory() as temporary:
         program = loader.build(Path(temporary))
@@ -81,8 +84,8 @@ def main(argv=None) -> int:
             folder = translator.export(Path(temporary, f"served-{number}"), **options)
             export_seconds.append(time.perf_counter() - begin)
             print(f"exported in {export_seconds[-1]:.1f} s", flush=True)
-            alone, loaded, *_ = timed(program, folder, texts[: arguments.singles], 1)
-            batches, loaded_again, peak, translations = timed(program, folder, texts, arguments.batch_size)
+            alone, loaded, *_ = timed(program, folder, texts[: arguments.singles], "--batch", "1", *threads)
+            batches, loaded_again, peak, translations = timed(program, folder, texts, *batch, *threads)
             single += alone
             rates.append(len(texts) / sum(batches))
             load_seconds += [loaded, loaded_again]
@@ -102,6 +105,7 @@ def main(argv=None) -> int:
         "beam": arguments.beam,
         "quantize": arguments.quantize,
         "shortlist": arguments.shortlist,
+        "intra_op": arguments.intra_op,
         **with_spread("single_sentence_ms", [1000 * one for one in single]),
         "single_sentence_99th_ms": round(1000 * statistics.quantiles(single, n=100)[98], 1),
         "batch_size": arguments.batch_size,

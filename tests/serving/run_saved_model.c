@@ -4,7 +4,7 @@
    --without-xla the process refuses XLA as the stock server does.
 
    usage: run_saved_model DIRECTORY [--without-xla] [--library FILE]... [--signature NAME]... [--repeat N] [--batch N]
-                           < texts
+                           [--intra-op N] < texts
 
    Texts are frames: a decimal length, a newline, that many bytes, a newline; any bytes will do. Every signature whose
    inputs are strings runs on them (or those named, in their order); inputs with a default are left to it. Text i goes
@@ -14,7 +14,8 @@
        output NAME TYPE RANK DIMENSION...     followed by one line for each number, one frame for each string
    stderr: seconds of the load and of each run, and the most memory that was resident, in MB. Status 0, or 1 after one
    line on stderr. With --batch N
-   the texts go N at a time, as requests one after the other, and each has its own "signature NAME". */
+   the texts go N at a time, as requests one after the other, and each has its own "signature NAME". --intra-op is the
+   stock server's --tensorflow_intra_op_parallelism: threads of one operation, at most 127. */
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -301,7 +302,7 @@ static long peak_kilobytes(void) {
 int main(int argc, char **argv) {
   static Signature signatures[MOST];
   const char *chosen[MOST], *tags[] = {"serve"};
-  int chosen_count = 0, repeat = 1, batch = 0;
+  int chosen_count = 0, repeat = 1, batch = 0, intra_op = 0;
   TF_Status *status = TF_NewStatus();
   if (argc < 2) fail("expected a SavedModel's folder; see the head of run_saved_model.c");
   for (int i = 2; i < argc; ++i) {
@@ -317,6 +318,8 @@ int main(int argc, char **argv) {
       repeat = atoi(argv[++i]);
     } else if (!strcmp(argv[i], "--batch") && has_value && atoi(argv[i + 1]) > 0) {
       batch = atoi(argv[++i]);
+    } else if (!strcmp(argv[i], "--intra-op") && has_value && atoi(argv[i + 1]) > 0 && atoi(argv[i + 1]) < 128) {
+      intra_op = atoi(argv[++i]);
     } else {
       fail("unknown or incomplete option %s", argv[i]);
     }
@@ -325,6 +328,9 @@ int main(int argc, char **argv) {
   Text *texts = read_texts(&text_count);
 
   TF_SessionOptions *options = TF_NewSessionOptions();
+  uint8_t config[] = {2 << 3, (uint8_t)intra_op}; /* ConfigProto.intra_op_parallelism_threads, a varint */
+  if (intra_op) TF_SetConfig(options, config, sizeof config, status);
+  check(status, "--intra-op");
   TF_Graph *graph = TF_NewGraph();
   TF_Buffer *meta_graph = TF_NewBuffer();
   double begin = seconds();
