@@ -181,16 +181,17 @@ def fit(
 
 
 def note_on_average(decay: float, updates: int) -> str | None:
-    """What to say where a moving average of the weights has too much of the beginning of a run in it.
+    """What to say where a moving average of the weights covers more than a fifth of a run; else None.
 
-    It looks back `1 / (1 - decay)` updates. Where these are a third of the run it costs several BLEU
-    (`recipes.studies.ingredients`).
+    It looks back about `1 / (1 - decay)` updates, so that early weights, which are worse, count as well.
     """
-    if (1 - decay) * updates >= 5:
+    window = round(1 / (1 - decay))
+    if 5 * window <= updates:
         return None
+    fewer = max(0, updates // 10 - 1) / max(1, updates // 10)  # a tenth of the run
     return (
-        f"Note: ema_decay={decay:g} averages the weights of about the last {round(1 / (1 - decay)):,} updates, and the "
-        f"run has {updates:,}. For so few set it to {max(0.0, 1 - 10 / updates):.3g} or less."
+        f"Note: ema_decay={decay:g} averages the weights of about the last {window:,} updates, and the run has "
+        f"{updates:,}. For so few set it to {fewer:.4g}."
     )
 
 

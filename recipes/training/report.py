@@ -1,8 +1,6 @@
 """What a finished run leaves in its folder: scores, translations, a picture and `report.json`."""
 
 import json
-import resource
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +12,7 @@ from keras_attn.cli.environment import surroundings
 from keras_attn.evaluation import by_metric
 from keras_attn.translator import Translation
 from recipes import corpora
+from recipes.training.memory import peak_memory_mb
 
 
 def translate(translator: Translator, sources: Sequence[str], **options) -> tuple[list[Translation], float]:
@@ -124,12 +123,6 @@ def _by_corpus(corpus, config, translations: Sequence[Translation]) -> list[dict
 def _repeated_sources(corpus) -> int:
     """How many distinct source lines of the test split are in the training split too."""
     return len(set(corpus.splits["test"][0]).intersection(corpus.splits["train"][0]))
-
-
-def peak_memory_mb() -> int:
-    """The peak resident memory of this process."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
 
 
 def write(path: Path, report: dict) -> None:

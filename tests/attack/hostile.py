@@ -13,7 +13,7 @@ import urllib.parse
 from pathlib import Path
 
 from keras_attn.serving.client import Client
-from tests.memory import resident_kb
+from recipes.training.memory import memory_mb
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Target:
 
     def megabytes(self, name: str = "VmRSS") -> float:
         """The memory of the process: VmRSS, now; VmHWM, at most so far."""
-        return resident_kb(name, self.pid) / 1024
+        return memory_mb(name, self.pid)
 
     def raw(self, data: bytes, timeout: float = 10.0, closes: bool = False) -> bytes:
         """Sends bytes over a connection of its own; returns all that comes back until the server closes it.

@@ -32,8 +32,8 @@ from recipes.corpora import sources
 from recipes.training import run_folder
 from recipes.training.callbacks import TimeBudget
 from recipes.training.checkpoint import Checkpoint
+from recipes.training.memory import memory_mb
 from tests.attack import killing
-from tests.memory import resident_kb
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
 
@@ -49,11 +49,11 @@ def bounded() -> Iterator[None]:
     started, before = time.monotonic(), None
     with contextlib.suppress(OSError):  # not Linux
         Path("/proc/self/clear_refs").write_text("5")
-        before = resident_kb()
+        before = memory_mb()
     yield
     assert time.monotonic() - started < SECONDS
     if before is not None:
-        assert resident_kb("VmHWM") - before < MEGABYTES * 1024
+        assert memory_mb("VmHWM") - before < MEGABYTES
 
 
 def answer(work: Callable, *arguments):
@@ -234,17 +234,18 @@ def test_a_manifest_with_another_value_does_no_harm(preset, tmp_path, seed):
 def test_bombs_take_no_memory(preset, tmp_path):
     """Measured in a process of its own: 600 MB of zeros, deep JSON, and arrays that are larger than their file."""
     code = """
-import io, json, resource, sys, zipfile
+import io, json, sys, zipfile
 from pathlib import Path
 import h5py
 from keras_attn import Translator
+from recipes.training.memory import peak_memory_mb
 from tests.attack.test_files import mend, parts_of, write_parts
 
 folder = Path(sys.argv[1])
 path = folder / "model.keras"
 parts = parts_of(path)
 Translator.from_preset(folder)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_memory_mb()
 
 def zeros(name):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -278,13 +279,13 @@ for bomb in (
         assert str(error).startswith("Expected"), error
     else:
         raise AssertionError("It was loaded.")
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(peak_memory_mb() - before)
 """
     folder = shutil.copytree(preset, tmp_path / "copy")
     line = [sys.executable, "-W", "ignore", "-c", code, str(folder)]
     done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout.split()[-1]) < MEGABYTES * 1024
+    assert int(done.stdout.split()[-1]) < MEGABYTES
 
 
 # Runs.

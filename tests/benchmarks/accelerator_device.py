@@ -2,7 +2,7 @@
 
 import keras
 
-from tests.memory import resident_kb
+from recipes.training.memory import peak_memory_mb
 
 BACKEND = keras.backend.backend()
 
@@ -58,7 +58,7 @@ def _peak_bytes() -> int:
 
         if found := jax.local_devices()[0].memory_stats():
             return found["peak_bytes_in_use"]
-    return resident_kb("VmHWM") * 1024
+    return peak_memory_mb() * 10**6
 
 
 def reset_peak() -> int:

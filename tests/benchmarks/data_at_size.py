@@ -29,17 +29,14 @@ REOPEN = """
 import json, sys, time
 import numpy as np
 from keras_attn import ParallelDataset, Tokenizer
-from tests.memory import resident_kb
-
-def memory(name):
-    return resident_kb(name) / 1000
+from recipes.training.memory import memory_mb
 
 texts, tokenizers, cache, shard = json.loads(sys.argv[1])
 tokenizers = [Tokenizer.load(folder) for folder in tokenizers]
-before = memory("VmRSS")
+before = memory_mb("VmRSS")
 started = time.perf_counter()
 data = ParallelDataset.from_files(*texts, *tokenizers, cache, batch_size=80, shard=shard)
-seconds, most, after = time.perf_counter() - started, memory("VmHWM"), memory("VmRSS")
+seconds, most, after = time.perf_counter() - started, memory_mb("VmHWM"), memory_mb("VmRSS")
 started = time.perf_counter()
 for index in range(20):
     data[index]

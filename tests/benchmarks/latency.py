@@ -21,7 +21,7 @@ time, and all 1,000 in batches of 32. Rows, one after the other, on all cores of
 A peer whose environment cannot be installed is skipped, with the reason. Figures are medians, with the 10th and the
 90th percentile as `spread`. `share_of_gemm` and `share_of_bandwidth` are explained in `tests.benchmarks.search_limits`.
 What a row measured is kept in FILE, and not measured again; a skipped one is tried again. The last line is JSON, a
-table for the page stands above it. By estimate this takes 15 minutes, and 40 more where the peers are installed first.
+table for the page stands above it. By estimate this takes 25 minutes, and 40 more where the peers are installed first.
 """
 
 import argparse
@@ -48,8 +48,12 @@ from tests.benchmarks.spread import with_spread
 BEAM, SINGLES, ROUNDS, STARTS = 5, 100, 3, 5
 RUN = {"recipe": "tests.benchmarks.joeynmt_sizes", "corpus": "multi30k-tok", "source": "de", "target": "en"}
 FASTER = {"int8": ["--int8"], "shortlist": ["--shortlist"], "int8-shortlist": ["--int8", "--shortlist"]}
-EXPORTED = {"": [], "-intra-op-1": ["--intra-op", "1"], "-shortlist": ["--shortlist"]}
-EXPORTED["-shortlist-intra-op-1"] = ["--shortlist", "--intra-op", "1"]
+EXPORTED = {
+    "exported": [],
+    "exported-intra-op-1": ["--intra-op", "1"],
+    "exported-shortlist": ["--shortlist"],
+    "exported-shortlist-intra-op-1": ["--shortlist", "--intra-op", "1"],
+}
 # Whose model is no part of the package: it is registered first, after Keras is imported as the command imports it.
 START = """
 import sys
@@ -169,9 +173,7 @@ ROWS |= {
     for backend in BACKENDS
     for name, flags in FASTER.items()
 }
-ROWS |= {
-    f"exported{name}": lambda arguments, flags=flags: exported(arguments, *flags) for name, flags in EXPORTED.items()
-}
+ROWS |= {name: lambda arguments, flags=flags: exported(arguments, *flags) for name, flags in EXPORTED.items()}
 ROWS |= {f"start-{backend}": lambda arguments, backend=backend: started(backend, arguments) for backend in BACKENDS}
 ROWS |= {"joeynmt": joeynmt, "marian": marian}
 

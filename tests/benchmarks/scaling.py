@@ -23,9 +23,9 @@ import time
 from pathlib import Path
 
 from keras_attn.cli import command, environment
+from recipes.training.memory import memory_mb
 from tests.benchmarks.accelerator_work import SIZES, Sizes, training_flops
 from tests.benchmarks.processes import run_process
-from tests.memory import resident_kb
 
 LENGTHS, VOCABULARIES, BATCHES = (8, 16, 32, 64), (2_000, 8_000, 32_000), (8, 32, 128)
 MIDDLE = {"length": 16, "vocabulary": 8_000, "batch": 32}
@@ -68,7 +68,7 @@ def train(case: dict) -> dict:
     prefer_fast_matmul()
     disable_pipeline_autotuning()
     gemm = gemm_gflops(1024)
-    imports, sizes = resident_kb() / 1000, sizes_of(case)
+    imports, sizes = memory_mb(), sizes_of(case)
     shape = case["batch"], case["length"]
     random = np.random.default_rng(0)
     words = [random.integers(4, case["vocabulary"], shape).astype("int32") for _ in range(3)]
@@ -100,7 +100,7 @@ def train(case: dict) -> dict:
         "rounds": [round(one, 4) for one in times],
         "first_update_seconds": round(first, 2),
         "target_tokens_per_second": round(case["batch"] * case["length"] / update, 1),
-        "megabytes": round(resident_kb("VmHWM") / 1000 - imports),
+        "megabytes": round(memory_mb("VmHWM") - imports),
         "flops": flops,
         "gflops_per_second": round(flops / update / 1e9, 1),
         "gemm_gflops_per_second": round(gemm, 1),
@@ -121,7 +121,7 @@ def read_corpus(pairs: int) -> dict:
                 lines = [line.rstrip("\n") for _, line in zip(range(20_000), file, strict=False)]
             tokenizers.append(Tokenizer.train(lines, vocabulary_size=8000))
             tokenizers[-1].save(f"{path}.tokenizer")
-        imports, started = resident_kb() / 1000, time.perf_counter()
+        imports, started = memory_mb(), time.perf_counter()
         ParallelDataset.from_files(*texts, *tokenizers, folder / "cache", batch_size=80)
         seconds = time.perf_counter() - started
         disk = sum(path.stat().st_size for path in (folder / "cache").rglob("*") if path.is_file())
@@ -130,7 +130,7 @@ def read_corpus(pairs: int) -> dict:
         return {
             "pairs": pairs,
             "encoding_seconds": round(seconds, 2),
-            "encoding_megabytes": round(resident_kb("VmHWM") / 1000 - imports),
+            "encoding_megabytes": round(memory_mb("VmHWM") - imports),
             "token_files_megabytes": round(disk / 1e6, 1),
             "opening_seconds": again["seconds"],
             "opening_megabytes": again["most_megabytes"],

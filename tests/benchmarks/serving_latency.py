@@ -67,7 +67,6 @@ def main(argv=None) -> int:
     sources, references = read_parallel(corpus, "test", arguments.source, arguments.target)
     texts = [sentence.encode() for sentence in sources[: arguments.sentences]]
     peer = {"peer": json.loads(arguments.peer.read_text().splitlines()[-1])} if arguments.peer else {}
-    batch = "--batch", str(arguments.batch_size)
     threads = ["--intra-op", str(arguments.intra_op)] if arguments.intra_op else []
     single, rates, export_seconds, load_seconds, memory = [], [], [], [], []
     with tempfile.TemporaryDirectory() as temporary:
@@ -85,7 +84,9 @@ def main(argv=None) -> int:
             export_seconds.append(time.perf_counter() - begin)
             print(f"exported in {export_seconds[-1]:.1f} s", flush=True)
             alone, loaded, *_ = timed(program, folder, texts[: arguments.singles], "--batch", "1", *threads)
-            batches, loaded_again, peak, translations = timed(program, folder, texts, *batch, *threads)
+            batches, loaded_again, peak, translations = timed(
+                program, folder, texts, "--batch", str(arguments.batch_size), *threads
+            )
             single += alone
             rates.append(len(texts) / sum(batches))
             load_seconds += [loaded, loaded_again]

@@ -34,8 +34,8 @@ from keras_attn.cli.run_report import length_penalty, read_report
 from keras_attn.serving.client import Client
 from recipes import corpora
 from recipes.pages.results import name_of_run
+from recipes.training.memory import memory_mb
 from tests.attack.hostile import Hostile, Target, attacks
-from tests.memory import resident_kb
 
 BEAM, TIE, ROOM = 5, 1e-4, 4
 
@@ -85,11 +85,6 @@ def serving(folder: Path, *flags: str):
             yield process, ready.groups(), time.perf_counter() - begin
         finally:
             process.kill()
-
-
-def memory(process, name: str = "VmRSS") -> float:
-    """Megabytes."""
-    return resident_kb(name, process.pid) / 1024
 
 
 class Load:
@@ -150,14 +145,18 @@ def measure(folder: Path, expected, clients: int, seconds: float, attack: bool) 
     with serving(folder) as (process, addresses, start_seconds):
         warm_up(addresses, expected)
         target = Target("m", *addresses, process.pid, folder)
-        start, begin = memory(process), time.perf_counter()
+        start, begin = memory_mb(process=process.pid), time.perf_counter()
         with Hostile(*attacks(target)) if attack else contextlib.nullcontext():
             load = Load(addresses, expected, clients)
             time.sleep(seconds / 2)
-            half = memory(process)
+            half = memory_mb(process=process.pid)
             time.sleep(seconds / 2)
             load.stop()
-        seconds, end, peak = time.perf_counter() - begin, memory(process), memory(process, "VmHWM")
+        seconds, end, peak = (
+            time.perf_counter() - begin,
+            memory_mb(process=process.pid),
+            memory_mb("VmHWM", process.pid),
+        )
         # Killed while it works; the requests of this time are lost and not counted.
         lost = Load(addresses, expected, clients)
         time.sleep(0.5)

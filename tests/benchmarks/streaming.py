@@ -22,13 +22,10 @@ import json, sys, time
 from pathlib import Path
 from recipes import corpora, rnnsearch
 from recipes.training import fitting
-from tests.memory import resident_kb
-
-def memory(name):
-    return resident_kb(name) / 1000
+from recipes.training.memory import memory_mb
 
 folder, stream = Path(sys.argv[1]), sys.argv[2] == "files"
-before, started, steps = memory("VmRSS"), time.perf_counter(), {}
+before, started, steps = memory_mb("VmRSS"), time.perf_counter(), {}
 
 def done(name):
     steps[name] = round(time.perf_counter() - started, 1)
@@ -40,7 +37,7 @@ done("tokenizers")
 training, _ = fitting.datasets(rnnsearch.Config(), corpus, tokenizers, 0, folder / "cache")
 training[0]
 done("first_batch")
-print(json.dumps({"seconds_until": steps, "megabytes": round(memory("VmHWM") - before)}))
+print(json.dumps({"seconds_until": steps, "megabytes": round(memory_mb("VmHWM") - before)}))
 """
 
 

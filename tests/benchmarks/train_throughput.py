@@ -26,8 +26,8 @@ from keras_attn import ParallelDataset, Tokenizer
 from keras_attn.backend import bfloat16_products, disable_pipeline_autotuning, prefer_fast_matmul, preferred_jit_compile
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.text import read_parallel
+from recipes.training.memory import peak_memory_mb
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, SENTENCES, UNITS, JoeyNMTSizes
-from tests.memory import resident_kb
 
 
 def flops(shape: tuple[int, int, int], vocabulary_size: int) -> float:
@@ -132,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         "share_of_gemm": round(work / statistics.median(gemm), 3),
         "parameters": model.count_params(),
         "warm_up_seconds": round(warm_up, 1),
-        "peak_memory_mb": round(resident_kb("VmHWM") / 1024),
+        "peak_memory_mb": peak_memory_mb(),
     }
     print(json.dumps(result))
     return 0

@@ -438,15 +438,22 @@ def test_schedule_warms_up_stays_and_falls():
     ]
 
 
-def test_an_average_over_most_of_a_run_is_pointed_out():
+def test_an_average_over_more_than_a_fifth_of_a_run_is_pointed_out():
     from recipes.training.fitting import note_on_average
 
     assert note_on_average(0.998, updates=2500) is None, "the last fifth"
+    assert note_on_average(0.9, updates=50) is None
     assert note_on_average(0.998, updates=1500) == (
         "Note: ema_decay=0.998 averages the weights of about the last 500 updates, and the run has 1,500. For so few "
-        "set it to 0.993 or less."
+        "set it to 0.9933."
     )
-    assert "set it to 0 or less" in note_on_average(0.5, updates=7)
+    assert note_on_average(0.9999, updates=30000).endswith("set it to 0.9997.")
+    for updates in (1, 7, 15, 60, 1500, 30000):
+        decay = float(note_on_average(0.99999, updates).split()[-1].rstrip("."))
+        assert 0 <= decay < 1
+        assert updates < 20 or note_on_average(decay, updates) is None, "whoever follows it is not told again"
+    with pytest.raises(ValueError, match="`ema_decay` below 1"):
+        config.override(rnnsearch.Config(), ["ema_decay=1"])
 
 
 class FakeTranslator:

@@ -12,10 +12,10 @@
    stdout, for each signature:
        signature NAME
        output NAME TYPE RANK DIMENSION...     followed by one line for each number, one frame for each string
-   stderr: seconds of the load and of each run, and the most memory that was resident, in MB. Status 0, or 1 after one
-   line on stderr. With --batch N
-   the texts go N at a time, as requests one after the other, and each has its own "signature NAME". --intra-op is the
-   stock server's --tensorflow_intra_op_parallelism: threads of one operation, at most 127. */
+   stderr: seconds of the load and of each run, and the most memory that was resident, in MB (10^6 bytes). Status 0, or
+   1 after one line on stderr. With --batch N the texts go N at a time, as requests one after the other, and each has its
+   own "signature NAME". --intra-op is the stock server's --tensorflow_intra_op_parallelism: threads of one operation, at
+   most 127. */
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -351,7 +351,7 @@ int main(int argc, char **argv) {
     run_all(session, graph, &signatures[i], texts, text_count, repeat, batch);
   }
 
-  fprintf(stderr, "memory %ld\n", peak_kilobytes() / 1024);
+  fprintf(stderr, "memory %ld\n", peak_kilobytes() * 1024 / 1000000);
   TF_CloseSession(session, status);
   TF_DeleteSession(session, status);
   TF_DeleteSessionOptions(options);

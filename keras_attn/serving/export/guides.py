@@ -128,5 +128,5 @@ print([text.decode() for text in tf.make_ndarray(answer["translation"])])
 
 With `--enable_batching --enable_per_model_batching_parameters` the server joins requests into batches, as the
 `batching_params.pbtxt` of each version says. With `--tensorflow_intra_op_parallelism=1` each operation has one thread:
-where sentences come one at a time, or many requests share the cores, that is often faster.
+where sentences come one at a time, above all beside other work on the cores, that was faster.
 """

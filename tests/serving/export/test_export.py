@@ -59,7 +59,7 @@ on_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reas
 @on_tensorflow
 @pytest.mark.slow
 def test_the_servers_own_loader_says_the_same(exported, program):
-    done, results = loader.run(program, exported.folder, LINES, "--repeat", "2", "--intra-op", "1")
+    done, results = loader.run(program, exported.folder, LINES, "--repeat", "2")
     assert done.returncode == 0, done.stderr.decode()
     # Those with string inputs; an input with a default may be omitted.
     assert sorted(results) == ["score", "serving_default", "translate", "translate_n_best", "translate_with_options"]
@@ -83,6 +83,8 @@ def test_the_loader_refuses_what_it_cannot_run(exported, program, tmp_path):
         (tmp_path, ()),
         (exported.folder, ("--signature", "other")),
         (exported.folder, ("-x",)),
+        (exported.folder, ("--intra-op", "0")),
+        (exported.folder, ("--intra-op", "128")),
     ):
         done, _ = loader.run(program, folder, LINES[:1], *options)
         assert done.returncode == 1

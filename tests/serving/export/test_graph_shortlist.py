@@ -98,13 +98,14 @@ def ensemble():
     ("translator", "options"),
     [
         pytest.param(ensemble, {}, marks=pytest.mark.skipif(keras.backend.backend() == "jax", reason="as on torch")),
+        pytest.param(lambda: build("word"), {}, marks=on_tensorflow),
         pytest.param(
             lambda: build("word"),
             {"quantize": "int8", "banned_tokens": ["bleu", "noir"], "beam_size": 1},
             marks=on_tensorflow,
         ),
     ],
-    ids=["beam-of-an-ensemble", "greedy"],
+    ids=["beam-of-an-ensemble", "beam", "greedy"],
 )
 def test_strings_are_those_of_generate(tmp_path, translator, options):
     translator = translator()
