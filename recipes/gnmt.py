@@ -6,6 +6,10 @@
     python -m recipes.train gnmt --corpus multi30k --source de --target en
     python -m recipes.train gnmt --set attend=after                                # the query has read the last word
 
+Results, on one core shared with other work (`recipes/README.md`):
+
+    phrases       1.3 M parameters, BLEU 93.73, 12 minutes
+
 The model is the paper's: the lowest layer of the encoder reads both ways, the others have skip connections from the
 third on, and attention from the decoder's lowest layer is read by all of its layers. The defaults of
 `keras_attn.models.GNMTSeq2Seq` are the paper's sizes (8 layers of 1024 each); here there are 3 and 3, the fewest that

@@ -5,6 +5,10 @@ ACL 2018, arXiv:1804.09849.
     python -m recipes.train rnmt_plus                                              # the embedded corpus
     python -m recipes.train rnmt_plus --corpus multi30k --source de --target en
 
+Results, on one core shared with other work (`recipes/README.md`):
+
+    phrases       1.2 M parameters, BLEU 94.37, 17 minutes
+
 The model is the paper's: normalised LSTMs, in both directions in the encoder, with skip connections from the third
 layer on, and four attention heads. The defaults of `keras_attn.models.RNMTPlusSeq2Seq` are the paper's sizes (6 and 8
 layers of 1024); here there are 3 and 3, the fewest that have all of its parts, and about as many parameters as in
