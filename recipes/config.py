@@ -79,7 +79,7 @@ class TrainingConfig:
         for name in ("hold_fraction", "label_smoothing", "ema_decay", "bpe_dropout"):
             check_range(self, name, low=0, high=1)
         if self.ema_decay == 1:
-            raise ValueError("Expected `ema_decay` below 1, which would keep the first weights. Received: 1")
+            raise ValueError("Expected `ema_decay` below 1. With 1 the average keeps the first weights. Received: 1")
 
     @property
     def sentences_per_batch(self) -> int | None:

@@ -17,11 +17,12 @@ def memory_mb(name: str = "VmRSS", process: int | str = "self") -> float:
     raise ProcessLookupError(f"Expected a process that runs. Received: {process}")
 
 
-def peak_memory_mb() -> int:
+def peak_memory_mb() -> float:
     """The most memory of this process that was resident.
 
     Where it is not Linux this begins with the peak of the process that started it (`ru_maxrss`).
     """
     if sys.platform == "linux":
-        return round(memory_mb("VmHWM"))
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3))
+        return memory_mb("VmHWM")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

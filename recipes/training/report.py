@@ -96,7 +96,7 @@ def write_results(translator, corpus, config, report: dict, out: Path, greedy, t
         **({"by_corpus": _by_corpus(corpus, config, translations)} if len(corpus.parts) > 1 else {}),
         f"greedy_{config.metric}": greedy_results[config.metric],
         **({} if config.metric == "bleu" else {"test_sources_in_training": _repeated_sources(corpus)}),
-        "peak_memory_mb": peak_memory_mb(),
+        "peak_memory_mb": round(peak_memory_mb()),
     }
     write(out / "report.json", report | figures | surroundings())
     for name, result in results.items():

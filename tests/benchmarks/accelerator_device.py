@@ -58,7 +58,7 @@ def _peak_bytes() -> int:
 
         if found := jax.local_devices()[0].memory_stats():
             return found["peak_bytes_in_use"]
-    return peak_memory_mb() * 10**6
+    return round(peak_memory_mb() * 1e6)
 
 
 def reset_peak() -> int:

@@ -132,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         "share_of_gemm": round(work / statistics.median(gemm), 3),
         "parameters": model.count_params(),
         "warm_up_seconds": round(warm_up, 1),
-        "peak_memory_mb": peak_memory_mb(),
+        "peak_memory_mb": round(peak_memory_mb()),
     }
     print(json.dumps(result))
     return 0

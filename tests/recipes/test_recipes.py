@@ -594,8 +594,9 @@ def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
 @pytest.mark.once
 @pytest.mark.slow
 def test_a_recipe_with_a_pointer_learns_and_translates(corpus, tmp_path, capsys):
-    settings = ["pointer=true", "shared_vocabulary=true", "source_vocabulary_size=9", "epochs=1"]
+    settings = ["pointer=true", "shared_vocabulary=true", "source_vocabulary_size=9", "epochs=1", "ema_decay=0.9"]
     assert not train.main(command_line(corpus, tmp_path / "run", *settings))
+    assert "Note: ema_decay=0.9 averages" in capsys.readouterr().out, "of ten updates, and there are seven"
     assert not translate.main([str(tmp_path / "run"), "--input", str(corpus / "test.de")])
     assert len(capsys.readouterr().out.splitlines()) >= 19
     assert train.main(command_line(corpus, tmp_path / "apart", "pointer=true")) == 2

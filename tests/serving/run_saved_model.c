@@ -296,6 +296,7 @@ static long peak_kilobytes(void) {
   if (!status) fail("there is no /proc/self/status to read the memory from");
   while (fgets(line, sizeof line, status) && sscanf(line, "VmHWM: %ld", &peak) != 1) continue;
   fclose(status);
+  if (!peak) fail("there is no VmHWM in /proc/self/status");
   return peak;
 }
 
