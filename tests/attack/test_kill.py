@@ -13,6 +13,7 @@ import keras
 import pytest
 
 from keras_attn import files
+from keras_attn.serving.export import guides
 from tests.attack import killing
 
 pytestmark = pytest.mark.slow
@@ -166,7 +167,7 @@ def check_export(folder, killed, again):
     assert names(models) in (EXPORT, sorted([*EXPORT, "2"]))  # the first may have been complete
     for version in models.glob("[12]"):
         assert {"saved_model.pb", "variables", "assets.extra", "batching_params.pbtxt"} <= set(names(version))
-    assert (models / "README.md").read_text().endswith("says.\n")
+    assert (models / "README.md").read_text().endswith(guides.README[-100:])
 
 
 @ON_TENSORFLOW
