@@ -83,7 +83,10 @@ def _product(matrix: Int8Matrix, x):
     if len(x.shape) != 2:
         rows = ops.reshape(rows, (-1, x.shape[-1]))  # (R, I)
     largest = ops.maximum(ops.amax(ops.abs(rows), axis=-1, keepdims=True), _LEAST)  # (R, 1)
-    products = _scaled_sums(ops.round(rows * (127 / largest)), matrix) * largest  # (R, O)
+    if matrix.zeros is not None:
+        products = _onednn_product(rows, largest, matrix) * largest  # (R, O)
+    else:
+        products = _scaled_sums(ops.round(rows * (127 / largest)), matrix) * largest  # (R, O)
     if len(x.shape) != 2:
         products = ops.reshape(products, (*ops.shape(x)[:-1], products.shape[-1]))
     return ops.cast(products, x.dtype)
@@ -93,19 +96,20 @@ def _scaled_sums(rows, matrix: Int8Matrix):
     """t_j sum_i q_ri p_ij / 127, (R, O) in float32, for q (R, I) in float32."""
     if keras.backend.backend() != "torch":
         return ops.cast(ops.matmul(ops.cast(rows, "int8"), matrix.values), "float32") * matrix.scale
-    if matrix.zeros is not None:
-        return _onednn_product(rows, matrix)
     # A sum of 1,024 of these products is below 2 ** 24: float32 has it exactly, added up in any order.
     parts = zip(rows.split(1024, dim=1), matrix.values.split(1024), strict=True)
     return sum(part @ values for part, values in parts) * matrix.scale
 
 
-def _onednn_product(rows, matrix: Int8Matrix):
+def _onednn_product(rows, largest, matrix: Int8Matrix):
+    """The same for x (R, I) and its largest numbers (R, 1)."""
     import torch
 
     # As uint8 with a zero at 128: of two factors with a sign VNNI has no product, and oneDNN takes 500 times as long.
+    # What is below the point is cut off, so that adding a half rounds. Numbers as tensors, which a trace makes once.
+    rows = ops.add(rows * ops.divide(ops.convert_to_tensor(127.0), largest), 128.5).to(torch.uint8)
     arguments = (1.0, 128, matrix.values, matrix.scale, matrix.zeros, None, 1.0, 0, torch.float32, "none", [], "")
-    return torch.ops.onednn.qlinear_pointwise((rows + 128).to(torch.uint8), *arguments)
+    return torch.ops.onednn.qlinear_pointwise(rows, *arguments)
 
 
 def _quantized(matrix: np.ndarray) -> Int8Matrix:
@@ -150,13 +154,14 @@ def _has_onednn() -> bool:
         return False
     rows, values = torch.full((33, 512), 127.0), torch.full((512, 512), 127, dtype=torch.int8)
     matrix = _onednn_matrix(values, torch.ones(512))
-    sums = [(_onednn_product(sign * some, matrix), sign) for some in (rows, rows[:1]) for sign in (1, -1)]
+    product = partial(_onednn_product, largest=torch.tensor(127.0), matrix=matrix)
+    sums = [(product(sign * some), sign) for some in (rows, rows[:1]) for sign in (1, -1)]
     is_exact = all(bool((found == sign * 512 * 127**2).all()) for found, sign in sums)
     in_float32 = values.to(torch.float32)
-    times = [_shortest(partial(_onednn_product, rows, matrix)), _shortest(partial(torch.matmul, rows, in_float32))]
+    times = [_shortest(partial(product, rows)), _shortest(partial(torch.matmul, rows, in_float32))]
     return is_exact and times[0] < 2 * times[1]
 
 
 def _shortest(call: Callable) -> float:
-    """The seconds of the shortest of five calls."""
-    return min(timeit.repeat(call, number=1, repeat=5))
+    """The seconds of the shortest of twenty calls, because other work may interrupt some."""
+    return min(timeit.repeat(call, number=1, repeat=20))

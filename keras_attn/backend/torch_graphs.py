@@ -4,15 +4,23 @@ For one sentence a step's operations take longer to start than to compute, so th
 many to spare: Keras makes a tensor of each Python number at each step, and a view of a view is two operations.
 """
 
+import re
 from typing import Any
+
+# Whose functions in `torch` take the arguments of the ATen operation.
+_FUNCTIONS = re.compile(
+    "_softmax|abs|add|amax|amin|any|bitwise_and|bitwise_or|bmm|cat|div|embedding|eq|exp|floor_divide|ge|gather|gt|"
+    "index_copy|index_select|le|log|lt|maximum|minimum|mm|mul|neg|reciprocal|relu|select|sigmoid|squeeze|sub|sum|tanh|"
+    "topk|unsqueeze|where"
+)
 
 
 def simplify(module: Any) -> None:
     """Simplifies the graph of a `torch.fx.GraphModule` of ATen operations, in place.
 
     What depends on numbers alone is computed now, once. Equal operations on the same tensors become one, and a view of
-    a view one view. Weights are no numbers: they may change. A graph that changes a tensor in place is left as it is,
-    because then the order of operations matters.
+    a view one view. Operations are called as functions of torch, which start sooner. Weights are no numbers: they may
+    change. A graph that changes a tensor in place is left as it is, because then the order of operations matters.
 
     Args:
         module: The module, as `make_fx` returns it.
@@ -43,6 +51,7 @@ def simplify(module: Any) -> None:
     _join_views(graph)
     _join_equal(graph)
     graph.eliminate_dead_code()
+    _call_directly(graph)
 
 
 def _is_number(module, node) -> bool:
@@ -62,6 +71,22 @@ def _value(module, node, values: dict) -> Any:
         return getattr(module, one.target) if one.op == "get_attr" else values[one]
 
     return node.target(*map_arg(node.args, read), **map_arg(node.kwargs, read))
+
+
+def _call_directly(graph) -> None:
+    """Calls operations as functions and methods of torch, which start about 0.7 microseconds sooner than ATen's."""
+    import torch
+
+    for node in graph.nodes:
+        if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
+            continue
+        name = node.target.overloadpacket.__name__
+        if _FUNCTIONS.fullmatch(name):
+            node.target = getattr(torch, name)
+        elif name in ("view", "expand"):
+            node.op, node.target = "call_method", name
+        elif name == "_to_copy" and node.kwargs.keys() == {"dtype"}:
+            node.op, node.target = "call_method", "to"
 
 
 def _join_views(graph) -> None:

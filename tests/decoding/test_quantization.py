@@ -101,7 +101,7 @@ def test_torchs_kernels_agree(rng, monkeypatch):
 def test_products_of_onednn_that_overflow_are_not_used(monkeypatch):
     import torch
 
-    def saturated(rows, matrix):  # pairs of products in 16 bits
+    def saturated(rows, largest, matrix):  # pairs of products in 16 bits
         return torch.full((len(rows), 512), 256 * (2.0**15 - 1))
 
     monkeypatch.setattr(int8_products, "_onednn_product", saturated)
@@ -113,7 +113,7 @@ def test_a_slow_product_of_onednn_is_not_used(monkeypatch):
     """As on a processor for which it has no code: the sums are right, and take some hundred times as long."""
     import torch
 
-    def exact(rows, matrix):
+    def exact(rows, largest, matrix):
         time.sleep(seconds)
         return rows[:, :1] * torch.full((1, 512), 512.0 * 127)
 
