@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from keras_attn.cli.run_report import read_report
@@ -115,21 +115,27 @@ def of_yoyodyne(work: Path, words: list[str], train: Pairs, validation: Pairs, m
     folder = work / "yoyodyne"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    for name, sides in {"train": train, "val": validation}.items():
-        lines = map("\t".join, zip(*sides, strict=True))
+
+    def write(name: str, lines: Iterable[str]) -> None:
         (folder / f"{name}.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    settings = folder / "settings.yaml"
-    settings.write_text(json.dumps(yoyodyne_settings(folder, minutes)), encoding="utf-8")  # JSON is YAML
+
+    for name, sides in {"train": train, "val": validation}.items():
+        write(name, map("\t".join, zip(*sides, strict=True)))
+    data = {"train": {name: str(folder / f"{name}.tsv") for name in ("train", "val")}}
+    data["predict"] = {"predict": str(folder / "test.tsv"), "target_col": 0}  # none: it would limit the answer's length
+    for name, own in data.items():
+        text = json.dumps(yoyodyne_settings(folder, minutes, own))  # JSON is YAML
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     begin = time.monotonic()
-    shown(program, "fit", "--config", settings, cwd=folder)
+    shown(program, "fit", "--config", folder / "train.yaml", cwd=folder)
     trained = time.monotonic() - begin
     checkpoint = max(folder.rglob("*.ckpt"), key=lambda path: path.stat().st_mtime)
 
     def answers(some: list[str]) -> tuple[list[str], float]:
-        (folder / "test.tsv").write_text("".join(f"{word}\n" for word in some), encoding="utf-8")
+        write("test", some)
         begin = time.monotonic()
         with one_core():
-            called(program, "predict", "--config", settings, "--ckpt_path", checkpoint, cwd=folder)
+            called(program, "predict", "--config", folder / "predict.yaml", "--ckpt_path", checkpoint, cwd=folder)
         return (folder / "answers.txt").read_text(encoding="utf-8").splitlines(), time.monotonic() - begin
 
     _, loading = answers(words[:1])
@@ -142,8 +148,8 @@ def of_yoyodyne(work: Path, words: list[str], train: Pairs, validation: Pairs, m
     }
 
 
-def yoyodyne_settings(folder: Path, minutes: float) -> dict:
-    """Its example files for this model and for a trainer."""
+def yoyodyne_settings(folder: Path, minutes: float, data: dict) -> dict:
+    """Its example files for this model and for a trainer, with the text of one of its two commands."""
     seconds = round(60 * minutes)
     limit = f"00:{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     stopping = {"monitor": "val_loss", "patience": 10}
@@ -160,9 +166,7 @@ def yoyodyne_settings(folder: Path, minutes: float) -> dict:
             | {"source_encoder": {"class_path": "yoyodyne.models.modules.LSTMEncoder", "init_args": encoder}}
             | {"optimizer": {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.001}}},
         },
-        "data": {"model_dir": str(folder / "model"), "source_sep": " ", "target_sep": " ", "batch_size": 32}
-        | {name: str(folder / f"{name}.tsv") for name in ("train", "val")}
-        | {"predict": str(folder / "test.tsv")},
+        "data": {"model_dir": str(folder / "model"), "source_sep": " ", "target_sep": " ", "batch_size": 32} | data,
         "checkpoint": {"filename": "best", "monitor": "val_accuracy", "mode": "max"},
         "prediction": {"path": str(folder / "answers.txt")},
     }

@@ -35,7 +35,9 @@ if sys.argv[1] == "fit":
     for name in ("first", "best"):
         Path(settings["data"]["model_dir"], f"{name}.ckpt").touch()
 else:
-    known = dict(line.split("\\t") for line in Path(settings["data"]["train"]).read_text().splitlines())
+    assert settings["data"].keys().isdisjoint(["train", "val"]) and settings["data"]["target_col"] == 0
+    train = Path(settings["data"]["predict"]).with_name("train.tsv")
+    known = dict(line.split("\\t") for line in train.read_text().splitlines())
     words = Path(settings["data"]["predict"]).read_text().splitlines()
     Path(settings["prediction"]["path"]).write_text("".join(known.get(word, "B") + "\\n" for word in words))
 """
@@ -80,7 +82,7 @@ def test_peers_are_trained_scored_and_kept(work, corpus, monkeypatch, capfd):
         assert "seconds" not in one
     command = "python -m tests.benchmarks.pronunciation_peers WORK --corpus small"
     assert report["command"] == f"{command} --systems phonetisaurus yoyodyne --minutes 2"
-    settings = json.loads((work / "yoyodyne" / "settings.yaml").read_text())
+    settings = json.loads((work / "yoyodyne" / "train.yaml").read_text())
     assert settings["trainer"]["max_time"] == "00:00:02:00"
     monkeypatch.setattr(peers, "SYSTEMS", dict.fromkeys(peers.SYSTEMS))
     old = {"wer": {"score": 20.0}, "per": {"score": 5.0}, "beam_size": 5, "corpus": "small"}
