@@ -13,6 +13,7 @@ from keras_attn.cli import command, environment
 from keras_attn.cli.run_report import add_run, export_arguments
 from keras_attn.cli.search_flags import (
     add_ensemble,
+    add_int8,
     add_options,
     add_shortlist,
     chosen_options,
@@ -29,6 +30,7 @@ def main(argv=None) -> int:
     parser.add_argument("directory", metavar="DIRECTORY", type=Path, help="receives the next version: 1, 2, ...")
     parser.add_argument("--format", choices=("saved_model", "onnx"), default="saved_model", help="what is written")
     add_options(parser, ExportOptions)
+    add_int8(parser)
     add_shortlist(parser)
     add_ensemble(parser)
     return command.run(export, parser, argv, prepare=_prepare)
@@ -45,6 +47,10 @@ def export(arguments: argparse.Namespace) -> None:
         options = chosen_options(arguments)
     else:
         options = options_of_run(arguments, arguments.run) | export_arguments(arguments.run)
+    if arguments.int8 and not options.get("jit_compile"):
+        raise ValueError(
+            "Expected --jit-compile with --int8: XLA alone multiplies in int8 there. Received: --int8 alone"
+        )
     translator = load_translator(arguments, arguments.run)
     folder = translator.export(arguments.directory, format=arguments.format, **options)
     print(f"The {'translator in ONNX' if is_onnx else 'SavedModel'} is in {folder}.")

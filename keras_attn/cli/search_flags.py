@@ -57,11 +57,16 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         const=True,
         default=argparse.SUPPRESS,
     )
+    add_int8(group)
+    add_shortlist(group)
+    add_ensemble(group)
+
+
+def add_int8(group) -> None:
+    """Adds `--int8`."""
     group.add_argument(
         "--int8", action="store_true", help="multiply in int8, faster on a processor: see keras_attn.quantize"
     )
-    add_shortlist(group)
-    add_ensemble(group)
 
 
 def add_shortlist(group) -> None:

@@ -46,6 +46,11 @@ def main(argv=None) -> int:
     option("--request-seconds", between(float, 0.01, 86_400), 60.0, "to wait and run; then it is stopped", metavar="N")
     option("--poll-seconds", between(float, 0.01, 3600), 1.0, "between two looks for a new version", metavar="N")
     option("--drain-seconds", between(float, 0, 3600), 30.0, "for requests present at the end", metavar="N")
+    parser.add_argument(
+        "--xla-cpu-compilation-enabled",
+        action="store_true",
+        help="for exports with --jit-compile, as the stock server's",
+    )
     return command.run(serve, parser, argv, prepare=_prepare)
 
 

@@ -18,7 +18,8 @@ def quantize(translator: Engine, mode: str = "int8") -> Engine:
     the look-up of embeddings, attention's sums over the source, and Keras' layers other than `Dense` and
     `ReversibleEmbedding`. On TensorFlow XLA compiles each shape, which takes seconds. Torch has fast products
     only on processors with VNNI; on others it multiplies the same whole numbers in float32, which gains nothing.
-    `save_to_preset` and `export` write the weights in float32.
+    `save_to_preset` writes the weights in float32, and so does `export`, whose graph multiplies in int8 with
+    `jit_compile=True` alone.
 
     Args:
         translator: A `keras_attn.Translator`. It stays as it is: the result has a copy of its model, whose matrices are

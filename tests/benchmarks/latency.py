@@ -10,7 +10,7 @@ time, and all 1,000 in batches of 32. Rows, one after the other, on all cores of
 - jax-int8, jax-shortlist, jax-int8-shortlist and so on: the same with `keras_attn.quantize`, with a `Shortlist` of the
   training text, and with both; BLEU with and without, and the share of translations that differ.
 - exported, exported-shortlist: `tests.benchmarks.serving_latency`, the SavedModel in the C loader; each with
-  `-intra-op-1`, too, one thread for an operation.
+  `-intra-op-1`, too, one thread for an operation. exported-compiled and so on: the same with `--jit-compile`.
 - start-jax, start-tensorflow, start-torch: the seconds from the start of Python to the first line that `keras-attn
   translate RUN` prints, and from one line to the next. First with an empty cache of compiled programs, then five times
   with that cache; every start has two lines of its own.
@@ -53,6 +53,9 @@ EXPORTED = {
     "exported-intra-op-1": ["--intra-op", "1"],
     "exported-shortlist": ["--shortlist"],
     "exported-shortlist-intra-op-1": ["--shortlist", "--intra-op", "1"],
+    "exported-compiled": ["--jit-compile"],
+    "exported-compiled-shortlist": ["--jit-compile", "--shortlist"],
+    "exported-compiled-int8-shortlist": ["--jit-compile", "--int8", "--shortlist"],
 }
 # Whose model is no part of the package: it is registered first, after Keras is imported as the command imports it.
 START = """

@@ -1,4 +1,4 @@
-"""Speed of an exported model in the stock server's loader: no Python in the process, no XLA.
+"""Speed of an exported model in the stock server's loader: no Python in the process.
 
     python -m tests.benchmarks.serving_latency --data DIR --preset RUN [--beam 5] [--shortlist] [--intra-op 1]
 
@@ -10,7 +10,8 @@ export and for loading, the peak of resident memory in batches, all of them medi
 as `..._spread`; the sizes of the graph and of the weights; BLEU of the translations in batches; and the shares of what
 the machine can do (`tests.benchmarks.search_limits`), of single sentences in `single`. `--shortlist`: the search is in
 a `keras_attn.Shortlist` of the training text. `--intra-op`: how many threads an operation has, as the server's
-`--tensorflow_intra_op_parallelism`; by default as many as there are cores. `--quantize`: the stored weights. With
+`--tensorflow_intra_op_parallelism`; by default as many as there are cores. `--jit-compile`: XLA compiles the search,
+and `--int8` with it multiplies in int8; without it XLA is disabled. `--quantize`: the stored weights. With
 `--peer FILE`, the last line of `tests.benchmarks.joeynmt_peer --batch-size 32` is added to it. Needs gcc.
 """
 
@@ -21,11 +22,12 @@ import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import keras
 
-from keras_attn import Shortlist, Translator, with_shortlist
+from keras_attn import Shortlist, Translator, quantize, with_shortlist
 from keras_attn.cli.run_report import export_arguments, read_report
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
@@ -36,9 +38,11 @@ from tests.serving import loader
 SIGNATURE = ("--signature", "serving_default", "--repeat", "2")
 
 
-def timed(program, folder: Path, texts: list[bytes], *options: str) -> tuple[list[float], float, float, list[str]]:
+def timed(
+    program, folder: Path, texts: list[bytes], *options: str, xla: bool
+) -> tuple[list[float], float, float, list[str]]:
     """Returns seconds of each batch (its second run), seconds for loading, resident MB, and the translations."""
-    done, found = loader.run_batches(program, folder, texts, *SIGNATURE, *options)
+    done, found = loader.run_batches(program, folder, texts, *SIGNATURE, *options, xla=xla)
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
     times = loader.times(done)
@@ -60,6 +64,8 @@ def main(argv=None) -> int:
     parser.add_argument("--rounds", type=int, default=3, help="of everything (default: %(default)s)")
     parser.add_argument("--quantize", choices=("int8", "float16"))
     parser.add_argument("--shortlist", action="store_true", help="with a keras_attn.Shortlist")
+    parser.add_argument("--jit-compile", action="store_true", help="the search compiled by XLA")
+    parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize; needs --jit-compile")
     parser.add_argument("--intra-op", type=int, metavar="N", help="threads of an operation (default: all cores)")
     parser.add_argument("--peer", type=Path, metavar="FILE", help="the peer's figures")
     arguments = parser.parse_args(argv)
@@ -76,17 +82,20 @@ def main(argv=None) -> int:
         if arguments.shortlist:
             pairs = read_parallel(corpus, "train", arguments.source, arguments.target)
             translator = with_shortlist(translator, Shortlist.learn(translator, *pairs))
-        options = {"beam_size": arguments.beam, "quantize": arguments.quantize} | export_arguments(arguments.preset)
+        if arguments.int8:
+            translator = quantize(translator)
+        options = {name: getattr(arguments, name) for name in ("quantize", "jit_compile")}
+        options |= {"beam_size": arguments.beam} | export_arguments(arguments.preset)
         for number in range(arguments.rounds):
             limits.measure()
             begin = time.perf_counter()
             folder = translator.export(Path(temporary, f"served-{number}"), **options)
             export_seconds.append(time.perf_counter() - begin)
             print(f"exported in {export_seconds[-1]:.1f} s", flush=True)
-            alone, loaded, *_ = timed(program, folder, texts[: arguments.singles], "--batch", "1", *threads)
-            batches, loaded_again, peak, translations = timed(
-                program, folder, texts, "--batch", str(arguments.batch_size), *threads
-            )
+            run = partial(timed, program, folder, xla=arguments.jit_compile)
+            alone, loaded, *_ = run(texts[: arguments.singles], "--batch", "1", *threads)
+            size = str(arguments.batch_size)
+            batches, loaded_again, peak, translations = run(texts, "--batch", size, *threads)
             single += alone
             rates.append(len(texts) / sum(batches))
             load_seconds += [loaded, loaded_again]
@@ -105,6 +114,8 @@ def main(argv=None) -> int:
         "backend": keras.backend.backend(),
         "beam": arguments.beam,
         "quantize": arguments.quantize,
+        "jit_compile": arguments.jit_compile,
+        "int8": arguments.int8,
         "shortlist": arguments.shortlist,
         "intra_op": arguments.intra_op,
         **with_spread("single_sentence_ms", [1000 * one for one in single]),

@@ -31,17 +31,19 @@ def build(folder: Path) -> Loader:
     return program, [word for path in text_ops for word in ("--library", path)]
 
 
-def run(loader: Loader, folder: Path, texts: list[bytes], *options) -> tuple[subprocess.CompletedProcess, dict]:
+def run(
+    loader: Loader, folder: Path, texts: list[bytes], *options, xla: bool = False
+) -> tuple[subprocess.CompletedProcess, dict]:
     """Returns the finished process and `{signature: {output: array}}`."""
-    done, results = run_batches(loader, folder, texts, *options)
+    done, results = run_batches(loader, folder, texts, *options, xla=xla)
     return done, dict(results)
 
 
-def run_batches(loader: Loader, folder: Path, texts: list[bytes], *options):
+def run_batches(loader: Loader, folder: Path, texts: list[bytes], *options, xla: bool = False):
     """Returns the finished process and `[(signature, {output: array}), ...]`, one for each signature and batch."""
     program, libraries = loader
     frames = b"".join(b"%d\n%b\n" % (len(text), text) for text in texts)
-    command = [program, folder, "--without-xla", *libraries, *options]
+    command = [program, folder, *([] if xla else ["--without-xla"]), *libraries, *options]
     done = subprocess.run(command, input=frames, capture_output=True, env=os.environ | QUIET)
     return done, parse(done.stdout)
 

@@ -64,6 +64,8 @@ class SavedModel:
             self._warm_up(directory / WARM_UP)
         except Exception as error:  # damaged files fail in many ways
             sentence = " ".join(str(error).split())
+            if "XLA compilation disabled" in sentence:
+                sentence = "It is compiled by XLA, which is not enabled: start with --xla-cpu-compilation-enabled."
             raise ValueError(f"Expected a SavedModel in {str(directory)!r}. It does not load: {sentence}") from error
 
     def signature(self, name: str) -> Signature:

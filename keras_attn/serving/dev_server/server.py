@@ -35,7 +35,7 @@ def serve(directory: Path, name: str, settings: Settings, ready: Callable[[str, 
     """Serves until SIGTERM or SIGINT, then refuses new requests, answers those it has, and returns.
 
     If the last step takes longer than `drain_seconds`, the process ends with status 1. A second signal ends it at once.
-    XLA is disabled in this process from then on, as in the stock server.
+    XLA is disabled in this process from then on, as in the stock server, unless the settings enable it.
 
     Args:
         directory: The model's folder, with a folder for each version.
@@ -70,7 +70,7 @@ async def _serve(versions: Versions, settings: Settings, ready: Callable[[str, s
         bound = stack.enter_context(_bound(settings.host, settings.port))
         server = rpc.server(service)
         grpc_port = _add_port(server, settings.host, settings.grpc_port)
-        await asyncio.to_thread(_load, versions)  # takes seconds, so the ports are bound before it
+        await asyncio.to_thread(_load, versions, settings)  # takes seconds, so the ports are bound before it
 
         # A request is cancelled when its client disconnects. The time that a connection may be idle is also that in
         # which the headers of its first request must arrive.
@@ -97,10 +97,11 @@ async def _serve(versions: Versions, settings: Settings, ready: Callable[[str, s
     return is_drained
 
 
-def _load(versions: Versions) -> None:
-    library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
-    # A C++ symbol, which the stock server's main calls too.
-    ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()
+def _load(versions: Versions, settings: Settings) -> None:
+    if not settings.xla_cpu_compilation_enabled:
+        library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
+        # A C++ symbol, which the stock server's main calls too.
+        ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()
     versions.load()
 
 

@@ -21,3 +21,4 @@ class Settings:
     request_seconds: float = 60.0
     poll_seconds: float = 1.0
     drain_seconds: float = 30.0
+    xla_cpu_compilation_enabled: bool = False

@@ -33,6 +33,10 @@ def main(folder: str, directory: str) -> int:
         options = request.pop("options", None)  # of a SavedModel
         *parts, limits = load_preset(folder)
         engine = Engine(*parts, **limits)
+        if request.pop("int8", False):
+            from keras_attn.decoding import quantize
+
+            engine = quantize(engine)
         if path := request.pop("shortlist", None):
             engine.shortlist = Shortlist.load(path)
         if options is None:

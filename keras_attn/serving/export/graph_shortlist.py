@@ -39,8 +39,12 @@ class GraphShortlist:
         banned = [self._first.index(i) for i in banned_token_ids]
         self.arguments = {"special_ids": replace(target, **places), "banned_token_ids": banned}
 
-    def __call__(self, token_ids: tf.Tensor) -> dict[str, Any]:
-        """The shortlist for source ids `(B, S)`, as `beam_search` takes it."""
+    def with_output(self, listed: dict[str, tf.Tensor]) -> dict[str, Any]:
+        """A shortlist as `beam_search` takes it, with its part of the output projection."""
+        return listed | {"output": self._model.output_part(listed["token_ids"])}
+
+    def __call__(self, token_ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The shortlist `(n,)` for source ids `(B, S)`, and which of its tokens each sentence may have."""
         allowed = self._allowed(token_ids)  # (B, V)
         others = tf.reduce_any(allowed, axis=0) & ~tf.reduce_any(tf.one_hot(self._first, self._size, True, False), 0)
         others = tf.cast(tf.where(others)[:, 0], tf.int32)
@@ -49,7 +53,6 @@ class GraphShortlist:
         return {
             "token_ids": shortlist,
             "allowed": tf.gather(allowed, shortlist, axis=1) | specials,  # (B, n)
-            "output": self._model.output_part(shortlist),
         }
 
     def _allowed(self, token_ids: tf.Tensor) -> tf.Tensor:

@@ -129,4 +129,7 @@ print([text.decode() for text in tf.make_ndarray(answer["translation"])])
 With `--enable_batching --enable_per_model_batching_parameters` the server joins requests into batches, as the
 `batching_params.pbtxt` of each version says. With `--tensorflow_intra_op_parallelism=1` each operation has one thread:
 where sentences come one at a time, above all beside other work on the cores, that was faster.
+
+A version whose `assets.extra/keras_attn.json` has `"jit_compile": true` is compiled by XLA: the server has to be
+started with `--xla_cpu_compilation_enabled`, and compiles when it runs the warm-up records.
 """

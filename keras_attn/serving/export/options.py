@@ -19,6 +19,8 @@ class ExportOptions(SearchOptions):
             together: 32 sentences take a quarter less time in two halves than at once.
         max_source_length: Source tokens of a line that are read, end token included; the rest is ignored. It bounds
             the time and the memory that a single line takes.
+        jit_compile: Whether XLA compiles the search of single best translations, once for each of about a dozen shapes;
+            the stock server then needs its flag `--xla_cpu_compilation_enabled`.
         quantize: How matrices are stored: None (unchanged), "int8" or "float16".
         version: The number of the version, a whole number of at least 1; None: one more than the highest that exists.
 
@@ -31,6 +33,7 @@ class ExportOptions(SearchOptions):
     n_best: int | None = option(None, "hypotheses of translate_n_best (default: the beam)", range=(1, 1000))
     batch_size: int = option(16, "sentences at once, at most", range=(1, 100_000))
     max_source_length: int = option(4096, "source tokens read of a line", range=(1, 100_000))
+    jit_compile: bool = option(False, "compile the search by XLA, which a server has to allow", const=True)
     quantize: str | None = option(None, "store matrices in fewer bits", choices=QUANTIZATIONS)
     version: int | None = option(None, "number of the version (default: the next)", range=(1, 2**31))
 

@@ -59,13 +59,19 @@ def export_translator(
     vocabularies, and its signatures with their shapes) and `batching_params.pbtxt`; in `directory`, `models.config` and
     `README.md`.
 
+    With `jit_compile`, XLA compiles the search of `translate`, `translate_with_options` and `translate_token_ids`, once
+    for each of a few shapes to which batches are padded, and one of `keras_attn.quantize` multiplies in int8 there; a
+    line of more than 128 tokens, `translate_n_best` and `score` stay as they are. The stock server then needs its flag
+    `--xla_cpu_compilation_enabled`. The warm-up records compile most of the shapes, about a second each.
+
     A translator of `with_shortlist` is exported with its shortlist: translations are those of `generate`, with scores
     among a sentence's tokens; `score` has the whole vocabulary. A sentence with a token that the shortlist does not
     know takes longer than without one.
 
     The graph is TensorFlow's. On another backend the translator is saved as a preset and exported by a TensorFlow
-    process, which imports the modules that define custom layers. On every backend a fresh process without XLA runs the
-    warm-up records and translates a few sentences with the new version before it is published.
+    process, which imports the modules that define custom layers. On every backend a fresh process, without XLA unless
+    `jit_compile` asks for it, runs the warm-up records and translates a few sentences with the new version before it is
+    published.
 
     Args:
         translator: A `keras_attn.Translator`, on any backend.
@@ -81,8 +87,8 @@ def export_translator(
 
     Raises:
         ValueError: if an option is unknown or out of range, if custom layers are defined in `__main__` (on JAX and
-            torch), or if the SavedModel does not pass the checks before publication, with a sentence for each fault.
-            Nothing is left behind.
+            torch), if a translator in int8 is exported with `jit_compile` and `quantize`, or if the SavedModel does not
+            pass the checks before publication, with a sentence for each fault. Nothing is left behind.
         FileExistsError: if the version exists, or `directory` is a file.
         ImportError: if TensorFlow or tensorflow-text is not installed.
         OSError: if the version cannot be written. Nothing is left behind.
@@ -101,6 +107,10 @@ def export_translator(
                 "Expected tokenizers that a TensorFlow graph can repeat. Received: a SentencePiece model of another "
                 "program, of which tensorflow-text may make other pieces"
             )
+    if translator.int8_weights is not None and options.jit_compile and options.quantize:
+        raise ValueError(
+            f"Expected quantize=None for a translator that multiplies in int8. Received: {options.quantize!r}"
+        )
     banned = tuple(token_ids_of(translator.target_tokenizer, options.banned_tokens))
     options = dataclasses.replace(options, banned_tokens=banned)
     directory = Path(directory).absolute()
@@ -121,6 +131,7 @@ def export_translator(
         if translator.shortlist is not None:
             request["shortlist"] = str(Path(temporary, "shortlist.npz"))
             translator.shortlist.save(request["shortlist"])
+        request["int8"] = translator.int8_weights is not None
         command = ["-m", "keras_attn.serving.export", str(folder), str(directory)]
         return Path(run_python(command, request | extras))
 
@@ -140,19 +151,23 @@ def write_version(
     directory = Path(directory).absolute()
     _check_free(directory, options.version)
     staging, sentences_of_errors = files.staging(directory), _as_sentences(directory)
-    with staging as temporary, sentences_of_errors, replaying(temporary / "version") as replay:
+    with staging as temporary, sentences_of_errors, replaying(temporary / "version", options) as replay:
         beside = temporary / "version"
         graph.ServedTranslator(engine, options).save(str(beside))
         tokenizers = {t.fingerprint: t for t in (engine.source_tokenizer, engine.target_tokenizer)}
         weights_size = stored_size(engine.model, options.quantize)
         if engine.shortlist is not None:
             weights_size += engine.shortlist.candidates.nbytes + engine.shortlist.always.nbytes
-        validation.validate(beside, weights_size, sum(map(tokenizer_size, tokenizers.values())))
+        in_int8 = engine.int8_weights if options.jit_compile else None
+        if in_int8 is not None:
+            weights_size += sum(matrix.values.shape.num_elements() for matrix in in_int8.matrices.values())
+        sizes = weights_size, sum(map(tokenizer_size, tokenizers.values()))
+        validation.validate(beside, *sizes, jit_compile=options.jit_compile)
         (beside / "assets.extra").mkdir(exist_ok=True)
         metadata.write_record(beside, engine, options, report or {})
         metadata.write_batching(beside)
-        warmup.write_warmup(beside / "assets.extra", engine, sentences or [text for text, _ in references])
-        check_translations(replay, references, engine.model.compute_dtype)
+        warmup.write_warmup(beside / "assets.extra", engine, options, sentences or [text for text, _ in references])
+        check_translations(replay, references, "int8" if in_int8 else engine.model.compute_dtype)
         _sync(beside)
         for path in guides.write_guides(directory, sentences, engine.source_tokenizer):
             _sync_path(path)

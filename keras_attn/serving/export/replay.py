@@ -1,6 +1,8 @@
-"""Runs a version as a server does, in a process with TensorFlow and tensorflow-text alone and without XLA.
+"""Runs a version as a server does, in a process with TensorFlow and tensorflow-text alone.
 
-    python -P replay.py DIRECTORY < request.json
+    python -P replay.py DIRECTORY [--xla-cpu-compilation-enabled] < request.json
+
+XLA is disabled but with the option, which has the name of the server's.
 
 The request is `[[text, ...], ...]`, one list for each batch, each text as hexadecimal bytes. The answer, on the last
 line of stdout, is `{"load_seconds": s, "batches": [{"seconds": s, "translation": [text, ...], "score": [s, ...]}, ...],
@@ -21,10 +23,11 @@ from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 
-def main(directory: str) -> None:
-    # What the stock server's main does. The symbol is C++'s, of the library that is already in this process.
-    library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
-    ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()
+def main(directory: str, *option: str) -> None:
+    if not option:
+        # What the stock server's main does. The symbol is C++'s, of the library that is already in this process.
+        library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
+        ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()
     batches = [[bytes.fromhex(text) for text in batch] for batch in json.load(sys.stdin)]
     begin = time.perf_counter()
     loaded = tf.saved_model.load(directory)

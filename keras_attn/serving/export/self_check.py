@@ -17,7 +17,7 @@ REPLAY = Path(__file__).with_name("replay.py")
 
 def reference_translations(engine: "Engine", options: ExportOptions) -> list[Reference]:
     """Texts made of the source vocabulary, empty to sentence-long, with all hypotheses of `generate` for each."""
-    if engine.int8_weights is not None:  # an export computes in float32
+    if engine.int8_weights is not None and not options.jit_compile:  # such an export computes in float32
         engine = copy(engine)
         engine.int8_weights = None
     tokenizer = engine.source_tokenizer
@@ -32,9 +32,10 @@ def reference_translations(engine: "Engine", options: ExportOptions) -> list[Ref
     return [(text, [(t.text, t.score) for t in several]) for text, several in zip(texts, hypotheses, strict=True)]
 
 
-def replaying(directory: Path) -> PythonProcess:
+def replaying(directory: Path, options: ExportOptions) -> PythonProcess:
     """Starts the process for `check_translations`; the version may still be written."""
-    return PythonProcess(["-P", str(REPLAY), str(directory)])
+    xla = ["--xla-cpu-compilation-enabled"] if options.jit_compile else []
+    return PythonProcess(["-P", str(REPLAY), str(directory), *xla])
 
 
 def check_translations(process: PythonProcess, references: list[Reference], dtype: str) -> None:
@@ -43,7 +44,7 @@ def check_translations(process: PythonProcess, references: list[Reference], dtyp
     Args:
         process: From `replaying`.
         references: From `reference_translations`.
-        dtype: The precision in which the model computes.
+        dtype: The precision in which the model computes; "int8" for that of its products.
 
     Raises:
         ValueError: if a translation or its score differs from the reference.

@@ -12,23 +12,24 @@ OPTIONS = "translate_with_options"  # the only signature that may take scalars, 
 GRAPH_ALLOWANCE = 2**21  # bytes of the graph and the checkpoint's index, beside weights and tokenizers
 
 
-def validate(directory: Path, weights_size: int, tokenizers_size: int) -> None:
+def validate(directory: Path, weights_size: int, tokenizers_size: int, *, jit_compile: bool = False) -> None:
     """Checks a written SavedModel.
 
     Args:
         directory: The folder with `saved_model.pb`.
         weights_size, tokenizers_size: Bytes that the model's weights and the tokenizers should take.
+        jit_compile: Whether the server is asked to allow XLA.
 
     Raises:
         ValueError: with a sentence for each fault.
     """
     saved_model = saved_model_pb2.SavedModel.FromString((directory / "saved_model.pb").read_bytes())
-    faults = [*graph_faults(saved_model), *size_faults(directory, weights_size, tokenizers_size)]
+    faults = [*graph_faults(saved_model, jit_compile), *size_faults(directory, weights_size, tokenizers_size)]
     if faults:
         raise ValueError(" ".join(["Expected a SavedModel that a stock server can serve.", *faults]))
 
 
-def graph_faults(saved_model: saved_model_pb2.SavedModel) -> list[str]:
+def graph_faults(saved_model: saved_model_pb2.SavedModel, jit_compile: bool = False) -> list[str]:
     """A sentence for each kind of node or signature that a stock server cannot serve."""
     graphs = saved_model.meta_graphs
     functions = [function for graph in graphs for function in graph.graph_def.library.function]
@@ -43,7 +44,7 @@ def graph_faults(saved_model: saved_model_pb2.SavedModel) -> list[str]:
     foreign = sorted(op for op in ops - names - set(TEXT_OPS) - set(python) if not _is_core(op))
     placed = sorted({node.device for node in nodes if "GPU" in node.device or "TPU" in node.device})
     faults = [
-        (compiled, "XLA-compiled code, which a stock server does not run"),
+        (() if jit_compile else compiled, "XLA-compiled code, which a stock server does not run"),
         (python, "calls to Python, which a server does not have"),
         (mutable, "tables that change while serving"),
         (foreign, "ops that a stock server does not link"),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from keras_attn.serving.export import compiled_shapes
+from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.prediction_log import encode
 from keras_attn.text import BLANKS
 
@@ -17,14 +19,16 @@ if TYPE_CHECKING:
 
 NAME = "tf_serving_warmup_requests"
 BATCH_SIZES = (1, 8, 32)
+COMPILED = 64  # source tokens: longer shapes are compiled at the first request for them
 
 
-def write_warmup(directory: Path, engine: "Engine", sentences: Sequence[str]) -> None:
+def write_warmup(directory: Path, engine: "Engine", options: ExportOptions, sentences: Sequence[str]) -> None:
     """Writes the records of a version: every signature, short and long sentences, alone and in batches.
 
     Args:
         directory: The version's `assets.extra`.
         engine: The exported model and its tokenizers.
+        options: Those of the export.
         sentences: Source text, real if there is any.
     """
     texts = sorted((text for text in sentences if text.strip(BLANKS)), key=len) or ["a"]
@@ -35,6 +39,12 @@ def write_warmup(directory: Path, engine: "Engine", sentences: Sequence[str]) ->
     source, target = engine.source_tokenizer, engine.target_tokenizer
     ids = source.special_ids.with_end(source.encode(middle))
     calls += [("translate_token_ids", {"token_ids": [ids], "lengths": [len(ids)]})]
+    if options.jit_compile:
+        real = [i for text in texts for i in source.encode(text)] or ids[:1]
+        for size in compiled_shapes.lengths(engine, options):
+            line = source.special_ids.with_end((real * size)[: size - 1])[:size]
+            for rows in compiled_shapes.rows(options) if size <= COMPILED else ():
+                calls += [("translate_token_ids", {"token_ids": [line] * rows, "lengths": [len(line)] * rows})]
     words = target.decode(target.special_ids.ordinary(target.vocabulary_size)[:11])
     calls += [("score", {"source": [middle], "target": [words]})]
     with tf.io.TFRecordWriter(str(directory / NAME)) as writer:

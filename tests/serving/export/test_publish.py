@@ -165,7 +165,7 @@ def test_what_a_killed_export_left_is_removed_by_the_next(translator, tmp_path, 
             version(Path(directory), "whole")
 
     monkeypatch.setattr(graph, "ServedTranslator", Small)
-    monkeypatch.setattr(validation, "validate", lambda *_: None)
+    monkeypatch.setattr(validation, "validate", lambda *_, **__: None)
     monkeypatch.setattr(metadata, "write_record", lambda *_: None)
     monkeypatch.setattr(publish, "check_translations", lambda *_: None)
     monkeypatch.setattr(publish, "replaying", lambda *_: contextlib.nullcontext())
