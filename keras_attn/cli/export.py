@@ -47,10 +47,9 @@ def export(arguments: argparse.Namespace) -> None:
         options = chosen_options(arguments)
     else:
         options = options_of_run(arguments, arguments.run) | export_arguments(arguments.run)
-    if arguments.int8 and not options.get("jit_compile"):
-        raise ValueError(
-            "Expected --jit-compile with --int8: XLA alone multiplies in int8 there. Received: --int8 alone"
-        )
+    if arguments.int8 and (is_onnx or not options.get("jit_compile")):
+        received = "--format onnx" if is_onnx else "no --jit-compile"
+        raise ValueError(f"Expected --int8 with --jit-compile, of a SavedModel. Received: {received}")
     translator = load_translator(arguments, arguments.run)
     folder = translator.export(arguments.directory, format=arguments.format, **options)
     print(f"The {'translator in ONNX' if is_onnx else 'SavedModel'} is in {folder}.")

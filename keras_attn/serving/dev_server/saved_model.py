@@ -64,8 +64,6 @@ class SavedModel:
             self._warm_up(directory / WARM_UP)
         except Exception as error:  # damaged files fail in many ways
             sentence = " ".join(str(error).split())
-            if "XLA compilation disabled" in sentence:
-                sentence = "It is compiled by XLA, which is not enabled: start with --xla-cpu-compilation-enabled."
             raise ValueError(f"Expected a SavedModel in {str(directory)!r}. It does not load: {sentence}") from error
 
     def signature(self, name: str) -> Signature:
@@ -117,6 +115,8 @@ def _reason(message: str) -> str:
     """The sentence of a failed check in the graph, with the value that it names; else the first line."""
     if found := re.search(r"assertion failed: \[(Expected [^\]]*)\] \[([^\]]*)\]", message):
         return f"{found[1]} {found[2]}"
+    if "XLA compilation disabled" in message:
+        return "it is compiled by XLA, and the server was started without --xla-cpu-compilation-enabled"
     return message.splitlines()[0]
 
 

@@ -15,6 +15,7 @@ def run_in_chunks(
     tokens_per_batch: int,
     function: Callable[[tf.Tensor], dict[str, tf.Tensor]],
     specs: dict[str, tf.TensorSpec],
+    apart: tf.Tensor | None = None,
 ) -> dict[str, tf.Tensor]:
     """Calls `function` for one chunk of rows after another and returns its outputs in the order of the rows.
 
@@ -23,13 +24,15 @@ def run_in_chunks(
         batch_size, tokens_per_batch: Limits of a chunk: its rows, and its rows times the longest length among them.
         function: Maps row numbers `(R,)` to a dict of outputs `(R, ...)`.
         specs: The specs of the outputs. An axis of unknown size is as long as the longest output, and at least 1.
+        apart: `(B,)` bool, the longest rows, which are in no chunk with others; None: no such rows.
     """
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # (B,), empty rows last
     count = tf.math.count_nonzero(lengths, dtype="int32")
+    first = 0 if apart is None else tf.math.count_nonzero(apart, dtype="int32")
 
     def body(begin, outputs):
         room = tf.clip_by_value(tokens_per_batch // lengths[order[begin]], 1, batch_size)
-        end = tf.minimum(begin + room, count)
+        end = tf.minimum(begin + room, tf.where(begin < first, first, count))
         rows = order[begin:end]  # (R,)
         chunk = function(rows)
         placed = {name: _place(old, rows, chunk[name]) for name, old in outputs.items()}

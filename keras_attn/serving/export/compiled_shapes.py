@@ -1,11 +1,11 @@
 """The shapes for which XLA compiles the search of a served graph.
 
-A batch `(R, S)` is padded to the next of a few shapes: rows to 1, 4, 16, ..., source tokens to 16, 32, 64, 128, each
+A batch `(R, S)` is padded to the next of a few shapes: rows to 1, 4, 8, 16, ..., source tokens to 16, 32, 64, 128, each
 with room for the longest outputs of so many source tokens, and the tokens of a shortlist to 512, 1024, ... A batch that
 is larger is searched without XLA. So the number of programs is bounded, whatever is requested.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,20 +23,35 @@ SHORTLIST_SIZE = 512  # the smallest
 
 
 def rows(options: ExportOptions) -> list[int]:
-    """1, 4, 16, ..., `batch_size`: the numbers of rows."""
-    numbers = [1]
+    """1, 4, 8, 16, ..., `batch_size`: the numbers of rows."""
+    numbers = [1, 4]
     while numbers[-1] < options.batch_size:
-        numbers.append(min(4 * numbers[-1], options.batch_size))
-    return numbers
+        numbers.append(2 * numbers[-1])
+    return [*(number for number in numbers if number < options.batch_size), options.batch_size]
 
 
 def lengths(engine: "Engine", options: ExportOptions) -> dict[int, int]:
-    """The numbers of source tokens, end token included, and for each the room of its outputs."""
+    """The numbers of source tokens, end token included, and for each the room of its outputs.
+
+    Raises:
+        ValueError: if none has outputs that are short enough to compile.
+    """
     most = min(options.max_source_length, engine.model.source_length or options.max_source_length)
     sizes = sorted({min(size, most) for size in SOURCE_LENGTHS})
     limits = engine.limits(max_length=options.max_length, max_length_ratio=options.max_length_ratio)
     rooms = {size: max(limits.longest(size), options.no_repeat_ngram_size) for size in sizes}
-    return {size: room for size, room in rooms.items() if room <= LONGEST_OUTPUT}
+    found = {size: room for size, room in rooms.items() if room <= LONGEST_OUTPUT}
+    if not found:
+        raise ValueError(
+            f"Expected outputs of at most {LONGEST_OUTPUT} tokens with jit_compile. Received options that allow "
+            f"{min(rooms.values())}"
+        )
+    return found
+
+
+def are_larger(rooms: dict[int, int], lengths: tf.Tensor, longest: tf.Tensor) -> tf.Tensor:
+    """Whether sources of these lengths, with outputs that may be so long, fit none of the shapes."""
+    return (lengths > max(rooms)) | (longest > max(rooms.values()))
 
 
 def shortlist_sizes(vocabulary_size: int) -> list[int]:
@@ -71,10 +86,10 @@ def compiled(
 
     def with_xla(token_ids, row_max_length, row_min_length, length_penalty):
         count, length = tf.unstack(tf.shape(token_ids))
-        most, room = _first(rooms, length), _first(rooms.values(), tf.reduce_max(row_max_length))
-        place = tf.maximum(most, room)
+        room = _place_of(tf.reduce_max(row_max_length), rooms.values())
+        place = tf.maximum(_place_of(length, rooms), room)
         # The last row, the shortest, fills the batch.
-        index = tf.minimum(tf.range(tf.gather(rows(options), _first(rows(options), count))), count - 1)
+        index = tf.minimum(tf.range(tf.gather(rows(options), _place_of(count, rows(options)))), count - 1)
         ids = tf.gather(token_ids, index)
         listed = _padded(shortlist(ids), engine.model.target_vocabulary_size) if shortlist else {}
         found = compiled_search(
@@ -88,22 +103,22 @@ def compiled(
 
     def search_rows(token_ids, row_max_length, row_min_length, length_penalty):
         arguments = token_ids, row_max_length, row_min_length, length_penalty
-        fits = (tf.shape(token_ids)[1] <= max(rooms)) & (tf.reduce_max(row_max_length) <= max(rooms.values()))
-        return tf.cond(fits, lambda: with_xla(*arguments), lambda: plain(*arguments))
+        too_large = are_larger(rooms, tf.shape(token_ids)[1], tf.reduce_max(row_max_length))
+        return tf.cond(too_large, lambda: plain(*arguments), lambda: with_xla(*arguments))
 
-    return search_rows if rooms else plain
+    return search_rows
 
 
 def _padded(listed: dict[str, tf.Tensor], vocabulary_size: int) -> dict[str, tf.Tensor]:
     """A shortlist of one of the sizes: no sentence may have the tokens that fill it."""
     sizes, size = shortlist_sizes(vocabulary_size), tf.size(listed["token_ids"])
-    more = tf.gather(sizes, _first(sizes, size)) - size
+    more = tf.gather(sizes, _place_of(size, sizes)) - size
     return {
         "token_ids": tf.pad(listed["token_ids"], [[0, more]]),
         "allowed": tf.pad(listed["allowed"], [[0, 0], [0, more]]),
     }
 
 
-def _first(sizes, size: tf.Tensor) -> tf.Tensor:
+def _place_of(size: tf.Tensor, sizes: Iterable[int]) -> tf.Tensor:
     """The place of the first of rising `sizes` that is at least `size`."""
     return tf.searchsorted(tf.constant(list(sizes)), size[None])[0]

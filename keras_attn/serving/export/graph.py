@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from keras_attn.decoding import ScoreModel, token_ids_of
-from keras_attn.serving.export import length_limits
+from keras_attn.serving.export import compiled_shapes, length_limits
 from keras_attn.serving.export.chunking import run_in_chunks
 from keras_attn.serving.export.graph_copies import GraphCopies
 from keras_attn.serving.export.graph_optimization import merge_constants
@@ -79,6 +79,7 @@ class ServedTranslator:
         self._read_target = self._read_source
         if not same or cut:
             self._read_target = self._reader(self._target, self._target_ids, options.max_source_length)
+        self._rooms = compiled_shapes.lengths(engine, options) if options.jit_compile else None
         self._scorer = ScoreModel(engine.model, return_alignments=False)
         banned = token_ids_of(engine.target_tokenizer, options.banned_tokens)
         shortlist = engine.shortlist and GraphShortlist(engine.shortlist, engine.model, banned)
@@ -159,7 +160,8 @@ class ServedTranslator:
             return {"token_ids": ids, "lengths": lengths, "score": result["scores"][:, 0]}
 
         specs = {"token_ids": tf.TensorSpec((None, None), tf.int32), "lengths": tf.TensorSpec((None,), tf.int32)}
-        return self._by_chunks(rows, blank, chunk, specs | {"score": tf.TensorSpec((None,), tf.float32)})
+        specs |= {"score": tf.TensorSpec((None,), tf.float32)}
+        return self._by_chunks(rows, blank, chunk, specs, self._default_request())
 
     def score(self, source, target):
         source_ids, blank = self._read_source(source, source)  # (B, (S)), (B,)
@@ -227,9 +229,8 @@ class ServedTranslator:
             own = None if words is None else tf.gather(words, rows)
             return {"translation": self._text(result, own), "score": result["scores"][:, 0]}
 
-        return self._by_chunks(
-            token_ids, blank, chunk, {"translation": _strings(None), "score": tf.TensorSpec((None,))}
-        )
+        specs = {"translation": _strings(None), "score": tf.TensorSpec((None,))}
+        return self._by_chunks(token_ids, blank, chunk, specs, request)
 
     def _reader(self, tokenizer: GraphTokenizer, special_ids: SpecialIds, most: int) -> Callable:
         def reader(text, source):
@@ -259,6 +260,15 @@ class ServedTranslator:
         token_ids = tf.reshape(result["token_ids"], [-1, tf.shape(result["token_ids"])[-1]])  # (R * N, L)
         return self._target.decode(without_end(token_ids, tf.reshape(result["lengths"], [-1]), self._target_ids))
 
-    def _by_chunks(self, token_ids, blank, function: Callable, specs: dict) -> dict:
-        options = self._options
-        return run_in_chunks(_lengths(token_ids, blank), options.batch_size, options.tokens_per_batch, function, specs)
+    def _by_chunks(self, token_ids, blank, function: Callable, specs: dict, request=None) -> dict:
+        """The outputs of all chunks.
+
+        With the request of a search that may be compiled, rows that fit no compiled shape are apart from others: so the
+        precision, which may be int8 in what is compiled, does not depend on batch mates.
+        """
+        lengths, apart = _lengths(token_ids, blank), None
+        if request is not None and self._rooms:
+            longest, _ = length_limits.row_limits(lengths, request, self._engine, self._most)
+            apart = compiled_shapes.are_larger(self._rooms, lengths, longest)
+        limits = self._options.batch_size, self._options.tokens_per_batch
+        return run_in_chunks(lengths, *limits, function, specs, apart)

@@ -12,13 +12,16 @@ from keras_attn.text import BLANKS, Tokenizer
 LENGTH = 30  # characters of a good example sentence
 
 
-def write_guides(directory: Path, sentences: Sequence[str], tokenizer: Tokenizer) -> list[Path]:
+def write_guides(
+    directory: Path, sentences: Sequence[str], tokenizer: Tokenizer, jit_compile: bool = False
+) -> list[Path]:
     """Writes `models.config` and `README.md` into a model's folder, unless they exist; returns the files it wrote.
 
     Args:
         directory: The model's folder, whose name becomes the model's.
         sentences: Source text, from which the README takes its examples.
         tokenizer: The source tokenizer. Without sentences, the examples are made of tokens of its vocabulary.
+        jit_compile: Whether the server has to allow XLA.
     """
     first, second = example_sentences(sentences, tokenizer)
     with_options = {"signature_name": "translate_with_options", "inputs": {"text": [first], "max_length": 7}}
@@ -26,6 +29,7 @@ def write_guides(directory: Path, sentences: Sequence[str], tokenizer: Tokenizer
         "NAME": directory.name,
         "INSTANCES": _shell({"instances": [first, second]}),
         "WITH_OPTIONS": _shell(with_options),
+        "FLAGS": " --xla_cpu_compilation_enabled" if jit_compile else "",
         "SENTENCES": _json([first, second]),  # a list of strings in JSON is one in Python
     }
     written = []
@@ -75,7 +79,7 @@ README = """\
 
 ```
 docker run --rm -p 8500:8500 -p 8501:8501 -v "$PWD:/models/NAME" tensorflow/serving \\
-  --model_config_file=/models/NAME/models.config
+  --model_config_file=/models/NAME/models.configFLAGS
 curl -d INSTANCES localhost:8501/v1/models/NAME:predict
 curl localhost:8501/v1/models/NAME/metadata
 ```
@@ -130,6 +134,6 @@ With `--enable_batching --enable_per_model_batching_parameters` the server joins
 `batching_params.pbtxt` of each version says. With `--tensorflow_intra_op_parallelism=1` each operation has one thread:
 where sentences come one at a time, above all beside other work on the cores, that was faster.
 
-A version whose `assets.extra/keras_attn.json` has `"jit_compile": true` is compiled by XLA: the server has to be
+A version whose `assets.extra/keras_attn.json` has `"jit_compile": true` is compiled by XLA. A server loads it if it was
 started with `--xla_cpu_compilation_enabled`, and compiles when it runs the warm-up records.
 """

@@ -36,6 +36,7 @@ def write_record(directory: Path, engine: "Engine", options: ExportOptions, repo
         "run": {name: report[name] for name in REPORTED if name in report},
         "scores": {name: report[name] for name in SCORES if name in report},
         "options": options.recorded(),
+        "int8_products": options.jit_compile and engine.int8_weights is not None,
         "shortlist": engine.shortlist and engine.shortlist.fingerprint,
         "max_length_ratio": engine.max_length_ratio,
         "max_length_constant": engine.max_length_constant,

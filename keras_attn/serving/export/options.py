@@ -19,8 +19,8 @@ class ExportOptions(SearchOptions):
             together: 32 sentences take a quarter less time in two halves than at once.
         max_source_length: Source tokens of a line that are read, end token included; the rest is ignored. It bounds
             the time and the memory that a single line takes.
-        jit_compile: Whether XLA compiles the search of single best translations, once for each of about a dozen shapes;
-            the stock server then needs its flag `--xla_cpu_compilation_enabled`.
+        jit_compile: Whether XLA compiles the search of single best translations, for a few shapes of batches; the stock
+            server then needs its flag `--xla_cpu_compilation_enabled`.
         quantize: How matrices are stored: None (unchanged), "int8" or "float16".
         version: The number of the version, a whole number of at least 1; None: one more than the highest that exists.
 

@@ -60,9 +60,11 @@ def export_translator(
     `README.md`.
 
     With `jit_compile`, XLA compiles the search of `translate`, `translate_with_options` and `translate_token_ids`, once
-    for each of a few shapes to which batches are padded, and one of `keras_attn.quantize` multiplies in int8 there; a
-    line of more than 128 tokens, `translate_n_best` and `score` stay as they are. The stock server then needs its flag
-    `--xla_cpu_compilation_enabled`. The warm-up records compile most of the shapes, about a second each.
+    for each of a few shapes to which batches are padded, and there a translator of `keras_attn.quantize` multiplies in
+    int8. Not compiled, and in float32, are `translate_n_best`, `score`, and lines of more than 128 tokens, or whose
+    translation may be longer than 512 or than the export's own options allow for 128. The stock server then needs its
+    flag `--xla_cpu_compilation_enabled`. The warm-up records compile a program for each number of rows and of tokens up
+    to 64, about a second each; other sizes of a shortlist are compiled at their first request.
 
     A translator of `with_shortlist` is exported with its shortlist: translations are those of `generate`, with scores
     among a sentence's tokens; `score` has the whole vocabulary. A sentence with a token that the shortlist does not
@@ -87,8 +89,9 @@ def export_translator(
 
     Raises:
         ValueError: if an option is unknown or out of range, if custom layers are defined in `__main__` (on JAX and
-            torch), if a translator in int8 is exported with `jit_compile` and `quantize`, or if the SavedModel does not
-            pass the checks before publication, with a sentence for each fault. Nothing is left behind.
+            torch), if `jit_compile` is asked for outputs of more than 512 tokens, if a translator in int8 is exported
+            with `jit_compile` and `quantize`, or if the SavedModel does not pass the checks before publication, with a
+            sentence for each fault. Nothing is left behind.
         FileExistsError: if the version exists, or `directory` is a file.
         ImportError: if TensorFlow or tensorflow-text is not installed.
         OSError: if the version cannot be written. Nothing is left behind.
@@ -109,7 +112,8 @@ def export_translator(
             )
     if translator.int8_weights is not None and options.jit_compile and options.quantize:
         raise ValueError(
-            f"Expected quantize=None for a translator that multiplies in int8. Received: {options.quantize!r}"
+            "Expected quantize=None with jit_compile for a translator that multiplies in int8. Received: "
+            f"quantize={options.quantize!r}"
         )
     banned = tuple(token_ids_of(translator.target_tokenizer, options.banned_tokens))
     options = dataclasses.replace(options, banned_tokens=banned)
@@ -131,7 +135,7 @@ def export_translator(
         if translator.shortlist is not None:
             request["shortlist"] = str(Path(temporary, "shortlist.npz"))
             translator.shortlist.save(request["shortlist"])
-        request["int8"] = translator.int8_weights is not None
+        request["int8"] = options.jit_compile and translator.int8_weights is not None
         command = ["-m", "keras_attn.serving.export", str(folder), str(directory)]
         return Path(run_python(command, request | extras))
 
@@ -169,7 +173,7 @@ def write_version(
         warmup.write_warmup(beside / "assets.extra", engine, options, sentences or [text for text, _ in references])
         check_translations(replay, references, "int8" if in_int8 else engine.model.compute_dtype)
         _sync(beside)
-        for path in guides.write_guides(directory, sentences, engine.source_tokenizer):
+        for path in guides.write_guides(directory, sentences, engine.source_tokenizer, options.jit_compile):
             _sync_path(path)
         return _publish(beside, directory, options.version)
 

@@ -2,7 +2,7 @@
 
     python -P replay.py DIRECTORY [--xla-cpu-compilation-enabled] < request.json
 
-XLA is disabled but with the option, which has the name of the server's.
+The option has the name of the server's; without it XLA is disabled.
 
 The request is `[[text, ...], ...]`, one list for each batch, each text as hexadecimal bytes. The answer, on the last
 line of stdout, is `{"load_seconds": s, "batches": [{"seconds": s, "translation": [text, ...], "score": [s, ...]}, ...],

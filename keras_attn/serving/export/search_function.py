@@ -57,8 +57,8 @@ def build_search(
     def search(step, memory, state, norms, compiled, **lengths):
         if options.is_greedy:
             return greedy_search(step, memory, state, normalization=norms, **fixed, **lengths)
-        # Alignments are not for large requests, each compaction of a batch makes the graph larger, and XLA compiles
-        # none in a graph for any number of rows.
+        # Alignments are not for large requests, and each compaction of a batch makes the graph larger. XLA cannot
+        # compile one where the graph leaves the number of rows open.
         if return_alignments or compiled:
             start = start_beam_search(step, memory, state, norms=norms, **beam, **fixed, **lengths)
             return run_beam_search(*start, compactions=0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAME = "tf_serving_warmup_requests"
 BATCH_SIZES = (1, 8, 32)
-COMPILED = 64  # source tokens: longer shapes are compiled at the first request for them
+LONGEST_COMPILED = 64  # source tokens: for longer ones a program is compiled at the first request for it
 
 
 def write_warmup(directory: Path, engine: "Engine", options: ExportOptions, sentences: Sequence[str]) -> None:
@@ -43,7 +43,8 @@ def write_warmup(directory: Path, engine: "Engine", options: ExportOptions, sent
         real = [i for text in texts for i in source.encode(text)] or ids[:1]
         for size in compiled_shapes.lengths(engine, options):
             line = source.special_ids.with_end((real * size)[: size - 1])[:size]
-            for rows in compiled_shapes.rows(options) if size <= COMPILED else ():
+            room = options.tokens_per_batch if size <= LONGEST_COMPILED else 0
+            for rows in [number for number in compiled_shapes.rows(options) if number * size <= room]:
                 calls += [("translate_token_ids", {"token_ids": [line] * rows, "lengths": [len(line)] * rows})]
     words = target.decode(target.special_ids.ordinary(target.vocabulary_size)[:11])
     calls += [("score", {"source": [middle], "target": [words]})]

@@ -294,3 +294,24 @@ def test_what_cannot_be_served_is_a_sentence(saved, live, tmp_path, monkeypatch,
         said = capsys.readouterr().err.splitlines()
         assert said[-1].startswith("keras-attn serve: ")
         assert sentence in said[-1]
+
+
+@pytest.mark.slow
+def test_what_xla_compiles_needs_its_flag(tmp_path):
+    import tensorflow as tf
+
+    from keras_attn.serving.export.prediction_log import encode
+
+    twice = tf.function(lambda lengths: 2 * lengths, jit_compile=True)
+    text = tf.TensorSpec((None,), tf.string, name="text")
+    double = tf.function(lambda text: {"score": twice(tf.strings.length(text))}, input_signature=[text])
+    folder = tmp_path / "double" / "1"
+    tf.saved_model.save(tf.Module(), str(folder), signatures={"serving_default": double})
+    (folder / "assets.extra").mkdir()
+    with tf.io.TFRecordWriter(str(folder / "assets.extra" / "tf_serving_warmup_requests")) as writer:
+        writer.write(encode("serving_default", {"text": tf.make_tensor_proto(["ab"]).SerializeToString()}))
+    with served.serving(folder.parent, "--xla-cpu-compilation-enabled") as server:
+        assert rest(server, "double:predict", {"instances": ["a", "abc"]}) == (200, {"predictions": [2, 6]})
+    sentence = "it is compiled by XLA, and the server was started without --xla-cpu-compilation-enabled"
+    with pytest.raises(AssertionError, match=sentence), served.serving(folder.parent):
+        pass

@@ -1,78 +1,138 @@
 """An export that XLA compiles gives what Python gives, in the C program, also for a line that fits no shape."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 
 from keras_attn import quantize, with_shortlist
 from keras_attn.cli import main
-from keras_attn.serving.export import export_translator
+from keras_attn.models import RNNSearch, TransformerSeq2Seq
+from keras_attn.serving.export import export_translator, publish
 from tests.serving import loader
 from tests.serving.conftest import LINES, READ, SENTENCES, build
 from tests.serving.export.test_graph_shortlist import of
 
 BEAM = 3
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is TensorFlow's")
-
-
 OPTIONS = {"beam_size": BEAM, "batch_size": 4, "jit_compile": True}
+LONG = "ein " * 140  # fits no shape
+on_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is TensorFlow's")
 
 
+@on_tensorflow
 def test_shapes():
     from keras_attn.serving.export import compiled_shapes
     from keras_attn.serving.export.options import ExportOptions
 
     translator = build("word")  # of 1.3 S + 2.5 tokens
-    assert compiled_shapes.rows(ExportOptions(batch_size=1)) == [1]
-    assert compiled_shapes.rows(ExportOptions()) == [1, 4, 16]
-    assert compiled_shapes.rows(ExportOptions(batch_size=20)) == [1, 4, 16, 20]
+    sizes = {1: [1], 2: [1, 2], 4: [1, 4], 16: [1, 4, 8, 16], 20: [1, 4, 8, 16, 20]}
+    assert {size: compiled_shapes.rows(ExportOptions(batch_size=size)) for size in sizes} == sizes
     assert compiled_shapes.lengths(translator, ExportOptions()) == {16: 24, 32: 45, 64: 86, 128: 169}
     few = ExportOptions(max_source_length=40, max_length=7, no_repeat_ngram_size=9)
     assert compiled_shapes.lengths(translator, few) == {16: 9, 32: 9, 40: 9}
     assert compiled_shapes.lengths(translator, ExportOptions(max_length_ratio=10)) == {16: 160, 32: 320}
+    with pytest.raises(ValueError, match=r"Expected outputs of at most 512 tokens .* allow 513"):
+        compiled_shapes.lengths(translator, ExportOptions(max_length=513))
     assert compiled_shapes.shortlist_sizes(100) == [100]
     assert compiled_shapes.shortlist_sizes(512) == [512]
     assert compiled_shapes.shortlist_sizes(2000) == [512, 1024, 2000]
 
 
+@on_tensorflow
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["bpe", "in int8 with a shortlist"])
-def test_strings_are_those_of_generate(kind, program, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("rnnsearch", {"beam_size": 1, "no_repeat_ngram_size": 2, "quantize": "int8"}), ("transformer", {"beam_size": 2})],
+)
+def test_in_this_process(kind, options):
+    import tensorflow as tf
+
+    from keras_attn.serving.export.graph import ServedTranslator
+    from keras_attn.serving.export.options import ExportOptions
+
+    model = None
+    if kind == "transformer":
+        model = TransformerSeq2Seq(320, 320, units=6, num_layers=2, num_heads=3, feed_forward_units=11)
+    found, plain = (
+        ServedTranslator(build("bpe", model), ExportOptions(jit_compile=compiled, **options)).translate(
+            tf.constant(LINES[:7])
+        )
+        for compiled in (True, False)
+    )
+    assert found["translation"].numpy().tolist() == plain["translation"].numpy().tolist()
+    np.testing.assert_allclose(found["score"], plain["score"], rtol=1e-4)
+
+
+@on_tensorflow
+@pytest.mark.slow
+def test_the_c_program_says_what_python_says(program, tmp_path):
     from keras_attn.serving.export.graph import ServedTranslator
     from keras_attn.serving.export.options import ExportOptions
 
     translator = build("bpe")
-    folder, rounding = tmp_path / "1", 1e-5
-    if kind == "bpe":
-        ServedTranslator(translator, ExportOptions(**OPTIONS)).save(str(folder))
-    else:
-        translator = with_shortlist(quantize(translator), of(translator.model))
-        export_translator(translator, tmp_path, sentences=SENTENCES, **OPTIONS)
-        rounding = 1e-3  # a number near the middle of two in int8
-    lines = [*LINES, b"ein " * 140]  # of 421 tokens
-    expected = translator.generate([*READ, "ein " * 140], beam_size=BEAM, return_alignments=False)
-    if kind != "bpe":  # what is not compiled has float32
-        expected[-1:] = with_shortlist(build("bpe"), translator.shortlist).generate(["ein " * 140], beam_size=BEAM)
-    done, results = loader.run(program, folder, lines, "--signature", "serving_default", xla=True)
-    assert done.returncode == 0, done.stderr.decode()
-    found = results["serving_default"]
-    assert [text.decode() for text in found["translation"]] == [t.text for t in expected]
-    np.testing.assert_allclose(found["score"], [t.score for t in expected], rtol=rounding)
+    ServedTranslator(translator, ExportOptions(**OPTIONS)).save(str(tmp_path / "1"))
+    expected = translator.generate([*READ, LONG], beam_size=BEAM, return_alignments=False)
+    assert_says(program, tmp_path / "1", expected, rtol=1e-5)
 
     # The stock server without its flag: what fits a shape is refused, and the long line is not compiled.
-    done, _ = loader.run(program, folder, lines[:1], "--signature", "serving_default")
+    done, _ = loader.run(program, tmp_path / "1", LINES[:1], "--signature", "serving_default")
     assert done.returncode == 1
     assert "XLA compilation disabled" in done.stderr.decode()
-    done, results = loader.run(program, folder, lines[-1:], "--signature", "serving_default")
+    done, results = loader.run(program, tmp_path / "1", [LONG.encode()], "--signature", "serving_default")
     assert done.returncode == 0, done.stderr.decode()
     assert results["serving_default"]["translation"][0].decode() == expected[-1].text
 
 
+@on_tensorflow
+@pytest.mark.slow
+def test_in_int8_with_a_shortlist(program, tmp_path, monkeypatch):
+    """A line has the precision of its own length, whatever the lines beside it; the shortlists have several sizes."""
+    from keras_attn.serving.export import compiled_shapes
+
+    monkeypatch.setattr(compiled_shapes, "SHORTLIST_SIZE", 16)
+    sizes = dict.fromkeys(("units", "embedding_size", "readout_size", "attention_units", "decoder_units"), 32)
+    model = RNNSearch(320, 320, **sizes, initializer=keras.initializers.RandomNormal(stddev=0.5))
+    exact = build("bpe", model)
+    exact = with_shortlist(exact, of(exact.model))
+    translator = quantize(exact)
+    folder = export_translator(translator, tmp_path, sentences=SENTENCES, **OPTIONS)
+    record = json.loads((folder / "assets.extra" / "keras_attn.json").read_text())
+    assert (record["int8_products"], record["options"]["jit_compile"]) == (True, True)
+    lines = [*READ, LONG]
+    expected, rounded = (one.generate(lines, beam_size=BEAM, return_alignments=False) for one in (exact, translator))
+    assert any(abs(one.score - other.score) > 1e-3 for one, other in zip(expected, rounded, strict=True))
+    long = [len(exact.source_tokenizer.encode(line)) >= 128 for line in lines]
+    assert sum(long) == 2
+    chosen = [one if is_long else other for one, other, is_long in zip(expected, rounded, long, strict=True)]
+    assert_says(program, folder, chosen, rtol=1e-4)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="TensorFlow exports in its own process")
+def test_another_backend_asks_tensorflow_for_int8(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(publish, "run_python", lambda command, request: asked.append(request) or "x")
+    for translator in (build("bpe"), quantize(build("bpe"))):
+        for compiled in (False, True):
+            export_translator(translator, tmp_path / "model", beam_size=BEAM, jit_compile=compiled)
+    assert [request["int8"] for request in asked] == [False, False, False, True]
+
+
+def assert_says(program, folder, expected, rtol: float):
+    lines = [*LINES, LONG.encode()]
+    done, results = loader.run(program, folder, lines, "--signature", "serving_default", xla=True)
+    assert done.returncode == 0, done.stderr.decode()
+    found = results["serving_default"]
+    assert [text.decode() for text in found["translation"]] == [t.text for t in expected]
+    np.testing.assert_allclose(found["score"], [t.score for t in expected], rtol=rtol)
+
+
 def test_int8_needs_the_compiler_and_stores_no_other_rounding(tmp_path, capsys):
     translator = build("word")
-    with pytest.raises(ValueError, match="Expected quantize=None for a translator that multiplies in int8"):
+    with pytest.raises(ValueError, match="Expected quantize=None with jit_compile for a translator that multiplies in"):
         export_translator(quantize(translator), tmp_path / "model", quantize="float16", **OPTIONS)
     assert not (tmp_path / "model").exists()
     translator.save_to_preset(tmp_path / "preset")
-    assert main.main(["export", str(tmp_path / "preset"), str(tmp_path / "model"), "--int8"]) == 2
-    assert "Expected --jit-compile with --int8" in capsys.readouterr().err
+    for flags, received in (([], "no --jit-compile"), (["--format", "onnx"], "--format onnx")):
+        assert main.main(["export", str(tmp_path / "preset"), str(tmp_path / "model"), "--int8", *flags]) == 2
+        assert f"Expected --int8 with --jit-compile, of a SavedModel. Received: {received}" in capsys.readouterr().err

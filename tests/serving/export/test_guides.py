@@ -44,6 +44,10 @@ def test_commands_send_the_sentences(tmp_path, tokenizer, sentences):
     (python,) = re.findall(r"make_tensor_proto\((.*)\)\)$", text, re.M)
     assert ast.literal_eval(python) == [first, second]
     assert "NAME" not in text.replace(HARD, "").replace(json.dumps(HARD, ensure_ascii=False), "") or HARD in sentences
+    assert "--model_config_file=/models/de-fr/models.config\ncurl" in text
+    (tmp_path / "compiled").mkdir()
+    _, readme = write_guides(tmp_path / "compiled", sentences, tokenizer, jit_compile=True)
+    assert "models.config --xla_cpu_compilation_enabled\ncurl" in readme.read_text(encoding="utf-8")
     assert write_guides(tmp_path / "de-fr", ["other"], tokenizer) == [], "they may be the user's own by now"
 
 
