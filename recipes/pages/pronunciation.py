@@ -38,12 +38,13 @@ def section(name: str, report: dict) -> list[str]:
         ]
         for row, one in singles
     ]
-    seeds = report["seeds"]
+    counts = {len(one["wer"]["scores"]) for _, one in singles}
+    seeds = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
     repeated = (
-        f"Single models have the mean of {seeds} seeds, with its {report['confidence']:.0%} interval over seeds; an "
-        f"ensemble has the {seeds} of a system, or all of several systems."
-        if seeds > 1
-        else "One seed."
+        "One seed."
+        if counts == {1}
+        else f"Single models have the mean of {seeds} seeds, with its {report['confidence']:.0%} interval over seeds; "
+        "an ensemble has all seeds of a system, or of several systems."
     )
     return [
         f"Word error rate in percent, and phoneme error rate in brackets, of the test words; beam "
