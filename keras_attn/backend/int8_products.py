@@ -103,7 +103,7 @@ def _scaled_sums(rows, matrix: Int8Matrix):
 
 
 def _onednn_product(rows, largest, matrix: Int8Matrix):
-    """The same for x (R, I) and its largest numbers (R, 1)."""
+    """t_j sum_i q_ri p_ij / 127, (R, O) in float32, for x (R, I) and max_i |x_ri| (R, 1)."""
     import torch
 
     # As uint8 with a zero at 128: of two factors with a sign VNNI has no product, and oneDNN takes 500 times as long.

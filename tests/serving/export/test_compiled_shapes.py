@@ -8,11 +8,12 @@ import pytest
 
 from keras_attn import quantize, with_shortlist
 from keras_attn.cli import main
+from keras_attn.decoding import token_ids_of
 from keras_attn.models import RNNSearch, TransformerSeq2Seq
 from keras_attn.serving.export import export_translator, publish
 from tests.serving import loader
 from tests.serving.conftest import LINES, READ, SENTENCES, build
-from tests.serving.export.test_graph_shortlist import of
+from tests.serving.export.test_graph_shortlist import ensemble, of
 
 BEAM = 3
 OPTIONS = {"beam_size": BEAM, "batch_size": 4, "jit_compile": True}
@@ -43,7 +44,11 @@ def test_shapes():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [("rnnsearch", {"beam_size": 1, "no_repeat_ngram_size": 2, "quantize": "int8"}), ("transformer", {"beam_size": 2})],
+    [
+        ("rnnsearch", {"beam_size": 1, "no_repeat_ngram_size": 2, "quantize": "int8"}),
+        ("transformer", {"beam_size": 2}),
+        ("ensemble", {"beam_size": 2, "max_length": 6, "banned_tokens": ["rouge"]}),
+    ],
 )
 def test_in_this_process(kind, options):
     import tensorflow as tf
@@ -51,13 +56,16 @@ def test_in_this_process(kind, options):
     from keras_attn.serving.export.graph import ServedTranslator
     from keras_attn.serving.export.options import ExportOptions
 
-    model = None
+    translator = build("bpe")
+    if kind == "ensemble":
+        translator = ensemble()
     if kind == "transformer":
         model = TransformerSeq2Seq(320, 320, units=6, num_layers=2, num_heads=3, feed_forward_units=11)
+        translator = build("bpe", model)
+    banned = token_ids_of(translator.target_tokenizer, options.get("banned_tokens", ()))
+    chosen = options | {"banned_tokens": banned}
     found, plain = (
-        ServedTranslator(build("bpe", model), ExportOptions(jit_compile=compiled, **options)).translate(
-            tf.constant(LINES[:7])
-        )
+        ServedTranslator(translator, ExportOptions(jit_compile=compiled, **chosen)).translate(tf.constant(LINES[:7]))
         for compiled in (True, False)
     )
     assert found["translation"].numpy().tolist() == plain["translation"].numpy().tolist()
