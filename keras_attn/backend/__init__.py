@@ -10,7 +10,7 @@ from keras_attn.backend.distribution import (
     parts_of_axis,
     training_devices,
 )
-from keras_attn.backend.float64 import cumsum, keep_float64, matmul, maximum, segment_sum, tanh
+from keras_attn.backend.float64 import cumsum, exp, keep_float64, matmul, maximum, segment_sum, tanh
 from keras_attn.backend.gradients import without_gradients
 from keras_attn.backend.indexing import put, take, take_in_rows
 from keras_attn.backend.inference import inference_function
@@ -52,6 +52,7 @@ __all__ = [
     "data_shard",
     "dense",
     "disable_pipeline_autotuning",
+    "exp",
     "has_accelerator",
     "inference_function",
     "keep_compiled",

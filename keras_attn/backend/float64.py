@@ -1,7 +1,7 @@
 """Operations that Keras computes in float32 on some backends, even where the tensors are float64.
 
 Keras follows JAX's habit of having no float64: `tanh` does so on JAX, and most operations with two tensors on torch.
-With every other dtype the functions here are those of `keras.ops`.
+With every other dtype the functions here are those of `keras.ops`, or on torch faster ones (`torch_elementwise`).
 """
 
 from collections.abc import Callable
@@ -9,6 +9,8 @@ from typing import Any
 
 import keras
 from keras import ops
+
+from keras_attn.backend import torch_elementwise
 
 
 def matmul(x, y):
@@ -18,7 +20,16 @@ def matmul(x, y):
 
 def tanh(x):
     """`keras.ops.tanh`; float64 if x is."""
+    if keras.backend.backend() == "torch" and torch_elementwise.is_served(x):
+        return torch_elementwise.tanh(x)
     return _run("tanh", (x,))
+
+
+def exp(x):
+    """`keras.ops.exp`; float64 if x is."""
+    if keras.backend.backend() == "torch" and torch_elementwise.is_served(x):
+        return torch_elementwise.exp(x)
+    return _run("exp", (x,))
 
 
 def maximum(x, y):

@@ -9,7 +9,7 @@ from typing import Any
 
 # Whose functions in `torch` take the arguments of the ATen operation.
 _FUNCTIONS = re.compile(
-    "_softmax|abs|add|amax|amin|any|bitwise_and|bitwise_or|bmm|cat|div|embedding|eq|exp|floor_divide|ge|gather|gt|"
+    "_softmax|abs|add|amax|amin|any|bitwise_and|bitwise_or|bmm|cat|div|embedding|eq|exp|exp2|floor_divide|ge|gather|gt|"
     "index_copy|index_select|le|log|lt|maximum|minimum|mm|mul|neg|reciprocal|relu|select|sigmoid|squeeze|sub|sum|tanh|"
     "topk|unsqueeze|where"
 )

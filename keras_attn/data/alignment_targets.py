@@ -14,7 +14,8 @@ class AlignmentTargets:
     The target of a token is uniform over all tokens of the words that its word is linked to. Ends, padding, and words
     without links have none. With `shift`, row t is not of the token that it predicts but of the word before that one,
     which the decoder has then read (Chen, Liu, Liu & Chen 2020, arXiv:2004.14837, section 3.1): the row of a word's
-    tokens has the links of the word before, that of the end those of the last word, and that of the first word none.
+    tokens has the links of the word before, that of the end those of the last word, and that of the first word none. A
+    word without links is then linked to the end of the source, which stands for the empty word of IBM Model 1.
 
     Args:
         links: For each pair its links (source word, target word), numbered from 0 as `Tokenizer.words` does.
@@ -39,7 +40,7 @@ class AlignmentTargets:
             raise ValueError(f"Expected links of {len(sides[0]):,} pairs. Received: of {len(links):,}")
         if not 0 < weight < np.inf:
             raise ValueError(f"Expected a weight of the alignment loss above 0. Received: {weight}")
-        self._weight, self._shift, self._end = weight, shift, tokenizers[1].special_ids.end
+        self._weight, self._shift, self._ends = weight, shift, [one.special_ids.end for one in tokenizers]
         self._numbers = [WordNumbers(tokenizer) for tokenizer in tokenizers]
         self._offsets = np.cumsum([0, *map(len, links)])  # (pairs + 1,)
         flat = [link for one in links for link in sorted(one)]
@@ -70,15 +71,18 @@ class AlignmentTargets:
         pairs = np.repeat(np.arange(count), lengths)  # of each link
         places = np.repeat(self._offsets[rows] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
         links = self._links[places]  # (links of the batch, 2)
-        is_present = (links < sizes).all(axis=1)  # of the words that truncation has left
-        pairs, links = pairs[is_present], links[is_present]
-        aligned = words[1]  # (pairs, T), the word of each row
+        is_present = links < sizes  # (links, 2), whether truncation has left the word
+        linked = np.zeros((count, sizes[1] + 1, sizes[0] + 2), bool)  # the last row and column are of no word
+        source_words, target_words = words[0], words[1]  # (pairs, S), (pairs, T), the word of each column and row
         if self._shift:
-            last = aligned.max(axis=1, keepdims=True)  # (pairs, 1)
-            aligned = np.where(labels[:count] == self._end, last, np.maximum(aligned, 0) - 1)
-        linked = np.zeros((count, sizes[1] + 1, sizes[0] + 1), bool)  # the last row and column are of no word
+            linked[:, :-1, sizes[0]] = True  # the empty word
+            linked[pairs[is_present[:, 1]], links[is_present[:, 1], 1], sizes[0]] = False
+            source_words = np.where(source[:count] == self._ends[0], sizes[0], source_words)
+            last = target_words.max(axis=1, keepdims=True)  # (pairs, 1)
+            target_words = np.where(labels[:count] == self._ends[1], last, np.maximum(target_words, 0) - 1)
+        pairs, links = pairs[is_present.all(axis=1)], links[is_present.all(axis=1)]
         linked[pairs, links[:, 1], links[:, 0]] = True
         pairs = np.arange(count)[:, None, None]
         targets = np.zeros((*labels.shape, source.shape[1]), np.float32)  # (B, T, S)
-        targets[:count] = linked[pairs, aligned[:, :, None], words[0][:, None, :]]
+        targets[:count] = linked[pairs, target_words[:, :, None], source_words[:, None, :]]
         return targets * (self._weight / np.maximum(targets.sum(axis=-1, keepdims=True), 1)).astype(np.float32)

@@ -48,20 +48,27 @@ def test_a_batch_by_hand():
 
 
 def test_shifted_rows_by_hand():
-    """Row t has the links of the word before the one that it predicts, and that of the end those of the last word."""
+    """Row t has the links of the word before the one that it predicts, and that of the end those of the last word.
+
+    A word without links has the end of the source.
+    """
     source = Tokenizer.train(["a b"], level="word")
     target = Tokenizer.train(["xy z"], level="character")
-    options = {"links": [{(1, 0)}, {(0, 0), (1, 1)}], "alignment_weight": 0.5, "shift_alignment": True}
-    data = ParallelDataset.from_text(["a b"] * 2, ["xy", "xy z"], source, target, batch_size=2, **options)
+    links = [{(1, 0)}, {(0, 0), (1, 1)}, {(1, 1)}, set()]  # the first word of "z xy" and all of "z z" are not linked
+    options = {"links": links, "alignment_weight": 0.5, "shift_alignment": True}
+    lines = ["xy", "xy z", "z xy", "z z"]
+    data = ParallelDataset.from_text(["a b"] * 4, lines, source, target, batch_size=4, **options)
     inputs, labels, _ = data[0]
     expected = {
-        "xy": [[0, 0], [0, 0], [0, 0.5]],  # x, y, end
-        "xy z": [[0, 0], [0, 0], [0.5, 0], [0.5, 0], [0, 0.5]],  # x, y, blank, z, end
+        "xy": [[0, 0, 0], [0, 0, 0], [0, 0.5, 0]],  # x, y, end
+        "xy z": [[0, 0, 0], [0, 0, 0], [0.5, 0, 0], [0.5, 0, 0], [0, 0.5, 0]],  # x, y, blank, z, end
+        "z xy": [[0, 0, 0], [0, 0, 0.5], [0, 0, 0.5], [0, 0, 0.5], [0, 0.5, 0]],
+        "z z": [[0, 0, 0], [0, 0, 0.5], [0, 0, 0.5], [0, 0, 0.5]],
     }
     for label, targets in zip(labels, inputs["alignments"], strict=True):
         rows = expected[target.decode(label)]
-        np.testing.assert_allclose(targets[: len(rows), :2], rows)
-        assert targets.sum() == np.sum(rows), "nothing for padding and the source's end"
+        np.testing.assert_allclose(targets[: len(rows)], rows)  # of a, b and the source's end
+        assert targets.sum() == np.sum(rows), "nothing for padding"
 
 
 @pytest.mark.parametrize("bpe_dropout", [0.0, 0.5])

@@ -1,0 +1,27 @@
+"""tanh and exp on torch by other functions, for which it has faster code on a processor.
+
+Of a million numbers tanh took 2.1 ms on one core of an AMD EPYC, sigma 0.2; exp 0.6, 3.9 if most are -inf, and exp2 0.15
+of any (docs/performance.md).
+"""
+
+import math
+from typing import Any
+
+
+def is_served(x: Any) -> bool:
+    """Whether x is a tensor of float32 on a processor."""
+    import torch
+
+    return isinstance(x, torch.Tensor) and x.dtype == torch.float32 and x.device.type == "cpu"
+
+
+def tanh(x: Any) -> Any:
+    """tanh(x) = 2 sigma(2x) - 1, with an error of at most 1.8e-7."""
+    import torch
+
+    return torch.add(-1, torch.sigmoid(x + x), alpha=2)
+
+
+def exp(x: Any) -> Any:
+    """exp(x) = 2^(x / ln 2), with a relative error of at most 1e-6 from -20 to 20."""
+    return (x * (1 / math.log(2))).exp2()
