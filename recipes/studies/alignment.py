@@ -73,7 +73,7 @@ _RECURRENT = (
 )
 _RNNSEARCH = ("units=192", "attention_units=192", "decoder_units=256", "embedding_size=192", "readout_size=192")
 _LUONG = ("embedding_size=192", "readout_size=192", "layer_dropout=0.1")
-_NEMATUS = ("units=200", "attention_units=192", "embedding_size=192", *_RECURRENT)
+_NEMATUS = ("units=200", "attention_units=192", "embedding_size=192", "layer_normalization=true", *_RECURRENT)
 _GUIDED = (*_NEMATUS, "guided_alignment=0.5")
 _TRANSFORMER = ("units=176", "num_layers=3", "feed_forward_units=192", "dropout=0.1")
 SYSTEMS = {

@@ -13,7 +13,8 @@ def read(arguments: argparse.Namespace, settings: dict[str, Any], lists: Sequenc
 
     Args:
         arguments: Of the command.
-        settings: Figures that the report must have, too, except for the backend.
+        settings: Figures that the report must have, too, except for the backend and `bfloat16_products`, which are how
+            it was computed.
         lists: Names of its lists of rows.
 
     Raises:
@@ -25,13 +26,18 @@ def read(arguments: argparse.Namespace, settings: dict[str, Any], lists: Sequenc
         report = dict(json.loads(arguments.earlier.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         raise ValueError(f"Expected --earlier to be a report.json. Received: {str(arguments.earlier)!r}") from None
-    different = [name for name, value in settings.items() if name != "backend" and report.get(name) != value]
+    expected, found = ({**one, "changes": _changes(one), "backend": None} for one in (settings, report))
+    different = [name for name in settings if found.get(name) != expected[name]]
     if missing := [name for name in (*lists, *_PAST) if name not in report]:
         different += missing
     if different:
         raise ValueError(f"Expected --earlier to be a report of this study. It has another {', '.join(different)}.")
     arguments.earlier = arguments.earlier.name
     return report
+
+
+def _changes(settings: dict[str, Any]) -> list[str]:
+    return [change for change in settings.get("changes", ()) if "bfloat16_products=" not in change]
 
 
 def merged(earlier: dict, **rows: Sequence[dict]) -> dict[str, list[dict]]:

@@ -2,7 +2,8 @@
 
     python -m recipes.studies.g2p --seeds 3                                  # the seven languages of 8,000 words
     python -m recipes.studies.g2p --languages low,eng_us --systems hard_monotonic --seeds 5
-    python -m recipes.studies.g2p --languages ady,ice --minutes 20 --seeds 5
+    python -m recipes.studies.g2p --languages low --systems hard_monotonic,nematus --max-steps 500 \
+        --from hard_monotonic=RUN nematus=RUN        # goes on from runs of all languages, each of which has a tag
 
 Each system is trained on the task's own training words of each language, letters to phones (Korean syllables are
 decomposed into consonants and vowels, the corpus' side "decomposed"); the weights are those with
@@ -64,6 +65,7 @@ def main(argv=None) -> int:
     option("--languages", metavar="NAME,...", default="medium", help=f"or {', '.join(LANGUAGES)}, {ALL}")
     option("--systems", metavar="NAME,...", default="hard_monotonic,rnnsearch", help=f"of {', '.join(SYSTEMS)}")
     option("--minutes", type=float, help="of training a run at most, validation included")
+    option("--from", nargs="+", metavar="SYSTEM=RUN", dest="starts", default=[], help="go on from multilingual runs")
     return command.run(run_study, parser, argv)
 
 
@@ -71,14 +73,17 @@ def run_study(arguments: argparse.Namespace) -> None:
     languages = _languages(arguments.languages)
     systems = chosen("--systems", arguments.systems, SYSTEMS)
     changes = changes_by_recipe(arguments, *dict.fromkeys(recipe for recipe, _ in SYSTEMS.values()))
-    every = _languages(ALL)
+    every, starts = _languages(ALL), _starts(arguments.starts, systems)
     variants = {
-        (language, system): _variant(arguments, language, system, changes) for language in every for system in SYSTEMS
+        (language, system): _variant(arguments, language, system, changes, starts)
+        for language in every
+        for system in SYSTEMS
     }
 
     from recipes import corpora
 
     settings = {"max_steps": arguments.max_steps, "minutes": arguments.minutes}
+    settings |= {"starts": [f"{system}={Path(run).name}" for system, run in starts.items()]} if starts else {}
     todo = [variants[language, system] for language in languages for system in systems]
     study = Study(arguments, "g2p_study", repeated.runs(todo, arguments), **settings)
     repeated.check(study, "wer")
@@ -115,12 +120,28 @@ def _sides(arguments: argparse.Namespace, language: str) -> tuple[str, str]:
     return DECOMPOSED.get(language, "letters") if is_known else arguments.source, arguments.target
 
 
-def _variant(arguments: argparse.Namespace, language: str, system: str, changes: dict[str, list[str]]) -> Variant:
+def _starts(texts: Sequence[str], systems: Sequence[str]) -> dict[str, str]:
+    """The run that each system goes on from.
+
+    Raises:
+        ValueError: for anything but SYSTEM=RUN.
+    """
+    starts = dict(text.partition("=")[::2] for text in texts)
+    if wrong := [text for text in texts if text.partition("=")[0] not in systems or not text.partition("=")[2]]:
+        raise ValueError(f"Expected --from SYSTEM=RUN with a system of: {','.join(systems)}. Received: {wrong[0]!r}")
+    return starts
+
+
+def _variant(
+    arguments: argparse.Namespace, language: str, system: str, changes: dict[str, list[str]], starts: dict[str, str]
+) -> Variant:
     recipe, own = SYSTEMS[system]
     known = settings_for(recipe, corpus_name("*")) if arguments.corpus != CORPUS else ()  # a folder is not known
     steps = (f"max_steps={arguments.max_steps}",) if arguments.max_steps else ()
     settings = (*known, *steps, *changes[recipe], *own)
-    return Variant(f"{language}-{system}", recipe, settings, _corpus(arguments, language), _sides(arguments, language))
+    start = ("--from", starts[system], "--tags", "corpus") if system in starts else ()
+    where = _corpus(arguments, language), _sides(arguments, language)
+    return Variant(f"{language}-{system}", recipe, settings, *where, options=start)
 
 
 def _ending(arguments: argparse.Namespace, kind: str) -> str:

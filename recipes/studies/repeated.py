@@ -22,13 +22,14 @@ _QUANTILES = (12.706, 4.303, 3.182)  # Student's, of 97.5 %, for 1, 2 and 3 degr
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """A configuration: its name, the recipe, the settings changed, and corpus and languages if not the study's."""
+    """A configuration: a `Run` without a seed."""
 
     name: str
     recipe: str
     changes: tuple[str, ...]
     corpus: Path | str | None = None
     languages: tuple[str, str] | None = None
+    options: tuple[str, ...] = ()
 
 
 def add_seeds(parser: command.Parser) -> None:
@@ -41,9 +42,7 @@ def runs(variants: Sequence[Variant], arguments) -> list[Run]:
     """The runs of all variants with the first seed, then with the next, so that each round is a whole table."""
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
     return [
-        Run(run_name(variant, seed), variant.recipe, variant.changes, variant.corpus, variant.languages, seed)
-        for seed in seeds
-        for variant in variants
+        Run(**{**vars(variant), "name": run_name(variant, seed)}, seed=seed) for seed in seeds for variant in variants
     ]
 
 

@@ -52,7 +52,7 @@ class Step:
 class Run:
     """One training run: its name, which is also its folder's, the recipe, and the settings changed.
 
-    Corpus, languages and seed are the study's unless it has its own.
+    Corpus, languages and seed are the study's unless it has its own; `options` are further ones of `recipes.train`.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Run:
     corpus: Path | str | None = None
     languages: tuple[str, str] | None = None
     seed: int | None = None
+    options: tuple[str, ...] = ()
 
 
 class Study:
@@ -98,7 +99,7 @@ class Study:
         options += ["--seed", str(seed), "--beam", str(arguments.beam)]
         minutes = getattr(arguments, "minutes", None)
         options += ["--minutes", str(minutes)] if minutes is not None else []
-        return [*options, "--no-export", *(["--set", *run.changes] if run.changes else [])]
+        return [*options, *run.options, "--no-export", *(["--set", *run.changes] if run.changes else [])]
 
     def train_step(self, run: Run) -> Step:
         folder = self.folder(run)
@@ -270,6 +271,7 @@ class Study:
         for name in _OPTIONS:
             value = getattr(self.arguments, name, None)
             parts += [f"--{name.replace('_', '-')} {value}"] if value is not None else []
-        for flag, values in (("--adapted", getattr(self.arguments, "adapted", ())), ("--set", self.arguments.changes)):
+        lists = {"--from": self.settings.get("starts", ()), "--adapted": getattr(self.arguments, "adapted", ())}
+        for flag, values in (lists | {"--set": self.arguments.changes}).items():
             parts += [flag, *values] if values else []
         return " ".join(parts)

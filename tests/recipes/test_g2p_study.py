@@ -92,7 +92,8 @@ def test_the_page_and_the_figure_have_every_language(report, tmp_path):
     alone = [
         row | {"scores": [one for one in row["scores"] if one["name"] == "rnnsearch"]} for row in report["languages"]
     ]
-    assert "One seed." in study_sections.section("x", report | {"languages": alone, "means": []})
+    page = study_sections.section("x", report | {"languages": alone, "means": [], "starts": ["rnnsearch=low"]})
+    assert "beam 5. Each run goes on from its system's run of all languages (`--from`). One seed. The" in page
 
 
 @pytest.mark.parametrize(
@@ -110,6 +111,15 @@ def test_korean_syllables_are_decomposed_unless_the_text_is_ones_own():
     for own in ({"corpus": "mine"}, {"source": "phones", "target": "letters"}):
         arguments = SimpleNamespace(**parsed | own)
         assert g2p._sides(arguments, "kor") == (arguments.source, arguments.target)
+
+
+def test_a_system_goes_on_from_its_multilingual_run():
+    starts = g2p._starts(["nematus=runs/low=2"], ["nematus", "luong"])
+    arguments = SimpleNamespace(corpus="g2p", source="letters", target="phones", max_steps=7)
+    changes = {"nematus": ["ema_decay=0"], "luong": []}
+    begun, new = (g2p._variant(arguments, "ady", system, changes, starts) for system in ("nematus", "luong"))
+    assert begun.options == ("--from", "runs/low=2", "--tags", "corpus")
+    assert (begun.changes, new.options) == (("max_steps=7", "ema_decay=0"), ())
 
 
 @pytest.mark.slow
@@ -188,6 +198,8 @@ def test_systems_are_added_and_combined_with_each_other(corpus, tmp_path, in_pro
         (["--languages", "fre"], "fre"),  # which the folder has not
         (["--systems", "transformer"], "--systems among: hard_monotonic,"),
         (["--seeds", "0"], "from 1 to 100. Received: '0'"),
+        (["--from", "nematus=runs/low"], "SYSTEM=RUN with a system of: hard_monotonic,rnnsearch. Received: 'nematus="),
+        (["--from", "rnnsearch"], "SYSTEM=RUN with a system of: hard_monotonic,rnnsearch. Received: 'rnnsearch'"),
         (["--minutes", "0"], "--minutes above 0"),
         (["--max-steps", "0"], "--max-steps of at least 1"),
         (["--set", "lstm.units=3"], "recipe among: hard_monotonic, rnnsearch, nematus, luong"),
