@@ -22,11 +22,11 @@ from keras_attn.backend.precision import has_accelerator, preferred_precision
 from keras_attn.backend.products import (
     bfloat16_products,
     dense,
+    fast_products,
     kernel_product,
     kernel_products,
     loop_matmul,
     loop_product,
-    prefer_fast_matmul,
 )
 from keras_attn.backend.replicas import data_shard, replica_count, sum_over_replicas
 from keras_attn.backend.tensorflow_files import StoredVariable, read_checkpoint
@@ -53,6 +53,7 @@ __all__ = [
     "dense",
     "disable_pipeline_autotuning",
     "exp",
+    "fast_products",
     "has_accelerator",
     "inference_function",
     "keep_compiled",
@@ -66,7 +67,6 @@ __all__ = [
     "maximum",
     "model_parallel",
     "parts_of_axis",
-    "prefer_fast_matmul",
     "preferred_jit_compile",
     "preferred_precision",
     "put",

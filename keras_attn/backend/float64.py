@@ -10,8 +10,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.backend import torch_elementwise
-
 
 def matmul(x, y):
     """`keras.ops.matmul`; float64 if one of the two is."""
@@ -20,16 +18,12 @@ def matmul(x, y):
 
 def tanh(x):
     """`keras.ops.tanh`; float64 if x is."""
-    if keras.backend.backend() == "torch" and torch_elementwise.is_served(x):
-        return torch_elementwise.tanh(x)
-    return _run("tanh", (x,))
+    return _elementwise("tanh", x)
 
 
 def exp(x):
     """`keras.ops.exp`; float64 if x is."""
-    if keras.backend.backend() == "torch" and torch_elementwise.is_served(x):
-        return torch_elementwise.exp(x)
-    return _run("exp", (x,))
+    return _elementwise("exp", x)
 
 
 def maximum(x, y):
@@ -53,6 +47,15 @@ def segment_sum(data, segment_ids, num_segments: int):
 def keep_float64(activation: Callable) -> Callable:
     """An activation of Keras as one that is float64 where its input is: tanh, the only one that is not."""
     return tanh if activation is keras.activations.tanh else activation
+
+
+def _elementwise(name: str, x):
+    if keras.backend.backend() == "torch":
+        from keras_attn.backend import torch_elementwise
+
+        if torch_elementwise.is_served(x):
+            return getattr(torch_elementwise, name)(x)
+    return _run(name, (x,))
 
 
 def _run(name: str, tensors: tuple[Any, ...], *others):

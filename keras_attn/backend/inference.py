@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attn.backend.int8_products import Int8Weights
-from keras_attn.backend.products import kernel_products
+from keras_attn.backend.products import fast_products, kernel_products
 
 
 def inference_function(model: keras.Model, int8_weights: Int8Weights | None = None) -> Callable[[Any], Any]:
@@ -89,7 +89,7 @@ def _inference_on_torch(model: keras.Model, int8_weights: Int8Weights | None) ->
 
     def run(inputs):
         nonlocal mode
-        with mode(), kernel_products(int8_weights and int8_weights.product):
+        with mode(), fast_products(), kernel_products(int8_weights and int8_weights.product):
             outputs = model(tree.map_structure(ops.convert_to_tensor, inputs), training=False)
         mode = torch.inference_mode
         return tree.map_structure(ops.convert_to_numpy, outputs)

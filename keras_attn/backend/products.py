@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from functools import cache
 from typing import Any
 
 import keras
@@ -73,16 +72,17 @@ def loop_product(kernel, *, rows: slice = ALL, columns: slice = ALL, dtype: str 
         import torch
 
         if torch.is_grad_enabled():
-            gather, product = _torch_deferred_product()
-            pairs = []  # (x, gradient of x @ kernel) of every step, filled by the backward pass
-            kernel = gather.apply(ops.convert_to_tensor(kernel), pairs)
+            from keras_attn.backend.torch_products import deferred_product
+
+            kernel = ops.convert_to_tensor(kernel)
+            product = deferred_product(kernel)
             # Keras' operations turn float64 into float32 on torch; a product of both is an error.
-            return lambda x: product.apply(x.to(kernel.dtype), kernel, pairs)
+            return lambda x: product(x.to(kernel.dtype))
     return lambda x: loop_matmul(x, kernel)
 
 
 def loop_matmul(x, kernel):
-    """`matmul(x, kernel)`; in a step of a `scan` on TensorFlow with the kernel's gradient as in `loop_product`.
+    """`matmul(x, kernel)`; in a step of a `scan` with the kernel's gradient as in `loop_product`.
 
     Args:
         x: `(B, I)`, or `(B, 1, I)` with a kernel for each row, for the gradient after the loop; any shape without.
@@ -92,6 +92,11 @@ def loop_matmul(x, kernel):
         from keras_attn.backend import tensorflow_loops
 
         return tensorflow_loops.product(x, kernel)
+    if keras.backend.backend() == "torch":
+        from keras_attn.backend import torch_products
+
+        if torch_products.may_defer(x, kernel):
+            return torch_products.batch_product(kernel)(x)
     from keras_attn.backend.float64 import matmul
 
     return matmul(x, kernel)
@@ -101,111 +106,46 @@ def _part(kernel, rows: slice, columns: slice):
     return kernel if rows == columns == ALL else kernel[rows, columns]
 
 
-@cache
-def prefer_fast_matmul() -> None:
-    """Makes torch multiply float32 matrices on a CPU with oneDNN instead of MKL, if oneDNN is exact.
+def fast_products() -> contextlib.AbstractContextManager:
+    """Within this, in this thread, torch multiplies with large matrices of float32 by oneDNN instead of MKL.
 
-    This changes the process-wide `torch.set_float32_matmul_precision`, so only programs call it: the commands, the
-    recipes and the benchmarks. For all programs there is `torch_products`, in loops without gradients. On the other
-    backends it does nothing.
-
-    On AMD processors MKL takes 2.4 times as long (with 512 x 5,921 and 640 rows 49 ms against 20 ms, with 5 rows
-    1.06 ms against 0.21 ms, one core). Torch uses oneDNN for float32 only if it may use bfloat16 internally, which it
-    does on processors with AMX. Therefore a product that bfloat16 would round is tried; if it is rounded, the setting
-    stays as it was. It also stays with an accelerator, or if the user has changed it before.
+    For training, and a program's own products: translators multiply so in any case. On AMD processors MKL takes 2 to 7
+    times as long. Results are those of float32. On the other backends, and with an accelerator, this does nothing.
     """
     if keras.backend.backend() != "torch":
-        return
-    import torch
+        return contextlib.nullcontext()
+    from keras_attn.backend import torch_products
 
-    try:
-        is_default = torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # set for each backend separately
-        return
-    if not is_default or torch.accelerator.is_available():
-        return
-    torch.set_float32_matmul_precision("medium")
-    probe = torch.full((256, 256), 1 + 2**-20)
-    if not torch.equal(probe @ torch.eye(256), probe):
-        torch.set_float32_matmul_precision("highest")
+    return torch_products.fast_products()
 
 
 @contextlib.contextmanager
 def bfloat16_products() -> Iterator[None]:
     """Within this, matrices of float32 are multiplied in bfloat16 on a CPU, with sums in float32; weights stay float32.
 
-    For training: the factors of a product are rounded to 8 bits, as in the dtype policy "mixed_bfloat16". On torch all
-    else stays as it is. On TensorFlow the optimizer of graphs does it, in compiled functions: the sum of a product is
-    rounded too, and what stands between two products (a bias, a tanh) may be computed in bfloat16. It needs a processor
-    that multiplies bfloat16 (AMX, on TensorFlow also AVX-512 BF16); on others, and on torch with a GPU, products stay
-    those of float32. It is process-wide.
+    For training: the factors of a product and its result are rounded to 8 bits, as in the dtype policy
+    "mixed_bfloat16". On torch these are the products with matrices of which a gradient may be taken, in this thread;
+    all else stays as it is. On TensorFlow the optimizer of graphs does it, in compiled functions of the process: what
+    stands between two products (a bias, a tanh) may be computed in bfloat16. It needs a processor that multiplies
+    bfloat16 (AMX or AVX-512 BF16); on others, and on torch with a GPU, products stay those of float32.
 
     Raises:
         ValueError: On JAX, whose compiler multiplies float32 on a CPU in float32.
     """
     if keras.backend.backend() == "jax":
         raise ValueError("Expected TensorFlow or torch for products in bfloat16 on a CPU. Received: JAX")
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
+    if keras.backend.backend() == "torch":
+        from keras_attn.backend import torch_products
 
-        name, inside = "auto_mixed_precision_onednn_bfloat16", True
-        before = tf.config.optimizer.get_experimental_options().get(name, False)
-
-        def set_to(value):
-            tf.config.optimizer.set_experimental_options({name: value})
-
-    else:
-        import torch
-
-        try:
-            before = torch.get_float32_matmul_precision()
-        except RuntimeError:  # set for each backend separately
-            before = None
-        if before is None or torch.accelerator.is_available():
+        with torch_products.fast_products(in_bfloat16=True):
             yield
-            return
-        inside, set_to = "medium", torch.set_float32_matmul_precision
-    set_to(inside)
+        return
+    import tensorflow as tf
+
+    name = "auto_mixed_precision_onednn_bfloat16"
+    before = tf.config.optimizer.get_experimental_options().get(name, False)
+    tf.config.optimizer.set_experimental_options({name: True})
     try:
         yield
     finally:
-        set_to(before)
-
-
-@cache
-def _torch_deferred_product():
-    """Two autograd functions: a product that records its gradient, and an identity of the kernel that sums the records.
-
-    Autograd runs the backward pass of the identity after those of all products that depend on it, whichever of them
-    were reached.
-    """
-    import torch
-
-    class Gather(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, kernel, pairs):
-            ctx.pairs = pairs
-            return kernel.view_as(kernel)
-
-        @staticmethod
-        @torch.autograd.function.once_differentiable
-        def backward(ctx, _):
-            inputs, gradients = (torch.cat(column) for column in zip(*ctx.pairs, strict=True))  # (T B, I), (T B, O)
-            ctx.pairs.clear()
-            return inputs.T @ gradients, None
-
-    class Product(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, kernel, pairs):
-            ctx.save_for_backward(x, kernel)
-            ctx.pairs = pairs
-            return x @ kernel
-
-        @staticmethod
-        @torch.autograd.function.once_differentiable
-        def backward(ctx, gradient):
-            x, kernel = ctx.saved_tensors
-            ctx.pairs.append((x, gradient))
-            return gradient @ kernel.T, None, None
-
-    return Gather, Product
+        tf.config.optimizer.set_experimental_options({name: before})

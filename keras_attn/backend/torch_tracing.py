@@ -41,6 +41,8 @@ def traced(function: Callable, owner, key) -> Callable:
         owner: The layer or model that owns the weights that `function` reads.
         key: Hashable; everything else on which the operations depend (see `describe`).
     """
+    import torch
+
     entries = _traces.setdefault(owner, {})
     # If weights are replaced by other tensors, or there are more of them (LoRA, quantisation), it is another model.
     key = (key, has_kernel_products(), *(id(weight.value) for weight in owner.weights))
@@ -48,7 +50,8 @@ def traced(function: Callable, owner, key) -> Callable:
     def run(*arguments):
         entry = entries.get(key, 0)
         if not isinstance(entry, int):
-            return entry(*arguments)
+            with torch._C.DisableTorchFunction():  # its operations are already those of `fast_products`
+                return entry(*arguments)
         if entry < _CALLS_BEFORE_TRACE:
             entries[key] = entry + 1
         elif _tracing.acquire(blocking=False):  # else another thread traces: a later call will

@@ -155,10 +155,9 @@ def import_keras(prepare: Callable[[], None] = environment.prepare) -> None:
         os.dup2(sys.stderr.fileno(), 2)
     prepare()
     with quietly():
-        from keras_attn.backend import disable_pipeline_autotuning, prefer_fast_matmul
+        from keras_attn.backend import disable_pipeline_autotuning
 
         disable_pipeline_autotuning()
-    prefer_fast_matmul()
 
 
 def _complain(parser: argparse.ArgumentParser, error: object, status: int) -> int:

@@ -1,11 +1,11 @@
-"""Products by oneDNN in the loops of torch are those of NumPy, and used where they are meant to be."""
+"""Products of torch by oneDNN are those of NumPy, used where they are meant to be, and have the gradients of others."""
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.backend import torch_products, torch_tracing, while_loop
+from keras_attn.backend import loop_matmul, torch_products, torch_tracing, while_loop
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="the products are torch's")
 
@@ -20,12 +20,12 @@ def products(*arguments) -> list[str]:
     return [name for name in names if name.split(".")[1] in ("mm", "bmm", "addmm", "mv", "_linear_pointwise")]
 
 
-@pytest.mark.parametrize("rows", [1, 5, 70])
+@pytest.mark.parametrize("rows", [(1,), (5,), (70,), (2, 3)])
 @pytest.mark.parametrize("is_transposed", [False, True])
 def test_a_product_is_numpys(rng, rows, is_transposed):
     import torch
 
-    x, matrix = (rng.normal(size=shape).astype("float32") for shape in ((rows, 400), (400, 501)))
+    x, matrix = (rng.normal(size=shape).astype("float32") for shape in ((*rows, 400), (400, 501)))
     weight = torch.tensor(matrix.T.copy()).T if is_transposed else torch.tensor(matrix)
     with torch.no_grad(), torch_products.fast_products():
         found = ops.matmul(torch.tensor(x), weight)
@@ -40,7 +40,7 @@ def test_others_are_multiplied_as_ever():
     cases = [
         (x[:, :300], torch.ones(300, 512)),  # too small
         (x.bfloat16(), matrix.bfloat16()),
-        (x[None], matrix),
+        (x[0], matrix),
         (x[:, ::2], torch.ones(512, 1024)[::2]),  # not as it lies in memory
         (torch.ones(2, 3, 512), torch.ones(2, 512, 512)),
     ]
@@ -54,10 +54,73 @@ def test_others_are_multiplied_as_ever():
             with torch.autocast("cpu", torch.bfloat16):
                 assert torch.matmul(x, matrix).dtype == torch.bfloat16
         assert torch.equal(out, torch.full((2, 512), 512.0))
-    weight = torch.nn.Parameter(matrix)
-    with torch_products.fast_products():  # with gradients
-        torch.matmul(x, weight).sum().backward()
-    assert torch.equal(weight.grad, torch.full((512, 512), 2.0))
+
+
+@pytest.mark.parametrize("shape", [(6, 96), (2, 3, 96)])
+@pytest.mark.parametrize("in_bfloat16", [False, True])
+def test_gradients_are_those_of_the_product(rng, in_bfloat16, shape):
+    """Of all that is used twice, and of what alone is asked for; nothing of the context is left afterwards."""
+    import torch
+
+    def tensors():
+        return [torch.tensor(array, requires_grad=True) for array in arrays]
+
+    def loss(x, matrix):
+        return (torch.matmul(torch.sin(torch.matmul(x, matrix)), matrix) * weights).sum()
+
+    arrays = [rng.normal(size=size).astype("float32") / 4 for size in (shape, (96, 96))]
+    weights = torch.tensor(rng.normal(size=shape).astype("float32"))
+    with torch_products.fast_products(in_bfloat16=in_bfloat16):
+        inside = tensors()
+        value = loss(*inside)
+        (alone,) = torch.autograd.grad(value, inside[:1], retain_graph=True)
+        value.backward()
+    outside = tensors()
+    loss(*outside).backward()
+    tolerance = 0.1 if in_bfloat16 else 1e-4
+    for found, expected in zip(inside, outside, strict=True):
+        np.testing.assert_allclose(found.grad, expected.grad, rtol=tolerance, atol=tolerance)
+    np.testing.assert_array_equal(alone, inside[0].grad)
+    again = tensors()
+    loss(*again).backward()
+    for found, expected in zip(again, outside, strict=True):
+        assert torch.equal(found.grad, expected.grad)
+
+
+def test_rounding_is_for_gradients_alone(rng):
+    """Results without gradients may become a trace, which is used outside too."""
+    import torch
+
+    x, matrix = (torch.tensor(rng.normal(size=(512, 512)).astype("float32")) for _ in range(2))
+    with torch_products.fast_products():
+        with torch.no_grad():
+            expected = torch.matmul(x, matrix)
+        with torch_products.fast_products(in_bfloat16=True):
+            rounded = torch.matmul(x, matrix)
+            with torch.no_grad():
+                assert torch.equal(torch.matmul(x, matrix), expected)
+        np.testing.assert_allclose(torch.matmul(x, matrix), expected, rtol=1e-4, atol=1e-3)
+    assert torch.equal(rounded, expected) != torch_products._multiplies_bfloat16()
+
+
+def test_a_row_for_each_kernel_has_the_gradients_of_the_sum(rng):
+    """sum_t sin(a_t V): the gradient of V is one product over t, and no tensor is kept when V is gone."""
+    import gc
+
+    import torch
+
+    arrays = [rng.normal(size=size).astype("float32") for size in ((5, 2, 1, 4), (2, 4, 3))]
+
+    def gradients(product):
+        rows, values = (torch.tensor(array, requires_grad=True) for array in arrays)
+        shared = torch.tanh(values)
+        torch.stack([torch.sin(product(row, shared)) for row in rows]).sum().backward()
+        return rows.grad, values.grad
+
+    for found, expected in zip(gradients(loop_matmul), gradients(torch.matmul), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    gc.collect()
+    assert len(torch_products._batch_products()) == 0
 
 
 def test_loops_multiply_so_from_the_first_step_on(rng, monkeypatch):

@@ -19,7 +19,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn import ParallelDataset, Tokenizer, Translator
-from keras_attn.backend import prefer_fast_matmul, preferred_jit_compile
+from keras_attn.backend import preferred_jit_compile
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.models import RNNSearch
 from keras_attn.text import END_ID, START_ID
@@ -227,7 +227,6 @@ def measure(case: dict, settings: dict) -> dict:
 def main() -> int:
     results = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print must not stand among the results
-    prefer_fast_matmul()
     device.allow_tf32()
     sizes = {size: {name: dataclasses.asdict(one) for name, one in models.items()} for size, models in SIZES.items()}
     print(json.dumps(device.facts() | {"sizes": sizes}), file=results)

@@ -17,7 +17,6 @@ from pathlib import Path
 import keras
 
 from keras_attn import Translator, quantize
-from keras_attn.backend import prefer_fast_matmul
 from keras_attn.text import corpus_path, read_lines
 from recipes.pages.results import name_of_run
 from tests import adversarial
@@ -37,7 +36,6 @@ def main(argv=None) -> int:
     parser.add_argument("--lines", type=int, default=1000, help="of each kind, at most (default: %(default)s)")
     parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize")
     arguments = parser.parse_args(argv)
-    prefer_fast_matmul()
     folder = Path(arguments.data or ".", "data", arguments.corpus)
     sentences = read_lines(corpus_path(folder, "test", arguments.source))[: arguments.lines]
     strange = [line.decode(errors="replace") for line in adversarial.lines(arguments.lines)]

@@ -23,7 +23,6 @@ from pathlib import Path
 import keras
 
 from keras_attn import Shortlist, Translator, quantize, with_shortlist
-from keras_attn.backend import prefer_fast_matmul
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
 from tests.benchmarks.search_limits import Limits
@@ -50,7 +49,6 @@ def main(argv=None) -> int:
     parser.add_argument("--shortlist", action="store_true", help="with a keras_attn.Shortlist")
     parser.add_argument("--peer", type=Path, metavar="FILE", help="what the peer measured")
     arguments = parser.parse_args(argv)
-    prefer_fast_matmul()
     folder = Path(arguments.data or ".", "data", "multi30k-tok")
     if not folder.is_dir():
         print(f"Expected --data with data/multi30k-tok in it. There is no {folder}.", file=sys.stderr)

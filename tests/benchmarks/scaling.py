@@ -60,12 +60,11 @@ def train(case: dict) -> dict:
     import keras
     import numpy as np
 
-    from keras_attn.backend import disable_pipeline_autotuning, prefer_fast_matmul, preferred_jit_compile
+    from keras_attn.backend import disable_pipeline_autotuning, preferred_jit_compile
     from keras_attn.losses import SmoothedCrossentropy
     from keras_attn.models import RNNSearch
     from tests.benchmarks.train_throughput import Subset, gemm_gflops
 
-    prefer_fast_matmul()
     disable_pipeline_autotuning()
     gemm = gemm_gflops(1024)
     imports, sizes = memory_mb(), sizes_of(case)
