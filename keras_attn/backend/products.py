@@ -106,13 +106,17 @@ def _part(kernel, rows: slice, columns: slice):
     return kernel if rows == columns == ALL else kernel[rows, columns]
 
 
-def fast_products() -> contextlib.AbstractContextManager:
+def fast_products(model: keras.Model | None = None) -> contextlib.AbstractContextManager:
     """Within this, in this thread, torch multiplies with large matrices of float32 by oneDNN instead of MKL.
 
-    For training, and a program's own products: translators multiply so in any case. On AMD processors MKL takes 2 to 7
-    times as long. Results are those of float32. On the other backends, and with an accelerator, this does nothing.
+    Translators and the `fit`, `evaluate` and `predict` of models do so; a loop of one's own may. On AMD processors MKL
+    takes 2 to 7 times as long. Results are those of float32. It does nothing inside `bfloat16_products`, with an
+    accelerator, and on the other backends.
+
+    Args:
+        model: One that runs within; for a model that torch compiles (`jit_compile=True`) it does nothing.
     """
-    if keras.backend.backend() != "torch":
+    if keras.backend.backend() != "torch" or getattr(model, "jit_compile", False):
         return contextlib.nullcontext()
     from keras_attn.backend import torch_products
 

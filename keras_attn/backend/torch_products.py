@@ -31,8 +31,8 @@ def fast_products(in_bfloat16: bool = False):
     """A context in which torch multiplies rows with a large matrix of float32 by oneDNN.
 
     The products are those of float32. With few rows MKL takes up to four times as long on an AMD EPYC
-    (docs/performance.md). Where torch has no oneDNN, on an accelerator, under autocast and for other dtypes nothing
-    changes.
+    (docs/performance.md). Where torch has no oneDNN or has an accelerator, under autocast, for other dtypes, and inside
+    another such context, unless that one does not round, nothing changes.
 
     Args:
         in_bfloat16: Whether factors and results are rounded to bfloat16 where a gradient may follow, if the processor
@@ -40,12 +40,11 @@ def fast_products(in_bfloat16: bool = False):
     """
     import torch
 
-    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
-        yield
-        return
+    has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     is_rounded = in_bfloat16 and _multiplies_bfloat16()
     kind = _Kind(torch.matmul, torch.bfloat16) if is_rounded else _Kind(_by_onednn, torch.float32)
-    if kind == _kind.get():
+    is_inside = _kind.get() == kind or (_kind.get() is not None and not is_rounded)
+    if is_inside or not has_onednn or torch.accelerator.is_available():
         yield
         return
     token = _kind.set(kind)

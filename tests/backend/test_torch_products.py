@@ -103,6 +103,22 @@ def test_rounding_is_for_gradients_alone(rng):
     assert torch.equal(rounded, expected) != torch_products._multiplies_bfloat16()
 
 
+def test_fit_multiplies_so_unless_torch_compiles_the_model(monkeypatch):
+    from keras_attn.backend import bfloat16_products, fast_products
+
+    model = keras.Sequential([keras.layers.Dense(2)])
+    for jit_compile, expected in ((False, True), (True, False)):
+        model.compile(loss="mse", jit_compile=jit_compile)
+        with fast_products(model):
+            assert (torch_products._kind.get() is not None) is expected
+    monkeypatch.setattr(torch_products, "_multiplies_bfloat16", lambda: True)
+    with bfloat16_products():
+        rounding = torch_products._kind.get()
+        with fast_products():  # as `fit` does inside
+            assert torch_products._kind.get() == rounding
+    assert torch_products._kind.get() is None
+
+
 def test_a_row_for_each_kernel_has_the_gradients_of_the_sum(rng):
     """sum_t sin(a_t V): the gradient of V is one product over t, and no tensor is kept when V is gone."""
     import gc
