@@ -7,6 +7,9 @@ EACL 2017, arXiv:1703.04357.
     python -m recipes.train nematus --corpus g2p/fre                               # letters to phones, in 16 languages
     python -m recipes.train nematus --corpus cmudict --set bfloat16_products=true  # 24.35 % of words wrong
     python -m recipes.train nematus --corpus tatoeba-en-fr --set bfloat16_products=true  # the preset tatoeba_en_fr
+    python -m recipes.train nematus --tags corpus --seed 0 --set max_steps=4000 word_dropout=0.1 \\
+        recurrent_dropout=0.15 layer_normalization=true bfloat16_products=true --corpus \\
+        g2p/ady+g2p/ice+g2p/ita+g2p/khm+g2p/lav+g2p/mlt_latn+g2p/rum+g2p/wel_sw    # 25.00 % of words wrong
     python -m recipes.train nematus --set encoder_transitions=2 decoder_transitions=4 layer_normalization=true
 
     python -m recipes.train nematus --corpus multi30k --source de --target en --seed 0 --set batch_size=192 \\

@@ -1,8 +1,8 @@
 """Products of torch with matrices of float32 on a processor: by oneDNN instead of MKL, or in bfloat16.
 
 torch has a setting of the whole process for both, `set_float32_matmul_precision("medium")`. It also has oneDNN multiply
-batches of small matrices, which takes 7 to 13 times as long as MKL, and it rounds both factors of a product anew, where
-factors that are in bfloat16 already take half as long (an AMD EPYC, docs/performance.md).
+batches of small matrices, which takes 7 to 13 times as long as MKL, and it uses bfloat16 with AMX alone, where AVX-512
+BF16 halves the time, too (docs/performance.md).
 """
 
 import contextlib

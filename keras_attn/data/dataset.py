@@ -167,7 +167,8 @@ class ParallelDataset(keras.utils.PyDataset):
             alignment_weight: Weight of that loss.
             shift_alignment: bool, whether the links of a word train the alignment of the next word's tokens, or the
                 end's, which is computed when the decoder has read the word (Chen et al. 2020, arXiv:2004.14837): for an
-                aligner, whose attention need not serve the prediction.
+                aligner, whose attention need not serve the prediction. A word without links is then linked to the end
+                of the source.
             **kwargs: The other arguments of `ParallelDataset`.
 
         Raises:

@@ -86,9 +86,10 @@ def _publish_one(run: Path, report: dict, reports: Path) -> None:
 def name_of(report: dict) -> str:
     """The name of a report's file: recipe or study, corpus, languages, and the recipe's settings that were changed.
 
-    A long one ends in a digest.
+    A study whose runs go on from others is "fine-tuned". A long name ends in a digest.
     """
     parts = [report.get("study") or report["recipe"], *(report[key] for key in ("corpus", "source", "target"))]
+    parts += ["fine-tuned"] if "starts" in report else []
     is_of_recipe = "recipe" in report  # a run, or a study of one recipe
     changed = report["command"].partition(" --set ")[2] if is_of_recipe else ""
     name = "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())]).replace("/", "-")

@@ -93,6 +93,7 @@ def test_the_page_and_the_figure_have_every_language(report, tmp_path):
         row | {"scores": [one for one in row["scores"] if one["name"] == "rnnsearch"]} for row in report["languages"]
     ]
     page = study_sections.section("x", report | {"languages": alone, "means": [], "starts": ["rnnsearch=low"]})
+    assert page.startswith("## Pronunciation in many languages, fine-tuned: g2p, letters to phones\n")
     assert "beam 5. Each run goes on from its system's run of all languages (`--from`). One seed. The" in page
 
 
