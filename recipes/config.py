@@ -52,7 +52,7 @@ class TrainingConfig:
     average_checkpoints: int = 0  # of the last validations: their mean is kept if it scores no worse than the best
     precision: str = "auto"  # or a dtype policy; auto: "mixed_bfloat16" on GPUs and TPUs that have it, else "float32"
 
-    bfloat16_products: bool = False  # on a CPU, in training and its validation, see keras_attn.backend
+    bfloat16_products: bool = False  # on a CPU, in training, see keras_attn.backend
 
     # Scoring
     metric: str = "bleu"  # or "wer", for pronunciations (see keras_attn/evaluation/by_metric.py)

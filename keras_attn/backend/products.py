@@ -106,17 +106,14 @@ def _part(kernel, rows: slice, columns: slice):
     return kernel if rows == columns == ALL else kernel[rows, columns]
 
 
-def fast_products(model: keras.Model | None = None) -> contextlib.AbstractContextManager:
+def fast_products() -> contextlib.AbstractContextManager:
     """Within this, in this thread, torch multiplies with large matrices of float32 by oneDNN instead of MKL.
 
-    Translators and the `fit`, `evaluate` and `predict` of models do so; a loop of one's own may. On AMD processors MKL
-    takes 2 to 7 times as long. Results are those of float32. It does nothing inside `bfloat16_products`, with an
-    accelerator, and on the other backends.
-
-    Args:
-        model: One that runs within; for a model that torch compiles (`jit_compile=True`) it does nothing.
+    For training; translators do so in any case. They are the products of `keras.ops.matmul` and `@`. On an AMD EPYC MKL
+    takes 2 to 4 times as long. Results are those of float32; their gradients cannot be differentiated again. It does
+    nothing inside `bfloat16_products`, with an accelerator, and on the other backends.
     """
-    if keras.backend.backend() != "torch" or getattr(model, "jit_compile", False):
+    if keras.backend.backend() != "torch":
         return contextlib.nullcontext()
     from keras_attn.backend import torch_products
 
@@ -128,10 +125,11 @@ def bfloat16_products() -> Iterator[None]:
     """Within this, matrices of float32 are multiplied in bfloat16 on a CPU, with sums in float32; weights stay float32.
 
     For training: the factors of a product and its result are rounded to 8 bits, as in the dtype policy
-    "mixed_bfloat16". On torch these are the products with matrices of which a gradient may be taken, in this thread;
-    all else stays as it is. On TensorFlow the optimizer of graphs does it, in compiled functions of the process: what
-    stands between two products (a bias, a tanh) may be computed in bfloat16. It needs a processor that multiplies
-    bfloat16 (AMX or AVX-512 BF16); on others, and on torch with a GPU, products stay those of float32.
+    "mixed_bfloat16". On torch these are the products of `keras.ops.matmul` and `@` with matrices at least 64 wide, in
+    this thread, unless gradients are off; small models gain nothing. On TensorFlow the optimizer of graphs does it, in
+    compiled functions of the process: what stands between two products (a bias, a tanh) may be computed in bfloat16. It
+    needs a processor that multiplies bfloat16 (AMX or AVX-512 BF16); on others, and on torch with a GPU, products stay
+    those of float32.
 
     Raises:
         ValueError: On JAX, whose compiler multiplies float32 on a CPU in float32.

@@ -6,33 +6,38 @@ BF16 halves the time, too (docs/performance.md).
 """
 
 import contextlib
+import threading
 from collections import defaultdict
 from collections.abc import Callable
-from contextvars import ContextVar
 from functools import cache
 from typing import Any, NamedTuple
 
-LEAST_SIZE = 200_000  # elements of a matrix without gradients: with smaller ones oneDNN takes longer to start
-LEAST_WIDTH = 64  # of a matrix with gradients: rounding a narrower one takes as long as its product
+LEAST_SIZE = 200_000  # elements of a matrix in float32: with smaller ones oneDNN takes longer to start
+LEAST_WIDTH = 64  # of a matrix in bfloat16: rounding a narrower one takes as long as its product
 
 
 class _Kind(NamedTuple):
-    """How the context multiplies."""
+    """How a context multiplies, and the dtype of the factors; None: their own."""
 
     multiply: Callable[[Any, Any], Any]
-    dtype: Any  # of the factors
+    dtype: Any = None
 
 
-_kind: ContextVar[_Kind | None] = ContextVar("kind", default=None)
+class _Thread(threading.local):
+    kind: _Kind | None = None  # of the innermost context
+
+
+_thread = _Thread()
 
 
 @contextlib.contextmanager
 def fast_products(in_bfloat16: bool = False):
     """A context in which torch multiplies rows with a large matrix of float32 by oneDNN.
 
-    The products are those of float32. With few rows MKL takes up to four times as long on an AMD EPYC
-    (docs/performance.md). Where torch has no oneDNN or has an accelerator, under autocast, for other dtypes, and inside
-    another such context, unless that one does not round, nothing changes.
+    They are the products of `torch.matmul` and `@`, in this thread, and those of float32. A gradient of theirs has no
+    gradient itself. On an AMD EPYC MKL takes 2 to 4 times as long (docs/performance.md). Where torch has no oneDNN or
+    has an accelerator, under autocast, for other dtypes, and inside another such context, unless that one does not
+    round, nothing changes.
 
     Args:
         in_bfloat16: Whether factors and results are rounded to bfloat16 where a gradient may follow, if the processor
@@ -43,16 +48,17 @@ def fast_products(in_bfloat16: bool = False):
     has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     is_rounded = in_bfloat16 and _multiplies_bfloat16()
     kind = _Kind(torch.matmul, torch.bfloat16) if is_rounded else _Kind(_by_onednn, torch.float32)
-    is_inside = _kind.get() == kind or (_kind.get() is not None and not is_rounded)
+    before = _thread.kind
+    is_inside = before == kind or (before is not None and not is_rounded)
     if is_inside or not has_onednn or torch.accelerator.is_available():
         yield
         return
-    token = _kind.set(kind)
+    _thread.kind = kind
     try:
         with _mode():
             yield
     finally:
-        _kind.reset(token)
+        _thread.kind = before
 
 
 @cache
@@ -72,7 +78,7 @@ def _mode() -> Any:
 
     class FastProducts(TorchFunctionMode):
         def __torch_function__(self, function, types, arguments=(), options=None):
-            if function in products and len(arguments) == 2 and not options and _is_served(*arguments):
+            if function in products and len(arguments) == 2 and not options and _is_product(*arguments):
                 x, matrix = arguments
                 if not torch.is_grad_enabled():
                     return _by_onednn(x, matrix)
@@ -86,22 +92,40 @@ def _mode() -> Any:
 def _by_onednn(x, matrix):
     import torch
 
+    # Of a slice oneDNN takes a thousand times as long.
+    x, matrix = (one if one.is_contiguous() or one.mT.is_contiguous() else one.contiguous() for one in (x, matrix))
     return torch.ops.mkldnn._linear_pointwise(x, matrix.T, None, "none", [], "")
 
 
-def _is_served(x, matrix) -> bool:
+def _is_product(x, matrix) -> bool:
+    """Whether `x @ matrix` is one of the context's products."""
     import torch
 
-    if not (isinstance(x, torch.Tensor) and isinstance(matrix, torch.Tensor)):
+    if not (_is_served(x) and _is_matrix(matrix) and x.numel() and x.dim() > 1 and x.shape[-1] == matrix.shape[0]):
         return False
-    if any(one.dtype != torch.float32 or one.device.type != "cpu" for one in (x, matrix)):
+    is_plain = x.is_contiguous() and (matrix.is_contiguous() or matrix.mT.is_contiguous())
+    return is_plain or torch.is_grad_enabled()
+
+
+def _is_matrix(matrix) -> bool:
+    import torch
+
+    if _thread.kind is None or not _is_served(matrix) or matrix.dim() != 2:
         return False
-    if x.dim() < 2 or matrix.dim() != 2 or torch.is_autocast_enabled("cpu") or not torch.backends.mkldnn.enabled:
-        return False
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() and _thread.kind.dtype == torch.bfloat16:
         return min(matrix.shape) >= LEAST_WIDTH
-    is_plain = x.is_contiguous() and (matrix.is_contiguous() or matrix.T.is_contiguous())
-    return is_plain and matrix.numel() >= LEAST_SIZE
+    return matrix.numel() >= LEAST_SIZE
+
+
+def _is_served(x) -> bool:
+    import torch
+
+    if not isinstance(x, torch.Tensor) or x.dtype != torch.float32 or x.device.type != "cpu":
+        return False
+    if x.layout != torch.strided or torch.is_autocast_enabled("cpu") or not torch.backends.mkldnn.enabled:
+        return False
+    # In a part that is computed again for its gradient (`keras.RematScope`) torch would leave the context then.
+    return not torch.is_grad_enabled() or torch._C._autograd._top_saved_tensors_default_hooks(True) is None
 
 
 def deferred_product(kernel: Any) -> Callable[[Any], Any]:
@@ -113,8 +137,7 @@ def deferred_product(kernel: Any) -> Callable[[Any], Any]:
     import torch
 
     gather, product = _deferred()
-    kind = _kind.get() if _is_served(kernel, kernel) else None
-    kind = kind or _Kind(torch.matmul, kernel.dtype)
+    kind = _thread.kind if _is_matrix(kernel) else _Kind(torch.matmul)
     pairs = defaultdict(list)  # backward pass -> (x, gradient of x @ kernel) of every call
     kernel = gather.apply(kernel, pairs, kind)
     return lambda x: product.apply(x, kernel, pairs, kind)
@@ -135,10 +158,12 @@ def may_defer(x: Any, kernel: Any) -> bool:
 def batch_product(kernel: Any) -> Callable[[Any], Any]:
     """The `deferred_product` of x (B, 1, I) and a kernel (B, I, O), the same for each call with this tensor."""
     products = _batch_products()
-    if kernel not in products:
+    version, product = products.get(kernel, (None, None))
+    if version != kernel._version:  # or it was changed in place
         # A copy, because a view would keep the kernel, and so its entry.
-        products[kernel] = deferred_product(kernel.clone())
-    return products[kernel]
+        product = deferred_product(kernel.clone())
+        products[kernel] = kernel._version, product
+    return product
 
 
 @cache
@@ -162,7 +187,7 @@ def _deferred() -> tuple[Any, Any]:
         def forward(ctx, kernel, pairs, kind):
             ctx.set_materialize_grads(False)
             ctx.pairs, ctx.kind, ctx.dtype = pairs, kind, kernel.dtype
-            return kernel.view_as(kernel) if kernel.dtype == kind.dtype else kernel.to(kind.dtype)
+            return kernel.view_as(kernel) if kind.dtype in (None, kernel.dtype) else kernel.to(kind.dtype)
 
         @staticmethod
         @torch.autograd.function.once_differentiable
@@ -175,20 +200,21 @@ def _deferred() -> tuple[Any, Any]:
     class Product(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, kernel, pairs, kind):
-            rounded = x.to(kind.dtype)
+            rounded = x.to(kernel.dtype)
             ctx.save_for_backward(rounded, kernel)
-            ctx.pairs, ctx.kind = pairs, kind
-            return kind.multiply(rounded, kernel).to(x.dtype)
+            ctx.pairs, ctx.kind, ctx.dtype = pairs, kind, x.dtype
+            product = kind.multiply(rounded, kernel)
+            return product if kind.dtype is None else product.to(x.dtype)
 
         @staticmethod
         @torch.autograd.function.once_differentiable
         def backward(ctx, gradient):
             x, kernel = ctx.saved_tensors
-            rounded = gradient.to(ctx.kind.dtype)
+            rounded = gradient.to(kernel.dtype)
             if ctx.needs_input_grad[1]:
                 # A backward pass that asks for the gradient of x alone leaves its pairs.
                 ctx.pairs[torch._C._current_graph_task_id()].append((x, rounded))
-            of_x = ctx.kind.multiply(rounded, kernel.mT).to(gradient.dtype) if ctx.needs_input_grad[0] else None
+            of_x = ctx.kind.multiply(rounded, kernel.mT).to(ctx.dtype) if ctx.needs_input_grad[0] else None
             return of_x, None, None, None
 
     return Gather, Product

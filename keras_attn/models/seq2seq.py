@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.backend import build_optimizer, fast_products, keep_values, replica_count, scan, sum_over_replicas
+from keras_attn.backend import build_optimizer, keep_values, replica_count, scan, sum_over_replicas
 from keras_attn.layers import check_size, refuse_unknown_arguments
 from keras_attn.models.guided_alignment import ALIGNMENTS, alignment_crossentropy, has_alignments
 from keras_attn.models.loss_checks import check_class_weight, check_loss
@@ -175,7 +175,7 @@ class Seq2Seq(keras.Model):
         check_class_weight(class_weight)
         check = self._token_id_check()
         build_optimizer(self)
-        with check.reported(), keep_values(self), fast_products(self):
+        with check.reported(), keep_values(self):
             if validation_data is not None:
                 kwargs["validation_data"] = check.validation_data(validation_data)
             return super().fit(check.data(x, y), y, *args, **kwargs)
@@ -183,13 +183,13 @@ class Seq2Seq(keras.Model):
     def evaluate(self, x=None, y=None, *args, **kwargs):
         """As `keras.Model.evaluate`, but refuses ids outside the vocabularies; see `fit`."""
         check = self._token_id_check()
-        with check.reported(), keep_values(self), fast_products(self):
+        with check.reported(), keep_values(self):
             return super().evaluate(check.data(x, y), y, *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
         """As `keras.Model.predict`, but refuses ids outside the vocabularies; see `fit`."""
         check = self._token_id_check(uses_loss=False)
-        with check.reported(), keep_values(self), fast_products(self):
+        with check.reported(), keep_values(self):
             return super().predict(check.data(x), *args, **kwargs)
 
     def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False):

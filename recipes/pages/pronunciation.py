@@ -46,8 +46,9 @@ def section(name: str, report: dict) -> list[str]:
         else f"Single models have the mean of {seeds} seeds, with its {report['confidence']:.0%} interval over seeds; "
         "an ensemble has all seeds of a system, or of several systems."
     )
-    if "starts" in report:
-        repeated = f"Each run goes on from its system's run of all languages (`--from`). {repeated}"
+    if starts := report.get("starts"):
+        begun = ", ".join(f"`{text.partition('=')[0]}`" for text in starts)
+        repeated = f"Each run of {begun} goes on from one of all languages (`--from`). {repeated}"
     return [
         f"Word error rate in percent, and phoneme error rate in brackets, of the test words; beam "
         f"{report['beam_size']}. {repeated} The baseline is that of the second SIGMORPHON shared task (Ashby et al. "

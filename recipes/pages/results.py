@@ -89,7 +89,7 @@ def name_of(report: dict) -> str:
     A study whose runs go on from others is "fine-tuned". A long name ends in a digest.
     """
     parts = [report.get("study") or report["recipe"], *(report[key] for key in ("corpus", "source", "target"))]
-    parts += ["fine-tuned"] if "starts" in report else []
+    parts += ["fine-tuned"] if report.get("starts") else []
     is_of_recipe = "recipe" in report  # a run, or a study of one recipe
     changed = report["command"].partition(" --set ")[2] if is_of_recipe else ""
     name = "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())]).replace("/", "-")

@@ -11,7 +11,7 @@ from recipes.pages.markdown import cost, plus_minus, table
 def section(name: str, report: dict) -> str:
     """The section of one study, whose report is `reports/<name>.json`, in Markdown."""
     title, write = _SECTIONS[report["study"]]
-    title += ", fine-tuned" if "starts" in report else ""
+    title += ", fine-tuned" if report.get("starts") else ""
     direction = f"{report['corpus']}, {report['source']} to {report['target']}"
     parts = [f"## {title}: {direction}", f"```\n{report['command']}\n```", *write(name, report)]
     return "\n\n".join([*parts, f"Report: [{name}](reports/{name}.json)."])

@@ -2,7 +2,7 @@
 
     python -m recipes.studies.g2p --seeds 3                                  # the seven languages of 8,000 words
     python -m recipes.studies.g2p --languages low,eng_us --systems hard_monotonic --seeds 5
-    python -m recipes.studies.g2p --languages low --systems hard_monotonic,nematus --max-steps 500 \
+    python -m recipes.studies.g2p --languages low --systems hard_monotonic,nematus --max-steps 500 \\
         --from hard_monotonic=RUN nematus=RUN        # goes on from runs of all languages, each of which has a tag
 
 Each system is trained on the task's own training words of each language, letters to phones (Korean syllables are
@@ -83,7 +83,7 @@ def run_study(arguments: argparse.Namespace) -> None:
     from recipes import corpora
 
     settings = {"max_steps": arguments.max_steps, "minutes": arguments.minutes}
-    settings |= {"starts": [f"{system}={Path(run).name}" for system, run in starts.items()]} if starts else {}
+    settings["starts"] = [f"{system}={Path(run).name}" for system, run in starts.items()] or None
     todo = [variants[language, system] for language in languages for system in systems]
     study = Study(arguments, "g2p_study", repeated.runs(todo, arguments), **settings)
     repeated.check(study, "wer")
@@ -129,6 +129,8 @@ def _starts(texts: Sequence[str], systems: Sequence[str]) -> dict[str, str]:
     starts = dict(text.partition("=")[::2] for text in texts)
     if wrong := [text for text in texts if text.partition("=")[0] not in systems or not text.partition("=")[2]]:
         raise ValueError(f"Expected --from SYSTEM=RUN with a system of: {','.join(systems)}. Received: {wrong[0]!r}")
+    if len(starts) < len(texts):
+        raise ValueError(f"Expected --from with one run for each system. Received: {' '.join(texts)}")
     return starts
 
 

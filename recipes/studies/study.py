@@ -271,7 +271,7 @@ class Study:
         for name in _OPTIONS:
             value = getattr(self.arguments, name, None)
             parts += [f"--{name.replace('_', '-')} {value}"] if value is not None else []
-        lists = {"--from": self.settings.get("starts", ()), "--adapted": getattr(self.arguments, "adapted", ())}
+        lists = {"--from": self.settings.get("starts") or (), "--adapted": getattr(self.arguments, "adapted", ())}
         for flag, values in (lists | {"--set": self.arguments.changes}).items():
             parts += [flag, *values] if values else []
         return " ".join(parts)

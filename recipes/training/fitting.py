@@ -1,7 +1,6 @@
 """From a configuration and a corpus to trained weights: tokenizers, batches, and one call of `model.fit`."""
 
 import argparse
-import contextlib
 import math
 import sys
 from collections.abc import Sequence
@@ -10,7 +9,14 @@ from pathlib import Path
 import keras
 
 from keras_attn import ParallelDataset, Tokenizer, Translator
-from keras_attn.backend import Job, bfloat16_products, clipping_replicas, compilation_scope, seed_process
+from keras_attn.backend import (
+    Job,
+    bfloat16_products,
+    clipping_replicas,
+    compilation_scope,
+    fast_products,
+    seed_process,
+)
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 from recipes import corpora
@@ -164,7 +170,7 @@ def fit(
         # For Keras all epochs are equally long. The rest of one is a fit of its own, whose checkpoint is then resumed.
         if batches.first:
             callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: _stop(model)))
-        with termination.deferred(), bfloat16_products() if config.bfloat16_products else contextlib.nullcontext():
+        with termination.deferred(), bfloat16_products() if config.bfloat16_products else fast_products():
             model.fit(
                 batches,
                 validation_data=validation_batches,

@@ -5,9 +5,20 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.backend import loop_matmul, torch_products, torch_tracing, while_loop
+from keras_attn.backend import (
+    bfloat16_products,
+    fast_products,
+    has_accelerator,
+    loop_matmul,
+    loop_product,
+    torch_products,
+    torch_tracing,
+    while_loop,
+)
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="the products are torch's")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "torch" or has_accelerator(), reason="the products are torch's, on a processor"
+)
 
 
 def products(*arguments) -> list[str]:
@@ -56,7 +67,7 @@ def test_others_are_multiplied_as_ever():
         assert torch.equal(out, torch.full((2, 512), 512.0))
 
 
-@pytest.mark.parametrize("shape", [(6, 96), (2, 3, 96)])
+@pytest.mark.parametrize("shape", [(6, 480), (2, 3, 480)])
 @pytest.mark.parametrize("in_bfloat16", [False, True])
 def test_gradients_are_those_of_the_product(rng, in_bfloat16, shape):
     """Of all that is used twice, and of what alone is asked for; nothing of the context is left afterwards."""
@@ -68,7 +79,7 @@ def test_gradients_are_those_of_the_product(rng, in_bfloat16, shape):
     def loss(x, matrix):
         return (torch.matmul(torch.sin(torch.matmul(x, matrix)), matrix) * weights).sum()
 
-    arrays = [rng.normal(size=size).astype("float32") / 4 for size in (shape, (96, 96))]
+    arrays = [rng.normal(size=size).astype("float32") / 8 for size in (shape, (480, 480))]
     weights = torch.tensor(rng.normal(size=shape).astype("float32"))
     with torch_products.fast_products(in_bfloat16=in_bfloat16):
         inside = tensors()
@@ -103,20 +114,87 @@ def test_rounding_is_for_gradients_alone(rng):
     assert torch.equal(rounded, expected) != torch_products._multiplies_bfloat16()
 
 
-def test_fit_multiplies_so_unless_torch_compiles_the_model(monkeypatch):
-    from keras_attn.backend import bfloat16_products, fast_products
-
-    model = keras.Sequential([keras.layers.Dense(2)])
-    for jit_compile, expected in ((False, True), (True, False)):
-        model.compile(loss="mse", jit_compile=jit_compile)
-        with fast_products(model):
-            assert (torch_products._kind.get() is not None) is expected
+def test_a_context_inside_another_one_rounds_only_if_that_does(monkeypatch):
     monkeypatch.setattr(torch_products, "_multiplies_bfloat16", lambda: True)
     with bfloat16_products():
-        rounding = torch_products._kind.get()
-        with fast_products():  # as `fit` does inside
-            assert torch_products._kind.get() == rounding
-    assert torch_products._kind.get() is None
+        rounding = torch_products._thread.kind
+        with fast_products():
+            assert torch_products._thread.kind == rounding
+    with fast_products():
+        with bfloat16_products():
+            assert torch_products._thread.kind == rounding
+        assert torch_products._thread.kind != rounding
+    assert torch_products._thread.kind is None
+
+
+def test_translators_multiply_so(monkeypatch):
+    """And a traced loop leaves the context, whose products it already has."""
+    from keras_attn.backend import inference_function
+
+    seen = []
+
+    class Watched(keras.layers.Dense):
+        def call(self, inputs):
+            seen.append(torch_products._thread.kind)
+            return super().call(inputs)
+
+    model = keras.Sequential([Watched(2)])
+    inference_function(model)(np.ones((1, 3), "float32"))
+    assert seen[-1] is not None
+
+
+@pytest.mark.parametrize("in_bfloat16", [False, True])
+def test_slices_and_expanded_gradients(rng, in_bfloat16):
+    """oneDNN has no fast product of them: they are copied."""
+    import torch
+
+    array = rng.normal(size=(512, 1536)).astype("float32") / 8
+    x = torch.tensor(rng.normal(size=(4, 512)).astype("float32"), requires_grad=True)
+
+    def gradients(product):
+        weight = torch.tensor(array, requires_grad=True)
+        y = product(weight)(x)
+        y.sum().backward()
+        found = y.detach(), x.grad, weight.grad
+        x.grad = None
+        return found
+
+    with torch_products.fast_products(in_bfloat16):
+        found = gradients(lambda weight: loop_product(weight, columns=slice(512, None)))
+    expected = gradients(lambda weight: lambda x: x @ weight[:, 512:])
+    tolerance = 0.15 if in_bfloat16 else 1e-4
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("in_bfloat16", [False, True])
+def test_what_is_not_served_is_torchs_own(in_bfloat16):
+    import torch
+
+    weight = torch.ones(512, 512, requires_grad=True)
+    with torch_products.fast_products(in_bfloat16):
+        assert (torch.eye(512).to_sparse() @ weight).shape == (512, 512)
+        (torch.zeros(0, 512) @ weight).sum().backward()
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            torch.ones(4, 511) @ weight
+        with torch.autocast("cpu", torch.bfloat16):
+            assert (torch.ones(4, 512) @ weight).dtype == torch.bfloat16
+    assert not weight.grad.any()
+
+
+@pytest.mark.parametrize("in_bfloat16", [False, True])
+def test_a_part_that_is_computed_again_is_multiplied_as_ever(rng, in_bfloat16):
+    """`keras.RematScope`, whose second computation torch makes outside the context."""
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    weight = torch.tensor(rng.normal(size=(512, 512)).astype("float32"), requires_grad=True)
+    x = torch.ones(4, 512)
+    with torch_products.fast_products(in_bfloat16):
+        checkpoint(lambda x: torch.sin(x @ weight), x, use_reentrant=False).sum().backward()
+    found, weight.grad = weight.grad, None
+    torch.sin(x @ weight).sum().backward()
+    np.testing.assert_allclose(found, weight.grad, rtol=1e-4, atol=1e-4)
 
 
 def test_a_row_for_each_kernel_has_the_gradients_of_the_sum(rng):
@@ -137,6 +215,10 @@ def test_a_row_for_each_kernel_has_the_gradients_of_the_sum(rng):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     gc.collect()
     assert len(torch_products._batch_products()) == 0
+    values = torch.ones(2, 4, 3, requires_grad=True) * 1
+    first = loop_matmul(torch.ones(2, 1, 4), values)
+    values.mul_(2)  # in place
+    assert torch.equal(loop_matmul(torch.ones(2, 1, 4), values), 2 * first)
 
 
 def test_loops_multiply_so_from_the_first_step_on(rng, monkeypatch):

@@ -10,7 +10,6 @@ same process.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import statistics
@@ -23,7 +22,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn import ParallelDataset, Tokenizer
-from keras_attn.backend import bfloat16_products, disable_pipeline_autotuning, preferred_jit_compile
+from keras_attn.backend import bfloat16_products, disable_pipeline_autotuning, fast_products, preferred_jit_compile
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.text import read_parallel
 from recipes.training.memory import peak_memory_mb
@@ -76,7 +75,7 @@ def main(argv=None) -> int:
     )
     parser.add_argument("--bfloat16-products", action="store_true", help="see keras_attn.backend.bfloat16_products")
     arguments = parser.parse_args(argv)
-    with bfloat16_products() if arguments.bfloat16_products else contextlib.nullcontext():
+    with bfloat16_products() if arguments.bfloat16_products else fast_products():
         return run(arguments)
 
 

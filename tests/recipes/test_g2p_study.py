@@ -94,7 +94,7 @@ def test_the_page_and_the_figure_have_every_language(report, tmp_path):
     ]
     page = study_sections.section("x", report | {"languages": alone, "means": [], "starts": ["rnnsearch=low"]})
     assert page.startswith("## Pronunciation in many languages, fine-tuned: g2p, letters to phones\n")
-    assert "beam 5. Each run goes on from its system's run of all languages (`--from`). One seed. The" in page
+    assert "beam 5. Each run of `rnnsearch` goes on from one of all languages (`--from`). One seed. The" in page
 
 
 @pytest.mark.parametrize(
@@ -200,6 +200,7 @@ def test_systems_are_added_and_combined_with_each_other(corpus, tmp_path, in_pro
         (["--systems", "transformer"], "--systems among: hard_monotonic,"),
         (["--seeds", "0"], "from 1 to 100. Received: '0'"),
         (["--from", "nematus=runs/low"], "SYSTEM=RUN with a system of: hard_monotonic,rnnsearch. Received: 'nematus="),
+        (["--from", "rnnsearch=a", "rnnsearch=b"], "one run for each system. Received: rnnsearch=a rnnsearch=b"),
         (["--from", "rnnsearch"], "SYSTEM=RUN with a system of: hard_monotonic,rnnsearch. Received: 'rnnsearch'"),
         (["--minutes", "0"], "--minutes above 0"),
         (["--max-steps", "0"], "--max-steps of at least 1"),
