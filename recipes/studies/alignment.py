@@ -38,11 +38,11 @@ of the sentence is translated, and spreads its weight. The conditional GRU, whic
 additive score and the bidirectional GRU, had 43.3; with normalised layers it has 40.9, and together with one from
 French to English (46.0) 37.9 by grow-diag-final-and.
 
-No order knows word t when it predicts it. The aligner does, and its links train it: 16.6. Without normalised layers, and
-without the end of the source for words that have no links, it had 23.3: it linked every word. Its guided row after the
-last word, the one of the end of the sentence, matters too: without it, and with half the weight, 28.1, for it found 4 %
-of the links of last words and 81 % of the others. From French to English 19.0, the intersection of both 14.6, eflomal's
-8.1. After 1,500 updates it has 40.7, with a weight of 10 instead of 2 43.4.
+No order knows word t when it predicts it. The aligner does, and its links train it: 16.6. Without normalised layers,
+and without the end of the source for words that have no links, it had 23.3: it linked every word. Its guided row after
+the last word, the one of the end of the sentence, matters too: without it, and with half the weight, 28.1, for it found
+4 % of the links of last words and 81 % of the others. From French to English 19.0, the intersection of both 14.6,
+eflomal's 8.1. After 1,500 updates it has 40.7, with a weight of 10 instead of 2 43.4.
 """
 
 import argparse
