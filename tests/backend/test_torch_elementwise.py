@@ -35,6 +35,8 @@ def test_gradients_of_tanh_are_numpys(rng):
     y = np.tanh(x.astype("float64"))
     np.testing.assert_allclose(first.detach(), 1 - y**2, atol=1e-6)
     np.testing.assert_allclose(second, -2 * y * (1 - y**2), atol=2e-6)
+    each = torch.func.vmap(torch.func.grad(tanh))(torch.tensor(x))
+    np.testing.assert_allclose(each, 1 - y**2, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32"])
