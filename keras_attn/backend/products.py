@@ -126,10 +126,10 @@ def bfloat16_products() -> Iterator[None]:
 
     For training: the factors of a product and its result are rounded to 8 bits, as in the dtype policy
     "mixed_bfloat16". On torch these are the products of `keras.ops.matmul` and `@` with matrices at least 64 wide, in
-    this thread, unless gradients are off; small models gain nothing. On TensorFlow the optimizer of graphs does it, in
-    compiled functions of the process: what stands between two products (a bias, a tanh) may be computed in bfloat16. It
-    needs a processor that multiplies bfloat16 (AMX or AVX-512 BF16); on others, and on torch with a GPU, products stay
-    those of float32.
+    this thread, unless gradients are off, or outputs are computed again for them (`keras.RematScope`); small models
+    gain nothing. On TensorFlow the optimizer of graphs does it, in compiled functions of the process: what stands
+    between two products (a bias, a tanh) may be computed in bfloat16. It needs a processor that multiplies bfloat16
+    (AMX or AVX-512 BF16); on others, and on torch with a GPU, products stay those of float32.
 
     Raises:
         ValueError: On JAX, whose compiler multiplies float32 on a CPU in float32.

@@ -50,7 +50,7 @@ def traced(function: Callable, owner, key) -> Callable:
     def run(*arguments):
         entry = entries.get(key, 0)
         if not isinstance(entry, int):
-            with torch._C.DisableTorchFunction():  # its operations are already those of `fast_products`
+            with torch._C.DisableTorchFunction():  # which would look at each operation again
                 return entry(*arguments)
         if entry < _CALLS_BEFORE_TRACE:
             entries[key] = entry + 1

@@ -124,7 +124,7 @@ def _starts(texts: Sequence[str], systems: Sequence[str]) -> dict[str, str]:
     """The run that each system goes on from.
 
     Raises:
-        ValueError: for anything but SYSTEM=RUN.
+        ValueError: for anything but SYSTEM=RUN, or two runs of a system.
     """
     starts = dict(text.partition("=")[::2] for text in texts)
     if wrong := [text for text in texts if text.partition("=")[0] not in systems or not text.partition("=")[2]]:

@@ -9,14 +9,7 @@ from pathlib import Path
 import keras
 
 from keras_attn import ParallelDataset, Tokenizer, Translator
-from keras_attn.backend import (
-    Job,
-    bfloat16_products,
-    clipping_replicas,
-    compilation_scope,
-    fast_products,
-    seed_process,
-)
+from keras_attn.backend import Job, bfloat16_products, clipping_replicas, compilation_scope, fast_products, seed_process
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 from recipes import corpora

@@ -127,8 +127,7 @@ def test_a_context_inside_another_one_rounds_only_if_that_does(monkeypatch):
     assert torch_products._thread.kind is None
 
 
-def test_translators_multiply_so(monkeypatch):
-    """And a traced loop leaves the context, whose products it already has."""
+def test_translators_multiply_so():
     from keras_attn.backend import inference_function
 
     seen = []

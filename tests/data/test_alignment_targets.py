@@ -71,6 +71,16 @@ def test_shifted_rows_by_hand():
         assert targets.sum() == np.sum(rows), "nothing for padding"
 
 
+def test_a_shifted_link_to_a_word_that_was_cut_off_is_none_and_not_to_the_end():
+    tokenizer = Tokenizer.train(["a b"], level="word")
+    options = {"links": [{(1, 0)}], "alignment_weight": 0.5, "shift_alignment": True, "batch_size": 1}
+    data = ParallelDataset.from_text(["a b"], ["a b"], tokenizer, tokenizer, **options)
+    inputs, labels, _ = data[0]
+    cut = inputs["encoder_token_ids"][:, [0, 2]]  # a, end
+    (targets,) = data._alignment_targets.of_batch(np.array([0]), cut, labels)
+    np.testing.assert_allclose(targets[:3], [[0, 0], [0, 0], [0, 0.5]])  # a, b (after a), end (after b, not linked)
+
+
 @pytest.mark.parametrize("bpe_dropout", [0.0, 0.5])
 def test_every_token_of_a_word_is_linked_to_every_token_of_its_words(bpe_dropout):
     tokenizer = Tokenizer.train(LINES * 3, vocabulary_size=300)

@@ -5,6 +5,7 @@ import json
 import random
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from keras_attn.translator import Translator
 from recipes import train
 from recipes.corpora import hansards
 from recipes.pages import studies as study_sections
-from recipes.studies import alignment, attention_links, eflomal_links, figure3
+from recipes.studies import alignment, attention_links, earlier, eflomal_links, figure3
 from recipes.studies.study import Study
 
 pytestmark = pytest.mark.once
@@ -335,3 +336,18 @@ def test_bad_options_are_refused_before_anything_is_begun(options, sentence, toy
     assert sentence in err
     assert err.count("\n") == 1
     assert not (toy / "study").exists()
+
+
+def test_an_earlier_report_may_have_other_products_and_no_other_setting(tmp_path):
+    past = dict.fromkeys(("command", "minutes", "jobs", "backend", "versions", "hardware"))
+    report = past | {"rows": [], "seed": 0, "backend": "jax", "changes": ["units=7"]}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+
+    def read(*changes):
+        arguments = SimpleNamespace(earlier=tmp_path / "report.json")
+        settings = {"seed": 0, "backend": "tensorflow", "changes": list(changes)}
+        return earlier.read(arguments, settings, ["rows"])
+
+    assert read("units=7", "bfloat16_products=true") == report
+    with pytest.raises(ValueError, match="another changes"):
+        read("units=8", "bfloat16_products=true")
