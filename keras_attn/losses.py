@@ -16,7 +16,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.backend import replica_count, sum_over_replicas
+from keras_attn.backend import is_graph_created, replica_count, sum_over_replicas
 from keras_attn.layers import refuse_unknown_arguments
 
 
@@ -82,6 +82,7 @@ def _smoothed_crossentropy(label_smoothing: float, words: int | None):
         def gradient(*args, upstream=None):
             # torch passes the arguments, then upstream by keyword; JAX and TensorFlow pass upstream alone.
             upstream = args[0] if upstream is None else upstream
+            powers, sums = softmax_parts(args[0])[1:] if is_graph_created() else (exponentials, total)
             upstream = ops.expand_dims(upstream, -1)  # (B, T, 1)
             ids = ops.arange(ops.shape(logits)[-1], dtype="int32")  # (V,)
             is_label = ops.equal(ids, ops.expand_dims(token_ids, -1))  # (B, T, V)
@@ -89,7 +90,7 @@ def _smoothed_crossentropy(label_smoothing: float, words: int | None):
             if label_smoothing:
                 spread = label_smoothing / (words or logits.shape[-1])
                 spread = spread if words is None else ops.where(ids < words, spread, 0.0)
-            logits_gradient = exponentials * (upstream / total)  # (B, T, V)
+            logits_gradient = powers * (upstream / sums)  # (B, T, V)
             # In place on torch, where the page faults of a new 45 MB buffer cost as much as the arithmetic.
             logits_gradient -= ops.where(is_label, upstream * (1 - label_smoothing + spread), upstream * spread)
             return logits_gradient, ops.zeros_like(labels)

@@ -153,6 +153,7 @@ WITHOUT_EXAMPLE = {
     "keras_attn.saving.quantization.stored_size": "needs TensorFlow",
     "keras_attn.search.beam.run_beam_search": "a part of `beam_search`",
     "keras_attn.search.beam.start_beam_search": "a part of `beam_search`",
+    "keras_attn.search.options.check_numbers": "a check for the package's own options",
     "keras_attn.search.options.check_sizes": "a check for the package's own options",
     "keras_attn.search.options.option": "a field of the package's own options",
 }

@@ -80,6 +80,38 @@ def test_gradient_against_finite_differences(smoothing):
     assert np.all(gradient[weights == 0] == 0)
 
 
+def test_the_gradient_has_a_gradient():
+    """The Hessian of a token's loss is diag(p) - p p^T; here it is multiplied with a direction."""
+    labels, logits, _ = batch()
+    direction = np.random.default_rng(1).normal(size=logits.shape).astype("float32")
+    p = np.exp(log_softmax(logits))
+    expected = p * (direction - (p * direction).sum(-1, keepdims=True)) / labels.size
+    loss = SmoothedCrossentropy(0.1)
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        _, found = jax.jvp(jax.grad(lambda x: loss(labels, x)), (logits,), (direction,))
+    elif backend == "torch":
+        import torch
+
+        x = torch.tensor(logits, requires_grad=True)
+        (gradient,) = torch.autograd.grad(loss(torch.tensor(labels), x), x, create_graph=True)
+        (found,) = torch.autograd.grad((gradient * torch.tensor(direction)).sum(), x)
+    else:
+        import tensorflow as tf
+
+        x = tf.constant(logits)
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                value = loss(labels, x)
+            gradient = inner.gradient(value, x)
+        found = outer.gradient(gradient, x, output_gradients=direction)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
 def test_uniform_logits_give_ln_5():
     """The figure of TensorFlow Addons' test_sequence_loss: five classes, constant logits, 1.60944."""
     labels = np.array([[0, 1, 2], [3, 4, 0]])

@@ -46,6 +46,14 @@ def translator():
     return Translator(model, source, target, max_length_ratio=1.5, max_length_constant=3)
 
 
+@pytest.mark.parametrize("name", ["max_length_ratio", "max_length_constant"])
+@pytest.mark.parametrize("limit", [np.nan, np.inf, None, "2", -1])
+def test_limits_are_checked_before_they_are_saved(translator, name, limit):
+    parts = translator.model, translator.source_tokenizer, translator.target_tokenizer
+    with pytest.raises(ValueError, match=f"{name} to be a number of at least 0"):
+        Translator(*parts, **{name: limit})
+
+
 def greedy_by_hand(translator, text):
     """Greedy search of a single sentence, without padding, one eager step at a time."""
     ids = [*translator.source_tokenizer.encode(text), END_ID]

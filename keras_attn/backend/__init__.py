@@ -11,9 +11,10 @@ from keras_attn.backend.distribution import (
     training_devices,
 )
 from keras_attn.backend.float64 import cumsum, exp, keep_float64, matmul, maximum, segment_sum, tanh
-from keras_attn.backend.gradients import without_gradients
+from keras_attn.backend.gradients import is_graph_created, without_gradients
 from keras_attn.backend.indexing import put, take, take_in_rows
 from keras_attn.backend.inference import inference_function
+from keras_attn.backend.initialization import skip_initialization
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.int8_products import Int8Weights
 from keras_attn.backend.job import Job
@@ -56,6 +57,7 @@ __all__ = [
     "fast_products",
     "has_accelerator",
     "inference_function",
+    "is_graph_created",
     "keep_compiled",
     "keep_float64",
     "keep_values",
@@ -77,6 +79,7 @@ __all__ = [
     "seed_process",
     "segment_sum",
     "set_random_state",
+    "skip_initialization",
     "sum_over_replicas",
     "sync_variables",
     "take",

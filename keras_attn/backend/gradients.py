@@ -1,4 +1,4 @@
-"""Computation that no gradient flows through."""
+"""Computation that no gradient flows through, and gradients of gradients."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,3 +33,16 @@ def without_gradients(function: Callable, *arguments: Any) -> Any:
 
     stop = tf.stop_gradient
     return tf.nest.map_structure(stop, function(*tf.nest.map_structure(stop, arguments)))
+
+
+def is_graph_created() -> bool:
+    """Whether the gradient that is computed now may have one itself: on torch, with `create_graph=True`.
+
+    For a gradient written by hand, which on torch must then be computed from its arguments: what the forward pass left
+    has no gradient. TensorFlow and JAX find one in any case.
+    """
+    if keras.backend.backend() != "torch":
+        return False
+    import torch
+
+    return torch.is_grad_enabled()

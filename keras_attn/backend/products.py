@@ -109,9 +109,10 @@ def _part(kernel, rows: slice, columns: slice):
 def fast_products() -> contextlib.AbstractContextManager:
     """Within this, in this thread, torch multiplies with large matrices of float32 by oneDNN instead of MKL.
 
-    For training; translators do so in any case. They are the products of `keras.ops.matmul` and `@`. On an AMD EPYC MKL
-    takes 2 to 4 times as long. Results are those of float32; their gradients cannot be differentiated again. It does
-    nothing inside `bfloat16_products`, with an accelerator, and on the other backends.
+    For training; translators do so in any case. They are the products of `keras.ops.matmul` and `@`, and those of
+    float32. On an AMD EPYC with AVX-512 MKL takes 2 to 4 times as long; without AVX-512 MKL is faster with many rows,
+    and multiplies where a gradient may follow. It does nothing inside `bfloat16_products`, with an accelerator, and on
+    the other backends.
     """
     if keras.backend.backend() != "torch":
         return contextlib.nullcontext()
@@ -133,6 +134,7 @@ def bfloat16_products() -> Iterator[None]:
 
     Raises:
         ValueError: On JAX, whose compiler multiplies float32 on a CPU in float32.
+        RuntimeError: On torch, for a gradient with `create_graph=True`.
     """
     if keras.backend.backend() == "jax":
         raise ValueError("Expected TensorFlow or torch for products in bfloat16 on a CPU. Received: JAX")

@@ -34,10 +34,11 @@ _thread = _Thread()
 def fast_products(in_bfloat16: bool = False):
     """A context in which torch multiplies rows with a large matrix of float32 by oneDNN.
 
-    They are the products of `torch.matmul` and `@`, in this thread, and those of float32. A gradient of theirs has no
-    gradient itself. On an AMD EPYC MKL takes 2 to 4 times as long (docs/performance.md). Where torch has no oneDNN or
-    has an accelerator, under autocast, for other dtypes, and inside another such context, unless that one does not
-    round, nothing changes.
+    They are the products of `torch.matmul` and `@`, in this thread, and those of float32. On an AMD EPYC with AVX-512
+    MKL takes 2 to 4 times as long (docs/performance.md). On one without it MKL is faster with many rows, and multiplies
+    where a gradient may follow; where none does, a row has the same product whatever others are beside it, which MKL
+    does not give. Where torch has no oneDNN or has an accelerator, under autocast, for other dtypes, and inside another
+    such context, unless that one does not round, nothing changes.
 
     Args:
         in_bfloat16: Whether factors and results are rounded to bfloat16 where a gradient may follow, if the processor
@@ -47,7 +48,9 @@ def fast_products(in_bfloat16: bool = False):
 
     has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     is_rounded = in_bfloat16 and _multiplies_bfloat16()
-    kind = _Kind(torch.matmul, torch.bfloat16) if is_rounded else _Kind(_by_onednn, torch.float32)
+    # Not `matmul`, which would be a product of this context again.
+    by_rows = _by_onednn if _has("avx512_f") else torch.mm
+    kind = _Kind(torch.matmul, torch.bfloat16) if is_rounded else _Kind(by_rows, torch.float32)
     before = _thread.kind
     is_inside = before == kind or (before is not None and not is_rounded)
     if is_inside or not has_onednn or torch.accelerator.is_available():
@@ -63,10 +66,14 @@ def fast_products(in_bfloat16: bool = False):
 
 @cache
 def _multiplies_bfloat16() -> bool:
+    return _has("avx512_bf16") or _has("amx_bf16")
+
+
+@cache
+def _has(instructions: str) -> bool:
     import torch
 
-    found = torch.cpu.get_capabilities()
-    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
+    return bool(torch.cpu.get_capabilities().get(instructions))
 
 
 @cache
@@ -190,12 +197,14 @@ def _deferred() -> tuple[Any, Any]:
             return kernel.view_as(kernel) if kind.dtype in (None, kernel.dtype) else kernel.to(kind.dtype)
 
         @staticmethod
-        @torch.autograd.function.once_differentiable
-        def backward(ctx, _):
-            columns = zip(*ctx.pairs.pop(torch._C._current_graph_task_id()), strict=True)
+        def backward(ctx, of_gradients):
+            pairs = ctx.pairs.pop(torch._C._current_graph_task_id(), None)
+            if pairs is None:  # the gradient of a gradient, none of which came from a product
+                return of_gradients, None, None
             # (T R, I) and (T R, O), or (B, T, I) and (B, T, O)
-            inputs, gradients = (torch.cat(one, dim=-2) if len(one) > 1 else one[0] for one in columns)
-            return ctx.kind.multiply(inputs.mT, gradients).to(ctx.dtype), None, None
+            inputs, gradients = (torch.cat(one, dim=-2) if len(one) > 1 else one[0] for one in zip(*pairs, strict=True))
+            gradient = _multiply(ctx.kind)(inputs.mT, gradients).to(ctx.dtype)
+            return gradient if of_gradients is None else gradient + of_gradients, None, None
 
     class Product(torch.autograd.Function):
         @staticmethod
@@ -207,14 +216,29 @@ def _deferred() -> tuple[Any, Any]:
             return product if kind.dtype is None else product.to(x.dtype)
 
         @staticmethod
-        @torch.autograd.function.once_differentiable
         def backward(ctx, gradient):
             x, kernel = ctx.saved_tensors
+            multiply = _multiply(ctx.kind)
             rounded = gradient.to(kernel.dtype)
             if ctx.needs_input_grad[1]:
                 # A backward pass that asks for the gradient of x alone leaves its pairs.
                 ctx.pairs[torch._C._current_graph_task_id()].append((x, rounded))
-            of_x = ctx.kind.multiply(rounded, kernel.mT).to(ctx.dtype) if ctx.needs_input_grad[0] else None
+            of_x = multiply(rounded, kernel.mT).to(ctx.dtype) if ctx.needs_input_grad[0] else None
             return of_x, None, None, None
 
     return Gather, Product
+
+
+def _multiply(kind: _Kind) -> Callable[[Any, Any], Any]:
+    """How a backward pass multiplies: with `create_graph` by a function that has a gradient itself.
+
+    Raises:
+        RuntimeError: with `create_graph`, for factors in bfloat16, whose rounding is not part of the graph.
+    """
+    import torch
+
+    if not torch.is_grad_enabled():
+        return kind.multiply
+    if kind.dtype == torch.bfloat16:
+        raise RuntimeError("Expected `create_graph=False` for gradients of `bfloat16_products`. Received: True")
+    return torch.matmul

@@ -32,15 +32,25 @@ def add_options(group, options: type, names: Collection[str] = ()) -> None:
     for field in dataclasses.fields(options):
         if (names and field.name not in names) or "help" not in field.metadata:
             continue
-        metadata, flag = field.metadata, {"default": argparse.SUPPRESS}
+        metadata, settings = field.metadata, {"default": argparse.SUPPRESS}
         if "const" in metadata:
-            flag |= {"action": "store_const", "const": metadata["const"]}
+            settings |= {"action": "store_const", "const": metadata["const"]}
         elif "choices" in metadata:
-            flag["choices"] = [choice for choice in metadata["choices"] if choice is not None]
+            settings["choices"] = [choice for choice in metadata["choices"] if choice is not None]
         else:
-            flag |= {"metavar": "N", "type": command.between(_number(kinds[field.name]), *metadata["range"])}
-        name = metadata.get("flag") or "--" + field.name.replace("_", "-")
-        group.add_argument(name, dest=_PREFIX + field.name, help=metadata["help"] + _default(field), **flag)
+            settings |= {"metavar": "N", "type": command.between(_number(kinds[field.name]), *metadata["range"])}
+        help = metadata["help"] + _default(field)
+        group.add_argument(_flag(field), dest=_PREFIX + field.name, help=help, **settings)
+
+
+def flag(name: str, options: type) -> str:
+    """Returns the flag of a field of a dataclass that `add_options` has added, or of another option of this name."""
+    fields = {field.name: field for field in dataclasses.fields(options)}
+    return _flag(fields[name]) if name in fields else f"--{name}"
+
+
+def _flag(field: dataclasses.Field) -> str:
+    return field.metadata.get("flag") or "--" + field.name.replace("_", "-")
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:

@@ -35,7 +35,7 @@ class TextReader:
 
     def read(self, lines: Sequence[bytes]) -> list[str]:
         """Returns the texts of lines."""
-        texts = [line.decode("utf-8", errors="replace") for line in lines]
+        texts = [line.removesuffix(b"\r").decode("utf-8", errors="replace") for line in lines]
         self.cut += sum(len(text) > self.max_characters for text in texts)
         texts = [text[: self.max_characters] for text in texts]
         self.invalid += sum(not line.startswith(text.encode()) for line, text in zip(lines, texts, strict=True))

@@ -1,7 +1,7 @@
 """Translates stdin to stdout, a line out for every line in: `keras-attn translate RUN < text`.
 
-Lines end at "\\n" alone. A blank line stays blank. Bytes that are not UTF-8 are read as U+FFFD, and a line of
-more than `--max-characters` is cut. The numbers of such lines are printed on stderr at the end.
+Lines end at "\\n" or "\\r\\n" alone. A blank line stays blank. Bytes that are not UTF-8 are read as U+FFFD, and a line
+of more than `--max-characters` is cut. The numbers of such lines are printed on stderr at the end.
 
 The lines that have arrived are translated together, sorted by length, at most `--window` of them, and fewer if they are
 long. So a million lines stream through bounded memory, and a typed line is answered at once. The output is in the order
@@ -24,13 +24,15 @@ from pathlib import Path
 from keras_attn.cli import command, output_formats
 from keras_attn.cli import line_streaming as streams
 from keras_attn.cli.run_report import add_run, read_report
-from keras_attn.cli.search_flags import add_options, add_search, load_translator, search_arguments
+from keras_attn.cli.search_flags import add_options, add_search, chosen_options, flag, load_translator, search_arguments
 from keras_attn.cli.text_options import add_texts, text_arguments
 from keras_attn.cli.text_windows import add_windows, translated_document, translated_windows
 from keras_attn.search import SampleOptions, SearchOptions
 
 _SAMPLE_FIELDS = [field.name for field in dataclasses.fields(SampleOptions)]
-_OWN_SAMPLE_FIELDS = set(_SAMPLE_FIELDS) - {field.name for field in dataclasses.fields(SearchOptions)}
+_SEARCH_FIELDS = [field.name for field in dataclasses.fields(SearchOptions)]
+_OWN_SAMPLE_FIELDS = set(_SAMPLE_FIELDS) - set(_SEARCH_FIELDS)
+_OWN_SEARCH_FIELDS = set(_SEARCH_FIELDS) - set(_SAMPLE_FIELDS)
 
 
 def main(argv=None) -> int:
@@ -45,11 +47,11 @@ def main(argv=None) -> int:
     add_texts(parser)
     group = parser.add_argument_group("sampling, instead of beam search")
     add_options(group, SampleOptions, _OWN_SAMPLE_FIELDS)
-    group.add_argument("--seed", metavar="N", type=command.between(int, 0, 2**31 - 1), default=0, help="random seed")
+    group.add_argument("--seed", metavar="N", type=command.between(int, 0, 2**31 - 1), help="random seed (default: 0)")
     option = parser.add_argument_group("alignments between words, of the best translation").add_argument
     option("--pharaoh", metavar="FILE", type=Path, help="lines of links i-j: source word i, target word j, from 0")
     share, number = command.between(float, 0, 1), command.between(int, 1, 10**5)
-    option("--threshold", metavar="P", type=share, help="weight of a link (default: the heaviest links)")
+    option("--threshold", metavar="P", type=share, help="weight of a link of --pharaoh (default: the heaviest links)")
     option("--html", metavar="FILE", type=Path, help="a page in which to point at words")
     option("--png", metavar="FOLDER", type=Path, help="a picture of each sentence")
     option("--max-plots", metavar="N", type=number, default=100, help="sentences in --html, --png")
@@ -59,6 +61,7 @@ def main(argv=None) -> int:
 def translate(arguments: argparse.Namespace) -> None:
     options = search_arguments(arguments, arguments.run)
     samples = options.get("num_samples")
+    _refuse_unused(arguments, samples)
     options["n_best"] = samples or options["n_best"]
     form, has_alignments = output_formats.chosen(
         arguments.format, arguments.fields, options["n_best"], is_document=arguments.document
@@ -76,7 +79,7 @@ def translate(arguments: argparse.Namespace) -> None:
         output = files.get("output") or streams.Output(streams.standard("stdout"), "stdout")
 
         translator = load_translator(arguments, arguments.run)
-        generate = _sampler(translator, options, arguments.seed) if samples else generator(translator, options)
+        generate = _sampler(translator, options, arguments.seed or 0) if samples else generator(translator, options)
         generate([], [])  # refuses bad options even when no line comes
         alignments = _alignment_files(translator, arguments, files, pictures)
         with streams.Progress(not output.file.isatty(), streams.size(source)) as progress:
@@ -86,6 +89,24 @@ def translate(arguments: argparse.Namespace) -> None:
                 output.write("".join(form(n, *line) for n, line in enumerate(lines, start=number)).encode())
                 alignments.add(number, texts, found)
         alignments.close()
+
+
+def _refuse_unused(arguments: argparse.Namespace, samples: int | None) -> None:
+    """Refuses options that would change nothing.
+
+    Raises:
+        ValueError: if one was chosen; the message has all of them.
+    """
+    chosen = set(chosen_options(arguments))
+    chosen |= {name for name in ("seed", "shortlist", "threshold") if getattr(arguments, name) is not None}
+    if samples and (unused := chosen & (_OWN_SEARCH_FIELDS | {"shortlist"})):
+        flags = ", ".join(flag(name, SearchOptions) for name in sorted(unused))
+        raise ValueError(f"Expected no --samples with {flags}. Received: --samples {samples}")
+    if not samples and (unused := chosen & (_OWN_SAMPLE_FIELDS | {"seed"})):
+        flags = ", ".join(flag(name, SampleOptions) for name in sorted(unused))
+        raise ValueError(f"Expected --samples with {flags}. Received: none")
+    if "threshold" in chosen and not arguments.pharaoh:
+        raise ValueError("Expected --pharaoh with --threshold. Received: none")
 
 
 def generator(translator, options: dict) -> Callable[[list[str], list[int]], list]:

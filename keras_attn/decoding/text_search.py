@@ -12,7 +12,7 @@ import numpy as np
 from keras_attn.decoding.batching import Sentence, batches, encoded, search_inputs, token_ids_of
 from keras_attn.decoding.checks import check_list, check_whole
 from keras_attn.decoding.results import translations_of
-from keras_attn.search import Limits, SampleOptions, SearchOptions
+from keras_attn.search import Limits, SampleOptions, SearchOptions, check_numbers
 from keras_attn.text import Tokenizer, temporary_ids
 from keras_attn.translation import Translation
 
@@ -30,6 +30,7 @@ class TextSearch:
         max_length_ratio: float,
         max_length_constant: float,
     ):
+        check_numbers(max_length_ratio=max_length_ratio, max_length_constant=max_length_constant)
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_length_ratio = max_length_ratio

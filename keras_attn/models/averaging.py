@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 import keras
 import numpy as np
 
+from keras_attn.backend import skip_initialization
+
 
 def copy_model(model: keras.Model, name: str, dtype=None) -> keras.Model:
     """Returns a model of the same class, configuration and weights, which is not compiled.
@@ -20,7 +22,8 @@ def copy_model(model: keras.Model, name: str, dtype=None) -> keras.Model:
         True
     """
     config = {**model.get_config(), "name": name}
-    copy = type(model).from_config(config if dtype is None else {**config, "dtype": dtype})
+    with skip_initialization():
+        copy = type(model).from_config(config if dtype is None else {**config, "dtype": dtype})
     copy.set_weights(model.get_weights())
     return copy
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import keras
 
 from keras_attn import files
+from keras_attn.backend import skip_initialization
 from keras_attn.models import Seq2Seq
 from keras_attn.saving.stored_weights import widened
 
@@ -27,7 +28,7 @@ def load_model(path: Path) -> Seq2Seq:
     """
     try:
         _check_sizes(path)
-        with widened(path) as wide:
+        with widened(path) as wide, skip_initialization():
             model = keras.saving.load_model(wide, compile=False)
     except (ImportError, MemoryError):
         raise

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_attn import files
-from keras_attn.models import Seq2Seq
+from keras_attn.models import Seq2Seq, copy_model
 from keras_attn.saving import manifest
 from keras_attn.saving.model_file import load_model
 from keras_attn.saving.stored_weights import check_dtype, narrow
@@ -67,7 +67,8 @@ def save_preset(
     with files.staging(directory) as folder:
         preset = folder / _STAGED
         preset.mkdir()
-        _without_optimizer(model).save(preset / "model.keras")
+        # Of an uncompiled copy: with an optimizer, Keras would save its state, twice the size of the weights.
+        copy_model(model, model.name).save(preset / "model.keras")
         if dtype:
             narrow(preset / "model.keras", dtype)
         for name, tokenizer in zip(TOKENIZERS, (source_tokenizer, target_tokenizer), strict=True):
@@ -167,10 +168,3 @@ def load_presets(
     models = [model for model, *_ in presets]
     model = average_weights(models) if average == "weights" else Ensemble(models, average=average)
     return model, *tokenizers, options
-
-
-def _without_optimizer(model: Seq2Seq) -> Seq2Seq:
-    """An uncompiled copy of the model: with an optimizer, Keras would save its state, twice the size of the weights."""
-    bare = type(model).from_config(model.get_config())
-    bare.set_weights(model.get_weights())
-    return bare

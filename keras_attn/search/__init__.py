@@ -23,7 +23,15 @@ for Keras. The functions are imported on first use.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from keras_attn.search.options import Limits, SampleOptions, SearchOptions, check_sizes, length_norm, option
+from keras_attn.search.options import (
+    Limits,
+    SampleOptions,
+    SearchOptions,
+    check_numbers,
+    check_sizes,
+    length_norm,
+    option,
+)
 
 if TYPE_CHECKING:
     from keras_attn.search.beam import beam_search, run_beam_search, start_beam_search
@@ -38,6 +46,7 @@ __all__ = [
     "SearchOptions",
     "SearchResult",
     "beam_search",
+    "check_numbers",
     "check_sizes",
     "greedy_search",
     "length_norm",

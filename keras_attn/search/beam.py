@@ -18,7 +18,7 @@ from keras import ops
 from keras_attn.backend import put, take, while_loop
 from keras_attn.search.beam_state import BeamConfig, BeamState, backtrace, reorder, take_rows
 from keras_attn.search.constraints import candidates, check_memory, constrain
-from keras_attn.search.options import check_numbers
+from keras_attn.search.options import check_numbers, check_sizes
 from keras_attn.search.ranking import coverage_score, length_norms
 from keras_attn.search.records import NEGATIVE_INFINITY, SearchResult
 from keras_attn.search.selection import merge, select
@@ -74,8 +74,7 @@ def beam_search(
         coverage_penalty: At least 0.
         max_length: L, the length of the outputs, end token included: an int or, in a TensorFlow graph, a scalar
             int32 tensor (which requires the norms themselves, and L of at least `no_repeat_ngram_size`).
-        row_max_length: `(B,)`, clipped to 1..L; end token included, as in all lengths.
-        row_min_length: `(B,)`; if it exceeds the row's longest length, the latter prevails.
+        row_max_length, row_min_length: `(B,)`, the former clipped to 1..L. If they exclude each other, it prevails.
         forced_prefix: `(B, P)` int, pad = free from there on; may contain the end token. Prevails over the other
             limits.
         banned_token_ids: Ids that are never produced; pad and start never are.
@@ -148,7 +147,8 @@ def start_beam_search(
     Raises:
         ValueError: see `beam_search`.
     """
-    if not 1 <= n_best <= beam_size:
+    check_sizes(beam_size=beam_size, n_best=n_best)
+    if n_best > beam_size:
         raise ValueError(f"Expected 1 <= n_best <= beam_size. Received: n_best={n_best}, beam_size={beam_size}")
     check_numbers(coverage_penalty=coverage_penalty)
     check_memory(memory)

@@ -284,7 +284,7 @@ def check_sizes(minimum: int = 1, maximum: int = 2**31 - 1, **sizes) -> None:
 
 
 def check_numbers(above: bool = False, **numbers) -> None:
-    """Refuses values that are not finite numbers of at least 0, or above 0."""
+    """Refuses values that are not finite numbers of at least 0; of more than 0 if `above`."""
     for name, number in numbers.items():
         try:
             valid = (number > 0 if above else number >= 0) and number < math.inf

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attn.search.constraints import candidates, check_memory, constrain
 from keras_attn.search.greedy_loop import GreedyConfig, GreedyState, run_greedy_loop
+from keras_attn.search.options import check_numbers, check_sizes
 from keras_attn.search.ranking import length_norms
 from keras_attn.search.records import SearchResult
 from keras_attn.search.stateless_random import Draws, draw, mix
@@ -70,13 +71,11 @@ def sample(
         (1, 4, 6)
     """
     check_memory(memory)
-    if not temperature > 0:
-        raise ValueError(f"Expected `temperature` > 0. Received: temperature={temperature}")
-    if num_samples < 1 or top_k < 0 or not 0 < top_p <= 1:
-        raise ValueError(
-            "Expected num_samples >= 1, top_k >= 0 and 0 < top_p <= 1. "
-            f"Received: num_samples={num_samples}, top_k={top_k}, top_p={top_p}"
-        )
+    check_numbers(above=True, temperature=temperature, top_p=top_p)
+    check_sizes(num_samples=num_samples)
+    check_sizes(0, top_k=top_k)
+    if top_p > 1:
+        raise ValueError(f"Expected top_p to be at most 1. Received: top_p={top_p}")
     rows = ops.zeros_like(memory["mask"][:, 0], dtype="int32")  # (B,)
     constraints = constrain(
         rows,

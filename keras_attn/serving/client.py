@@ -12,7 +12,7 @@ REST needs NumPy alone, gRPC the packages of the extra "serving" (of which tenso
 import dataclasses
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -74,7 +74,9 @@ class Client:
         for name, value, least in (("retries", retries, 0), ("batch_size", batch_size, 1)):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"Expected {name} to be a whole number of at least {least}. Received: {value!r}")
-        if not 0 < timeout < float("inf"):
+        if isinstance(version, bool) or not (version is None or isinstance(version, int)):
+            raise ValueError(f"Expected version to be a whole number or None. Received: {version!r}")
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < float("inf"):
             raise ValueError(f"Expected a timeout above 0 seconds. Received: {timeout!r}")
         self.address = address
         self.model = model
@@ -111,10 +113,11 @@ class Client:
 
     def score(self, sources: Sequence[str | bytes], targets: Sequence[str | bytes]) -> list[PairScore]:
         """Returns the log-probability of each target as the translation of its source."""
+        sources, targets = _string_list(sources), _string_list(targets)
         if len(sources) != len(targets):
             raise ValueError(f"Expected a target for each source. Received: {len(sources)} and {len(targets)}")
         scores = []
-        for batch in self._batches(list(zip(_string_list(sources), _string_list(targets), strict=True))):
+        for batch in self._batches(list(zip(sources, targets, strict=True))):
             source, target = map(list, zip(*batch, strict=True))
             answer = self._predict("score", {"source": source, "target": target}, ("log_prob", "lengths"))
             pairs = zip(answer["log_prob"], answer["lengths"], strict=True)
@@ -194,10 +197,11 @@ def _hypotheses(texts, scores, source_tokens, source_length, target_tokens, targ
         )
 
 
-def _string_list(texts: Sequence) -> Sequence:
-    if isinstance(texts, str | bytes) or not all(isinstance(text, str | bytes) for text in texts):
+def _string_list(texts: Iterable) -> list:
+    found = None if isinstance(texts, str | bytes) else list(texts)
+    if found is None or not all(isinstance(text, str | bytes) for text in found):
         raise ValueError(f"Expected a list of strings. Received: {str(texts)[:80]}")
-    return texts
+    return found
 
 
 def _text(value: str | bytes) -> str:

@@ -21,7 +21,7 @@ _FORMATS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}
 
 
 def iterate_lines(path: PathLike) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file, plain, `.gz`, `.xz` or `.bz2`. Only "\\n" ends a line, and it is left out.
+    """Yields the lines of a UTF-8 file, plain, `.gz`, `.xz` or `.bz2`, without their ends: "\\n" or "\\r\\n" alone.
 
     Raises:
         FileNotFoundError: If the file does not exist.
@@ -85,7 +85,7 @@ def block_lines(block: bytes, path: PathLike, number: int) -> list[str]:
         ValueError: If it is invalid UTF-8; the message has the line number.
     """
     try:
-        return block.removesuffix(b"\n").decode("utf-8").split("\n")
+        return block.replace(b"\r\n", b"\n").removesuffix(b"\n").decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         line = number + block.count(b"\n", 0, error.start) + 1
         raise ValueError(

@@ -1,5 +1,7 @@
 """Products of torch by oneDNN are those of NumPy, used where they are meant to be, and have the gradients of others."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
@@ -19,6 +21,13 @@ from keras_attn.backend import (
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "torch" or has_accelerator(), reason="the products are torch's, on a processor"
 )
+
+
+@pytest.fixture(autouse=True)
+def with_avx512(monkeypatch):
+    """oneDNN multiplies many rows on any processor; it does so where it is fast."""
+    has = torch_products._has
+    monkeypatch.setattr(torch_products, "_has", lambda instructions: instructions == "avx512_f" or has(instructions))
 
 
 def products(*arguments) -> list[str]:
@@ -42,6 +51,25 @@ def test_a_product_is_numpys(rng, rows, is_transposed):
         found = ops.matmul(torch.tensor(x), weight)
         assert products(torch.tensor(x), weight) == ["mkldnn._linear_pointwise.default"]
     np.testing.assert_allclose(found.numpy(), x.astype("float64") @ matrix, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("has_avx512", [False, True])
+def test_without_avx512_mkl_multiplies_where_a_gradient_may_follow(rng, has_avx512, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch_products, "_has", lambda _: has_avx512)
+    by_onednn, multiplied = torch_products._by_onednn, []
+    monkeypatch.setattr(torch_products, "_by_onednn", lambda *two: multiplied.append(two) or by_onednn(*two))
+    arrays = [rng.normal(size=size).astype("float32") for size in ((3, 70, 512), (512, 512))]
+    x, matrix = (torch.tensor(array, requires_grad=True) for array in arrays)
+    with torch_products.fast_products():
+        found = x @ matrix
+        found.sum().backward()
+        assert bool(multiplied) == has_avx512
+        with torch.no_grad():
+            assert products(x, matrix) == ["mkldnn._linear_pointwise.default"]
+    np.testing.assert_allclose(found.detach(), arrays[0].astype("float64") @ arrays[1], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(x.grad, np.broadcast_to(arrays[1].sum(1), x.shape), rtol=1e-4, atol=1e-4)
 
 
 def test_others_are_multiplied_as_ever():
@@ -218,6 +246,43 @@ def test_a_row_for_each_kernel_has_the_gradients_of_the_sum(rng):
     first = loop_matmul(torch.ones(2, 1, 4), values)
     values.mul_(2)  # in place
     assert torch.equal(loop_matmul(torch.ones(2, 1, 4), values), 2 * first)
+
+
+def test_gradients_have_gradients(rng):
+    """Of the kernels and values of a loop, whose product after the loop is a part of the graph."""
+    import torch
+
+    def loop(x, kernel, values):
+        product, read, y = loop_product(kernel), torch.sin(values), x
+        for _ in range(3):
+            y = torch.tanh(product(y) + loop_matmul(y[:, None], read)[:, 0])
+        return y
+
+    shapes = (2, 3), (3, 3), (2, 3, 3)
+    arguments = [torch.tensor(rng.normal(size=shape), requires_grad=True) for shape in shapes]
+    assert torch.autograd.gradcheck(loop, arguments)
+    assert torch.autograd.gradgradcheck(loop, arguments)
+
+
+def test_gradients_of_the_contexts_products_have_gradients_but_for_rounded_ones(rng, monkeypatch):
+    import torch
+
+    arrays = [rng.normal(size=size).astype("float32") / 8 for size in ((6, 480), (480, 480))]
+
+    def second(context):
+        x, matrix = (torch.tensor(array, requires_grad=True) for array in arrays)
+        with context:
+            value = torch.sin(torch.sin(x @ matrix) @ matrix).sum()
+            first = torch.autograd.grad(value, (x, matrix), create_graph=True)
+        sum((gradient**2).sum() for gradient in first).backward()
+        return x.grad, matrix.grad
+
+    expected = second(contextlib.nullcontext())
+    for found, one in zip(second(fast_products()), expected, strict=True):
+        np.testing.assert_allclose(found, one, rtol=1e-5, atol=1e-5 * float(one.abs().max()))
+    monkeypatch.setattr(torch_products, "_multiplies_bfloat16", lambda: True)
+    with pytest.raises(RuntimeError, match="create_graph"):
+        second(bfloat16_products())
 
 
 def test_loops_multiply_so_from_the_first_step_on(rng, monkeypatch):

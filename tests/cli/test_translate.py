@@ -87,7 +87,8 @@ def run(translator, content: bytes, *options):
         patch.setattr(Translator, "from_preset", classmethod(lambda cls, folder: translator))
         patch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content))))
         try:
-            return translate.main(["runs/backwards", "--beam", "3", *map(str, options)])
+            beam = [] if "--samples" in options else ["--beam", "3"]
+            return translate.main(["runs/backwards", *beam, *map(str, options)])
         except SystemExit as ended:  # argparse's own
             return ended.code
 
@@ -130,6 +131,12 @@ def test_bytes_that_are_not_text_and_overlong_lines_are_said(command):
         "1 of 7 lines contained bytes that are not UTF-8, read as U+FFFD.",
         "1 of 7 lines were cut: see --max-characters.",
     ]
+
+
+def test_lines_of_windows_are_the_same(command):
+    status, out, _ = command(b"eins\r\nzwei\r\n\r\n", "--format", "jsonl")
+    assert status == 0
+    assert [json.loads(line)["source"] for line in out.splitlines()] == ["eins", "zwei", ""]
 
 
 @pytest.mark.parametrize("extra", ["", "x"])

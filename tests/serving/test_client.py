@@ -149,11 +149,20 @@ def test_a_missing_signature_is_named():
         (("http://localhost", "m"), {"retries": -1}, "retries to be a whole number of at least 0"),
         (("http://localhost", "m"), {"batch_size": True}, "batch_size"),
         (("http://localhost", "m"), {"timeout": 0}, "above 0 seconds"),
+        (("http://localhost", "m"), {"timeout": "3"}, "above 0 seconds"),
+        (("http://localhost", "m"), {"version": True}, "version to be a whole number or None"),
     ],
 )
 def test_arguments_are_checked(arguments, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         Client(*arguments, **options)
+
+
+def test_texts_may_come_from_an_iterator():
+    with Scripted(GOOD, (200, {"outputs": {"log_prob": [-1.5], "lengths": [2]}})) as server:
+        client = Client(server.address, "m")
+        assert [one.text for one in client.translate(iter(["a"]))] == ["x"]
+        assert [one.log_prob for one in client.score(iter(["a"]), iter(["b"]))] == [-1.5]
 
 
 @pytest.mark.parametrize("texts", ["text", [1], ["a", ["b"]], ["\ud800"]])

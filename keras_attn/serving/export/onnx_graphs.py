@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 from keras import tree
 
+from keras_attn.backend import skip_initialization
 from keras_attn.models import Seq2Seq
 from keras_attn.runtime import manifest
 
@@ -66,7 +67,8 @@ def in_float32(model: Seq2Seq) -> Seq2Seq:
     """The model with layers that compute in float32; itself if they do."""
     if model.compute_dtype == "float32":
         return model
-    copy = type(model).from_config(_with_float32(model.get_config()))
+    with skip_initialization():
+        copy = type(model).from_config(_with_float32(model.get_config()))
     copy.set_weights(model.get_weights())
     return copy
 
