@@ -14,7 +14,7 @@ from keras_attn.backend.float64 import cumsum, exp, keep_float64, matmul, maximu
 from keras_attn.backend.gradients import is_graph_created, without_gradients
 from keras_attn.backend.indexing import put, take, take_in_rows
 from keras_attn.backend.inference import inference_function
-from keras_attn.backend.initialization import skip_initialization
+from keras_attn.backend.initialization import without_initial_weights
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.int8_products import Int8Weights
 from keras_attn.backend.job import Job
@@ -79,7 +79,6 @@ __all__ = [
     "seed_process",
     "segment_sum",
     "set_random_state",
-    "skip_initialization",
     "sum_over_replicas",
     "sync_variables",
     "take",
@@ -88,4 +87,5 @@ __all__ = [
     "training_devices",
     "while_loop",
     "without_gradients",
+    "without_initial_weights",
 ]

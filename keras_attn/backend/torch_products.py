@@ -220,8 +220,8 @@ def _deferred() -> tuple[Any, Any]:
             x, kernel = ctx.saved_tensors
             multiply = _multiply(ctx.kind)
             rounded = gradient.to(kernel.dtype)
-            if ctx.needs_input_grad[1]:
-                # A backward pass that asks for the gradient of x alone leaves its pairs.
+            # Not where the gradient of x alone is asked for: no `Gather` would take the pair, which holds the graph.
+            if ctx.needs_input_grad[1] and torch._C._will_engine_execute_node(ctx.next_functions[1][0]):
                 ctx.pairs[torch._C._current_graph_task_id()].append((x, rounded))
             of_x = multiply(rounded, kernel.mT).to(ctx.dtype) if ctx.needs_input_grad[0] else None
             return of_x, None, None, None

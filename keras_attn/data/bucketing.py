@@ -102,12 +102,13 @@ def plan_batches(
 
 def checked_boundaries(boundaries: Any) -> tuple[list[tuple[int, int]] | None, int]:
     """Returns given boundaries as sorted pairs, or None and the number of buckets to choose."""
-    if boundaries is None or isinstance(boundaries, int):
-        count = 8 if boundaries is None else boundaries
+    whole = (int, np.integer)
+    if boundaries is None or isinstance(boundaries, whole):
+        count = 8 if boundaries is None else int(boundaries)
         if not 1 <= count <= 100:
             raise ValueError(f"Expected 1 to 100 buckets. Received: bucket_boundaries={count}")
         return None, count
-    pairs = {(b, b) if isinstance(b, int) else tuple(b) for b in boundaries}
+    pairs = {(int(b), int(b)) if isinstance(b, whole) else tuple(map(int, b)) for b in boundaries}
     pairs = sorted(pairs, key=lambda pair: (sum(pair), pair))
     if not pairs or min(min(pair) for pair in pairs) < 2 or pairs[-1] != tuple(map(max, zip(*pairs, strict=True))):
         raise ValueError(

@@ -87,7 +87,7 @@ def items(
     sources: Sequence[str], references: References, hypotheses: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
     """Returns the first hypothesis of each distinct source line, in order, and all right answers of each."""
-    streams = [references] if isinstance(references[0], str) else references
+    streams = [references] if not references or isinstance(references[0], str) else references
     answered: dict[str, tuple[str, list[str]]] = {}
     for source, hypothesis, *answers in zip(sources, hypotheses, *streams, strict=True):
         answered.setdefault(source, (hypothesis, []))[1].extend(answers)

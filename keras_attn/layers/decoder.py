@@ -167,7 +167,10 @@ class AttentionDecoder(Layer):
         inputs = self._cell_inputs(ops.transpose(inputs, (1, 0, 2)), memory)  # (T, B, I)
         keep = self._keep_mask(inputs, training)  # (T, B, F) or None
         drops = self._draw_masks(ops.shape(inputs)[1]) if training else [None, None]
-        if self._attends_outside_the_loop(memory):
+        # Of each attention: no random numbers, or those of its steps.
+        pairs = zip(self.attentions, each("values", values, self.attentions), strict=True)
+        noise = [attention.noise(ops.shape(inputs)[0], v) if training else None for attention, v in pairs]
+        if self._attends_outside_the_loop(memory) and all(x is None for x in noise):
             queries, _ = unroll(self.cell, inputs, state["cell"], drops=drops[0])
             queries = ops.transpose(queries, (1, 0, 2))  # (B, T, H)
             contexts, alignments, _ = self._attend(queries, memory, state["attention"])
@@ -182,13 +185,8 @@ class AttentionDecoder(Layer):
             )
             return state, (output, context, combine(alignments, memory, 1, each_head))
 
-        # Of each attention: no random numbers, or those of its steps.
-        pairs = zip(self.attentions, each("values", values, self.attentions), strict=True)
-        noise = [attention.noise(ops.shape(inputs)[0], v) if training else None for attention, v in pairs]
-        xs = {
-            "projected": self._project(inputs, drops[0]),
-            "noise": [[] if x is None else [x] for x in noise],
-        }  # (T, B, P)
+        projected = self._project(inputs, drops[0])  # (T, B, P)
+        xs = {"projected": projected, "noise": [[] if x is None else [x] for x in noise]}
         _, out = scan(
             step, state, xs if keep is None else {**xs, "keep": keep}, constants=(memory, drops) if drawn else memory
         )
@@ -272,7 +270,7 @@ class AttentionDecoder(Layer):
 
     def _attends_outside_the_loop(self, memory) -> bool:
         if not self.attentions:
-            return not self.input_feeding
+            return not self.input_feeding and self.cell_input is None
         stateless = not tree.flatten(initial_states(self.attentions, memory["values"]))
         return self.attend == "after" and not self.input_feeding and stateless
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import keras
 import numpy as np
 
-from keras_attn.backend import skip_initialization
+from keras_attn.backend import without_initial_weights
 
 
 def copy_model(model: keras.Model, name: str, dtype=None) -> keras.Model:
@@ -22,8 +22,8 @@ def copy_model(model: keras.Model, name: str, dtype=None) -> keras.Model:
         True
     """
     config = {**model.get_config(), "name": name}
-    with skip_initialization():
-        copy = type(model).from_config(config if dtype is None else {**config, "dtype": dtype})
+    config = config if dtype is None else {**config, "dtype": dtype}
+    copy = without_initial_weights(lambda: type(model).from_config(config))
     copy.set_weights(model.get_weights())
     return copy
 

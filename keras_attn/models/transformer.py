@@ -4,7 +4,7 @@ import keras
 from keras import ops
 from keras.initializers import RandomNormal
 
-from keras_attn.layers import TransformerDecoder, WordDropout, kerashub_layers, project, projection_part
+from keras_attn.layers import TransformerDecoder, WordDropout, check_size, kerashub_layers, project, projection_part
 from keras_attn.models.builders import make_embeddings, make_output_projection
 from keras_attn.models.seq2seq import INPUTS, Seq2Seq, token_inputs
 
@@ -78,6 +78,7 @@ class TransformerSeq2Seq(Seq2Seq):
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
+        check_size("num_heads", num_heads)
         if units % num_heads:
             raise ValueError(f"Expected `units` to be a multiple of `num_heads`. Received: {units} and {num_heads}")
         hub = kerashub_layers()

@@ -10,7 +10,7 @@ from pathlib import Path
 import keras
 
 from keras_attn import files
-from keras_attn.backend import skip_initialization
+from keras_attn.backend import without_initial_weights
 from keras_attn.models import Seq2Seq
 from keras_attn.saving.stored_weights import widened
 
@@ -28,8 +28,8 @@ def load_model(path: Path) -> Seq2Seq:
     """
     try:
         _check_sizes(path)
-        with widened(path) as wide, skip_initialization():
-            model = keras.saving.load_model(wide, compile=False)
+        with widened(path) as wide:
+            model = without_initial_weights(lambda: keras.saving.load_model(wide, compile=False))
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # Keras fails in as many ways as a file can be wrong

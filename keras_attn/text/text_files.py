@@ -87,9 +87,9 @@ def block_lines(block: bytes, path: PathLike, number: int) -> list[str]:
     try:
         return block.replace(b"\r\n", b"\n").removesuffix(b"\n").decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        line = number + block.count(b"\n", 0, error.start) + 1
+        line = number + error.object.count(b"\n", 0, error.start) + 1
         raise ValueError(
-            f"Expected UTF-8 in {path}. Received: an invalid byte 0x{block[error.start]:02x} in line {line}"
+            f"Expected UTF-8 in {path}. Received: an invalid byte 0x{error.object[error.start]:02x} in line {line}"
         ) from None
 
 

@@ -4,7 +4,7 @@
     python -m recipes.studies.ensembles --recipe rnnsearch --seeds 2 --set epochs=10
 
 Trains a recipe with several seeds, and scores each model, and the ensembles of the first two, the first three and so on
-(`keras_attn.search.Ensemble`: one search, whose next token all models choose together by the mean of their
+(`keras_attn.models.Ensemble`: one search, whose next token all models choose together by the mean of their
 probabilities). The score of a single model is the mean over the seeds, with an interval (`recipes.studies.repeated`).
 Runs and ensembles of a study that was killed, or is started again with more seeds, are not repeated.
 """

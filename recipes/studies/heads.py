@@ -58,7 +58,11 @@ def run_study(arguments: argparse.Namespace) -> None:
 
     from recipes import corpora
 
-    corpus = corpora.load(arguments.corpus or reports[arguments.runs[0]]["corpus"], source, target, data=arguments.data)
+    first = reports[arguments.runs[0]]
+    tags = first.get("tags")
+    if any(one.get("tags") != tags for one in reports.values()):
+        raise ValueError("Expected runs with the same --tags. Received: runs with others")
+    corpus = corpora.load(arguments.corpus or first["corpus"], source, target, data=arguments.data, tags=tags)
     measured, shown = chosen(corpus, arguments.split, arguments.max_words, arguments.lines)
     with line_streaming.new_folder(arguments.out):
         systems, panels, first = [], [], None

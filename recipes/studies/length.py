@@ -113,7 +113,8 @@ def write(study: Study, corpus, lengths: Sequence[int], references: Sequence[str
     ]
     systems = []
     for run in study.runs:
-        hypotheses = (study.out / f"{run.name}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        with (study.out / f"{run.name}.txt").open(encoding="utf-8", newline="\n") as file:
+            hypotheses = [line.removesuffix("\n") for line in file]
         systems.append(_system(run, reports[run.name], hypotheses, references, [rows for rows in bins if rows]))
     report = study.write_report(
         bins=described,

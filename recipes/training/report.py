@@ -31,8 +31,9 @@ def write_translations(path: Path, sources, references, translations: Sequence[T
 
 def read_translations(path: Path) -> list[tuple[str, str, str]]:
     """Reads what `write_translations` wrote: source, reference and translation of each sentence."""
-    texts = [line[len("translation: ") :] for line in path.read_text(encoding="utf-8").split("\n")]
-    return list(zip(texts[0::4], texts[1::4], texts[2::4], strict=False))
+    with path.open(encoding="utf-8", newline="\n") as file:
+        texts = [line[len("translation: ") :].removesuffix("\n") for line in file]
+    return list(zip(texts[0::4], texts[1::4], texts[2::4], strict=True))
 
 
 def draw_reordering(path: Path, translator: Translator, translations, references) -> None:

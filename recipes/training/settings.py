@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+from keras_attn.search import SearchOptions
 from recipes.config import TrainingConfig
 
 
@@ -70,7 +71,9 @@ def command_line(arguments, start=None) -> str:
         parts += [f"--{name} {value}"] if value else []
     for name in ("epochs", "minutes", "seed"):
         value = getattr(arguments, name)
-        parts += [f"--{name} {value:g}"] if value is not None else []
+        # A whole number with all its digits; `--minutes 57` is 57.0.
+        parts += [f"--{name} {int(value) if value == int(value) else value}"] if value is not None else []
+    parts += [f"--beam {arguments.beam}"] if arguments.beam != SearchOptions.beam_size else []
     parts += [f"--distribute {arguments.distribute}"] if arguments.distribute else []
     parts += ["--stream" if arguments.stream else "--no-stream"] if arguments.stream is not None else []
     return " ".join([*parts, *(["--set", *arguments.changes] if arguments.changes else [])])

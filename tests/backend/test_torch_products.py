@@ -264,6 +264,27 @@ def test_gradients_have_gradients(rng):
     assert torch.autograd.gradgradcheck(loop, arguments)
 
 
+def test_a_gradient_of_inputs_alone_keeps_nothing(rng):
+    """Nor with `create_graph`: no kernel's gradient would take what a product has kept for it."""
+    import gc
+
+    import torch
+
+    def tensors() -> int:
+        kernel, x = torch.ones(4, 4, requires_grad=True), torch.ones(2, 4, requires_grad=True)
+        for create_graph in (False, True):
+            product, y = loop_product(kernel), x
+            for _ in range(5):
+                y = torch.tanh(product(y))
+            torch.autograd.grad(y.sum(), x, create_graph=create_graph)
+        gc.collect()
+        return sum(isinstance(one, torch.Tensor) for one in gc.get_objects())
+
+    tensors()
+    before = tensors()
+    assert [tensors() for _ in range(3)] == [before] * 3
+
+
 def test_gradients_of_the_contexts_products_have_gradients_but_for_rounded_ones(rng, monkeypatch):
     import torch
 

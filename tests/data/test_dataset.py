@@ -118,7 +118,7 @@ def test_a_token_budget_holds():
 
 def test_given_boundaries_are_kept():
     source, target = random_pairs(211, longest=12)
-    dataset = ParallelDataset(source, target, batch_size=7, bucket_boundaries=[5, (5, 13), 13])
+    dataset = ParallelDataset(source, target, batch_size=7, bucket_boundaries=[np.int64(5), (5, np.int64(13)), 13])
     assert {(s, t) for _, s, t in dataset.shapes} == {(5, 5), (5, 13), (13, 13)}
     assert len(order_of(dataset)) == 211
     dropped = ParallelDataset(source, target, batch_size=7, bucket_boundaries=[5, 11])
@@ -344,12 +344,14 @@ def test_lines_end_at_the_newline_alone(tmp_path):
 def test_broken_files_are_named(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "latin").write_bytes("eins\nzwölf\n".encode("latin-1"))
+    (tmp_path / "windows").write_bytes(b"a\r\n" * 100 + b"\xff\r\n")
     whole = gzip.compress(os.urandom(10_000).hex().encode())
     (tmp_path / "short.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.gz").write_bytes(b"no gzip")
     for name, sentence in {
         "empty": "Received: an empty file",
         "latin": "invalid byte 0xf6 in line 2",
+        "windows": "invalid byte 0xff in line 101",
         "short.gz": "damaged after line 0",
         "text.gz": "damaged after line 0",
     }.items():

@@ -129,3 +129,8 @@ def test_model1_links_no_word_that_it_does_not_know():
         Model1(GERMAN, ENGLISH[:2])
     with pytest.raises(ValueError, match="none with words on both sides"):
         Model1([""], ["a"])
+
+
+def test_a_blank_side_has_no_links():
+    model = Model1(GERMAN, ENGLISH, empty=False)
+    assert model.links("", "the") == model.links("das", "") == set()

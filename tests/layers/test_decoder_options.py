@@ -13,6 +13,7 @@ from keras_attn import (
     AttentionDecoder,
     BahdanauAttention,
     BahdanauMonotonicAttention,
+    DotAttention,
     FixedContextDecoder,
     GeneralAttention,
 )
@@ -249,3 +250,35 @@ np.testing.assert_allclose(*map(np.concatenate, (two[1], one[1])), rtol=1e-4, at
 def test_a_cells_dropout_on_two_devices_is_that_of_one():
     [(status, _, errors)] = finish(start("-c", DIVIDED))
     assert status == 0, errors
+
+
+def test_without_attention_the_steps_read_the_cell_input_too():
+    decoder = AttentionDecoder(layers.GRUCell(H), [], cell_input=layers.Dense(9, "tanh"))
+    rng = np.random.default_rng(0)
+    inputs, values = (rng.normal(size=size).astype("float32") for size in ((B, T, E), (B, S, M)))
+    outputs, *_ = decoder(inputs, values)
+    memory, state = decoder.memory(values), decoder.initial_state(values)
+    for t in range(T):
+        output, _, _, state = decoder.step(inputs[:, t], memory, state)
+        np.testing.assert_allclose(*map(ops.convert_to_numpy, (output, outputs[:, t])), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("attend", ["before", "after"])
+def test_the_noise_of_an_attention_without_a_state_is_drawn_in_any_order(attend):
+    seen = []
+
+    class Noisy(DotAttention):
+        def noise(self, steps, values):
+            return ops.ones((steps, *values.shape[:2]))
+
+        def call(self, query, values, keys=None, mask=None, state=(), noise=None):
+            seen.append(noise)
+            return super().call(query, values, keys, mask, state)
+
+    decoder = AttentionDecoder(layers.GRUCell(H), Noisy(), attend=attend)
+    inputs, values = np.ones((B, T, E), "float32"), np.ones((B, S, H), "float32")
+    decoder(inputs, values, training=True)
+    assert seen
+    assert seen[-1] is not None
+    decoder(inputs, values)
+    assert seen[-1] is None

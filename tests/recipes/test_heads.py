@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -173,3 +174,12 @@ def test_refuses_with_a_sentence(arguments, message, runs, corpus, tmp_path, cap
     assert heads.main([*where, *chosen]) == 2
     assert message in capfd.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_runs_of_other_tags_are_refused(runs, corpus, tmp_path, capfd):
+    tagged = shutil.copytree(runs[0], tmp_path / "tagged")
+    report = json.loads((tagged / "report.json").read_text())
+    (tagged / "report.json").write_text(json.dumps(report | {"tags": "target"}))
+    arguments = [str(runs[0]), str(tagged), "--lines", "1", "--corpus", str(corpus), "--out", str(tmp_path / "out")]
+    assert heads.main(arguments) == 2
+    assert "the same --tags" in capfd.readouterr().err

@@ -18,6 +18,7 @@ import pytest
 
 from keras_attn.cli import translate
 from recipes import config, evaluate, rnnsearch, train
+from recipes.training import settings
 from recipes.training.callbacks import TimeBudget
 
 ROOT = Path(__file__).parents[2]
@@ -312,6 +313,15 @@ def test_unequal_files_are_refused(corpus, tmp_path, capfd):
 
 
 @pytest.mark.once
+@pytest.mark.once
+def test_the_command_of_a_report_can_be_repeated():
+    options = "--minutes 57 --seed 1234567 --beam 1"
+    arguments = train.parser().parse_args(["rnnsearch", "--corpus", "phrases", *options.split()])
+    assert settings.command_line(arguments) == f"python -m recipes.train rnnsearch --corpus phrases {options}"
+    arguments = train.parser().parse_args(["rnnsearch", "--minutes", "0.25", "--beam", "5"])
+    assert settings.command_line(arguments).endswith(" --minutes 0.25 --seed 0")
+
+
 @pytest.mark.parametrize("command", [evaluate, translate])
 def test_folders_without_a_run_are_refused(command, corpus, tmp_path, capfd):
     where = ["--corpus", str(corpus), "--source", "de", "--target", "fr"] if command is evaluate else []

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 from keras import tree
 
-from keras_attn.backend import skip_initialization
+from keras_attn.backend import without_initial_weights
 from keras_attn.models import Seq2Seq
 from keras_attn.runtime import manifest
 
@@ -67,8 +67,7 @@ def in_float32(model: Seq2Seq) -> Seq2Seq:
     """The model with layers that compute in float32; itself if they do."""
     if model.compute_dtype == "float32":
         return model
-    with skip_initialization():
-        copy = type(model).from_config(_with_float32(model.get_config()))
+    copy = without_initial_weights(lambda: type(model).from_config(_with_float32(model.get_config())))
     copy.set_weights(model.get_weights())
     return copy
 
