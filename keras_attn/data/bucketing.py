@@ -108,7 +108,8 @@ def checked_boundaries(boundaries: Any) -> tuple[list[tuple[int, int]] | None, i
         if not 1 <= count <= 100:
             raise ValueError(f"Expected 1 to 100 buckets. Received: bucket_boundaries={count}")
         return None, count
-    pairs = {(int(b), int(b)) if isinstance(b, whole) else tuple(map(int, b)) for b in boundaries}
+    pairs = {(b, b) if isinstance(b, whole) else tuple(b) for b in boundaries}
+    pairs = {tuple(int(b) if isinstance(b, whole) else b for b in pair) for pair in pairs}
     pairs = sorted(pairs, key=lambda pair: (sum(pair), pair))
     if not pairs or min(min(pair) for pair in pairs) < 2 or pairs[-1] != tuple(map(max, zip(*pairs, strict=True))):
         raise ValueError(

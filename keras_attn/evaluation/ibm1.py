@@ -83,8 +83,10 @@ class Model1:
         """The best source word of each target word, numbered from 0; no link if it is the empty word, or unknown."""
         links = set()
         for j, row in enumerate(self.probabilities(source, target)):
-            i = int(row.argmax()) if row.size else 0
-            if row.size and row[i] > 0 and i >= len(self._start):
+            if not row.size:  # a blank source, and no empty word
+                continue
+            i = int(row.argmax())
+            if row[i] > 0 and i >= len(self._start):
                 links.add((i - len(self._start), j))
         return links
 

@@ -74,7 +74,7 @@ def beam_search(
         coverage_penalty: At least 0.
         max_length: L, the length of the outputs, end token included: an int or, in a TensorFlow graph, a scalar
             int32 tensor (which requires the norms themselves, and L of at least `no_repeat_ngram_size`).
-        row_max_length, row_min_length: `(B,)`, the former clipped to 1..L. If they exclude each other, it prevails.
+        row_max_length, row_min_length: `(B,)`; the former is clipped to 1..L, and prevails over the latter.
         forced_prefix: `(B, P)` int, pad = free from there on; may contain the end token. Prevails over the other
             limits.
         banned_token_ids: Ids that are never produced; pad and start never are.

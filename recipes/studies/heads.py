@@ -56,13 +56,17 @@ def run_study(arguments: argparse.Namespace) -> None:
         )
     ((source, target),) = directions
 
-    from recipes import corpora
-
-    first = reports[arguments.runs[0]]
-    tags = first.get("tags")
-    if any(one.get("tags") != tags for one in reports.values()):
+    if len(tags := {one.get("tags") for one in reports.values()}) > 1:
         raise ValueError("Expected runs with the same --tags. Received: runs with others")
-    corpus = corpora.load(arguments.corpus or first["corpus"], source, target, data=arguments.data, tags=tags)
+
+    from keras_attn import Tokenizer
+    from recipes import corpora
+    from recipes.training.starting_point import check_tags
+
+    name = arguments.corpus or reports[arguments.runs[0]]["corpus"]
+    corpus = corpora.load(name, source, target, data=arguments.data, tags=tags.pop())
+    for run in reports:
+        check_tags(corpus, Tokenizer.load(run / "source_tokenizer"))
     measured, shown = chosen(corpus, arguments.split, arguments.max_words, arguments.lines)
     with line_streaming.new_folder(arguments.out):
         systems, panels, first = [], [], None

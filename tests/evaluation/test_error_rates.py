@@ -76,6 +76,11 @@ SOURCES = ["a", "c a t", "a", "d o"]
 REFERENCES = ["AH", "K AE T", "EY", "D UW"]
 
 
+def test_nothing_to_score_is_a_sentence():
+    with pytest.raises(ValueError, match="at least one hypothesis"):
+        evaluation.all_scores("wer", [], [], [], "none")
+
+
 def test_a_word_of_several_lines_counts_once():
     hypotheses = ["EY", "K AE B", "EY", "D UW"]
     assert by_metric.items(SOURCES, REFERENCES, hypotheses) == (

@@ -183,3 +183,5 @@ def test_runs_of_other_tags_are_refused(runs, corpus, tmp_path, capfd):
     arguments = [str(runs[0]), str(tagged), "--lines", "1", "--corpus", str(corpus), "--out", str(tmp_path / "out")]
     assert heads.main(arguments) == 2
     assert "the same --tags" in capfd.readouterr().err
+    assert heads.main(arguments[1:]) == 2
+    assert "a source vocabulary with the tag <2fr>" in capfd.readouterr().err

@@ -18,7 +18,7 @@ import pytest
 
 from keras_attn.cli import translate
 from recipes import config, evaluate, rnnsearch, train
-from recipes.training import settings
+from recipes.training import report, settings
 from recipes.training.callbacks import TimeBudget
 
 ROOT = Path(__file__).parents[2]
@@ -313,6 +313,14 @@ def test_unequal_files_are_refused(corpus, tmp_path, capfd):
 
 
 @pytest.mark.once
+@pytest.mark.once
+def test_translations_are_read_as_they_were_written(tmp_path):
+    sides = ["a\rb", "c\u2028d"], ["e", ""], ["f\r", "g"]
+    translations = [types.SimpleNamespace(text=text) for text in sides[2]]
+    report.write_translations(tmp_path / "translations.txt", *sides[:2], translations)
+    assert report.read_translations(tmp_path / "translations.txt") == list(zip(*sides, strict=True))
+
+
 @pytest.mark.once
 def test_the_command_of_a_report_can_be_repeated():
     options = "--minutes 57 --seed 1234567 --beam 1"
