@@ -24,6 +24,11 @@ import pytest
 gc.freeze()
 gc.set_threshold(20_000, 10, 10)
 
+if keras.backend.backend() == "jax":  # which compiles an initializer for each shape; NumPy draws as well
+    from tests import eager_random
+
+    eager_random.install()
+
 if keras.backend.backend() == "tensorflow":  # whose optimizer of graphs takes a seventh of the time of a first call
     import tensorflow as tf
 
@@ -81,6 +86,12 @@ def _free_compiled_programs():
     gc.collect()
     if malloc_trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc's: gives freed memory back
         malloc_trim(0)
+
+
+@pytest.fixture
+def processes_on_jax(monkeypatch):
+    """The processes that a test starts run on JAX, which is imported in half the time that torch or TensorFlow take."""
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
 
 
 @pytest.fixture

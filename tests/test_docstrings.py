@@ -95,6 +95,7 @@ def address():
         server.shutdown()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(("module", "docstring", "line"), list(docstrings()))
 def test_example(module, docstring, line, request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

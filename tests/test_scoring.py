@@ -55,7 +55,7 @@ def test_a_translator_over_a_model_with_heads():
     heads = MultiHeadAttention(2, score="additive", head_units=3)
     model = RNNSearch(test_golden.SOURCE, test_golden.TARGET, **test_golden.SIZES, attention=heads)
     for i, weight in enumerate(model.trainable_weights):
-        weight.assign(0.5 * keras.random.normal(weight.shape, seed=i))
+        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
     translator = Translator(model, *tokenizers, max_length_ratio=0.0, max_length_constant=4)
     found = translator.generate(SOURCES[:2], beam_size=2, batch_size=2)
     scored = translator.score(SOURCES[:2], [t.token_ids for t in found], each_head=True)

@@ -14,7 +14,7 @@ from keras_attn.backend.float64 import cumsum, exp, keep_float64, matmul, maximu
 from keras_attn.backend.gradients import is_graph_created, without_gradients
 from keras_attn.backend.indexing import put, take, take_in_rows
 from keras_attn.backend.inference import inference_function
-from keras_attn.backend.initialization import without_initial_weights
+from keras_attn.backend.initialization import copy_weights, set_weights, without_initial_weights
 from keras_attn.backend.input_pipeline import disable_pipeline_autotuning
 from keras_attn.backend.int8_products import Int8Weights
 from keras_attn.backend.job import Job
@@ -48,6 +48,7 @@ __all__ = [
     "build_optimizer",
     "clipping_replicas",
     "compilation_scope",
+    "copy_weights",
     "cumsum",
     "data_parallel",
     "data_shard",
@@ -79,6 +80,7 @@ __all__ = [
     "seed_process",
     "segment_sum",
     "set_random_state",
+    "set_weights",
     "sum_over_replicas",
     "sync_variables",
     "take",

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
 _PACKAGES = ("keras", "keras_attn", "keras_hub")  # whose layers store all weights and read none while they are built
 _skipped: ContextVar[list | None] = ContextVar("skipped", default=None)  # weights that got no value, if so
@@ -38,13 +39,47 @@ def without_initial_weights(build: Callable[[], Any]) -> Any:
     return model if _stores_all(model, skipped) else build()
 
 
+def copy_weights(source: keras.Model, target: keras.Model) -> None:
+    """Gives a model the weights of another one of its class and configuration, layer by layer.
+
+    As when a model is saved and loaded, Keras' layers keep what they derive from weights (`Normalization`), merge what
+    was added to them (`enable_lora`), and may have made their weights in another order (`quantize`).
+
+    Args:
+        source: The model that is read.
+        target: The model whose weights are set.
+    """
+    for old, new in zip(source._flatten_layers(), target._flatten_layers(), strict=True):
+        # What a user's layer leaves out when it is saved is copied, too.
+        known = _is_known(old) and not isinstance(old, keras.Model)
+        one, other = (type(old), type(new)) if known else (keras.layers.Layer, keras.layers.Layer)
+        store = {}
+        one.save_own_variables(old, store)
+        # On JAX an array must not be that of two variables: training gives it away.
+        other.load_own_variables(new, {name: ops.convert_to_numpy(value) for name, value in store.items()})
+
+
+def set_weights(model: keras.Model, weights: list[np.ndarray]) -> None:
+    """As `model.set_weights`, and what layers derive from weights follows.
+
+    Args:
+        model: The model whose weights are set.
+        weights: An array for each, in the order of `get_weights`.
+    """
+    model.set_weights(weights)
+    copy_weights(model, model)
+
+
 def _stores_all(model, skipped: list) -> bool:
     if not isinstance(model, keras.Model):
         return False
     stored = {id(weight) for weight in model.weights}
     layers = model._flatten_layers(include_self=False)
-    is_ours = all(type(layer).__module__.partition(".")[0] in _PACKAGES for layer in layers)
-    return is_ours and all(id(weight) in stored for weight in skipped)
+    return all(map(_is_known, layers)) and all(id(weight) in stored for weight in skipped)
+
+
+def _is_known(layer) -> bool:
+    return type(layer).__module__.partition(".")[0] in _PACKAGES
 
 
 def _looks_for_nan() -> bool:

@@ -25,7 +25,7 @@ from keras_attn.layers.monotonic import BahdanauMonotonicAttention, GeneralMonot
 from keras_attn.layers.monotonic_alignment import monotonic_alignment, safe_cumprod
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.normalized_cells import LayerNormGRUCell, LayerNormLSTMCell
-from keras_attn.layers.normalizers import hardmax, sparsemax
+from keras_attn.layers.normalizers import at_least_float32, hardmax, sparsemax
 from keras_attn.layers.pair_readout import PairReadout
 from keras_attn.layers.pointer import PointerGenerator
 from keras_attn.layers.projection_part import project, projection_part
@@ -87,6 +87,7 @@ __all__ = [
     "StackedEncoder",
     "TransformerDecoder",
     "WordDropout",
+    "at_least_float32",
     "check_size",
     "get_attention",
     "get_scheduled_sampling",

@@ -167,6 +167,8 @@ class StatefulAdditiveAttention(BahdanauAttention):
     `initial_state`. What f and g need of h is computed once a sentence by `words`.
     """
 
+    _keeps_state = True
+
     def words(self, values) -> Any:
         """What `seen` and `next_state` read of the source, `(B, S, ...)`, computed once a sentence; None: nothing."""
         return None
@@ -186,7 +188,7 @@ class StatefulAdditiveAttention(BahdanauAttention):
     def align(self, query, keys, mask, state):
         keys, words = keys if isinstance(keys, tuple) else (keys, None)
         state = self.initial_state(keys) if isinstance(state, tuple) else state
-        state = ops.cast(state, score_dtype(keys.dtype))  # Keras casts what a layer is called with to the compute dtype
+        state = ops.cast(state, score_dtype(keys.dtype))
 
         def step(state, query):
             seen = keys + self.seen(state, words, keys.dtype)  # (B, S, A)

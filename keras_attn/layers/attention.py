@@ -48,9 +48,17 @@ class Attention(Layer):
     context has the layer's compute dtype.
     """
 
+    _keeps_state = False  # whether the layer itself casts query and values: Keras would round its state, too
+
     def __init__(self, *, normalizer: str | Callable = "softmax", **kwargs):
         super().__init__(**kwargs)
         self.normalizer = get_normalizer(normalizer)
+        self._convert_input_args, self._allow_non_tensor_positional_args = not self._keeps_state, self._keeps_state
+
+    def __call__(self, query, values, *args, **kwargs):
+        if self._keeps_state and not isinstance(query, keras.KerasTensor):
+            query, values = (ops.cast(ops.convert_to_tensor(x), self.compute_dtype) for x in (query, values))
+        return super().__call__(query, values, *args, **kwargs)
 
     def call(self, query, values, keys=None, mask=None, state=()):
         if keys is None:
@@ -138,7 +146,7 @@ def register_attention(name: str) -> Callable[[type[Attention]], type[Attention]
     return register
 
 
-def get_attention(identifier, units: int | None = None, dtype=None) -> Attention:
+def get_attention(identifier, units: int | None = None, dtype=None, name: str = "attention") -> Attention:
     """Returns an attention layer, from its registered name, its config, or itself.
 
     Args:
@@ -148,6 +156,7 @@ def get_attention(identifier, units: int | None = None, dtype=None) -> Attention
             of `register_attention`; an `Attention`; or a serialised one.
         units: Width of the hidden layer, for a class that has one and is given by name.
         dtype: Dtype policy of a layer given by name.
+        name: The name of a layer given by name.
 
     Raises:
         ValueError: for another name, or what is no attention layer. The message lists the registered names.
@@ -160,4 +169,4 @@ def get_attention(identifier, units: int | None = None, dtype=None) -> Attention
         raise ValueError(f"Expected an `Attention` layer, or one of {sorted(_REGISTRY)}. Received: {identifier!r}")
     cls = _REGISTRY[identifier]
     takes_units = "units" in constructor_arguments(cls, base=Layer)
-    return cls(**{"units": units} if takes_units else {}, name="attention", dtype=dtype)
+    return cls(**{"units": units} if takes_units else {}, name=name, dtype=dtype)

@@ -2,30 +2,19 @@
 
 A cell computes its gates from W x_t and U h_{t-1}. W x_t does not depend on the recurrence: `project` computes it for
 all T in one matrix product, and `recurrence` does the rest, one step at a time, with the same weights. Keras' GRU, LSTM
-and SimpleRNN cells are split, and so are the cells of this package, which are made of them; any other cell runs whole
-inside the loop, with the same result, only slower. A cell with methods `normalized_inputs`, `normalized_state` and
-`normalized_cell` gets W x, U h and an LSTM's c by them.
+and SimpleRNN cells are split, and so are the cells of this package, which are made of them; any other cell, also one
+of a subclass with a `call` of its own, runs whole inside the loop, with the same result, only slower. A cell with
+methods `normalized_inputs`, `normalized_state` and `normalized_cell` gets W x, U h and an LSTM's c by them.
 """
 
-from functools import singledispatch
+from functools import singledispatch, wraps
 
 import keras
 from keras import ops, tree
 
 from keras_attn.backend import dense, keep_float64, loop_product, scan
-from keras_attn.layers.cell_dropout import GATES, drop_inputs, drop_state, has_dropout, parts_of
-
-
-def check_cell(cell) -> None:
-    """Refuses what is not a recurrent cell, and dropout in other cells than Keras', which nobody else can draw."""
-    for part in parts_of(cell):
-        if not hasattr(part, "state_size") or not hasattr(part, "get_initial_state"):
-            raise ValueError(f"Expected a Keras RNN cell such as `keras.layers.GRUCell(512)`. Received: {cell!r}")
-        if has_dropout(part) and not isinstance(part, tuple(GATES)):
-            raise ValueError(
-                f"Expected a cell without dropout of its own, or Keras' GRUCell, LSTMCell or SimpleRNNCell, whose "
-                f"masks can be drawn before the loop. Received: {part.name}, a {type(part).__name__} with dropout"
-            )
+from keras_attn.layers.cell_checks import has_known_call
+from keras_attn.layers.cell_dropout import drop_inputs, drop_state
 
 
 def as_lists(state):
@@ -88,7 +77,22 @@ def concatenate(*parts):
     return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
 
 
-@singledispatch
+def _by_class(function):
+    """`singledispatch`, but `function` itself is for every cell whose `call` is its own.
+
+    `of_class` takes no notice of that: a class' own `call` uses it.
+    """
+    of_class = singledispatch(function)
+
+    @wraps(function)
+    def chosen(cell, *args):
+        return (of_class if has_known_call(cell) else function)(cell, *args)
+
+    chosen.register, chosen.of_class = of_class.register, of_class
+    return chosen
+
+
+@_by_class
 def project(cell, inputs, drops=None):
     """The input projection of `cell`, for any number of steps at once: (..., I) -> (..., P).
 
@@ -98,7 +102,7 @@ def project(cell, inputs, drops=None):
     return inputs
 
 
-@singledispatch
+@_by_class
 def recurrence(cell, loop_width: int = 0, drops=None):
     """The part of `cell` that stays in the loop, as a function of one step whose weights are sliced beforehand.
 

@@ -7,10 +7,10 @@ from keras import ops, tree
 
 from keras_attn.backend import scan
 from keras_attn.layers.attention import get_attention
+from keras_attn.layers.cell_checks import check_cell
 from keras_attn.layers.cell_dropout import draw_masks
 from keras_attn.layers.cells import (
     as_lists,
-    check_cell,
     output_width,
     project,
     recurrence,
@@ -123,7 +123,10 @@ class AttentionDecoder(Layer):
         check_order(attend, cell, second_cell)
         check_vector(attend, attentional, input_feeding, output_attention, cell_input, dropout)
         several = isinstance(attention, (list, tuple))
-        layers = [get_attention(a, dtype=self.dtype_policy) for a in (attention if several else [attention])]
+        # With a name for each: on torch, Keras clears the gradients of weights by their paths.
+        names = [f"attention_{i}" for i in range(len(attention))] if several else ["attention"]
+        given = zip(attention if several else [attention], names, strict=True)
+        layers = [get_attention(one, dtype=self.dtype_policy, name=name) for one, name in given]
         vectors = list(attentional) if isinstance(attentional, (list, tuple)) else attentional
         check_attentions(attend, vectors, len(layers))
         self.cell = cell

@@ -3,6 +3,7 @@
 import keras
 from keras import tree
 
+from keras_attn.layers.cell_checks import has_known_call
 from keras_attn.layers.cell_dropout import GATES, has_dropout
 from keras_attn.layers.cells import as_lists, project, recurrence
 from keras_attn.layers.layer import Layer, build_once, refuse_unknown_arguments
@@ -43,7 +44,7 @@ class DeepTransitionCell(Layer):
         super().__init__(**kwargs)
         transitions = list(transitions)
         for cell in transitions:
-            if not isinstance(cell, tuple(GATES)):
+            if not isinstance(cell, tuple(GATES)) or not has_known_call(cell):
                 raise ValueError(
                     f"Expected transitions to be Keras' GRUCell, LSTMCell or SimpleRNNCell, or this package's with "
                     f"layer normalisation. Received: {cell!r}"
@@ -68,7 +69,7 @@ class DeepTransitionCell(Layer):
                 f"Expected a layer of this package, such as `RNNEncoder`, to draw the masks of {self.name}. "
                 f"Received: a call of the cell in training"
             )
-        output, new = recurrence(self)(project(self, inputs), None, as_lists(states))
+        output, new = recurrence.of_class(self)(project.of_class(self, inputs), None, as_lists(states))
         return output, new if isinstance(states, (list, tuple)) else new[0]
 
     def get_initial_state(self, batch_size=None):

@@ -125,7 +125,7 @@ class HardAlignment(Layer):
     def first(self, keys):
         """log p(a_0 = j) `(B, S)`, all of it at the first word."""
         zeros = at_least_float32(ops.zeros_like(keys[..., 0]))  # (B, S)
-        return zeros + ops.where(ops.arange(ops.shape(keys)[1]) == 0, 0.0, IMPOSSIBLE)
+        return zeros + ops.cast(ops.where(ops.arange(ops.shape(keys)[1]) == 0, 0.0, IMPOSSIBLE), zeros.dtype)
 
     def log_transitions(self, states, keys, mask=None):
         """log p(a_i = j | a_{i-1} = k): `(B, S, S)` for states `(B, H)`, `(B, T, S, S)` for `(B, T, H)`."""

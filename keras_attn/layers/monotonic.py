@@ -15,6 +15,8 @@ from keras_attn.layers.normalizers import at_least_float32, score_dtype, spread_
 class _MonotonicAttention(Attention):
     """Any score function, read as the log-odds to stop at a word; stands before the score's class among the bases."""
 
+    _keeps_state = True
+
     def __init__(
         self,
         *args,
@@ -84,7 +86,7 @@ class _MonotonicAttention(Attention):
             mask = spread_mask(mask, scores)
             chosen = ops.where(mask, chosen, 0.0)
         state = self.initial_state(keys) if isinstance(state, tuple) else state
-        state = ops.cast(state, scores.dtype)  # Keras casts what a layer is called with to the compute dtype
+        state = ops.cast(state, scores.dtype)
         alignment, state = _all_steps(chosen, state, mode)
         if chunk_keys is not None:
             energies = at_least_float32(self.chunk_score.scores(query, chunk_keys))  # (B, S) or (B, T, S)

@@ -19,8 +19,8 @@ class _NormalizedCell:
             mask = self.get_dropout_mask(inputs)
             mask = mask[0] if isinstance(mask, list) else mask
             drops = Masks(mask, self.get_recurrent_dropout_mask(as_lists(states)[0]))
-        step = recurrence(self, 0, drops)
-        output, new = step(project(self, inputs, drops), None, as_lists(states), drops)
+        step = recurrence.of_class(self, 0, drops)
+        output, new = step(project.of_class(self, inputs, drops), None, as_lists(states), drops)
         return output, new if isinstance(states, (list, tuple)) else new[0]
 
     def _add_gain(self, name: str, width: int):

@@ -105,7 +105,15 @@ def spread_mask(mask, scores):
 
 
 def at_least_float32(x):
-    """`x` in float32, or in float64 where it is."""
+    """Casts a tensor of half precision to float32; float32 and float64 stay.
+
+    Args:
+        x: A tensor of floats.
+
+    Example:
+        >>> keras_attn.layers.at_least_float32(keras.ops.ones((2,), "bfloat16")).dtype == keras.ops.ones((2,)).dtype
+        True
+    """
     return ops.cast(x, score_dtype(x.dtype))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import keras
 import numpy as np
 
-from keras_attn.backend import without_initial_weights
+from keras_attn.backend import copy_weights, set_weights, without_initial_weights
 
 
 def copy_model(model: keras.Model, name: str, dtype=None) -> keras.Model:
@@ -24,7 +24,7 @@ def copy_model(model: keras.Model, name: str, dtype=None) -> keras.Model:
     config = {**model.get_config(), "name": name}
     config = config if dtype is None else {**config, "dtype": dtype}
     copy = without_initial_weights(lambda: type(model).from_config(config))
-    copy.set_weights(model.get_weights())
+    copy_weights(model, copy)
     return copy
 
 
@@ -58,7 +58,7 @@ def average_weights(models: Sequence[keras.Model]) -> keras.Model:
                 f"{model.count_params():,}"
             )
     average = copy_model(first, first.name)
-    average.set_weights(mean_weights(model.get_weights() for model in models))
+    set_weights(average, mean_weights(copy_model(model, first.name).get_weights() for model in models))
     return average
 
 

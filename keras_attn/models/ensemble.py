@@ -75,7 +75,7 @@ class Ensemble(Seq2Seq):
         dtype = kwargs.pop("dtype", None)
         source_size, target_size = next(iter(sizes))
         self.set_layers(
-            models=[copy_model(model, f"member_{i}", dtype) for i, model in enumerate(models)],  # names must differ
+            models=[_member(model, f"member_{i}", dtype) for i, model in enumerate(models)],
             source_vocabulary_size=source_size,
             target_vocabulary_size=target_size,
             **dict(zip(ID_ARGUMENTS, next(iter(ids)), strict=True)),
@@ -128,7 +128,8 @@ class Ensemble(Seq2Seq):
         dtype = None if self._own_dtype is None else keras.dtype_policies.serialize(self.dtype_policy)
         return {**super().get_config(), "models": models, "dtype": dtype}
 
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        models = [keras.saving.deserialize_keras_object(model, custom_objects) for model in config["models"]]
-        return super().from_config({**config, "models": models}, custom_objects)
+
+def _member(model, name: str, dtype):
+    """A copy whose name and weights' paths are its own; by these paths Keras clears gradients on torch."""
+    with keras.name_scope(name):
+        return copy_model(model, name, dtype)

@@ -20,12 +20,16 @@ def alignment_crossentropy(alignments, targets):
 
     Args:
         alignments: alpha `(B, T, S)`, the model's.
-        targets: A `(B, T, S)`, rows of zeros, or that sum to the weight of this loss.
+        targets: A `(B, T, S)`, rows of zeros, or that sum to the weight of this loss. With another S, that of a batch
+            whose source rows the model pads or cuts (`source_length`), they are padded or cut alike.
 
     Returns:
         n times the loss, and n, float32 scalars.
     """
     alignments, targets = ops.cast(alignments, "float32"), ops.cast(targets, "float32")
+    if alignments.shape[-1] != targets.shape[-1]:
+        length = ops.shape(alignments)[-1]
+        targets = ops.pad(targets, [[0, 0], [0, 0], [0, length]])[..., :length]
     total = -ops.sum(targets * ops.log(ops.maximum(alignments, _LEAST)))
     count = ops.sum(ops.cast(ops.sum(targets, axis=-1) > 0, "float32"))
     return total, count

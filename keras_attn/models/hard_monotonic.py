@@ -6,7 +6,7 @@ import keras
 from keras import ops
 from keras.initializers import RandomUniform
 
-from keras_attn.layers import AttentionDecoder, HardAlignment, PairReadout, RNNEncoder, of_tokens
+from keras_attn.layers import AttentionDecoder, HardAlignment, PairReadout, RNNEncoder, at_least_float32, of_tokens
 from keras_attn.models.builders import make_embeddings, make_initializers, make_lstm_stack, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 from keras_attn.models.seq2seq import INPUTS, Seq2Seq
@@ -149,4 +149,4 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
         return states, values, self._emissions(features), inputs["decoder_token_ids"], mask
 
     def _emissions(self, features):
-        return ops.log_softmax(ops.cast(self.output_projection(features), "float32"))  # log p(y_i | a_i)
+        return ops.log_softmax(at_least_float32(self.output_projection(features)))  # log p(y_i | a_i)

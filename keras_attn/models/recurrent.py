@@ -202,7 +202,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             outputs = self.coverage_loss_layer(outputs, mean, mask=real, training=training)
         states = outputs
         if self.read_previous_state:
-            s_0 = top_state(cell_state)  # (B, H)
+            s_0 = ops.zeros_like(outputs[:, 0]) if cell_state is None else top_state(cell_state)  # (B, H)
             states = ops.concatenate([s_0[:, None], outputs[:, :-1]], axis=1)  # (B, T, H)
         source = {"token_ids": inputs["encoder_token_ids"], "mask": mask}
         return self._logits(states, embedded, contexts, mean, source, training=training), alignments

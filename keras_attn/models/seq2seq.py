@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attn.backend import build_optimizer, keep_values, replica_count, scan, sum_over_replicas
 from keras_attn.layers import check_size, refuse_unknown_arguments
+from keras_attn.models.changed_layers import changed_layers, make_model
 from keras_attn.models.guided_alignment import ALIGNMENTS, alignment_crossentropy, has_alignments
 from keras_attn.models.loss_checks import check_class_weight, check_loss
 from keras_attn.models.token_checks import TokenIdCheck
@@ -98,10 +99,9 @@ class Seq2Seq(keras.Model):
         self.dtype_policy = keras.dtype_policies.get(dtype)
 
     def call(self, inputs, training=None, mask=None):
-        if not has_alignments(inputs):
-            return super().call(inputs, training=training, mask=mask)
-        targets, inputs = inputs[ALIGNMENTS], {name: inputs[name] for name in INPUTS}
-        if not training:
+        targets = inputs[ALIGNMENTS] if has_alignments(inputs) else None
+        inputs = inputs if targets is None else {name: inputs[name] for name in INPUTS}
+        if targets is None or not training:
             return super().call(inputs, training=training, mask=mask)
         self.check_attention()
         logits, alignments = self.align_in_training(inputs)
@@ -280,14 +280,14 @@ class Seq2Seq(keras.Model):
             object.__setattr__(self, name, value)  # torch refuses modules on an object that is not yet initialised
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments; the functional graph follows from them."""
+        """The constructor's arguments, from which the functional graph follows, and which layers have changed since."""
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
-        return {**self._arguments, "name": self.name, "trainable": self.trainable, "dtype": dtype}
+        config = {**self._arguments, "name": self.name, "trainable": self.trainable, "dtype": dtype}
+        return config | changed_layers(self)
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        deserialize = keras.saving.deserialize_keras_object
-        return cls(**{k: deserialize(v, custom_objects) if isinstance(v, dict) else v for k, v in config.items()})
+        return make_model(cls, config, custom_objects)
 
 
 def token_inputs() -> dict[str, keras.KerasTensor]:

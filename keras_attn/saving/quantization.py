@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_attn.backend import set_weights
+from keras_attn.models import copy_model
+
 MIN_SIZE = 1024  # elements; quantizing smaller matrices gains nothing
 
 
@@ -75,9 +78,9 @@ def rounded_model(model, quantize: str | None):
     """
     if quantize is None:
         return model
-    copy = type(model).from_config(model.get_config())
-    pairs = zip(model.weights, model.get_weights(), strict=True)
-    copy.set_weights([dequantized(quantize_matrix(w, quantize)) if is_quantized(weight) else w for weight, w in pairs])
+    copy = copy_model(model, model.name)
+    pairs = zip(copy.weights, copy.get_weights(), strict=True)
+    set_weights(copy, [dequantized(quantize_matrix(w, quantize)) if is_quantized(v) else w for v, w in pairs])
     return copy
 
 

@@ -37,10 +37,12 @@ def narrow(path: Path, dtype: str) -> None:
     """Stores the matrices of a model's file in float16 or int8."""
 
     def write(array: h5py.Dataset, group: h5py.Group, name: str) -> None:
-        if not is_quantized(array):
+        # HDF5 has no bfloat16, so that Keras writes its name beside it; NumPy has it by a dependency of Keras.
+        values = array[()].view("bfloat16") if array.attrs.get("dtype") == "bfloat16" else array
+        if not is_quantized(values):
             _copy(array, group, name)
             return
-        matrix = quantize_matrix(array[()], dtype)
+        matrix = quantize_matrix(values[()], dtype)
         if dtype == "float16":
             group[name] = matrix.values
         else:

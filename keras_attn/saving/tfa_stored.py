@@ -144,16 +144,20 @@ def _read_h5(path: Path) -> Stored:
     try:
         with h5py.File(path, "r") as file:
             root = file.get("model_weights", file)
-            found = {}
+            found, left = {}, path.stat().st_size
             for layer in _names(root, "layer_names"):
                 for weight in _names(root[layer], "weight_names"):
-                    name, value = weight.partition(":")[0], np.asarray(root[layer][weight])
+                    array = root[layer][weight]
+                    left -= array.nbytes
+                    if left < 0 or array.external or array.is_virtual or array.file != file:
+                        raise KeyError(f"{layer}/{weight} is not in the file as it is: compressed, or a link")
+                    name, value = weight.partition(":")[0], np.asarray(array)
                     # A layer within another one is written twice, if it is an attribute of the model, too.
                     if name in found and not np.array_equal(found[name].value, value):
                         name = f"{layer}/{name}"
                     found[name] = StoredVariable(weight, value)
             return found
-    except (OSError, KeyError) as error:
+    except (OSError, KeyError, AttributeError) as error:
         raise ValueError(
             f"Expected weights as Keras 2 wrote them to '.h5'. Received: {str(path)!r}: {error}"
         ) from error

@@ -24,7 +24,7 @@ from recipes import train
 from tests.models import test_golden
 from tests.test_scoring import word_tokenizer
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = [pytest.mark.slow, pytest.mark.once, pytest.mark.usefixtures("processes_on_jax")]
 
 ROOT = Path(__file__).parents[2]
 TINY = ["units=5", "embedding_size=5", "readout_size=5", "attention_units=3", "decoder_units=5", "level=word"]

@@ -8,7 +8,8 @@ import pytest
 
 from keras_attn import GeneralAttention, register_attention
 from keras_attn.backend import without_initial_weights
-from keras_attn.models import RNNSearch, copy_model
+from keras_attn.models import RNNSearch, average_weights, copy_model
+from keras_attn.saving import rounded_model
 from keras_attn.saving.model_file import load_model
 
 SIZES = {"units": 5, "embedding_size": 7, "readout_size": 11, "attention_units": 3}
@@ -168,3 +169,33 @@ def test_copies_and_loaded_models_compute_no_initial_weights(tmp_path, monkeypat
         for one, expected in zip(other.get_weights(), model.get_weights(), strict=True):
             np.testing.assert_array_equal(one, expected)
         assert other.get_config() == model.get_config() | {"name": other.name}
+
+
+def test_copies_have_what_a_layer_derives_from_its_weights(rng):
+    x = rng.normal(5, 2, size=(99, 3)).astype("float32")
+    inputs = keras.Input((3,))
+    normalization = keras.layers.Normalization()
+    normalization.adapt(x)
+    model = keras.Model(inputs, keras.layers.Dense(2)(normalization(inputs)))
+    expected = model.predict_on_batch(x)
+    for other in (copy_model(model, "copy"), average_weights([model, model]), rounded_model(model, "float16")):
+        np.testing.assert_allclose(other.predict_on_batch(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_layer_that_made_its_weights_in_another_order_is_copied(rng):
+    x = rng.normal(size=(2, 4)).astype("float32")
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, keras.layers.Dense(3)(inputs))
+    model.layers[1].quantize("float8")
+    np.testing.assert_allclose(copy_model(model, "copy").predict_on_batch(x), model.predict_on_batch(x), rtol=1e-5)
+
+
+def test_low_rank_parts_are_merged_in_a_copy(rng):
+    model = RNNSearch(31, 37, **SIZES)
+    dense = next(layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Dense))
+    dense.enable_lora(2)
+    dense.lora_kernel_b.assign(rng.normal(size=dense.lora_kernel_b.shape))
+    ids = {name: np.ones((1, 3), "int32") for name in ("encoder_token_ids", "decoder_token_ids")}
+    copy = copy_model(model, "copy")
+    assert len(copy.weights) == len(model.weights) - 2
+    np.testing.assert_allclose(copy.predict_on_batch(ids), model.predict_on_batch(ids), rtol=1e-4, atol=1e-5)

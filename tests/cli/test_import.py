@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("processes_on_jax")]
 
 ROOT = Path(__file__).parents[2]
 REGISTERED = """

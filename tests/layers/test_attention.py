@@ -23,7 +23,7 @@ def built(**options):
     layer = BahdanauAttention(A, **options)
     layer.build((B, H), (B, S, M))
     for i, weight in enumerate(layer.weights):  # zeros and ones would hide mistakes
-        weight.assign(0.5 * keras.random.normal(weight.shape, seed=i, dtype="float32"))
+        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i, dtype="float32"))
     return layer
 
 

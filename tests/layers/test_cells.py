@@ -296,3 +296,55 @@ def test_mistakes_are_refused_with_a_sentence():
         layers.RNN(deep)(np.ones((B, S, E), "float32"), training=True)
     with pytest.raises(ValueError, match=r"one width .* Received: first_skip=1 and layers of \[11, 3\] units"):
         ka.ResidualCells([gru(), layers.GRUCell(3)])
+
+
+class Halved(layers.GRUCell):
+    """A user's cell: another output and state than its parent's."""
+
+    def call(self, inputs, states, training=False):
+        h, (state,) = super().call(inputs, states, training=training)
+        return h / 2, [state / 2]
+
+
+class HalvedNormalized(ka.LayerNormGRUCell):
+    def call(self, inputs, states, training=False):
+        h, (state,) = super().call(inputs, states, training=training)
+        return h / 2, [state / 2]
+
+
+class Plain(layers.GRUCell):
+    """Its parent's equations."""
+
+
+@pytest.mark.parametrize("kind", [Halved, HalvedNormalized, Plain])
+def test_a_subclass_with_its_own_call_runs_by_it(rng, kind):
+    def same(found, expected):
+        np.testing.assert_allclose(ops.convert_to_numpy(found), ops.convert_to_numpy(expected), atol=1e-6)
+
+    x = rng.normal(size=(B, S, E)).astype("float32")
+    cell = layers.StackedRNNCells([kind(H), kind(H)])
+    values, _, last = ka.RNNEncoder(cell)(x)
+    expected = layers.RNN(cell, return_sequences=True)(x)
+    same(values, expected)
+    same(last, expected[:, -1])
+    decoder = ka.AttentionDecoder(kind(H), "general")
+    values, y = rng.normal(size=(B, S, M)).astype("float32"), rng.normal(size=(B, T, E)).astype("float32")
+    outputs, contexts, _ = decoder(y, values)
+    (state,) = decoder.cell.get_initial_state(batch_size=B)
+    for i in range(T):
+        read = ops.concatenate([ops.convert_to_tensor(y[:, i]), contexts[:, i]], axis=-1)
+        output, (state,) = decoder.cell(read, [state])
+        same(outputs[:, i], output)
+
+
+def test_an_own_call_is_refused_where_it_cannot_be_kept():
+    class Stack(layers.StackedRNNCells):
+        def call(self, inputs, states, training=False):
+            return super().call(inputs, states, training=training)
+
+    with pytest.raises(ValueError, match=r"which run layer by layer. Received: Stack, whose `call` is its own"):
+        ka.RNNEncoder(layers.StackedRNNCells([Stack([gru()])]))
+    with pytest.raises(ValueError, match=r"Expected a cell without dropout of its own, .* a Halved with dropout"):
+        ka.RNNEncoder(Halved(H, dropout=0.1))
+    with pytest.raises(ValueError, match="Expected transitions to be Keras' GRUCell, LSTMCell or SimpleRNNCell"):
+        ka.DeepTransitionCell([Halved(H)])

@@ -17,7 +17,7 @@ def built(gate, width=E + M):
     cell = ka.ContextGateCell(H, gate=gate)
     cell.build((B, width))
     for i, weight in enumerate(cell.weights):
-        weight.assign(0.5 * keras.random.normal(weight.shape, seed=i))
+        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
     return cell
 
 

@@ -22,7 +22,7 @@ def arrays(rng):
 def built(layer):
     layer.build((B, H), (B, S, M))
     for i, weight in enumerate(layer.weights):  # zeros and ones would hide mistakes
-        weight.assign(0.7 * keras.random.normal(weight.shape, seed=i, dtype="float32"))
+        weight.assign(keras.random.normal(weight.shape, stddev=0.7, seed=i, dtype="float32"))
     return layer
 
 
@@ -106,6 +106,23 @@ def test_coverage_stays_float32_in_a_decoder_of_half_precision(arrays):
     assert [keras.backend.standardize_dtype(s.dtype) for s in state["attention"]] == ["float32"] * 2
 
 
+def test_keras_does_not_round_the_state_of_an_attention_in_half_precision(rng):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    query, values = rng.normal(size=(B, H)).astype("float32"), rng.normal(size=(B, S, M)).astype("float32")
+    state = ops.convert_to_tensor(np.full((B, S), 1.001, "float32"))  # of which bfloat16 makes 1
+    coverage, monotonic = ka.CoverageAttention(A), ka.BahdanauMonotonicAttention(A, mode="recursive")
+    context, alignment, after = coverage(query, values, state=state)
+    assert keras.backend.standardize_dtype(context.dtype) == "bfloat16"
+    np.testing.assert_allclose(ops.convert_to_numpy(after - alignment), 1.001, atol=1e-5)
+    monotonic(query, values)
+    seen = []
+    monotonic.align = lambda query, keys, mask, state, *rest: (
+        seen.append(state) or type(monotonic).align(monotonic, query, keys, mask, state, *rest)
+    )
+    monotonic(query, values, state=state)
+    np.testing.assert_array_equal(ops.convert_to_numpy(seen[0]), ops.convert_to_numpy(state))
+
+
 def coverage_loss(alignments, mask):
     """See 2017, eq. 12, step by step: the mean over real steps."""
     total, steps = 0.0, 0
@@ -158,7 +175,7 @@ def outside_the_loop(weight):
 
 def compiled(model):
     for i, w in enumerate(model.trainable_weights):
-        w.assign(0.5 * keras.random.normal(w.shape, seed=i))
+        w.assign(keras.random.normal(w.shape, stddev=0.5, seed=i))
     jit_compile = keras.backend.backend() == "jax"  # XLA takes longer to compile than all else here
     model.compile(keras.optimizers.SGD(0.1), ka.losses.SmoothedCrossentropy(0.0), jit_compile=jit_compile)
     return model

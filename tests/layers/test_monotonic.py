@@ -17,7 +17,7 @@ MASK = np.array([[True] * S, [True, True, False, True, False]])
 def built(layer, seed=0):
     layer.build((B, H), (B, S, M))
     for i, weight in enumerate(layer.weights):  # zeros and ones would hide mistakes
-        weight.assign(0.5 * keras.random.normal(weight.shape, seed=seed + i, dtype="float32"))
+        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=seed + i, dtype="float32"))
     return layer
 
 

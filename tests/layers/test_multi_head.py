@@ -29,7 +29,7 @@ def arrays(rng):
 def randomised(layer, *shapes):
     layer.build(*shapes)
     for i, weight in enumerate(layer.weights):
-        weight.assign(0.5 * keras.random.normal(weight.shape, seed=i))
+        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
     return layer
 
 

@@ -217,7 +217,7 @@ def speech(rng, rows=256, characters=4, letters=5, width=4):
 
 
 @pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="trains for a minute on torch")
 def test_the_pages_tacotron_speaks(rng):
     """Trained on given frames, then on its own, too, it writes those of new sentences and stops after them."""
     names = {}

@@ -206,6 +206,13 @@ def test_trainable_false_freezes_every_weight(cls):
     assert model.get_config()["trainable"] is False
 
 
+@every_model
+def test_each_weight_has_a_path_of_its_own(cls):
+    """By which Keras clears gradients on torch."""
+    paths = [weight.path for weight in tiny(cls).trainable_weights]
+    assert len(set(paths)) == len(paths)
+
+
 # Dtypes.
 
 
@@ -241,8 +248,6 @@ def test_without_a_dtype_the_global_policy_at_construction_holds(cls):
 @compiled_models(ELSEWHERE)
 def test_training_goes_on_where_a_saved_model_stopped(cls, ids, tmp_path):
     """With dropout, but on torch, where it draws from torch's own generator. Warnings are errors in this suite."""
-    if cls is models.Ensemble and BACKEND == "torch":
-        pytest.skip("Keras clears torch's gradients by the path of each weight, which an ensemble's models share")
 
     def fit(model):
         model.fit(ids, labels(ids), batch_size=4, shuffle=False, verbose=0)

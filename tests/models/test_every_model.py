@@ -207,7 +207,7 @@ def make(name, **options):
         sizes["attention"] = type(sizes["attention"]).from_config(sizes["attention"].get_config())
     model = kind(**sizes, initializer="glorot_uniform")
     for i, weight in enumerate(model.trainable_weights):  # biases too, and the same on every backend
-        weight.assign(0.5 * keras.random.normal(weight.shape, seed=i))
+        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
     return model
 
 

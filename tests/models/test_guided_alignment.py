@@ -13,7 +13,12 @@ from tests.models.test_every_model import make
 SOURCE = ["a b c", "b a", "c a b", "a"] * 4
 TARGET = ["z y x", "x y", "y x z", "x"] * 4  # each word translated, from right to left
 LINKS = [{(2, 0), (1, 1), (0, 2)}, {(1, 0), (0, 1)}, {(2, 0), (1, 1), (0, 2)}, {(0, 0)}] * 4
-MODELS = ["rnnsearch", "luong, local-m, not fed", "rnmt_plus", "transformer"]
+# Each is compiled by TensorFlow or by JAX.
+MODELS = {
+    "torch": ["rnnsearch", "luong, local-m, not fed", "rnmt_plus", "transformer"],
+    "jax": ["rnnsearch", "transformer"],
+    "tensorflow": ["luong, local-m, not fed", "rnmt_plus"],
+}[keras.backend.backend()]
 
 
 def test_the_loss_by_hand():
@@ -24,6 +29,14 @@ def test_the_loss_by_hand():
     total, count = alignment_crossentropy(ops.convert_to_tensor(alignments), ops.convert_to_tensor(0.3 * targets))
     assert float(total) == pytest.approx(-0.3 * sum(rows), rel=1e-5)
     assert float(count) == 3
+
+
+def test_targets_of_a_batch_are_padded_or_cut_as_the_model_does_its_source():
+    alignments = ops.convert_to_tensor(np.array([[[0.25, 0.75]], [[0.5, 0.5]]], "float32"))
+    longer = np.array([[[0, 1, 0]], [[0, 0, 1]]], "float32")
+    for targets, total, count in ((longer, -np.log(0.75), 1), (np.ones((2, 1, 1), "float32"), -np.log(0.125), 2)):
+        found = alignment_crossentropy(alignments, ops.convert_to_tensor(targets))
+        np.testing.assert_allclose([float(x) for x in found], [total, count], rtol=1e-5)
 
 
 @pytest.fixture(scope="module")

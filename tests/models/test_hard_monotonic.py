@@ -21,7 +21,7 @@ KINDS = [{"order": order, "monotonic": monotonic} for order, monotonic in iterto
 def make(**options):
     model = models.HardMonotonicSeq2Seq(VS, VT, **{**SIZES, **options}, initializer="glorot_uniform")
     for i, weight in enumerate(model.trainable_weights):
-        weight.assign(0.7 * keras.random.normal(weight.shape, seed=i))
+        weight.assign(keras.random.normal(weight.shape, stddev=0.7, seed=i))
     return model
 
 

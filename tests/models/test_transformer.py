@@ -17,7 +17,7 @@ SIZES = {"units": 6, "num_layers": L, "num_heads": N, "feed_forward_units": 11}
 def make(**options):
     model = TransformerSeq2Seq(31, 37, **{**SIZES, **options})
     for i, weight in enumerate(model.trainable_weights):
-        weight.assign(0.5 * keras.random.normal(weight.shape, seed=i))
+        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
     return model
 
 

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 from keras import tree
 
-from keras_attn.backend import without_initial_weights
+from keras_attn.backend import copy_weights, without_initial_weights
 from keras_attn.models import Seq2Seq
 from keras_attn.runtime import manifest
 
@@ -68,7 +68,7 @@ def in_float32(model: Seq2Seq) -> Seq2Seq:
     if model.compute_dtype == "float32":
         return model
     copy = without_initial_weights(lambda: type(model).from_config(_with_float32(model.get_config())))
-    copy.set_weights(model.get_weights())
+    copy_weights(model, copy)
     return copy
 
 

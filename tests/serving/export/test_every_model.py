@@ -63,7 +63,7 @@ def build(name: str) -> Translator:
     bias = model.output_projection.bias
     for attempt in range(9):
         for i, weight in enumerate(model.trainable_weights):
-            weight.assign(1.6 * keras.random.normal(weight.shape, seed=1000 * attempt + i))
+            weight.assign(keras.random.normal(weight.shape, stddev=1.6, seed=1000 * attempt + i))
         random = keras.ops.convert_to_numpy(bias)
         for end in (-2, -5, -20, -999):  # until there are more than endless sentences and empty ones
             bias.assign(np.where(np.arange(target.vocabulary_size) == END_ID, end, random))

@@ -1,0 +1,54 @@
+"""What was done to single layers of a model after it was made, which its arguments do not say."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+CHANGED_LAYERS = "changed_layers"  # in a model's config
+
+
+def changed_layers(model: keras.Model) -> dict[str, Any]:
+    """The entry of a model's config for its layers that are frozen or quantized; empty without any.
+
+    Args:
+        model: A model whose layers follow from its arguments, in the same order each time.
+
+    Returns:
+        A dict with a list under `CHANGED_LAYERS`: each layer's "index" among all, and what `make_model` does to it.
+    """
+    changed = []
+    for i, layer in enumerate(model._flatten_layers(include_self=False)):
+        change = {} if layer.trainable else {"trainable": False}
+        if layer.quantization_mode:
+            config = keras.saving.serialize_keras_object(getattr(layer, "quantization_config", None))
+            change |= {"mode": layer.quantization_mode, "quantization_config": config}
+        changed += [{"index": i, **change}] if change else []
+    return {CHANGED_LAYERS: changed} if changed else {}
+
+
+def make_model(cls: type, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> keras.Model:
+    """A model from its config: constructs it, then quantizes and freezes the layers that `changed_layers` found.
+
+    Args:
+        cls: The model's class.
+        config: Of `get_config`; values that are dicts or lists are deserialised.
+        custom_objects: As in `keras.saving.deserialize_keras_object`.
+    """
+
+    def deserialized(value):
+        if isinstance(value, list):
+            return [deserialized(one) for one in value]
+        return keras.saving.deserialize_keras_object(value, custom_objects) if isinstance(value, dict) else value
+
+    arguments = {name: deserialized(value) for name, value in config.items()}
+    changed = arguments.pop(CHANGED_LAYERS, [])
+    model = cls(**arguments)
+    layers = list(model._flatten_layers(include_self=False))
+    for change in changed:
+        layer = layers[change["index"]]
+        if "mode" in change and not layer.quantization_mode:
+            with np.errstate(invalid="ignore"):  # its weights may be NaN until a file is read
+                layer.quantize(change["mode"], type_check=False, config=change["quantization_config"])
+        layer.trainable = change.get("trainable", layer.trainable)
+    return model

@@ -1,0 +1,72 @@
+"""What a user does to single layers of a model is kept when it is copied, saved and loaded."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attn import models
+from keras_attn.losses import SmoothedCrossentropy
+
+SIZES = {"units": 5, "embedding_size": 7, "readout_size": 11}
+IDS = {
+    "encoder_token_ids": np.array([[4, 5, 6, 3], [7, 8, 3, 0]], "int32"),
+    "decoder_token_ids": np.array([[2, 9, 10], [2, 11, 12]], "int32"),
+}
+
+
+def saved_and_loaded(model, tmp_path):
+    model.save(tmp_path / "model.keras")
+    return keras.saving.load_model(tmp_path / "model.keras")
+
+
+def test_frozen_layers_stay_frozen_and_the_optimizer_goes_on(tmp_path):
+    model = models.LuongSeq2Seq(31, 37, **SIZES)
+    assert "changed_layers" not in model.get_config()
+    model.source_embedding.trainable = False
+    model.decoder.attention.trainable = False
+    model.compile(keras.optimizers.Adam(0.01), SmoothedCrossentropy())
+    labels = np.roll(IDS["decoder_token_ids"], -1, axis=1)
+    model.train_on_batch(IDS, labels)
+    again = saved_and_loaded(model, tmp_path)
+    for other in (again, models.copy_model(model, "copy")):
+        assert not other.source_embedding.trainable
+        assert not other.decoder.attention.trainable
+        assert len(other.trainable_weights) == len(model.trainable_weights)
+    assert int(again.optimizer.iterations) == 1
+    for one in (model, again):
+        one.train_on_batch(IDS, labels)
+    for one, other in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    again.trainable = True
+    assert again.source_embedding.trainable
+
+
+@pytest.mark.parametrize("mode", ["int8", "float8"])
+def test_a_model_quantized_by_keras_is_loaded_and_copied(mode, tmp_path):
+    model = models.LuongSeq2Seq(31, 37, **SIZES, initializer="glorot_uniform")
+    before = model.predict_on_batch(IDS)
+    model.quantize(mode, filters=lambda layer: layer.name == "output")
+    expected = model.predict_on_batch(IDS)
+    assert not np.array_equal(expected, before)
+    ensemble = models.Ensemble([model, model])
+    for other in (saved_and_loaded(model, tmp_path), models.copy_model(model, "copy")):
+        np.testing.assert_allclose(other.predict_on_batch(IDS), expected, rtol=1e-5, atol=1e-6)
+    for other in (ensemble, saved_and_loaded(ensemble, tmp_path)):
+        found = ops.softmax(other.predict_on_batch(IDS))
+        np.testing.assert_allclose(ops.convert_to_numpy(found), ops.convert_to_numpy(ops.softmax(expected)), atol=1e-5)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Stacked(models.LuongSeq2Seq):
+    """A user's model with a list of layers among its arguments."""
+
+    def __init__(self, source_vocabulary_size, target_vocabulary_size, *, extra, **kwargs):
+        self.set_arguments(locals(), base=models.LuongSeq2Seq)
+        super().__init__(source_vocabulary_size, target_vocabulary_size, **SIZES, **kwargs)
+
+
+def test_a_list_of_layers_among_the_arguments_is_restored(tmp_path):
+    model = Stacked(31, 37, extra=[keras.layers.GRUCell(3), keras.layers.GRUCell(2)])
+    loaded = saved_and_loaded(model, tmp_path)
+    assert [cell.units for cell in loaded.extra] == [3, 2]
