@@ -1,14 +1,8 @@
-"""Which cells run here: those of Keras and of this package as their classes say, any other whole."""
+"""Which cells the layers of this package take."""
 
 import keras
 
-from keras_attn.layers.cell_dropout import GATES, has_dropout
-
-
-def has_known_call(cell) -> bool:
-    """Whether a cell computes what its class in Keras or this package does; not if a subclass has its own `call`."""
-    call = getattr(type(cell), "call", None)
-    return getattr(call, "__module__", "").partition(".")[0] in ("keras", "keras_attn")
+from keras_attn.layers.cell_dropout import GATES, has_dropout, has_known_call
 
 
 def check_cell(cell) -> None:

@@ -1,4 +1,4 @@
-"""The dropout of Keras' cells: one mask for all steps, drawn before the loop."""
+"""What cells are made of, and their dropout: one mask for all steps, drawn before the loop."""
 
 from typing import Any, NamedTuple
 
@@ -25,6 +25,12 @@ def parts_of(cell) -> list:
     """The plain cells that a cell is made of: of the layers of a stack, of the transitions of a deep one."""
     inner = getattr(cell, "cells", None) or getattr(cell, "transitions", None)
     return [cell] if inner is None else [part for one in inner for part in parts_of(one)]
+
+
+def has_known_call(cell) -> bool:
+    """Whether a cell computes what its class in Keras or this package does; not if a subclass has its own `call`."""
+    call = getattr(type(cell), "call", None)
+    return getattr(call, "__module__", "").partition(".")[0] in ("keras", "keras_attn")
 
 
 def has_dropout(cell) -> bool:

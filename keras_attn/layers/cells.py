@@ -13,8 +13,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn.backend import dense, keep_float64, loop_product, scan
-from keras_attn.layers.cell_checks import has_known_call
-from keras_attn.layers.cell_dropout import drop_inputs, drop_state
+from keras_attn.layers.cell_dropout import drop_inputs, drop_state, has_known_call
 
 
 def as_lists(state):

@@ -2,7 +2,8 @@
 
 from keras_attn.saving.marian import from_marian
 from keras_attn.saving.preset import load_preset, load_presets, save_preset
-from keras_attn.saving.quantization import QuantizedMatrix, is_quantized, quantize_matrix, rounded_model, stored_size
+from keras_attn.saving.quantization import QuantizedMatrix, is_quantized, quantize_matrix, stored_size
+from keras_attn.saving.rounding import rounded_model
 from keras_attn.saving.tfa import from_tfa
 
 __all__ = [

@@ -10,7 +10,7 @@ import pytest
 
 from keras_attn import Tokenizer, Translator, files
 from keras_attn.models import RNNSearch
-from keras_attn.saving import quantization
+from keras_attn.saving import quantization, rounded_model
 from tests.saving.test_preset import mend, refused, rewrite
 
 LINES = ["ein hund läuft", "eine frau liest ein buch", "zwei hunde lesen"]
@@ -36,7 +36,7 @@ def preset(translator, dtype, tmp_path):
 
 def test_a_stored_model_has_the_quantized_weights_in_its_own_dtype(translator, preset, dtype):
     loaded = Translator.from_preset(preset)
-    expected = quantization.rounded_model(translator.model, dtype)
+    expected = rounded_model(translator.model, dtype)
     changed = 0
     for weight, other, before in zip(
         loaded.model.weights, expected.weights, translator.model.get_weights(), strict=True

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.saving import quantization
+from keras_attn.saving import quantization, rounded_model
 from keras_attn.translator import Translator
 from tests.serving.conftest import SENTENCES, build
 
@@ -32,14 +32,14 @@ def test_float16_is_the_nearest_half(rng):
 def test_a_model_keeps_its_vectors_and_small_matrices(monkeypatch):
     translator = build("word")
     monkeypatch.setattr(quantization, "MIN_SIZE", 100)
-    rounded = quantization.rounded_model(translator.model, "int8")
+    rounded = rounded_model(translator.model, "int8")
     changed = 0
     for old, new in zip(translator.model.weights, rounded.weights, strict=True):
         same = np.array_equal(keras.ops.convert_to_numpy(old), keras.ops.convert_to_numpy(new))
         assert same or (len(old.shape) > 1 and np.prod(old.shape) >= 100)
         changed += not same
     assert changed > 5
-    assert quantization.rounded_model(translator.model, None) is translator.model
+    assert rounded_model(translator.model, None) is translator.model
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is TensorFlow's")
@@ -73,9 +73,7 @@ def test_the_graph_computes_with_what_is_left_and_stores_it_once(monkeypatch, tm
         assert all(sum(size > 1 for size in shape) < 2 for shape in wide), "vectors and scales alone"
         requests.append((folder, calls))
     for bits, (best, score) in zip(("int8", "float16"), fresh.run(requests), strict=True):
-        left = Translator(
-            quantization.rounded_model(translator.model, bits), *sides, max_length_ratio=1.3, max_length_constant=2.5
-        )
+        left = Translator(rounded_model(translator.model, bits), *sides, max_length_ratio=1.3, max_length_constant=2.5)
         expected = left.generate(SENTENCES, beam_size=2)
         assert [text.decode() for text in best["translation"]] == [t.text for t in expected]
         np.testing.assert_allclose(best["score"], [t.score for t in expected], rtol=1e-5)
