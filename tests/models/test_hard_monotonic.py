@@ -143,6 +143,18 @@ def test_an_ensemble_averages_probabilities_that_are_summed_over_alignments(inpu
     np.testing.assert_array_equal(ops.convert_to_numpy(best.token_ids)[:, 0, 0], expected)
 
 
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX has no float64 unless it is told so at its start")
+@pytest.mark.parametrize("order", [0, 1])
+def test_double_precision_computes_and_searches_alike(inputs, order):
+    single, double = make(order=order), make(order=order, dtype="float64")
+    double.set_weights(single.get_weights())
+    np.testing.assert_allclose(double.predict_on_batch(inputs), single.predict_on_batch(inputs), atol=1e-5)
+    source = ops.convert_to_tensor(inputs["encoder_token_ids"])
+    best = [beam_search(m.step, *m.encode(source), beam_size=2, max_length=3) for m in (single, double)]
+    np.testing.assert_array_equal(*[ops.convert_to_numpy(found.token_ids) for found in best])
+    np.testing.assert_allclose(*[ops.convert_to_numpy(found.scores) for found in best], rtol=1e-5)
+
+
 def test_refuses_what_it_does_not_have():
     with pytest.raises(ValueError, match=r"Expected `order` 0 or 1\. Received: order=2"):
         make(order=2)

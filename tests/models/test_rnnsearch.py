@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from keras import ops
+from keras import layers, ops
 
-from keras_attn.models import RNNSearch
+from keras_attn.layers import AttentionDecoder, DeepOutput, RNNEncoder
+from keras_attn.models import RecurrentSeq2Seq, RNNSearch, Seq2Seq
 
 VS, VT = 31, 37
 SIZES = {"units": 5, "embedding_size": 11, "readout_size": 11, "attention_units": 13, "decoder_units": 17}
@@ -40,3 +41,19 @@ def test_mistakes_are_refused_with_a_sentence():
         RNNSearch(VS, VT, **SIZES, attention="dot")
     with pytest.raises(ValueError, match="Expected an `Attention` layer, or one of"):
         RNNSearch(VS, VT, **SIZES, attention="addative")
+
+
+def test_without_a_bridge_the_previous_state_of_the_first_step_is_zero(rng):
+    model = RecurrentSeq2Seq(
+        source_embedding=layers.Embedding(VS, 7),
+        target_embedding=layers.Embedding(VT, 7),
+        encoder=RNNEncoder(layers.GRUCell(5)),
+        bridge="zeros",
+        decoder=AttentionDecoder(layers.GRUCell(5), "general"),
+        readout=DeepOutput(11),
+        output_projection=layers.Dense(VT),
+        read_previous_state=True,
+    )
+    source, target = (ops.convert_to_tensor(rng.integers(4, VS, (2, n)).astype("int32")) for n in (3, 4))
+    whole = ops.convert_to_numpy(model({"encoder_token_ids": source, "decoder_token_ids": target}))
+    np.testing.assert_allclose(ops.convert_to_numpy(Seq2Seq.align(model, source, target)[0]), whole, atol=1e-5)

@@ -232,6 +232,15 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, monkeypatch):
     keras.Sequential([keras.Input((2,)), dense]).save_weights(tmp_path / "new.weights.h5")
     with pytest.raises(ValueError, match="has no layer_names"):
         from_tfa(tmp_path / "new.weights.h5", dense)
+    for name, options in {
+        "bomb": {"shape": (2**16, 2**16), "chunks": (2**8, 2**8)},
+        "elsewhere": {"shape": (4,), "external": [(str(tmp_path / "weights.h5"), 0, 16)]},
+    }.items():
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file.create_group("dense").create_dataset("kernel:0", dtype="float32", **options)
+            file.attrs["layer_names"], file["dense"].attrs["weight_names"] = ["dense"], ["kernel:0"]
+        with pytest.raises(ValueError, match="dense/kernel:0 is not in the file as it is: compressed, or a link"):
+            from_tfa(tmp_path / f"{name}.h5", dense)
     with pytest.raises(ValueError, match="save_weights"):
         from_tfa(tmp_path / "model.keras", dense)
     with pytest.raises(ValueError, match=r"Expected layers in `target`. Received: 3"):

@@ -51,6 +51,22 @@ def test_a_stored_model_has_the_quantized_weights_in_its_own_dtype(translator, p
     ]
 
 
+def test_a_model_in_bfloat16_is_stored_narrow_too(translator, dtype, tmp_path):
+    words = translator.source_tokenizer
+    model = RNNSearch(words.vocabulary_size, words.vocabulary_size, **SIZES, dtype="bfloat16")
+    Translator(model, words, words).save_to_preset(tmp_path / "narrow", dtype=dtype)
+    stored = zipfile.ZipFile(tmp_path / "narrow" / "model.keras").read("model.weights.h5")
+    with h5py.File(io.BytesIO(stored)) as weights:
+        found = []
+        weights.visititems(lambda _, one: found.append(one.dtype) if isinstance(one, h5py.Dataset) else None)
+    assert np.dtype(dtype) in found
+    loaded = Translator.from_preset(tmp_path / "narrow").model
+    for one, other in zip(loaded.weights, model.weights, strict=True):
+        assert keras.backend.standardize_dtype(one.dtype) == "bfloat16"
+        values = [keras.ops.convert_to_numpy(keras.ops.cast(x, "float32")) for x in (one, other)]
+        np.testing.assert_allclose(*values, atol=0.02 * np.abs(values[1]).max())
+
+
 @pytest.mark.once
 def test_it_is_smaller(translator, preset, dtype, tmp_path):
     translator.save_to_preset(tmp_path / "whole")
