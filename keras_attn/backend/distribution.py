@@ -79,8 +79,8 @@ def _vocabulary_parallel(devices: list[str], parts: int) -> keras.distribution.M
     mesh = keras.distribution.DeviceMesh((len(devices) // parts, parts), ("batch", "model"), devices)
     layouts = keras.distribution.LayoutMap(mesh)
     layouts[".*embedding/embeddings"] = ("model", None)
-    layouts["output/kernel"] = (None, "model")
-    layouts["output/bias"] = ("model",)
+    layouts["(member_[0-9]+/)?output/kernel"] = (None, "model")
+    layouts["(member_[0-9]+/)?output/bias"] = ("model",)
     return keras.distribution.ModelParallel(layout_map=layouts)
 
 

@@ -49,14 +49,24 @@ def copy_weights(source: keras.Model, target: keras.Model) -> None:
         source: The model that is read.
         target: The model whose weights are set.
     """
-    for old, new in zip(source._flatten_layers(), target._flatten_layers(), strict=True):
+    for (old, store), (new, _) in zip(_own_variables(source), _own_variables(target), strict=True):
         # What a user's layer leaves out when it is saved is copied, too.
         known = _is_known(old) and not isinstance(old, keras.Model)
-        one, other = (type(old), type(new)) if known else (keras.layers.Layer, keras.layers.Layer)
-        store = {}
-        one.save_own_variables(old, store)
+        other = type(new) if known else keras.layers.Layer
+        if known:
+            store = {}
+            old.save_own_variables(store)
         # On JAX an array must not be that of two variables: training gives it away.
         other.load_own_variables(new, {name: ops.convert_to_numpy(value) for name, value in store.items()})
+
+
+def _own_variables(model):
+    """Each layer that has variables itself, with these; a layer attached to a model need not be in its copy."""
+    for layer in model._flatten_layers():
+        store = {}
+        keras.layers.Layer.save_own_variables(layer, store)
+        if store:
+            yield layer, store
 
 
 def set_weights(model: keras.Model, weights: list[np.ndarray]) -> None:

@@ -61,7 +61,7 @@ def _quantiles(lengths: np.ndarray, pairs: np.ndarray, shares: np.ndarray) -> np
 
 def assign_buckets(lengths: np.ndarray, buckets: list[tuple[int, int]]) -> np.ndarray:
     """Returns for each pair the index of the smallest bucket that it fits into (N,)."""
-    home = np.zeros(len(lengths), np.int8)
+    home = np.zeros(len(lengths), np.int32)
     for index in reversed(range(len(buckets))):
         home[(lengths <= buckets[index]).all(axis=1)] = index
     return home

@@ -63,7 +63,7 @@ class HardAlignment(Layer):
     """
 
     def __init__(self, order=0, *, monotonic=True, window=4, kernel_initializer="glorot_uniform", **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(**{**kwargs, "autocast": False})  # emissions stay in float32
         if order not in (0, 1):
             raise ValueError(f"Expected `order` 0 or 1. Received: order={order!r}")
         check_size("window", window)
@@ -89,6 +89,7 @@ class HardAlignment(Layer):
         self.bias = self.add_weight(name="bias", shape=(len(self.jumps),), initializer="zeros")
 
     def call(self, states, values, log_emissions, token_ids, mask=None):
+        states, values = (ops.cast(x, self.compute_dtype) for x in (states, values))
         keys = self.keys(values)
         transitions = self.log_transitions(states, keys, mask)  # (B, T, S, S)
         observed = observations(log_emissions, token_ids)  # (B, T, S)

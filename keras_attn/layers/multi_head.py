@@ -59,6 +59,7 @@ class MultiHeadAttention(Attention):
     Worlds: Combining Recent Advances in Neural Machine Translation. ACL 2018, arXiv:1804.09849.
     """
 
+    _keeps_state = True
     _replaces_arguments = True
 
     def __init__(

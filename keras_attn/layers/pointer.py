@@ -58,7 +58,7 @@ class PointerGenerator(Layer):
     """
 
     def __init__(self, *, kernel_initializer="glorot_uniform", **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(**{**kwargs, "autocast": False})  # alignments stay in float32
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(self, logits_shape, state_shape, embedding_shape, context_shape, *_, **__):
@@ -72,11 +72,12 @@ class PointerGenerator(Layer):
 
     def call(self, logits, state, embedding, context, alignment, token_ids, mask):
         dtype = score_dtype(self.compute_dtype)
+        state, embedding, context = (ops.cast(x, self.compute_dtype) for x in (state, embedding, context))
         gate = (
             dense(state, self.state_kernel)
             + dense(embedding, self.embedding_kernel)
             + dense(context, self.context_kernel)
-            + self.bias
+            + ops.cast(self.bias, self.compute_dtype)
         )  # (..., 1)
         gate = ops.cast(gate, dtype)
         generated = ops.log_softmax(ops.cast(logits, dtype), axis=-1) + ops.log_sigmoid(gate)  # (..., V)

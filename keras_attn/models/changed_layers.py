@@ -1,5 +1,6 @@
 """What was done to single layers of a model after it was made, which its arguments do not say."""
 
+import copy
 from typing import Any
 
 import keras
@@ -39,16 +40,22 @@ def make_model(cls: type, config: dict[str, Any], custom_objects: dict[str, Any]
     def deserialized(value):
         if isinstance(value, list):
             return [deserialized(one) for one in value]
-        return keras.saving.deserialize_keras_object(value, custom_objects) if isinstance(value, dict) else value
+        if not isinstance(value, dict):
+            return value
+        # A copy: `from_config` of Keras' stacks and wrappers empties what it is given.
+        return keras.saving.deserialize_keras_object(copy.deepcopy(value), custom_objects)
 
     arguments = {name: deserialized(value) for name, value in config.items()}
     changed = arguments.pop(CHANGED_LAYERS, [])
     model = cls(**arguments)
-    layers = list(model._flatten_layers(include_self=False))
-    for change in changed:
-        layer = layers[change["index"]]
+    by_index = {change["index"]: change for change in changed}
+    frozen = any("trainable" in change for change in changed)
+    for i, layer in enumerate(model._flatten_layers(include_self=False)):
+        change = by_index.get(i, {})
         if "mode" in change and not layer.quantization_mode:
             with np.errstate(invalid="ignore"):  # its weights may be NaN until a file is read
                 layer.quantize(change["mode"], type_check=False, config=change["quantization_config"])
-        layer.trainable = change.get("trainable", layer.trainable)
+        trainable = change.get("trainable", True)
+        if frozen and layer.trainable != trainable:  # a layer comes after the one that it is a part of
+            layer.trainable = trainable
     return model

@@ -27,8 +27,9 @@ def draw(options: Candidates, position, draws: Draws, end: int | None):
         token_ids = ops.concatenate([token_ids, ends], axis=1)  # (R, C + 1)
         log_probs = ops.concatenate([log_probs, options.end_log_probs[:, None]], axis=1)  # (R, C + 1)
     if top_k or top_p < 1:
-        width = log_probs.shape[1]
-        log_probs, index = ops.top_k(log_probs, min(top_k or width, width))  # (R, C)
+        width = ops.shape(log_probs)[1]  # a tensor where TensorFlow does not know how many words a pointer adds
+        count = min(top_k or width, width) if isinstance(width, int) else ops.minimum(top_k or width, width)
+        log_probs, index = ops.top_k(log_probs, count)  # (R, C)
         token_ids = take_in_rows(token_ids, index)  # (R, C)
     # The maximum avoids -inf - -inf in a row without any allowed token.
     highest = ops.maximum(ops.max(log_probs, axis=-1, keepdims=True), -1e30)  # (R, 1)

@@ -14,7 +14,7 @@ from keras_attn.models import Seq2Seq
 from recipes.config import TrainingConfig, model_arguments
 from recipes.training import fitting
 
-_OF_A_BUILD = {"name", "dtype", "trainable", "source_vocabulary_size", "target_vocabulary_size"}
+_OF_A_BUILD = {"name", "dtype", "trainable", "changed_layers", "source_vocabulary_size", "target_vocabulary_size"}
 
 
 class StartingPoint:

@@ -121,6 +121,8 @@ def test_given_boundaries_are_kept():
     dataset = ParallelDataset(source, target, batch_size=7, bucket_boundaries=[np.int64(5), (5, np.int64(13)), 13])
     assert {(s, t) for _, s, t in dataset.shapes} == {(5, 5), (5, 13), (13, 13)}
     assert len(order_of(dataset)) == 211
+    many = ParallelDataset(source, target, batch_size=7, bucket_boundaries=[*range(2, 15), *range(100, 300)])
+    assert len(order_of(many)) == 211
     dropped = ParallelDataset(source, target, batch_size=7, bucket_boundaries=[5, 11])
     short = sum(len(s) < 11 and len(t) < 11 for s, t in zip(source, target, strict=True))
     assert dropped.report()["pairs"] == short == 211 - dropped.report()["dropped_too_long"]

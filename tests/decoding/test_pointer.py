@@ -76,6 +76,8 @@ def test_samples_and_presets(translator, tmp_path):
     for seed in (1, 2):
         one, other = (t.sample(LINES[:2], seed=seed, num_samples=2) for t in (translator, again))
         assert [[n.text for n in x.n_best] for x in one] == [[n.text for n in x.n_best] for x in other]
+    best = [translator.sample(LINES[:2], top_k=1)[n].text for n in range(2)]
+    assert best == [found.text for found in translator.generate(LINES[:2], beam_size=1)]
 
 
 def test_two_tokenizers_are_refused(translator):

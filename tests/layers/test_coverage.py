@@ -111,6 +111,9 @@ def test_keras_does_not_round_the_state_of_an_attention_in_half_precision(rng):
     query, values = rng.normal(size=(B, H)).astype("float32"), rng.normal(size=(B, S, M)).astype("float32")
     state = ops.convert_to_tensor(np.full((B, S), 1.001, "float32"))  # of which bfloat16 makes 1
     coverage, monotonic = ka.CoverageAttention(A), ka.BahdanauMonotonicAttention(A, mode="recursive")
+    heads = ka.MultiHeadAttention(1, score="coverage")
+    _, alignment, after = heads(query, values, state=state[:, None])
+    np.testing.assert_allclose(ops.convert_to_numpy(after - alignment), 1.001, atol=1e-5)
     context, alignment, after = coverage(query, values, state=state)
     assert keras.backend.standardize_dtype(context.dtype) == "bfloat16"
     np.testing.assert_allclose(ops.convert_to_numpy(after - alignment), 1.001, atol=1e-5)

@@ -31,7 +31,7 @@ def test_half_precision_sums_in_float32(order, monotonic):
     results = layer(states, values, log_emissions, np.ones((2, 3), "int32"), mask=mask)
     assert [keras.backend.standardize_dtype(x.dtype) for x in results] == ["float32"] * 2
     log_probs, log_alignments = map(ops.convert_to_numpy, results)
-    np.testing.assert_allclose(log_probs, np.log(1 / 13), rtol=0.01)
+    np.testing.assert_allclose(log_probs, np.log(1 / 13), rtol=1e-5)
     np.testing.assert_allclose(np.exp(log_alignments).sum(-1), 1, atol=0.01)
     assert np.exp(log_alignments)[1, :, 4:].max() == 0
 

@@ -42,6 +42,26 @@ def test_frozen_layers_stay_frozen_and_the_optimizer_goes_on(tmp_path):
     assert again.source_embedding.trainable
 
 
+def test_a_part_of_a_frozen_layer_may_train(tmp_path):
+    model = models.NematusSeq2Seq(31, 37, units=5, embedding_size=7, decoder_transitions=2)
+    model.decoder.trainable = False
+    model.decoder.attention.trainable = True
+    expected = [weight.path for weight in model.trainable_weights]
+    assert any("attention" in path for path in expected)
+    for other in (saved_and_loaded(model, tmp_path), models.copy_model(model, model.name)):
+        assert [weight.path for weight in other.trainable_weights] == expected
+
+
+def test_a_layer_attached_to_a_model_is_left_out_of_copies(tmp_path):
+    model = models.LuongSeq2Seq(31, 37, **SIZES)
+    model.other = keras.layers.Dropout(0.1)
+    model.trainable = False
+    for other in (saved_and_loaded(model, tmp_path), models.copy_model(model, "copy")):
+        for one, expected in zip(other.get_weights(), model.get_weights(), strict=True):
+            np.testing.assert_array_equal(one, expected)
+        assert not other.trainable_weights
+
+
 @pytest.mark.parametrize("mode", ["int8", "float8"])
 def test_a_model_quantized_by_keras_is_loaded_and_copied(mode, tmp_path):
     model = models.LuongSeq2Seq(31, 37, **SIZES, initializer="glorot_uniform")
@@ -67,6 +87,8 @@ class Stacked(models.LuongSeq2Seq):
 
 
 def test_a_list_of_layers_among_the_arguments_is_restored(tmp_path):
-    model = Stacked(31, 37, extra=[keras.layers.GRUCell(3), keras.layers.GRUCell(2)])
-    loaded = saved_and_loaded(model, tmp_path)
-    assert [cell.units for cell in loaded.extra] == [3, 2]
+    stack = keras.layers.StackedRNNCells([keras.layers.GRUCell(3)])  # whose `from_config` empties its config
+    model = Stacked(31, 37, extra=[keras.layers.GRUCell(2), stack])
+    for other in (models.copy_model(model, "one"), models.copy_model(model, "two"), saved_and_loaded(model, tmp_path)):
+        assert other.extra[0].units == 2
+        assert [cell.units for cell in other.extra[1].cells] == [3]
