@@ -254,3 +254,12 @@ def test_attentional_layer_is_tanh_of_a_product(rng):
     np.testing.assert_allclose(got, np.tanh(both @ ops.convert_to_numpy(layer.kernel)), atol=1e-5)
     assert layer.bias is None
     assert AttentionalLayer.from_config(layer.get_config()).get_config() == layer.get_config()
+
+
+def test_attentions_given_by_name_have_weights_with_paths_of_their_own():
+    """By which Keras clears gradients on torch; two memories may have the same mechanism."""
+    decoder = AttentionDecoder(layers.GRUCell(H), ["general", "general", "concat"])
+    decoder.build((B, T, E), (B, S, M))
+    paths = [weight.path for weight in decoder.trainable_weights]
+    assert len(set(paths)) == len(paths)
+    assert AttentionDecoder(layers.GRUCell(H), "general").attention.name == "attention"
