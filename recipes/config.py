@@ -39,8 +39,8 @@ class TrainingConfig:
     accumulation_steps: int = 1  # batches of an update, whose mean gradient it takes
     curriculum_epochs: int = 0  # the first epochs go from short sentences to long ones
     learning_rate: float = 1e-3
-    warmup_steps: int = 0  # linear from zero
-    schedule: str = "linear"  # after the warm-up; or "inverse_sqrt" (Vaswani 2017, section 5.3)
+    warmup_steps: int = 0  # linear from zero; none with --minutes, in which the rate follows the time
+    schedule: str = "linear"  # after the warm-up, without --minutes; or "inverse_sqrt" (Vaswani 2017, section 5.3)
     guided_alignment: float = 0.0  # weight of the loss of attention against links between words (Chen 2016); 0: none
     shift_alignment: bool = False  # a word's links train the row after it, which has read it (Chen 2020): an aligner
     alignment_links: str = "ibm1"  # made by IBM Model 1 both ways; or a file with a line such as 0-0 1-2 for each pair

@@ -8,6 +8,7 @@ licence does not allow that is refused: see recipes/corpora/origins.py.
 
 import argparse
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -38,15 +39,16 @@ def publish(arguments: argparse.Namespace) -> None:
     Raises:
         ValueError: if the name has other characters, the corpus may not be shipped, or the presets become too large.
         FileNotFoundError: if there is no finished run.
-        FileExistsError: if there is a preset of this name.
+        FileExistsError: if there is a preset of this name. A folder without an entry, of a run that was killed, is
+            replaced.
     """
     name, run = arguments.name, arguments.run
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(f"Expected a name of lower-case letters, digits and _. Received: {name!r}")
     if not (run / "report.json").is_file():
         raise FileNotFoundError(f"Expected a finished run. There is no report.json in {str(run)!r}.")
-    if (PRESETS / name).exists():
-        raise FileExistsError(f"Expected a new preset. Received one that exists: {str(PRESETS / name)!r}")
+    if name in presets():
+        raise FileExistsError(f"Expected a new preset. Received one that is registered: {name!r}")
 
     from keras_attn import Translator
     from recipes import corpora
@@ -75,7 +77,9 @@ def publish(arguments: argparse.Namespace) -> None:
         total = entry.size + sum(other.size for key, other in presets().items() if key != name)
         if total > LARGEST:
             raise ValueError(f"Expected presets of at most {LARGEST:,} bytes together. Received: {total:,}")
-        files.publish(preset, PRESETS / name)
+        shutil.rmtree(PRESETS / name, ignore_errors=True)
+        if not files.publish(preset, PRESETS / name):
+            raise FileExistsError(f"Expected no other writer of {str(PRESETS / name)!r}. It exists again")
     add_preset(name, entry)
     print(f"The preset is in {PRESETS / name}: {entry.size:,} bytes, {entry.metric} {entry.score}.")
 

@@ -25,7 +25,7 @@ from keras_attn.cli import command
 from keras_attn.cli import line_streaming as streams
 from keras_attn.cli.environment import surroundings
 from keras_attn.cli.run_report import add_run, read_report, run_folder
-from keras_attn.cli.search_flags import add_search, load_translator, search_arguments
+from keras_attn.cli.search_flags import add_search, chosen_options, load_translator, search_arguments
 from keras_attn.cli.text_windows import in_batches
 from keras_attn.cli.translate import generator
 
@@ -101,6 +101,12 @@ def evaluate(arguments: argparse.Namespace, corpus_split: Callable[..., TestSet]
 
 
 def _check_combination(arguments: argparse.Namespace) -> None:
+    """Refuses options that would change nothing."""
+    if arguments.hypotheses and arguments.ensemble:
+        raise ValueError("Expected --hypotheses, the lines that are scored, without --ensemble. Received: both")
+    is_read = arguments.hypotheses and not (arguments.against and arguments.against.is_dir())
+    if is_read and (arguments.int8 or arguments.shortlist or chosen_options(arguments)):
+        raise ValueError("Expected options of the search only where a run translates. Received: them and --hypotheses")
     if arguments.combine != "vote":
         return
     if not arguments.ensemble:
@@ -133,7 +139,8 @@ class System:
 
         ensemble = arguments.ensemble if path == arguments.run else []
         by_vote = bool(ensemble) and arguments.combine == "vote"
-        members = argparse.Namespace(**vars(arguments) | {"ensemble": [] if by_vote else ensemble})
+        alone = {"ensemble": [], "average": "probability"} if by_vote or path != arguments.run else {}
+        members = argparse.Namespace(**vars(arguments) | alone)
         for run in [path, *ensemble] if by_vote else [path]:
             options = search_arguments(arguments, run) | {"return_alignments": False}
             self.searches.append((load_translator(members, run), options))

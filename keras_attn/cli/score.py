@@ -13,6 +13,7 @@ import contextlib
 import functools
 import itertools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -75,16 +76,28 @@ def _windows(arguments: argparse.Namespace, files: list[BinaryIO], options: dict
     windows, targets = (streams.windows(file, **bounds) for file in files)
     targets = itertools.chain.from_iterable(targets)
     for lines in windows:
-        number = readers[0].lines + 1
-        others = list(itertools.islice(targets, len(lines)))
-        if len(others) < len(lines):
-            raise _unequal(arguments, "more", number - 1 + len(others))
-        pairs = zip(*(reader.read(side) for reader, side in zip(readers, (lines, others), strict=True)), strict=True)
-        yield number, list(pairs), [len(line) + 1 for line in lines]
+        while lines:
+            number = readers[0].lines + 1
+            others = list(_within(targets, len(lines), bounds))
+            if not others:
+                raise _unequal(arguments, "more", number - 1)
+            part, lines = lines[: len(others)], lines[len(others) :]
+            texts = (reader.read(side) for reader, side in zip(readers, (part, others), strict=True))
+            yield number, list(zip(*texts, strict=True)), [len(line) + 1 for line in part]
     if next(targets, None) is not None:
         raise _unequal(arguments, readers[0].lines, "more")
     for reader in readers:
         reader.close()
+
+
+def _within(lines: Iterator[bytes], most: int, bounds: dict) -> Iterator[bytes]:
+    """Yields lines until there are `most`, or they reach the weight of a window."""
+    weight = 0.0
+    for line in itertools.islice(lines, most):
+        yield line
+        weight += bounds["weigh"](line)
+        if weight >= bounds["max_weight"]:
+            return
 
 
 def _check_lines(arguments: argparse.Namespace, files: list[BinaryIO]) -> None:

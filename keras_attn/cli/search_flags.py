@@ -119,6 +119,8 @@ def load_translator(arguments: argparse.Namespace, run: Path):
     from keras_attn.translator import Translator
 
     keep_compiled(cache_folder() / "compiled")
+    if not arguments.ensemble and arguments.average != "probability":
+        raise ValueError(f"Expected --average together with --ensemble. Received: --average {arguments.average} alone")
     with command.quietly():
         if arguments.ensemble:
             translator = Translator.from_presets([run, *arguments.ensemble], average=arguments.average)

@@ -78,7 +78,8 @@ def translate_corpus(arguments: argparse.Namespace) -> None:
         for name in names:
             corpus_blocks.join(blocks[name], arguments.output / name)
         counts = _counts(blocks)
-        shutil.rmtree(folder)
+        with files.staging(arguments.output) as staged:  # in one move: a part of a job would not go on
+            folder.rename(staged / folder.name)
     _report(counts, arguments.output)
 
 
@@ -90,7 +91,9 @@ def _prepare() -> None:
 def _files(patterns: list[str]) -> list[Path]:
     found = {}
     for pattern in patterns:
-        paths = [path for path in map(Path, sorted(glob.glob(pattern, recursive=True))) if path.is_file()]
+        # A file whose name has the characters of a glob is itself.
+        matches = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))
+        paths = [path for path in map(Path, matches) if path.is_file()]
         if not paths:
             raise FileNotFoundError(f"Expected --input to match files. Received: {pattern!r}, which matches none")
         found |= dict.fromkeys(path.absolute() for path in paths)

@@ -140,7 +140,8 @@ def _text(part: Part | StoredPart) -> str:
 def _advice(part: Part, own: StoredPart) -> str:
     """What to write where only a setting differs."""
     ours, theirs = _shapes(part), _shapes(own)
-    if "recurrent_kernel" in ours and ours.keys() == theirs.keys() and len(ours["bias"]) != len(theirs["bias"]):
+    has_biases = ours.keys() == theirs.keys() and {"recurrent_kernel", "bias"} <= ours.keys()
+    if has_biases and len(ours["bias"]) != len(theirs["bias"]):
         return f" (that of `GRUCell(..., reset_after={len(theirs['bias']) == 2})`)"
     if "memory_layer/kernel" in ours and ("attention_g" in ours) != ("attention_g" in theirs):
         option = "normalize" if "query_layer/kernel" in theirs else "use_scale"

@@ -107,7 +107,7 @@ class Client:
             answer = self._predict("translate_n_best", {"text": batch}, outputs)
             for row in zip(*(answer[name] for name in outputs), strict=True):
                 best, *others = _hypotheses(*row)
-                several = (best, *others) if others and best.source_tokens else ()
+                several = (best, *others) if len(row[0]) > 1 and best.source_tokens else ()
                 translations.append(dataclasses.replace(best, n_best=several))
         return translations
 
@@ -183,11 +183,16 @@ class Client:
 
 
 def _hypotheses(texts, scores, source_tokens, source_length, target_tokens, target_lengths, alignments):
-    """The hypotheses of a text, from arrays `K, K, S, 1, (K, T), K, (K, T, S)`, without the padding of the batch."""
+    """The hypotheses of a text, from arrays `K, K, S, 1, (K, T), K, (K, T, S)`, without the padding of the batch.
+
+    A blank text has one. Otherwise there are as many as have tokens: a search may find fewer than K.
+    """
     source = tuple(map(_text, source_tokens[:source_length]))
-    for text, score, tokens, length, alignment in zip(
-        texts, scores, target_tokens, target_lengths, alignments, strict=True
+    for number, (text, score, tokens, length, alignment) in enumerate(
+        zip(texts, scores, target_tokens, target_lengths, alignments, strict=True)
     ):
+        if number and not length:
+            continue
         yield Translation(
             _text(text),
             tokens=tuple(map(_text, tokens[:length])),

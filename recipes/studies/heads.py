@@ -23,8 +23,9 @@ import numpy as np
 from keras_attn.cli import command, line_streaming
 from keras_attn.cli.command import between
 from keras_attn.cli.environment import surroundings
-from keras_attn.cli.run_report import length_penalty, read_report, run_folder
+from keras_attn.cli.run_report import length_penalty, run_folder
 from keras_attn.search import SearchOptions
+from recipes.studies.compared import compared
 from recipes.studies.sharpness import sharpness
 
 BEAM = SearchOptions.beam_size
@@ -45,28 +46,7 @@ def main(argv=None) -> int:
 
 
 def run_study(arguments: argparse.Namespace) -> None:
-    reports = {run: read_report(run) for run in arguments.runs}
-    directions = {(one["source"], one["target"]) for one in reports.values()}
-    if len(reports) < len(arguments.runs) or len(directions) > 1 or (None, None) in directions:
-        raise ValueError(
-            "Expected the folders of different runs with a report.json, from one language into one other. Received: "
-            + ", ".join(
-                f"{str(run)!r} ({reports[run]['source']} to {reports[run]['target']})" for run in arguments.runs
-            )
-        )
-    ((source, target),) = directions
-
-    if len(tags := {one.get("tags") for one in reports.values()}) > 1:
-        raise ValueError("Expected runs with the same --tags. Received: runs with others")
-
-    from keras_attn import Tokenizer
-    from recipes import corpora
-    from recipes.training.starting_point import check_tags
-
-    name = arguments.corpus or reports[arguments.runs[0]]["corpus"]
-    corpus = corpora.load(name, source, target, data=arguments.data, tags=tags.pop())
-    for run in reports:
-        check_tags(corpus, Tokenizer.load(run / "source_tokenizer"))
+    reports, corpus = compared(arguments.runs, arguments.corpus, arguments.data)
     measured, shown = chosen(corpus, arguments.split, arguments.max_words, arguments.lines)
     with line_streaming.new_folder(arguments.out):
         systems, panels, first = [], [], None

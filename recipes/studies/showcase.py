@@ -18,8 +18,11 @@ from pathlib import Path
 from keras_attn.cli import command, line_streaming
 from keras_attn.cli.command import between
 from keras_attn.cli.environment import surroundings
-from keras_attn.cli.run_report import length_penalty, read_report
+from keras_attn.cli.run_report import length_penalty
+from keras_attn.search import SearchOptions
+from recipes.studies.compared import compared
 
+EXAMPLES = 10  # shown at most
 PAPER = (
     "An admitting privilege is the right of a doctor to admit a patient to a hospital or a medical centre to carry out "
     "a diagnosis or a procedure, based on his status as a health care worker at a hospital."
@@ -35,27 +38,16 @@ def main(argv=None) -> int:
     option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
     option("--split", default="test", help="default: %(default)s")
     option("--min-words", metavar="N", type=between(int, 2, 10**6), default=30, help="default: %(default)s")
-    option("--max-examples", metavar="N", type=between(int, 1, 10**4), default=10, help="default: %(default)s")
-    option("--beam", metavar="N", type=between(int, 1, 1000), default=5, help="default: %(default)s")
+    option("--max-examples", metavar="N", type=between(int, 1, 10**4), default=EXAMPLES, help="default: %(default)s")
+    beam = {"type": between(int, 1, 1000), "default": SearchOptions.beam_size}
+    option("--beam", metavar="N", **beam, help="default: %(default)s")
     option("--out", type=Path, default=Path("runs", "showcase"), help="a new folder (default: %(default)s)")
     return command.run(run_study, parser, argv)
 
 
 def run_study(arguments: argparse.Namespace) -> None:
-    reports = {run: read_report(run) for run in (arguments.fixed, arguments.attention)}
-    directions = {(one["source"], one["target"]) for one in reports.values()}
-    if len(reports) < 2 or len(directions) > 1 or (None, None) in directions:
-        raise ValueError(
-            "Expected the folders of two runs with a report.json, from one language into one other. Received: "
-            + ", ".join(f"{str(run)!r} ({one['source']} to {one['target']})" for run, one in reports.items())
-        )
-    ((source, target),) = directions
-
-    from recipes import corpora
-
-    corpus = corpora.load(
-        arguments.corpus or reports[arguments.attention]["corpus"], source, target, data=arguments.data
-    )
+    runs = arguments.fixed, arguments.attention
+    reports, corpus = compared(runs, arguments.corpus, arguments.data, of=1)
     rows = sentences(corpus, arguments.split, arguments.min_words)
     with line_streaming.new_folder(arguments.out):
         for run, one in reports.items():
@@ -107,6 +99,18 @@ def _translate(run: Path, name: str, rows: list[Sentence], beam_size: int) -> No
         row.panels.append((name + scores, plots.align_words(translation, *tokenizers, row.source)))
 
 
+def command_line(arguments: argparse.Namespace, corpus: str) -> str:
+    """The command without the folders of this machine."""
+    parts = ["python -m recipes.studies.showcase"]
+    parts += [run.resolve().name for run in (arguments.fixed, arguments.attention)]
+    parts += ["--min-words", str(arguments.min_words)]
+    parts += ["--corpus", corpus] if arguments.corpus else []
+    parts += ["--split", arguments.split] if arguments.split != "test" else []
+    parts += ["--max-examples", str(arguments.max_examples)] if arguments.max_examples != EXAMPLES else []
+    parts += ["--beam", str(arguments.beam)] if arguments.beam != SearchOptions.beam_size else []
+    return " ".join(parts)
+
+
 def _write(arguments, corpus, reports: list[dict], rows: list[Sentence]) -> None:
     from recipes.training import report
 
@@ -121,7 +125,6 @@ def _write(arguments, corpus, reports: list[dict], rows: list[Sentence]) -> None
         }
         for n, one in enumerate(reports)
     ]
-    runs = " ".join(run.resolve().name for run in (arguments.fixed, arguments.attention))
     figures = {
         "study": "showcase",
         "corpus": corpus.name,
@@ -130,7 +133,7 @@ def _write(arguments, corpus, reports: list[dict], rows: list[Sentence]) -> None
         "split": arguments.split,
         "beam_size": arguments.beam,
         "min_words": arguments.min_words,
-        "command": f"python -m recipes.studies.showcase {runs} --min-words {arguments.min_words}",
+        "command": command_line(arguments, corpus.name),
         "sentences": len(scored),
         "lost": len(chosen),
         "systems": systems,

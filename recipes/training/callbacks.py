@@ -16,8 +16,8 @@ class TimeBudget(keras.callbacks.Callback):
     """Measures the seconds of training and, given a budget, ends training within it.
 
     Within a budget the learning rate follows the time, as the number of steps is unknown beforehand: constant for
-    `hold_fraction` of the time, then linearly down, set anew for each epoch. Such a run does not repeat bit by bit. In
-    a job of several processes the clock is that of rank 0.
+    `hold_fraction` of the time, then linearly down to a fiftieth, set anew for each epoch, without a warm-up. Such a
+    run does not repeat bit by bit. In a job of several processes the clock is that of rank 0.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ class Checkpoint(keras.callbacks.Callback):
             "metrics": metrics,
             "random": random_state(),
         }
-        arrays = {f"{name}_{i}": value for name, values in groups.items() for i, value in enumerate(values)}
+        arrays = {f"{name}_{i}": _storable(value) for name, values in groups.items() for i, value in enumerate(values)}
         with files.replacing(self.path) as partial, partial.open("wb") as file:
             np.savez(file, state=np.frombuffer(json.dumps(state).encode(), "uint8"), **arrays)
         self._write_history()
@@ -165,6 +165,11 @@ class Checkpoint(keras.callbacks.Callback):
         self.validation.recent.extend(recent[i : i + count] for i in range(0, len(recent), count))
         self.job.on_rank_0(self._write_history)  # without its last line if the process was killed between the two files
         return bool(state["stopped"])
+
+
+def _storable(array: np.ndarray) -> np.ndarray:
+    """The array, or in float32 that of a dtype that NumPy itself does not have, such as bfloat16."""
+    return array.astype("float32") if array.dtype.kind == "V" else array
 
 
 def _number(name: str) -> int:

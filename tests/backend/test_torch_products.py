@@ -243,7 +243,8 @@ def test_a_row_for_each_kernel_has_the_gradients_of_the_sum(rng):
     for one, other in zip(found, gradients(torch.matmul)[0], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     gc.collect()
-    assert has_entry and values_then() is None
+    assert has_entry
+    assert values_then() is None
     values = torch.ones(2, 4, 3, requires_grad=True) * 1
     first = loop_matmul(torch.ones(2, 1, 4), values)
     values.mul_(2)  # in place

@@ -3,12 +3,14 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
 
 from keras_attn.backend import int8_products
+from keras_attn.cli import score as score_command
 from keras_attn.cli.main import main
 from keras_attn.decoding import vote
 from keras_attn.evaluation import bleu, chrf
@@ -104,6 +106,10 @@ def test_scores_as_json_lines_in_a_file(folder, tmp_path):
         (["evaluate", "{f}/preset", "--input", "{f}/source", "--references", "{f}/short"], "Received: 5 and 2"),
         (["evaluate", "{f}/preset", *FILES, "--combine", "vote"], "--combine vote together with --ensemble"),
         (["evaluate", "{f}/preset", *VOTE, "--average", "weights"], "without --average"),
+        (["evaluate", "{f}/preset", *FILES, "--average", "weights"], "--average together with --ensemble"),
+        (["evaluate", "{f}/preset", *VOTE, "--hypotheses", "{f}/other"], "without --ensemble"),
+        (["evaluate", "{f}/preset", *FILES, "--hypotheses", "{f}/other", "--beam", "2"], "where a run translates"),
+        (["score", "{f}/preset", *PAIR, "--average", "weights"], "--average together with --ensemble"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(folder, arguments, sentence, capsys):
@@ -115,6 +121,19 @@ def test_bad_input_is_refused_with_a_sentence(folder, arguments, sentence, capsy
     assert sentence in err
     assert err.count("\n") == 1
     assert sorted(os.listdir(folder)) == before
+
+
+def test_long_targets_of_short_sources_are_scored_a_few_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(score_command, "MEMORY", 10**5)
+    (tmp_path / "source").write_text("a\n" * 60)
+    (tmp_path / "target").write_text(("b" * 1000 + "\n") * 50 + "c\n" * 10)
+    arguments = SimpleNamespace(window=100, max_characters=10**4)
+    with (tmp_path / "source").open("rb") as source, (tmp_path / "target").open("rb") as target:
+        found = list(score_command._windows(arguments, [source, target], {"return_alignments": False}))
+    assert [number for number, _, _ in found] == [1, 3, *range(5, 60, 2)][: len(found)]
+    assert sum(len(pairs) for _, pairs, _ in found) == 60
+    assert max(len(pairs) for _, pairs, _ in found[:25]) == 2  # of 51,600 bytes each
+    assert [len(pairs) for _, pairs, _ in found[25:]] == [10]
 
 
 @pytest.mark.parametrize("longer", ["source", "target"])

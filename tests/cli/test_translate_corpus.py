@@ -175,6 +175,13 @@ def test_a_signal_is_a_sentence_and_the_job_goes_on(
     assert "Going on with the job" in capfd.readouterr().err
 
 
+def test_a_name_with_the_characters_of_a_glob_is_a_file(here, preset, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "news[1].txt").write_text("w1\nw2\n")
+    assert here(preset, "--output", tmp_path / "out", *OPTIONS, "--input", tmp_path / "in" / "news[1].txt") == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["news[1].txt"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

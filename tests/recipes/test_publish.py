@@ -73,7 +73,7 @@ def test_a_run_is_published(run, place, dtype, capsys):
 def test_what_cannot_be_published_is_refused_before_any_work(run, place, tmp_path, monkeypatch, capsys):
     assert publish.main([str(run), "../tiny"]) == 2
     assert publish.main([str(tmp_path / "none"), "tiny"]) == 2
-    (place / "taken").mkdir(parents=True)
+    assert publish.main([str(run), "taken"]) == 0
     assert publish.main([str(run), "taken"]) == 2
     changed = tmp_path / "research"
     changed.mkdir()
@@ -90,7 +90,7 @@ def test_what_cannot_be_published_is_refused_before_any_work(run, place, tmp_pat
         (
             "lower-case letters",
             "no report.json",
-            "one that exists",
+            "one that is registered",
             "multi30k",
             "news-en-fr",
             "my_folder",
@@ -100,8 +100,20 @@ def test_what_cannot_be_published_is_refused_before_any_work(run, place, tmp_pat
     ):
         assert error.startswith("recipes.publish: Expected")
         assert part in error
-    assert zoo.presets() == {}
+    assert list(zoo.presets()) == ["taken"]
     assert [path.name for path in place.iterdir()] == ["taken"]
+
+
+def test_a_run_that_was_killed_before_its_entry_is_published_anew(run, place, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "add_preset", interrupted)
+        assert publish.main([str(run), "tiny"]) == 130
+    assert (place / "tiny").exists()
+    assert publish.main([str(run), "tiny", "--dtype", "int8"]) == 0
+    assert zoo.presets()["tiny"].files == files.digests(place / "tiny")
 
 
 def test_every_named_corpus_has_an_origin():

@@ -12,7 +12,7 @@ import pytest
 
 from keras_attn import Translator, files
 from recipes import train
-from recipes.training import callbacks, fitting
+from recipes.training import callbacks, checkpoint, fitting
 
 pytestmark = pytest.mark.once
 
@@ -162,6 +162,13 @@ def test_a_damaged_checkpoint_is_a_sentence(corpus, copy, damage, capfd):
     assert f"Expected {str(path)!r} to be a checkpoint of this run." in error
     assert error.count("\n") == 1
     assert path.read_bytes() == content, "it may still be mended"
+
+
+def test_a_dtype_that_numpy_does_not_have_is_stored_in_float32(tmp_path):
+    weight = np.array([1.5, -2]).astype(keras.ops.convert_to_numpy(keras.ops.zeros(1, "bfloat16")).dtype)
+    np.savez(tmp_path / "a.npz", checkpoint._storable(weight), checkpoint._storable(np.arange(3)))
+    found = arrays_of(tmp_path / "a.npz")
+    assert [(one.dtype.kind, one.tolist()) for one in found.values()] == [("f", [1.5, -2]), ("i", [0, 1, 2])]
 
 
 @pytest.mark.slow

@@ -352,6 +352,8 @@ def test_showcase_has_the_papers_sentence_and_the_long_ones(showcase_folder):
     report = json.loads((showcase_folder / "report.json").read_text())
     assert report["examples"][0]["source"].startswith("An admitting privilege is the right of a doctor")
     assert report["examples"][0]["reference"] is None
+    start = "python -m recipes.studies.showcase rnnencdec-8 rnnsearch-8"
+    assert report["command"] == f"{start} --min-words 5 --corpus digits --beam 2"
     assert report["sentences"] == 5  # of 5, 9, 12, 13 and 16 words
     assert len(report["examples"]) == 1 + report["lost"]
     for one in report["examples"][1:]:
@@ -369,8 +371,8 @@ def test_showcase_has_the_papers_sentence_and_the_long_ones(showcase_folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{length}/rnnsearch-8", "{length}/rnnsearch-8"], "two runs"),
-        (["{length}/rnnsearch-8", "{tmp}"], "two runs"),
+        (["{length}/rnnsearch-8", "{length}/rnnsearch-8"], "different runs"),
+        (["{length}/rnnsearch-8", "{tmp}"], "different runs"),
         (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--min-words", "99"], "at least 99 words"),
         (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--split", "dev"], "among: train, val, test"),
         (["{length}/rnnencdec-8", "{length}/rnnsearch-8", "--min-words", "5", "--out", "{length}"], "new or empty"),

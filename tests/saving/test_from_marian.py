@@ -215,11 +215,15 @@ def test_a_damaged_or_hostile_file_is_refused_before_it_takes_memory(where, tmp_
     refuse("Expected .* bytes that are not compressed")
     hostile = [header_of((1 << 40,)), header_of((1 << 40, 1 << 40)), header_of((-1,)), header_of((0, 1 << 70))]
     hostile += [header_of((2,), [("a", "O")]) + bytes(16), header_of((9,))[:40], b"\x93NUMPY\x09\x00", b"PICKLE"]
+    hostile += [header_of((9,)).replace(b"}", b"|") + bytes(36)]
     for array in hostile:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("decoder_U_att.npy", array)
             archive.writestr("special:model.yml.npy", header_of((0,)))
         refuse("")
+    place = content.index(b"PK\x01\x02") + 10  # how the first array is compressed: by deflate, the file says
+    path.write_bytes(content[:place] + b"\x08" + content[place + 1 :])
+    refuse("")
     with pytest.raises(FileNotFoundError, match="which does not exist"):
         from_marian(tmp_path / "none.npz", files)
     assert memory() < 1 << 22

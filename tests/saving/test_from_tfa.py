@@ -216,6 +216,22 @@ def test_the_other_gru_is_named():
         from_tfa(PATHS["bahdanau_gru"], {"cell": cell}, mapping=mapping)
 
 
+def test_a_gru_without_biases_of_another_size_is_a_sentence(tmp_path):
+    def saved_cell(units):
+        cell = layers.GRUCell(units, use_bias=False)
+        cell.build((None, 3))
+        return cell
+
+    with h5py.File(tmp_path / "weights.h5", "w") as file:
+        file.attrs["layer_names"] = [b"gru"]
+        group = file.create_group("gru")
+        group.attrs["weight_names"] = [b"gru/kernel:0", b"gru/recurrent_kernel:0"]
+        for name, weight in zip(("kernel:0", "recurrent_kernel:0"), weights(saved_cell(5)), strict=True):
+            group.create_dataset(f"gru/{name}", data=weight)
+    with pytest.raises(ValueError, match=r"Received none; what is nearest: 'gru' with kernel \(3, 15\)"):
+        from_tfa(tmp_path / "weights.h5", saved_cell(4))
+
+
 def test_what_is_no_checkpoint_is_refused(tmp_path, monkeypatch):
     dense = layers.Dense(3)
     with pytest.raises(ValueError, match="that has its weights: call it once"):

@@ -104,6 +104,22 @@ def test_what_it_did_not_do_or_began_is_not_sent_again(answer, error, sentence):
     assert len(server.requests) == 1
 
 
+def test_hypotheses_that_were_not_found_are_none():
+    """A search with room for one token finds one hypothesis; the answer has room for three."""
+    arrays = {
+        "translations": [["x", "", ""]],
+        "scores": [[-1.5, -1e30, -1e30]],
+        "source_tokens": [["a", "</s>"]],
+        "source_lengths": [2],
+        "target_tokens": [[["x", "</s>"], ["", ""], ["", ""]]],
+        "target_lengths": [[2, 0, 0]],
+        "alignments": [[[[0.5, 0.5]] * 2] * 3],
+    }
+    with Scripted((200, {"outputs": arrays})) as server:
+        (found,) = Client(server.address, "m").translate_n_best(["a"])
+    assert [one.text for one in found.n_best] == ["x"]
+
+
 def test_a_long_list_goes_in_several_requests():
     texts = ["a", "b" * 2**20, "c", "d", "e"]
     sizes = [1, 1, 2, 1]

@@ -24,11 +24,12 @@ def run_in_chunks(
         batch_size, tokens_per_batch: Limits of a chunk: its rows, and its rows times the longest length among them.
         function: Maps row numbers `(R,)` to a dict of outputs `(R, ...)`.
         specs: The specs of the outputs. An axis of unknown size is as long as the longest output, and at least 1.
-        apart: `(B,)` bool, the longest rows, which are in no chunk with others; None: no such rows.
+        apart: `(B,)` bool, the longest rows, which are in no chunk with others; None: no such rows. Rows of
+            length 0 may be marked, too.
     """
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # (B,), empty rows last
     count = tf.math.count_nonzero(lengths, dtype="int32")
-    first = 0 if apart is None else tf.math.count_nonzero(apart, dtype="int32")
+    first = 0 if apart is None else tf.math.count_nonzero(apart & (lengths > 0), dtype="int32")
 
     def body(begin, outputs):
         room = tf.clip_by_value(tokens_per_batch // lengths[order[begin]], 1, batch_size)

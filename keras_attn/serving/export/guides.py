@@ -107,8 +107,9 @@ with their shapes. `models.config` is for this folder alone; to serve several mo
   the last of the tokens and ids. Padding is `""` and 0.
 - Ids outside the vocabulary are read as unknown. Pad, start and end ids in a request are ignored; the graph adds the
   end id itself.
-- In `translate_with_options`, 0 for a length or a ratio means "not given". A limit that is not given is that of the
-  export. Numbers cannot be batched: a server with `--enable_batching` refuses this signature, and only this one.
+- In `translate_with_options` an input that is omitted has the value of the export. 0 for a length or a ratio means no
+  such limit; without any, outputs are as long as the translator alone would make them. Numbers cannot be batched: a
+  server with `--enable_batching` refuses this signature, and only this one.
 - In `translate_n_best`, the longest line of a request sets the size of the padded answer: send few lines at once if one
   is long.
 

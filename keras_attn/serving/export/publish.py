@@ -45,7 +45,7 @@ def export_translator(
     | translate_n_best | text (B,) | translations, scores (B, K); source_tokens (B, S), source_lengths (B,); |
     |                  |           | target_tokens (B, K, T), target_lengths (B, K), alignments (B, K, T, S) |
     | translate_with_options | text (B,); length_penalty, max_length, max_length_ratio, min_length, | as translate |
-    |                        | min_length_ratio (), each optional, 0 = not given | |
+    |                        | min_length_ratio (), each optional, 0 = no limit | |
     | translate_token_ids | token_ids (B, S) int32, lengths (B,) | token_ids (B, T), lengths (B,), score (B,) |
     | score | source (B,), target (B,) | log_prob (B,), lengths (B,) |
 

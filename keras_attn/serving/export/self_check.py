@@ -16,17 +16,20 @@ REPLAY = Path(__file__).with_name("replay.py")
 
 
 def reference_translations(engine: "Engine", options: ExportOptions) -> list[Reference]:
-    """Texts made of the source vocabulary, empty to sentence-long, with all hypotheses of `generate` for each."""
+    """Texts of the source vocabulary, empty to sentence-long, with all hypotheses of `generate` for each.
+
+    The export reads each of them whole.
+    """
     if engine.int8_weights is not None and not options.jit_compile:  # such an export computes in float32
         engine = copy(engine)
         engine.int8_weights = None
     tokenizer = engine.source_tokenizer
     ids = tokenizer.special_ids.ordinary(tokenizer.vocabulary_size)
-    lengths = [length for length in (1, 3, 11) if length < options.max_source_length]
-    texts = [tokenizer.decode([ids[(29 * length + 7 * i) % len(ids)] for i in range(length)]) for length in lengths]
+    texts = [tokenizer.decode([ids[(29 * length + 7 * i) % len(ids)] for i in range(length)]) for length in (1, 3, 11)]
     texts += ["", " \t\u3000"]
     if tokenizer.special_ids.unknown is not None:
         texts += ["\u00e9\ufffd\U0001f600"]
+    texts = [text for text in texts if len(tokenizer.encode(text)) < options.max_source_length]  # none is cut
     arguments = {**options.generate_arguments(), "n_best": options.beam_size, "return_alignments": False}
     hypotheses = [t.n_best or (t,) for t in engine.generate(texts, **arguments)]
     return [(text, [(t.text, t.score) for t in several]) for text, several in zip(texts, hypotheses, strict=True)]

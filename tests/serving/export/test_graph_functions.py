@@ -13,6 +13,7 @@ if keras.backend.backend() != "tensorflow":
 import tensorflow as tf
 
 from keras_attn.serving.export import length_limits
+from keras_attn.serving.export.chunking import run_in_chunks
 from keras_attn.serving.export.graph import ServedTranslator
 from keras_attn.serving.export.options import ExportOptions
 
@@ -40,6 +41,21 @@ def test_chunks_and_cuts(translator):
     assert [text.decode() for text in found["translation"].numpy()] == [t.text for t in expected]
     assert found["score"].numpy().tolist() == pytest.approx([t.score for t in expected], rel=1e-4)
     assert len({t.text for t in expected}) > 5
+
+
+def test_rows_that_are_apart_have_chunks_of_their_own():
+    """The longest ones; a blank row is in no chunk, though its limits may set it apart."""
+    chunks = []
+
+    def function(rows):
+        chunks.append(rows.numpy().tolist())
+        return {"row": tf.cast(rows, tf.float32) + 1}
+
+    lengths, apart = tf.constant([3, 0, 9, 2, 0]), tf.constant([False, True, True, False, True])
+    for chosen, expected in ((apart, [[2], [0, 3]]), (None, [[2, 0, 3]]), (lengths >= 0, [[2, 0, 3]])):
+        chunks.clear()
+        found = run_in_chunks(lengths, 4, 100, function, {"row": tf.TensorSpec((None,))}, chosen)
+        assert (chunks, found["row"].numpy().tolist()) == (expected, [1, 0, 3, 4, 0])
 
 
 @pytest.mark.slow

@@ -97,6 +97,15 @@ def test_an_export_of_a_quantised_translator_is_checked_in_float32(translator, m
     assert [t.score for t in quantized.generate(texts, **arguments)] != [several[0][1] for _, several in expected]
 
 
+@pytest.mark.once
+def test_an_export_that_reads_little_is_checked_by_what_it_reads_whole(translator):
+    for most in (2, 4, 100):
+        references = self_check.reference_translations(translator, ExportOptions(max_source_length=most))
+        sizes = [len(translator.source_tokenizer.encode(text)) for text, _ in references]
+        assert max(sizes) < most
+        assert len(sizes) >= 3
+
+
 def test_another_translation_is_refused():
     expected = [("ein", [("un", -1.25), ("deux", -1.25001), ("trois", -1.5)]), ("", [("", 0.0)])]
 
