@@ -36,12 +36,21 @@ if keras.backend.backend() == "tensorflow":  # whose optimizer of graphs takes a
 
 
 def pytest_collection_modifyitems(config, items):
-    """A test with the mark `once` means the same on every backend: it runs on torch, or where `-m once` asks for it."""
-    if keras.backend.backend() == "torch" or "once" in config.option.markexpr:
+    """Skips what the marks `once` and `by_turns` leave to other backends, unless `-m` names the mark."""
+    if keras.backend.backend() == "torch":
         return
+    turn = ["tensorflow", "jax"].index(keras.backend.backend())
     for item in items:
-        if item.get_closest_marker("once") and not item.get_closest_marker("not_once"):
+        if "once" not in config.option.markexpr and _has(item, "once"):
             item.add_marker(pytest.mark.skip(reason="means the same on every backend: see `once` in CONTRIBUTING.md"))
+        # Of a table of parameters each row and each column has cases on both.
+        is_case = hasattr(item, "callspec") and "by_turns" not in config.option.markexpr and _has(item, "by_turns")
+        if is_case and sum(item.callspec.indices.values()) % 2 != turn:
+            item.add_marker(pytest.mark.skip(reason="the other compiles this case: see `by_turns` in CONTRIBUTING.md"))
+
+
+def _has(item, mark: str) -> bool:
+    return bool(item.get_closest_marker(mark)) and not item.get_closest_marker(f"not_{mark}")
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.models import Ensemble, LSTMSeq2Seq, RNNSearch
 from tests.serving import fresh
 
+pytestmark = pytest.mark.by_turns
+
 SOURCE = ["<pad>", "<unk>", "<s>", "</s>", *"abcdefg"]
 TARGET = ["<pad>", "<unk>", "<s>", "</s>", *"pqrstuvwxyz"]
 LINES = ["a b c", "d", "", "g f e d c b a", "b h b", "c c a e", "f"]

@@ -18,6 +18,8 @@ from tests.decoding.test_engine import LINES, texts
 from tests.models.test_every_model import MODELS, inputs, make  # noqa: F401 - a fixture
 from tests.test_scoring import word_tokenizer
 
+pytestmark = pytest.mark.by_turns
+
 NONE = module.NONE
 
 

@@ -10,6 +10,8 @@ from keras_attn.layers import get_attention
 from tests.gradients import gradients
 from tests.oracles import attention, sigmoid
 
+pytestmark = pytest.mark.by_turns
+
 B, T, S, H, M, A = 2, 3, 5, 7, 11, 13
 SCORES = {
     "dot": lambda: ka.DotAttention(),

@@ -10,6 +10,8 @@ from keras import layers, ops
 import keras_attn as ka
 from tests.oracles import gru_step, lstm_step, normalized_gru_step, normalized_lstm_step
 
+pytestmark = pytest.mark.by_turns
+
 B, T, S, E, H, M, A = 2, 3, 5, 7, 11, 13, 17
 
 

@@ -12,6 +12,8 @@ import keras_attn as ka
 from keras_attn.layers import half_precision_safe
 from keras_attn.layers.layer import Layer, constructor_arguments, keras_layer_arguments
 
+pytestmark = pytest.mark.by_turns
+
 B, T, S, E, H, M, A = 2, 3, 5, 7, 11, 13, 17
 # These tests sum outputs. `PointerGenerator` has log-probabilities, in part -inf (see test_pointer.py), as has
 # `HardAlignment` (see test_hard_alignment.py), `ScheduledSampler` booleans (see test_steps.py), `CoverageLoss` a loss

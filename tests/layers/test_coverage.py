@@ -9,6 +9,8 @@ import keras_attn as ka
 from keras_attn.models import LSTMSeq2Seq, LuongSeq2Seq, RNNSearch
 from tests import oracles
 
+pytestmark = pytest.mark.by_turns
+
 B, T, S, H, M, A = 2, 3, 5, 7, 11, 13
 MASK = np.array([[True] * S, [True, True, False, True, False]])
 SIZES = {"units": 5, "embedding_size": 7, "readout_size": 11}

@@ -8,6 +8,8 @@ from keras import layers, ops
 from keras_attn import AttentionalLayer, AttentionDecoder, BahdanauAttention, DeepOutput
 from tests.oracles import additive_attention, gru_step
 
+pytestmark = pytest.mark.by_turns
+
 B, T, S, E, H, M, A, F = 2, 3, 5, 7, 11, 13, 17, 19
 
 CELLS = {

@@ -21,6 +21,8 @@ from keras_attn.layers import RNNEncoder
 from keras_attn.search import beam_search
 from tests.data_parallel import finish, start
 
+pytestmark = pytest.mark.by_turns
+
 B, T, S, E, H, M, A, F, V = 2, 3, 5, 7, 11, 13, 17, 19, 23
 OPTIONS = {
     "context fed back": lambda: {"attentional": "context"},

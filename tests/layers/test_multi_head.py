@@ -16,6 +16,8 @@ from keras_attn import (
 )
 from tests.oracles import multi_head
 
+pytestmark = pytest.mark.by_turns
+
 B, T, S, N, D, M = 2, 3, 5, 3, 7, 11
 E = 13
 MASK = np.array([[True] * S, [True, False, True, True, False]])

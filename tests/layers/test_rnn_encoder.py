@@ -9,6 +9,8 @@ from keras_attn import FixedContextDecoder, RNNEncoder
 from tests.layers.test_decoder import OwnCell
 from tests.oracles import gru_step, lstm_step
 
+pytestmark = pytest.mark.by_turns
+
 B, S, T, E, H, M, C = 3, 5, 2, 7, 11, 13, 17
 MASK = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 0], [0, 0, 0, 0, 0]], "bool")  # an empty row too
 CELLS = {

@@ -14,6 +14,8 @@ from keras_attn.search import beam_search
 from tests.fixtures import tfa_cases
 from tests.fixtures.tfa_cases import END, KINDS, SEARCHES, draw, draw_search
 
+pytestmark = pytest.mark.by_turns
+
 with np.load(Path(tfa_cases.__file__).with_name("tfa.npz"), allow_pickle=False) as file:
     RECORDED = dict(file)
 CELLS = {

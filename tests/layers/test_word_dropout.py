@@ -9,6 +9,8 @@ import keras_attn as ka
 from recipes.rnnsearch import Config
 from tests.models.test_every_model import make
 
+pytestmark = pytest.mark.by_turns
+
 B, S, E, RATE = 2000, 5, 3, 0.25
 RECURRENT = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "gnmt", "rnmt_plus"]
 

@@ -19,6 +19,8 @@ import keras_attn
 from keras_attn import models
 from keras_attn.losses import SmoothedCrossentropy
 
+pytestmark = pytest.mark.by_turns
+
 VS, VT = 17, 19
 ROOT = Path(__file__).parents[2]
 BACKEND = keras.backend.backend()

@@ -20,6 +20,8 @@ from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.search import beam_search, greedy_search
 from tests import hard_attention_oracle, oracles
 
+pytestmark = pytest.mark.by_turns
+
 B, S, T, VS, VT = 3, 7, 5, 31, 37
 PATH = Path(__file__).parents[1] / "fixtures" / "weights.json"
 DROPOUT = {"embedding_dropout": 0.3, "memory_dropout": 0.2, "output_dropout": 0.5}
@@ -198,11 +200,6 @@ ONE_EACH = [
     "hard_monotonic",
     "transformer",
 ]
-# The others are compiled by TensorFlow or by JAX.
-OTHERS = [name for name in MODELS if name not in ONE_EACH]
-DIVIDED = {"torch": [*MODELS], "tensorflow": ONE_EACH + OTHERS[::2], "jax": ONE_EACH + OTHERS[1::2]}[
-    keras.backend.backend()
-]
 
 
 def make(name, **options):
@@ -272,7 +269,7 @@ STATEFUL = [
 ]
 
 
-@pytest.mark.parametrize("name", DIVIDED)
+@pytest.mark.parametrize("name", MODELS)
 def test_steps_equal_teacher_forcing(inputs, name):
     found = views_of(make(name), inputs)
     finite = found["whole"][np.isfinite(found["whole"])]  # a pointer's words that the source does not have are -inf
@@ -407,11 +404,7 @@ class Search(keras.Model):
         return {"beam": beam.token_ids[:, 0], "log_probs": beam.log_probs[:, 0], "greedy": greedy.token_ids[:, 0]}
 
 
-# JAX compiles two searches for each.
-SEARCHED = ["rnnsearch", "transformer", STATEFUL[0]] if keras.backend.backend() == "jax" else [*ONE_EACH, *STATEFUL]
-
-
-@pytest.mark.parametrize("name", SEARCHED)
+@pytest.mark.parametrize("name", [*ONE_EACH, *STATEFUL])
 def test_search_finds_what_teacher_forcing_scores(inputs, name):
     model, source = make(name), inputs["encoder_token_ids"]
     found = Search(model, 6).predict(source, verbose=0)
@@ -430,7 +423,7 @@ def test_search_finds_what_teacher_forcing_scores(inputs, name):
     np.testing.assert_array_equal(np.where(found["greedy"] > 0, possible.argmax(-1), 0), found["greedy"])
 
 
-REVERSAL = {
+REVERSAL = {  # without what is monotonic, which reverses nothing; its task is in test_hard_monotonic.py
     "rnnsearch": {"units": 24, "embedding_size": 16, "readout_size": 32, "attention_units": 24, "decoder_units": 24},
     "rnnencdec": {"units": 64, "embedding_size": 24, "readout_size": 48},
     "lstm_seq2seq": {"units": 48, "num_layers": 2, "embedding_size": 32},
@@ -445,13 +438,7 @@ WITHOUT_ATTENTION = ("rnnencdec", "lstm_seq2seq")
 
 
 # Training is slow on torch, which compiles nothing: every model learns on TensorFlow or on JAX.
-# What is monotonic reverses nothing; its task is in test_hard_monotonic.py.
-LEARNING = [name for name in ONE_EACH if name != "hard_monotonic"][keras.backend.backend() == "jax" :: 2]
-if keras.backend.backend() == "torch":
-    LEARNING = ["luong"]
-
-
-@pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.parametrize("name", ["luong"] if keras.backend.backend() == "torch" else REVERSAL)
 def test_learns_to_reverse_a_sequence(name):
     """Within 160 updates it copies backwards; with attention, the alignment shows the anti-diagonal."""
     length, symbols = (4, 6) if name in WITHOUT_ATTENTION else (6, 8)
@@ -482,9 +469,7 @@ MIXED = [
     ("nematus", "mixed_float16"),
     ("gnmt, after, all tied, dropout", "mixed_bfloat16"),
 ]
-if keras.backend.backend() != "torch":  # each is compiled by TensorFlow or by JAX
-    MIXED = MIXED[keras.backend.backend() == "jax" :: 2]
-else:
+if keras.backend.backend() == "torch":
     MIXED += [("nematus, bideep", "mixed_float16"), ("rnmt_plus", "mixed_float16")]  # which compile for long
 
 

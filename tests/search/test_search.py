@@ -34,6 +34,8 @@ from tests.search.searching import (
     score,
 )
 
+pytestmark = pytest.mark.by_turns
+
 # Brute force
 
 

@@ -9,6 +9,8 @@ from keras_attn import files
 from recipes import corpora, publish
 from recipes.pages import presets
 
+pytestmark = pytest.mark.by_turns
+
 PRESETS = Path(__file__).parents[2] / "saved_models" / "presets"
 EXAMPLES = {
     "bible_en_es": (

@@ -97,7 +97,7 @@ def ensemble():
 @pytest.mark.parametrize(
     ("translator", "options"),
     [
-        pytest.param(ensemble, {}, marks=pytest.mark.skipif(keras.backend.backend() == "jax", reason="as on torch")),
+        pytest.param(ensemble, {}, marks=on_tensorflow),
         pytest.param(lambda: build("word"), {}, marks=on_tensorflow),
         pytest.param(
             lambda: build("word"),
