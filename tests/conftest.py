@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+from collections import defaultdict
 from importlib.metadata import version
 from pathlib import Path
 
@@ -39,14 +40,17 @@ def pytest_collection_modifyitems(config, items):
     """Skips what the marks `once` and `by_turns` leave to other backends, unless `-m` names the mark."""
     if keras.backend.backend() == "torch":
         return
-    turn = ["tensorflow", "jax"].index(keras.backend.backend())
+    divided = defaultdict(list)  # the cases of each test that has several
     for item in items:
         if "once" not in config.option.markexpr and _has(item, "once"):
             item.add_marker(pytest.mark.skip(reason="means the same on every backend: see `once` in CONTRIBUTING.md"))
-        # Of a table of parameters each row and each column has cases on both.
-        is_case = hasattr(item, "callspec") and "by_turns" not in config.option.markexpr and _has(item, "by_turns")
-        if is_case and sum(item.callspec.indices.values()) % 2 != turn:
-            item.add_marker(pytest.mark.skip(reason="the other compiles this case: see `by_turns` in CONTRIBUTING.md"))
+        if "by_turns" not in config.option.markexpr and _has(item, "by_turns"):
+            divided[item.nodeid.partition("[")[0]].append(item)
+    for cases in divided.values():
+        for number, item in enumerate(cases if len(cases) > 1 else ()):
+            # The Thue-Morse sequence, 0 1 1 0 1 0 0 1: of a table each row and each column has cases of both.
+            if ["tensorflow", "jax"][number.bit_count() % 2] != keras.backend.backend():
+                item.add_marker(pytest.mark.skip(reason="the other compiles it: see `by_turns` in CONTRIBUTING.md"))
 
 
 def _has(item, mark: str) -> bool:
