@@ -232,12 +232,6 @@ def configure(recipe, arguments: argparse.Namespace) -> TrainingConfig:
     settings.check_start(arguments, config)
     if arguments.minutes is not None and not 0 < arguments.minutes < math.inf:
         raise ValueError(f"Expected --minutes above 0. Received: {arguments.minutes}")
-    unused = settings.changed_names(arguments) & {"schedule", "warmup_steps"}
-    if arguments.minutes is not None and unused:
-        raise ValueError(
-            "Expected --minutes, in which the learning rate follows the time, without schedule and warmup_steps. "
-            f"Received: --set {' '.join(sorted(unused))}"
-        )
     return config
 
 

@@ -23,16 +23,8 @@ from recipes.studies.options import corpus_name, folder_of
 from recipes.training import run_folder
 
 _SETTINGS_FILE = "study.json"
-_OPTIONS = ("source", "target", "max_steps", "seed", "seeds", "beam", "scores", "systems", "both_ways", "earlier")
-_OPTIONS += (
-    "recipe",
-    "ingredients",
-    "sizes",
-    "size_tolerance",
-    "languages",
-    "minutes",
-    "development",
-)  # of the command
+_OPTIONS = ("source", "target", "max_steps", "beam", "development", "seed", "seeds", "scores", "systems", "both_ways")
+_OPTIONS += ("earlier", "recipe", "ingredients", "sizes", "size_tolerance", "languages", "minutes")  # of the command
 _TEXT_SETTINGS = (
     "level",
     "source_vocabulary_size",

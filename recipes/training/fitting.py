@@ -118,6 +118,8 @@ def fit(
     steps = config.accumulation_steps
     max_batches = steps * config.max_steps if config.max_steps else config.epochs * training.report()["batches"]
     rate = schedule(config, math.ceil(max_batches / steps)) if arguments.minutes is None else config.learning_rate
+    if arguments.minutes is not None and (config.warmup_steps or config.schedule != "linear"):
+        print("Note: with --minutes the learning rate follows the time, without warmup_steps and schedule.", flush=True)
     options = {"global_clipnorm": config.global_clipnorm / clipping_replicas(model)}
     if steps > 1:
         options |= {"gradient_accumulation_steps": steps}

@@ -140,8 +140,8 @@ def test_models_are_trained_combined_and_never_repeated(corpus, tmp_path, in_pro
     report = json.loads((out / "report.json").read_text())
     assert str(tmp_path) not in (out / "report.json").read_text()
     assert report["command"] == (
-        "python -m recipes.studies.g2p --corpus small --source letters --target phones --max-steps 60 --seed 0 "
-        f"--seeds 2 --beam 2 --systems hard_monotonic --languages ady --minutes 9.0 --set {' '.join(SIZES)}"
+        "python -m recipes.studies.g2p --corpus small --source letters --target phones --max-steps 60 --beam 2 "
+        f"--seed 0 --seeds 2 --systems hard_monotonic --languages ady --minutes 9.0 --set {' '.join(SIZES)}"
     )
     trained = [json.loads((out / run / "report.json").read_text()) for run in runs]
     assert [(one["seed"], one["minutes"], one["updates"]) for one in trained] == [(0, 9, 60), (1, 9, 60)]

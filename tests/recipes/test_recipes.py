@@ -217,7 +217,6 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
         (["rnnsearch", "--epochs", "0"], "epochs"),
         (["rnnsearch", "--minutes", "-1"], "--minutes"),
         (["rnnsearch", "--minutes", "nan"], "--minutes above 0"),
-        (["rnnsearch", "--minutes", "9", "--set", "warmup_steps=5"], "without schedule and warmup_steps"),
         (["rnnsearch", "--beam", "0"], "from 1 to 1,000"),
         (["rnnsearch", "--beam", "5000"], "from 1 to 1,000"),
         (["rnnsearch", "--set", "learning_rate=nan"], "learning_rate to be a finite number"),
