@@ -57,7 +57,7 @@ def test_ctrl_c_while_it_serves(published, count, busy):
     host, port = address.split(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         if busy:
-            connection.sendall(http_request("small", {"inputs": ["m n o p " * 300] * 8}))
+            connection.sendall(http_request("small", {"inputs": ["m n o p " * 150] * 8}))
             time.sleep(0.5)
         begin = time.perf_counter()
         for _ in range(count):
