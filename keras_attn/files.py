@@ -15,8 +15,10 @@ import os
 import re
 import shutil
 import time
+import tokenize
 import uuid
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +28,9 @@ except ImportError:  # Windows
     fcntl = None
 
 LOCK = ".keras_attn.lock"
+# What reading the arrays of a damaged .npz raises; NumPy reads the header of an array as Python's tokens.
+BAD_ARCHIVE = (ValueError, LookupError, TypeError, AttributeError, OSError, EOFError, MemoryError, RuntimeError)
+BAD_ARCHIVE += (zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 _STAGING = re.compile(r"\.tmp-[0-9a-f]{32}")
 _WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -179,7 +179,7 @@ class Shortlist:
             return cls(candidates, always, vocabulary_size.item(), tuple(map(str, fingerprints)) or None)
         except FileNotFoundError:
             raise
-        except Exception as error:  # a damaged archive fails in as many ways as it has parts
+        except files.BAD_ARCHIVE as error:
             raise ValueError(f"Expected {str(path)!r} to be a file of `Shortlist.save`. {error}") from None
 
     def reduced(

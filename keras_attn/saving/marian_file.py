@@ -54,7 +54,7 @@ def read_model(path: Path) -> tuple[Options, Weights]:
             if parts[_CONFIG].file_size > _LARGEST_CONFIG:
                 raise ValueError(f"Its {_CONFIG} has more than {_LARGEST_CONFIG:,} bytes.")
             stored = {name: _array(archive, part) for name, part in parts.items() if name not in _IGNORED}
-    except Exception as error:  # a damaged archive fails in as many ways as it has parts
+    except files.BAD_ARCHIVE as error:
         raise ValueError(
             f"Expected {str(path)!r} to be a model that Marian saved as .npz. Received: {error}"
         ) from error
