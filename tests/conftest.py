@@ -3,6 +3,8 @@
 import ctypes
 import gc
 import os
+import time
+import zlib
 from collections import defaultdict
 from importlib.metadata import version
 from pathlib import Path
@@ -36,18 +38,35 @@ if keras.backend.backend() == "tensorflow":  # whose optimizer of graphs takes a
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
+# The time, in seconds since 1970, after which slow tests are left out: .ci/run sets it, for a slow machine.
+SLOW_UNTIL = int(os.environ.get("SLOW_UNTIL", 0))
+NO_TIME = "Skipped: slow, and the time for slow tests is over"
+
+
+def pytest_runtest_setup(item):
+    if SLOW_UNTIL and time.time() > SLOW_UNTIL and _has(item, "slow"):
+        pytest.skip(NO_TIME.removeprefix("Skipped: "))
+
+
+def pytest_terminal_summary(terminalreporter):
+    if left_out := sum(NO_TIME in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(f"{left_out} slow tests were left out: their time was over.")
+
+
 def pytest_collection_modifyitems(config, items):
     """Skips what the marks `once` and `by_turns` leave to other backends, unless `-m` names the mark."""
+    if SLOW_UNTIL:  # files in an order of the run's own: slow tests that are left out are now these, now those
+        items.sort(key=lambda item: zlib.crc32(f"{SLOW_UNTIL} {item.path.relative_to(config.rootpath)}".encode()))
     if keras.backend.backend() == "torch":
         return
-    divided = defaultdict(list)  # the cases of each test that has several
+    divided = defaultdict(list)  # the cases of each test that has several; the other tests of each file
     for item in items:
         if "once" not in config.option.markexpr and _has(item, "once"):
             item.add_marker(pytest.mark.skip(reason="means the same on every backend: see `once` in CONTRIBUTING.md"))
-        if "by_turns" not in config.option.markexpr and _has(item, "by_turns"):
-            divided[item.nodeid.partition("[")[0]].append(item)
-    for cases in divided.values():
-        for number, item in enumerate(cases if len(cases) > 1 else ()):
+        elif "by_turns" not in config.option.markexpr and _has(item, "by_turns") and not _has(item, "skipif"):
+            divided[item.nodeid.partition("[")[0] if hasattr(item, "callspec") else item.path].append(item)
+    for several in divided.values():
+        for number, item in enumerate(several if len(several) > 1 else ()):
             # The Thue-Morse sequence, 0 1 1 0 1 0 0 1: of a table each row and each column has cases of both.
             if ["tensorflow", "jax"][number.bit_count() % 2] != keras.backend.backend():
                 item.add_marker(pytest.mark.skip(reason="the other compiles it: see `by_turns` in CONTRIBUTING.md"))

@@ -10,6 +10,8 @@ import pytest
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 
+pytestmark = pytest.mark.by_turns
+
 B, T, V = 3, 5, 7
 
 

@@ -13,6 +13,8 @@ from keras_attn.translator import Translator
 from tests.models import test_golden
 from tests.oracles import rnnsearch
 
+pytestmark = pytest.mark.by_turns
+
 SOURCES = ["s1 s2 s3 s4", "s20 s4", "s7 nothing s9", "s11"]
 TARGETS = ["t5 t1", "t3 t3 nonsense t30 t2", "", "t9 t8 t7 <unk> t6 t5"]
 

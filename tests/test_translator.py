@@ -17,6 +17,8 @@ from keras_attn.models import RNNSearch
 from keras_attn.text import END_ID, START_ID, Tokenizer
 from keras_attn.translator import Translator
 
+pytestmark = pytest.mark.by_turns
+
 LINES = [
     "eins",
     "zwei drei",

@@ -27,7 +27,7 @@ from tests import adversarial
 from tests.models import test_golden
 from tests.test_scoring import word_tokenizer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.by_turns]
 
 ROOT = Path(__file__).parents[2]
 SENTENCE = re.compile(r"^Expected .+ Received\b", re.DOTALL)

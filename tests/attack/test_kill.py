@@ -19,7 +19,7 @@ from tests.attack import killing
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-MOMENTS = 20
+MOMENTS = 10
 ON_TENSORFLOW = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow writes the graph")
 
 

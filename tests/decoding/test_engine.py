@@ -15,6 +15,8 @@ from keras_attn.text import END_ID, SPECIAL_TOKENS, UNKNOWN_ID
 from keras_attn.translator import Translator
 from tests.models import test_golden
 
+pytestmark = pytest.mark.by_turns
+
 LINES = ["s1 s2 s3 s4", "s20 Ärzte", "", "s7 s8 s9", "s11"]
 SOURCE_LENGTHS = [5, 3, 0, 4, 2]  # end token included
 

@@ -8,6 +8,8 @@ from keras_attn.models import RNNSearch
 from keras_attn.plots import align_words
 from keras_attn.text import Tokenizer
 
+pytestmark = pytest.mark.by_turns
+
 LINES = ["Ada saw Bo and Ada", "we saw Cy", "", "Dee"]
 SIZES = {"units": 5, "embedding_size": 7, "readout_size": 11, "attention_units": 13}
 

@@ -8,6 +8,8 @@ from keras import ops
 from keras_attn import BahdanauAttention
 from tests.oracles import additive_attention
 
+pytestmark = pytest.mark.by_turns
+
 B, T, S, H, M, A = 2, 3, 5, 7, 11, 13
 
 

@@ -9,6 +9,8 @@ import keras_attn as ka
 from keras_attn.layers.cells import project, recurrence
 from tests import oracles
 
+pytestmark = pytest.mark.by_turns
+
 B, T, S, E, M, H = 2, 3, 4, 5, 7, 11
 GATES = ["source", "target", "both"]
 

@@ -8,6 +8,8 @@ from keras import ops
 from keras_attn import BiGRUEncoder
 from tests.oracles import bidirectional_gru
 
+pytestmark = pytest.mark.by_turns
+
 B, S, E, H = 3, 5, 7, 11
 MASKS = {
     "right": [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]],

@@ -7,6 +7,8 @@ from keras import ops
 
 from keras_attn.layers import HardAlignment, PairReadout
 
+pytestmark = pytest.mark.by_turns
+
 
 def test_two_words_by_hand():
     """Equal scores: from the first word either of two with 1/2; the second is never left. Then y_1 = 0 is read."""

@@ -10,6 +10,8 @@ from keras_attn.layers import monotonic_alignment, safe_cumprod
 from tests import oracles
 from tests.gradients import gradients, numeric_gradients
 
+pytestmark = pytest.mark.by_turns
+
 B, T, S, H, M, A, E = 2, 3, 5, 7, 11, 13, 17
 MASK = np.array([[True] * S, [True, True, False, True, False]])
 

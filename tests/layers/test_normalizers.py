@@ -10,6 +10,8 @@ from keras_attn.layers import hardmax, sparsemax
 from tests import oracles
 from tests.gradients import gradients, numeric_gradients
 
+pytestmark = pytest.mark.by_turns
+
 SHAPE = 3, 5, 7  # B, T, S
 MASK = np.array([[True] * 7, [True, False, True, True, False, False, True], [False] * 7])
 

@@ -9,6 +9,8 @@ from keras_attn import PointerGenerator
 from tests import oracles
 from tests.gradients import gradients
 
+pytestmark = pytest.mark.by_turns
+
 B, T, S, E, H, M, V = 2, 3, 5, 7, 11, 13, 17
 IDS = np.array([[V, 4, V, 4, V + 3], [5, V + 1, 3, 0, 0]], "int32")
 MASK = np.array([[True] * S, [True, True, True, False, False]])

@@ -8,6 +8,8 @@ from keras import ops
 from keras_attn.layers import LayerNormAttention, LayerNormOutput, StackedEncoder
 from tests.oracles import gru_step, softmax
 
+pytestmark = pytest.mark.by_turns
+
 B, S, E, H = 2, 5, 3, 4
 
 

@@ -8,6 +8,8 @@ from keras_attn.data import ParallelDataset
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.models import RNNSearch
 
+pytestmark = pytest.mark.by_turns
+
 SOURCE, TARGET, B, S, T = 31, 37, 6, 5, 7
 
 

@@ -16,6 +16,8 @@ from keras_attn.saving import from_marian
 from tests import fixtures
 from tests.marian_oracle import Marian
 
+pytestmark = pytest.mark.by_turns
+
 ARCHIVE = Path(fixtures.__file__).with_name("marian.zip")
 with zipfile.ZipFile(ARCHIVE) as archive:
     RECORDED = json.loads(archive.read("recorded.json"))

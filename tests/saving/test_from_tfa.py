@@ -15,6 +15,8 @@ from keras_attn.models import RecurrentSeq2Seq
 from keras_attn.saving import from_tfa
 from tests import fixtures
 
+pytestmark = pytest.mark.by_turns
+
 WHERE = Path(fixtures.__file__).with_name("tfa_checkpoints")
 SOURCE, TARGET = 13, 17
 with np.load(WHERE / "outputs.npz", allow_pickle=False) as file:

@@ -13,6 +13,8 @@ from keras_attn.models import RNNSearch
 from keras_attn.saving import quantization, rounded_model
 from tests.saving.test_preset import mend, refused, rewrite
 
+pytestmark = pytest.mark.by_turns
+
 LINES = ["ein hund läuft", "eine frau liest ein buch", "zwei hunde lesen"]
 SIZES = {"units": 37, "embedding_size": 31, "readout_size": 29, "attention_units": 41, "decoder_units": 43}
 
