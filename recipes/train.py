@@ -229,6 +229,11 @@ def configure(recipe, arguments: argparse.Namespace) -> TrainingConfig:
             "Expected --stream without max_words, for it counts tokens alone (max_tokens). Received: "
             f"max_words={config.max_words}"
         )
+    if arguments.epochs is not None and config.max_steps:
+        raise ValueError(
+            f"Expected --set max_steps=N in place of --epochs, where updates are counted. Received: "
+            f"--epochs {arguments.epochs} and max_steps={config.max_steps}"
+        )
     settings.check_start(arguments, config)
     if arguments.minutes is not None and not 0 < arguments.minutes < math.inf:
         raise ValueError(f"Expected --minutes above 0. Received: {arguments.minutes}")

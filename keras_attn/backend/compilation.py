@@ -6,8 +6,8 @@ import keras
 def preferred_jit_compile() -> bool | str:
     """The value of `jit_compile` that is fastest for a model made of this package's loops.
 
-    Keras' "auto" compiles with XLA wherever it can. For TensorFlow on a CPU that is slower: a training step of the
-    6 M parameters of `recipes/rnnsearch.py` took 0.75 s with XLA and 0.48 s without, on two cores, and a search
+    For TensorFlow on a CPU XLA is slower, and off here whatever "auto" means to a version of Keras: a training step of
+    the 6 M parameters of `recipes/rnnsearch.py` took 0.75 s with XLA and 0.48 s without, on two cores, and a search
     step with 13 M parameters, 128 sentences and a beam of 5 took 132 ms and 91 ms.
 
     Returns:

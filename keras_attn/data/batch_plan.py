@@ -181,7 +181,8 @@ def _path(sides: tuple[TokenStore, TokenStore], options: PlanOptions) -> Path | 
     if None in prefixes or prefixes != [prefixes[0].with_name(side) for side in SIDES]:
         return None
     folder = prefixes[0].parent
-    identity = [_FORMAT, files.sha256(folder / MANIFEST), checked_boundaries(options.bucket_boundaries), options]
+    checked = checked_boundaries(options.bucket_boundaries)
+    identity = [_FORMAT, files.sha256(folder / MANIFEST), checked, options._replace(bucket_boundaries=checked)]
     special = [side.special_ids for side in sides]
     if special != [DEFAULT_IDS, DEFAULT_IDS]:  # else the names are those of plans that were made without them
         identity += [ids.get_config() for ids in special]

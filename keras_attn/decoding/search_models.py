@@ -21,7 +21,8 @@ class DecodingModel(keras.Model):
     """
 
     def __init__(self, seq2seq: Seq2Seq, name: str, *, int8_weights: Int8Weights | None = None, **options):
-        super().__init__(name=name)
+        # The layers have policies of their own; a global one that is mixed would round what methods read of weights.
+        super().__init__(name=name, dtype="float32")
         self.seq2seq = seq2seq
         self.options = options
         self.built = True

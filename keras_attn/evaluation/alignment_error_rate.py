@@ -9,7 +9,7 @@ Link = tuple[int, int]  # source word, target word, from 0
 
 
 class Gold(NamedTuple):
-    """The annotation of a sentence: the `sure` links, and the `possible` links, which include the sure ones."""
+    """The annotation of a sentence: the `sure` links, and the `possible` links, among which all sure ones count."""
 
     sure: frozenset[Link]
     possible: frozenset[Link]
@@ -97,12 +97,13 @@ def alignment_error_rate(predicted: Sequence[Set[Link]], gold: Sequence[Gold]) -
     if not sure:
         raise ValueError("Expected at least one sure gold link. Received: none")
     in_sure = sum(len(links & sentence.sure) for links, sentence in zip(predicted, gold, strict=True))
-    in_possible = sum(len(links & sentence.possible) for links, sentence in zip(predicted, gold, strict=True))
+    possible = [sentence.possible | sentence.sure for sentence in gold]
+    in_possible = sum(len(links & allowed) for links, allowed in zip(predicted, possible, strict=True))
     return AlignmentScore(
         aer=100 * (1 - (in_sure + in_possible) / (total + sure)),
         precision=100 * in_possible / max(1, total),
         recall=100 * in_sure / sure,
         links=total,
         sure=sure,
-        possible=sum(len(sentence.possible) for sentence in gold),
+        possible=sum(map(len, possible)),
     )

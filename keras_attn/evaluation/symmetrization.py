@@ -1,5 +1,6 @@
 """Links of two directions made one, and links of parallel text by IBM Model 1 in both."""
 
+import heapq
 from collections.abc import Sequence, Set
 
 from keras_attn.evaluation.alignment_error_rate import Link
@@ -12,7 +13,8 @@ def grow_diag_final_and(forward: Set[Link], backward: Set[Link]) -> set[Link]:
     """Symmetrises the links of two directions, by the heuristic grow-diag-final-and.
 
     It begins with the links that both have. As long as it finds one, it then adds a link of either direction that is
-    beside or diagonally beside one it has, if its source or its target word has none yet (grow-diag). At last it adds
+    beside or diagonally beside one it has, if its source or its target word has none yet (grow-diag). It goes through
+    the links in their order, those included that it has just added. At last it adds
     links of the forward direction, then of the backward one, whose words both have none (final-and).
 
     Args:
@@ -35,11 +37,15 @@ def grow_diag_final_and(forward: Set[Link], backward: Set[Link]) -> set[Link]:
     count = -1
     while count < len(links):
         count = len(links)
-        for i, j in sorted(links):
+        to_visit = sorted(links)  # a heap
+        while to_visit:
+            i, j = heapq.heappop(to_visit)
             for di, dj in _NEIGHBOURS:
                 link = i + di, j + dj
                 if link in either and link not in links and (link[0] not in sources or link[1] not in targets):
                     add(link)
+                    if link > (i, j):
+                        heapq.heappush(to_visit, link)
     for direction in (forward, backward):
         for link in sorted(direction):
             if link[0] not in sources and link[1] not in targets:

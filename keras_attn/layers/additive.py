@@ -7,7 +7,7 @@ from keras import initializers, ops
 
 from keras_attn.backend import dense, matmul, scan, tanh
 from keras_attn.layers.attention import Attention, register_attention
-from keras_attn.layers.layer import check_size, layer_norm
+from keras_attn.layers.layer import Layer, check_size, layer_norm, refuse_unknown_arguments
 from keras_attn.layers.normalizers import at_least_float32, score_dtype
 
 
@@ -135,6 +135,7 @@ class LayerNormAttention(BahdanauAttention):
         score_initializer="glorot_uniform",
         **kwargs,
     ):
+        refuse_unknown_arguments(type(self), kwargs, base=Layer)
         super().__init__(
             units,
             query_initializer=query_initializer,

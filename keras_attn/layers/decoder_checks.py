@@ -24,7 +24,9 @@ def check_order(attend: str, cell, second_cell) -> None:
 
 
 def check_vector(attend, attentional, input_feeding, output_attention, cell_input, dropout) -> None:
-    """Refuses arguments of the attentional vector where there is none."""
+    """Refuses arguments of the attentional vector where there is none, and a rate that is none."""
+    if not 0 <= dropout < 1:
+        raise ValueError(f"Expected `dropout` from 0 to below 1. Received: dropout={dropout}")
     if attend != "after" and (attentional is not None or input_feeding or dropout):
         raise ValueError(
             f"Expected `attentional`, `input_feeding` and `dropout` only with attend='after': otherwise a cell reads "

@@ -76,7 +76,8 @@ class LocationSensitiveAttention(StatefulAdditiveAttention):
     def seen(self, state, words, dtype):
         # F and L in one convolution: as many products as two, and no matrix product of rank 3.
         kernel = matmul(self.filter_kernel[:, 0], self.location_kernel)[:, None]  # (kernel_size, 1, A)
-        return ops.conv(ops.cast(state, dtype)[:, :, None], ops.cast(kernel, dtype), padding="same")  # L f_ij
+        inputs, kernel = ops.cast(state, dtype)[:, :, None], ops.cast(kernel, dtype)
+        return ops.conv(inputs, kernel, padding="same", data_format="channels_last")  # L f_ij
 
     def next_state(self, state, alignment, query, words):
         return state + alignment if self.cumulative else alignment

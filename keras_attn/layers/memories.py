@@ -72,6 +72,7 @@ def attend(attentions: list, query, memory: dict[str, Any], states: list, noise=
         )
     ]
     contexts, alignments, states = zip(*results, strict=True)
+    contexts = [ops.cast(context, query.dtype) for context in contexts]  # of layers of another dtype policy
     context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-1)  # (B, C) or (B, T, C)
     return context, list(alignments), list(states)
 

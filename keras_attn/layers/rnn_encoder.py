@@ -42,7 +42,7 @@ class RNNEncoder(Layer):
     Returns:
         `(values, states, final)`: the top layer's outputs `(B, S, H)`; the final states of every layer, in lists nested
         as the cell's (h and c for an LSTM), from which a decoder of the same layers can start; and the top layer's
-        final output `(B, H)`. In both directions, H is the sum of the two cells' units.
+        final h `(B, H)`, without a skip connection. In both directions, H is the sum of the two cells' units.
 
     Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing. A row with no real
     position has zero states.

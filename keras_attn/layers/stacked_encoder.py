@@ -40,7 +40,7 @@ class StackedEncoder(Layer):
 
     Returns:
         `(values, states, final)`: outputs `(B, S, M)`; the final states of all layers, in the order of `cells` and then
-        `backward_cells`; and the final output `(B, H)` of the last of `cells`.
+        `backward_cells`; and the final h `(B, H)` of the last of `cells`, without a skip connection.
 
     Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing.
 

@@ -20,6 +20,25 @@ BLOCKS = frozenset(
 )
 # Elements whose content is not translated.
 LEFT_ALONE = (RAW_TEXT - {"title"}) | {"code", "kbd", "math", "pre", "samp", "svg", "template", "var"}
+# Elements whose end tag may be left out, and those whose start tag ends them (the HTML standard, section 13.1.2.4).
+_CELLS, _ROWS = frozenset(("td", "th")), frozenset(("tbody", "tfoot"))
+_PARAGRAPH_ENDS = frozenset(
+    re.findall(
+        r"\w+",
+        """address article aside blockquote details dialog div dl fieldset figcaption figure footer form h1 h2 h3 h4 h5
+        h6 header hgroup hr main menu nav ol p pre search section table ul""",
+    )
+)
+ENDED_BY = {
+    "li": frozenset(("li",)),
+    **dict.fromkeys(("dt", "dd"), frozenset(("dt", "dd"))),
+    "p": _PARAGRAPH_ENDS,
+    "option": frozenset(("option", "optgroup", "hr")),
+    "optgroup": frozenset(("optgroup", "hr")),
+    **dict.fromkeys(_CELLS, _CELLS | _ROWS | {"tr"}),
+    "tr": _ROWS | {"tr"},
+    **dict.fromkeys(("thead", *_ROWS), _ROWS),
+}
 PLACEHOLDERS = r"\{\{[^{}]*\}\}|\$?\{[^{}\s]*\}|%(?:\(\w+\)|\d+\$)?[-+#0]*+\d*+(?:\.\d+)?[sdiufgeExXc@](?![a-zA-Z])"
 _PARAGRAPH_END = re.compile(r"\n(?:[^\S\n]*+\n)++")
 
@@ -156,5 +175,19 @@ def _end_of_fixed(found: list[Token], partners: list[int], number: int) -> int:
     token = found[number]
     if token.kind != "open" or not (token.name in LEFT_ALONE or token.is_fixed):
         return number
-    has_no_end = partners[number] == number and token.name in RAW_TEXT
-    return len(found) - 1 if has_no_end else partners[number]
+    if partners[number] != number:
+        return partners[number]
+    if token.name in RAW_TEXT:
+        return len(found) - 1
+    return _implied_end(found, partners, number) if token.name in ENDED_BY else number
+
+
+def _implied_end(found: list[Token], partners: list[int], number: int) -> int:
+    """Returns the number of the last token of an element whose end tag is left out."""
+    n = number + 1
+    while n < len(found):
+        opens, closes = found[n].kind in ("open", "void"), found[n].kind == "close"
+        if (opens and found[n].name in ENDED_BY[found[number].name]) or (closes and partners[n] < number):
+            return n - 1
+        n = max(n, partners[n]) + 1
+    return len(found) - 1

@@ -111,6 +111,8 @@ class RecurrentSeq2Seq(Seq2Seq):
             self.set_layers(coverage_loss_layer=CoverageLoss(coverage_loss, dtype=dtype, name="coverage_loss"))
         if coverage_loss and not decoder.attentions:
             raise ValueError("Expected a decoder with an attention for `coverage_loss`. Received: one without")
+        if read_previous_state:
+            _check_previous_state(decoder)
         if pointer:
             _check_pointer(self, source_embedding.input_dim, target_embedding.input_dim)
 
@@ -248,6 +250,16 @@ class RecurrentSeq2Seq(Seq2Seq):
             return logits
         source = source["token_ids"], source["mask"]
         return self.pointer_generator(logits, states, embedded, contexts, alignments, *source)  # (..., V + S)
+
+
+def _check_previous_state(decoder) -> None:
+    """Refuses decoders whose output is not the state of their cell."""
+    cell = getattr(decoder, "cell", None)  # a stack of them has none
+    if cell is None or hasattr(cell, "first_skip") or getattr(decoder, "attentional", None) is not None:
+        raise ValueError(
+            "Expected a decoder whose output is its cell's state with `read_previous_state=True`: a single one, "
+            f"without `attentional` and skip connections. Received: {decoder.name}"
+        )
 
 
 def _check_pointer(model: RecurrentSeq2Seq, source_size: int, target_size: int) -> None:

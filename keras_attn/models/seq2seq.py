@@ -30,10 +30,9 @@ class Seq2Seq(keras.Model):
 
     `memory` is a dict that is constant for a sentence and has an entry "mask" `(B, S)`; `state` changes with every
     step. Both are nested structures of tensors with leading axis B. T calls of `step` give the logits of the
-    teacher-forced call, and `align` gives the same logits with the alignments of all steps. Search, translation,
-    serving and plots use nothing else of a model, but for a search with a shortlist (`output_part`). With
-    `each_head=True`, `align` gives the alignments `(B, T, N, S)` of all attention layers and heads, whose mean the
-    others are; N is 1 where a model has but one.
+    teacher-forced call, and `align` gives the same logits with the alignments of all steps; with `each_head=True` those
+    of all attention layers and heads, `(B, T, N, S)`, whose mean the others are. Search, translation, serving and plots
+    use nothing else of a model, but for a search with a shortlist (`output_part`).
 
     `max_length` is the largest number of steps that will follow. Models whose state grows with the steps need it; with
     None they use their own limit. Recurrent models ignore it.
@@ -41,9 +40,8 @@ class Seq2Seq(keras.Model):
     Where `pointer` is True the vocabulary is that of a sentence: ids from V on are words of its source (see
     `PointerGenerator`), and V + S is the width of the logits.
 
-    A step of training also takes "alignments" `(B, T, S)` among the inputs, rows that are zero or sum to a weight: it
-    then adds the cross-entropy of the model's alignments with them (guided alignment: Chen 2016).
-    `ParallelDataset.from_text(..., links=...)` gives them. Whatever else calls the model leaves them aside.
+    A step of training also takes "alignments" `(B, T, S)` among the inputs, rows that are zero or sum to a weight, from
+    `ParallelDataset.from_text(..., links=...)`: it adds the cross-entropy of the alignments with them (Chen 2016).
 
     Source rows end with the end token; target inputs begin with the start token. Every model takes four arguments that
     say which ids these are, and what padding is to it:
@@ -52,9 +50,8 @@ class Seq2Seq(keras.Model):
         inputs, outputs: The functional graph, from a dict of the two inputs to the logits.
         source_special_ids, target_special_ids: A `keras_attn.SpecialIds` for each vocabulary, that of its tokenizer.
             The default is 0 pad, 1 unknown, 2 start, 3 end. The target needs a start.
-        mask_padding: Whether the model takes no notice of padding in the source. False is for weights that were
-            trained without a mask, as by the NMT tutorial of TensorFlow Addons: padding is then a word like any
-            other, and the result depends on how much of it there is, which `source_length` fixes.
+        mask_padding: Whether the model takes no notice of padding in the source. False is for weights trained without
+            a mask, as by the NMT tutorial of TensorFlow Addons: padding is then a word, `source_length` times or less.
         source_length: The length that source rows are padded or cut to; None: rows stay as they are.
         name, trainable: As in `keras.Model`.
         dtype: Dtype policy, or its name; None is the global policy. A subclass passes it on to its layers.
@@ -122,7 +119,7 @@ class Seq2Seq(keras.Model):
         return self.align(*(ops.cast(inputs[name], "int32") for name in INPUTS))
 
     def encode(self, encoder_token_ids, max_length: int | None = None) -> tuple[dict[str, Any], Any]:
-        raise NotImplementedError(f"{type(self).__name__} must implement `encode(encoder_token_ids)`.")
+        raise NotImplementedError(f"{type(self).__name__} must implement `encode(encoder_token_ids, max_length=None)`.")
 
     def step(self, token_ids, memory, state) -> tuple[Any, Any, Any]:
         raise NotImplementedError(f"{type(self).__name__} must implement `step(token_ids, memory, state)`.")
@@ -167,6 +164,7 @@ class Seq2Seq(keras.Model):
         Ids are checked before they reach the device, at no cost there: arrays and a `ParallelDataset` at once, the
         NumPy batches of another `keras.utils.PyDataset` or a generator as they are drawn. Tensors, `tf.data` and
         torch's `DataLoader` are not checked. The same holds for `evaluate`, `predict` and the methods on a batch.
+        `shuffle` is False unless given for a `ParallelDataset`, which has an order of its own.
 
         Raises:
             ValueError: if an id is outside its vocabulary, there is a `class_weight`, or the loss takes probabilities,
@@ -175,6 +173,8 @@ class Seq2Seq(keras.Model):
         check_class_weight(class_weight)
         check = self._token_id_check()
         build_optimizer(self)
+        if hasattr(x, "largest_token_ids") and len(args) < 7:  # the seventh is `shuffle`
+            kwargs.setdefault("shuffle", False)
         with check.reported(), keep_values(self):
             if validation_data is not None:
                 kwargs["validation_data"] = check.validation_data(validation_data)

@@ -78,7 +78,8 @@ class TransformerSeq2Seq(Seq2Seq):
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
-        check_size("num_heads", num_heads)
+        for name, size in (("num_heads", num_heads), ("num_layers", num_layers), ("max_length", max_length)):
+            check_size(name, size)
         if units % num_heads:
             raise ValueError(f"Expected `units` to be a multiple of `num_heads`. Received: {units} and {num_heads}")
         hub = kerashub_layers()

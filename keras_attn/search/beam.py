@@ -75,7 +75,7 @@ def beam_search(
         max_length: L, the length of the outputs, end token included: an int or, in a TensorFlow graph, a scalar
             int32 tensor (which requires the norms themselves, and L of at least `no_repeat_ngram_size`).
         row_max_length, row_min_length: `(B,)`; the former is clipped to 1..L, and prevails over the latter.
-        forced_prefix: `(B, P)` int, pad = free from there on; may contain the end token. Prevails over the other
+        forced_prefix: `(B, P)` int, pad = free at that place; may contain the end token. Prevails over the other
             limits.
         banned_token_ids: Ids that are never produced; pad and start never are.
         no_repeat_ngram_size: No n-gram of this size occurs twice in a hypothesis; 0 = off.

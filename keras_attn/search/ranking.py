@@ -12,9 +12,20 @@ _LEAST_COVERAGE = 1e-10
 
 
 def length_norms(normalization: Any, length_penalty: float, max_length: int) -> Any:
-    """`length_norm` of the lengths 1, 2, .. L, `(L,)` float32. `normalization` may be these norms already."""
+    """`length_norm` of the lengths 1, 2, .. L, `(L,)` float32. `normalization` may be these norms already.
+
+    Raises:
+        ValueError: if they are others than L.
+    """
     if not isinstance(normalization, str):
-        return ops.convert_to_tensor(normalization, dtype="float32")  # (L,)
+        norms = ops.convert_to_tensor(normalization, dtype="float32")  # (L,)
+        wrong = isinstance(max_length, int) and norms.shape[0] not in (None, max_length)
+        if len(norms.shape) != 1 or wrong:
+            raise ValueError(
+                f"Expected `normalization` with a norm for each of max_length={max_length} lengths. Received: an array "
+                f"of shape {tuple(norms.shape)}"
+            )
+        return norms
     lengths = np.arange(1, max_length + 1, dtype="float64")
     norms = length_norm(normalization, length_penalty, lengths).astype("float32")  # (L,)
     return ops.convert_to_tensor(norms)

@@ -171,7 +171,8 @@ def corpus_path(folder: PathLike, split: str, language: str) -> Path:
 def corpus_paths(folder: PathLike, split: str, language: str) -> list[Path]:
     """Returns the files of one side of a large corpus: `<split>.<language>`, or its parts in the order of their names.
 
-    The parts are `<split>.<part>.<language>`. Each file is plain, `.gz`, `.xz` or `.bz2`.
+    The parts are `<split>.<part>.<language>`. Each file is plain, `.gz`, `.xz` or `.bz2`; of one that is there in
+    several forms the first of these is taken.
 
     Raises:
         FileNotFoundError: If there is none; the message lists the files of the folder.
@@ -180,8 +181,13 @@ def corpus_paths(folder: PathLike, split: str, language: str) -> list[Path]:
         if (path := Path(folder, f"{split}.{language}{suffix}")).is_file():
             return [path]
     endings = tuple(f".{language}{suffix}" for suffix in ("", *_OPEN))
-    parts = [path for path in sorted(Path(folder).glob(f"{split}.*")) if path.name.endswith(endings) and path.is_file()]
-    return parts or [corpus_path(folder, split, language)]  # which raises
+    found = [path for path in sorted(Path(folder).glob(f"{split}.*")) if path.name.endswith(endings) and path.is_file()]
+    parts = {}
+    for suffix in ("", *_OPEN):
+        for path in found:
+            if path.name.endswith(f".{language}{suffix}"):
+                parts.setdefault(path.name.removesuffix(suffix), path)
+    return [parts[name] for name in sorted(parts)] or [corpus_path(folder, split, language)]  # which raises
 
 
 def read_parallel(folder: PathLike, split: str, source: str, target: str) -> tuple[list[str], list[str]]:

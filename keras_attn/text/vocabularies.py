@@ -87,7 +87,9 @@ def _checked(tokens: Iterable[str], where: str, places: str, first: int = 0) -> 
 def _of_file(path: Path) -> list[str]:
     if path.is_file() and path.stat().st_size > _LARGEST:
         raise ValueError(f"Expected {path} to have at most {_LARGEST:,} bytes. Received: {path.stat().st_size:,}")
-    return _checked([line.removesuffix("\r") for line in read_lines(path)], str(path), "in lines", first=1)
+    lines = read_lines(path)
+    lines[:1] = [line.removeprefix("\ufeff") for line in lines[:1]]  # the byte order mark of an editor
+    return _checked([line.removesuffix("\r") for line in lines], str(path), "in lines", first=1)
 
 
 def _of_layer(layer: Any, level: str | None, lowercase: bool) -> _Source:

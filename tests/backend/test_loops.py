@@ -91,6 +91,12 @@ def test_length_alone_drives_a_scan_without_inputs():
     np.testing.assert_array_equal(ops.convert_to_numpy(ys)[:, 0], [0, 1, 4, 9])
 
 
+def test_a_scan_of_no_steps_has_outputs_of_no_steps():
+    carry, ys = scan(lambda c, x: (c + x, {"sum": c + x}), ops.ones((2,)), ops.zeros((0, 2)))
+    np.testing.assert_array_equal(ops.convert_to_numpy(carry), [1, 1])
+    assert tuple(ys["sum"].shape) == (0, 2)
+
+
 def test_neither_inputs_nor_length_is_refused():
     with pytest.raises(ValueError, match="Expected `xs` or `length`"):
         scan(lambda c, _: (c, c), ops.zeros((2,)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops, tree
 
-from keras_attn.backend import torch_products, torch_tracing, while_loop
+from keras_attn.backend import scan, torch_products, torch_tracing, while_loop
 from keras_attn.decoding.search_models import SearchModel
 from keras_attn.search import beam_search, greedy_search, run_beam_search, sample, start_beam_search
 from tests.models.test_every_model import MODELS, VS, VT, B, S, T, make
@@ -104,6 +104,29 @@ def test_a_trace_reads_the_present_weights_and_is_released_with_the_model(rng, m
     del model, fresh
     gc.collect()
     assert not len(entries)
+
+
+@on_torch
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_traced_scan_reads_its_constants_anew(masked, rng, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch_tracing, "_CALLS_BEFORE_TRACE", 1)
+    owner = keras.layers.Dense(3)
+    owner.build((None, 3))
+    mask = ops.ones((T, B), dtype="bool") if masked else None
+
+    def add(carry, x, constants):
+        return carry + constants["memory"] if constants["memory"] is not None else carry + x, carry
+
+    memories = [ops.convert_to_tensor(rng.normal(size=(B, 3)).astype("float32")) for _ in range(3)]
+    with torch.no_grad():
+        for memory in (*memories, None, memories[0]):
+            last, _ = scan(
+                add, ops.zeros((B, 3)), ops.ones((T, B, 3)), mask=mask, owner=owner, constants={"memory": memory}
+            )
+            expected = T * ops.convert_to_numpy(ops.ones((B, 3)) if memory is None else memory)
+            np.testing.assert_allclose(ops.convert_to_numpy(last), expected, rtol=1e-6)
 
 
 @on_torch

@@ -4,6 +4,7 @@ import gzip
 import itertools
 import lzma
 import os
+import random
 import shutil
 
 import keras
@@ -13,6 +14,8 @@ import pytest
 from keras_attn.data.bucketing import choose_buckets
 from keras_attn.data.dataset import ParallelDataset
 from keras_attn.data.token_store import TokenStore
+from keras_attn.losses import SmoothedCrossentropy
+from keras_attn.models import RNNSearch
 from keras_attn.text import (
     END_ID,
     PAD_ID,
@@ -539,7 +542,9 @@ def fit(dataset, *spans):
     losses = []
     for initial, final in spans:
         dataset.set_epoch(initial)
-        losses += model.fit(dataset, initial_epoch=initial, epochs=final, verbose=0).history["loss"]
+        random.seed(final)  # another process has another state
+        history = model.fit(dataset, initial_epoch=initial, epochs=final, shuffle=False, verbose=0).history
+        losses += history["loss"]
     return losses
 
 
@@ -549,6 +554,24 @@ def test_a_resumed_fit_sees_the_same_order():
     whole = fit(dataset, (0, 3))
     assert fit(dataset, (0, 1), (1, 3)) == whole
     assert len(whole) == len(set(whole)) == 3
+
+
+@pytest.mark.not_once
+@pytest.mark.parametrize("chosen", [False, True])
+def test_models_of_the_package_keep_the_order_unless_told_otherwise(chosen):
+    class Recording(ParallelDataset):
+        def __getitem__(self, index):
+            read.append(index)
+            return super().__getitem__(index)
+
+    read = []
+    dataset = Recording(*random_pairs(211), batch_size=8, bucket_boundaries=1)
+    model = RNNSearch(503, 503, units=3, embedding_size=3, readout_size=4, attention_units=3)
+    model.compile("sgd", SmoothedCrossentropy(0.0))
+    model.fit(dataset, verbose=0, **({"shuffle": True} if chosen else {}))
+    order = read[-len(dataset) :]  # Keras looks at one batch beforehand
+    assert (order == list(range(len(dataset)))) != chosen
+    assert sorted(order) == list(range(len(dataset)))
 
 
 @pytest.mark.not_once

@@ -234,6 +234,8 @@ def test_the_choice_of_buckets_is_kept(texts, tokenizer, tmp_path, monkeypatch):
     assert again.shapes == first.shapes == other.shapes
     assert again.largest_token_ids == in_memory.largest_token_ids
     assert len(first) == len(other)
+    for spelling in (np.array([[9, 30], [30, 30]]), [(9, 30), (30, 30)]):
+        assert dataset(texts, tokenizer, cache, bucket_boundaries=spelling, max_length=30).shapes
     for size in range(2, 14):  # other settings have other files, and the oldest go
         assert dataset(texts, tokenizer, cache, batch_size=size).shapes[0][0] == size
     assert len([name for name in stored(cache) if name.endswith(".plan")]) == 8

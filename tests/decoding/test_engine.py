@@ -79,6 +79,15 @@ def test_the_translators_own_limit_is_the_default(translator):
     assert translator.limits(min_length=3).longest(2) == 6
 
 
+def test_a_mixed_policy_of_the_process_does_not_round_the_weights_of_a_model_in_float32(translator):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    same = Translator(translator.model, translator.source_tokenizer, translator.target_tokenizer)
+    found = same.generate(LINES[:1], beam_size=2, max_length=9)
+    keras.config.set_dtype_policy("float32")
+    expected = translator.generate(LINES[:1], beam_size=2, max_length=9)
+    np.testing.assert_allclose(found[0].token_log_probs, expected[0].token_log_probs, rtol=1e-6)
+
+
 # Prefixes.
 
 

@@ -51,6 +51,8 @@ def test_alignment_error_rate_by_hand():
 def test_only_what_is_sure_must_be_found():
     gold = [parse_links("0-0 1-1 2p0")]
     assert alignment_error_rate([gold[0].sure], gold).aer == alignment_error_rate([gold[0].possible], gold).aer == 0
+    apart = Gold(frozenset({(0, 0)}), frozenset({(1, 1)}))  # lists of their own
+    assert alignment_error_rate([{(0, 0), (1, 1)}], [apart]).aer == 0
     nothing = alignment_error_rate([set()], gold)
     assert (nothing.aer, nothing.precision, nothing.recall) == (100, 0, 0)
 

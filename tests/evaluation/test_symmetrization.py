@@ -17,6 +17,12 @@ from keras_attn.evaluation import grow_diag_final_and, model1_links
         ({(0, 0), (0, 2)}, {(0, 0)}, {(0, 0)}),
         # grown step by step: (0, 1) is beside (0, 0), and (0, 2) beside (0, 1) then.
         ({(0, 0)}, {(0, 0), (0, 1), (0, 2)}, {(0, 0), (0, 1), (0, 2)}),
+        # in one pass from (0, 0) to (1, 3), before (2, 4) is reached, which would take (1, 3) first
+        (
+            {(0, 0), (2, 4), (5, 2), (0, 1), (1, 2), (1, 3)},
+            {(0, 0), (2, 4), (5, 2)},
+            {(0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (5, 2)},
+        ),
         # Both directions want a word: the forward one comes first.
         ({(0, 1)}, {(0, 0)}, {(0, 1)}),
         (set(), set(), set()),

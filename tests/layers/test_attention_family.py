@@ -310,6 +310,7 @@ def test_by_name_and_by_object(name):
         (lambda: ka.LuongAttention("general_monotonic"), "not another global or local attention"),
         (lambda: ka.LuongAttention(ka.DotAttention(normalizer="hardmax")), "of LuongAttention itself.*='hardmax'"),
         (lambda: ka.DotAttention(normalizer="softmin"), r"\['hardmax', 'softmax', 'sparsemax'\].*='softmin'"),
+        (lambda: ka.layers.LayerNormAttention(A, normalizer="sparsemax"), "Expected arguments among: .*: normalizer"),
         (lambda: ka.ConcatAttention(0), "`units` to be a positive whole number"),
         (lambda: ka.LocationAttention(2.5), "`max_length` to be a positive whole number"),
         (lambda: ka.LocalMonotonicAttention(window=0), "`window` to be a positive whole number"),
@@ -322,3 +323,17 @@ def test_by_name_and_by_object(name):
 def test_mistakes_are_refused_with_a_sentence(mistake, message):
     with pytest.raises(ValueError, match=message):
         mistake()
+
+
+def test_a_location_does_not_depend_on_the_format_of_images(rng):
+    layer = FAMILY["location-sensitive"]()
+    arrays = rng.normal(size=(B, H)).astype("float32"), rng.normal(size=(B, S, M)).astype("float32")
+    state = ops.ones((B, S)) / S
+    expected, *_ = layer(*arrays, state=state)
+    before = keras.config.image_data_format()
+    keras.config.set_image_data_format("channels_first")
+    try:
+        found, *_ = layer(*arrays, state=state)
+    finally:
+        keras.config.set_image_data_format(before)
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), ops.convert_to_numpy(expected))

@@ -198,6 +198,7 @@ def test_mistakes_are_refused_with_a_sentence():
         ({"attentional": [AttentionalLayer(F)] * 2}, "one for each of 1 attention"),
         ({"output_attention": False}, "`output_attention=False` with `attentional`"),
         ({"cell_input": layers.Dense(3)}, "`cell_input` with something to add"),
+        ({"dropout": 20}, "`dropout` from 0 to below 1. Received: dropout=20"),
     ):
         with pytest.raises(ValueError, match=message):
             AttentionDecoder(layers.GRUCell(H), BahdanauAttention(A), attend="after", **options)

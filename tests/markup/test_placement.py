@@ -74,6 +74,23 @@ def test_solved_by_hand(source, target, links, expected):
     assert placed(source, target, links) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('<ul><li translate="no">ACME Dog<li>Two dogs</ul>', ["Two dogs"]),
+        ("<p translate=no>ACME <b>one</b><p>Two dogs</p>", ["Two dogs"]),
+        ("<div><p translate=no>ACME</div>Two dogs", ["Two dogs"]),
+        ("<ul><li translate=no>ACME<ul><li>one</ul><li>Two</ul> dogs", ["Two", "dogs"]),
+        ("<table><tr><td translate=no>ACME<td>Two<tr><td>dogs</table>", ["Two", "dogs"]),
+        ("Two <img translate=no> dogs", ["Two dogs"]),
+        ("<p translate=no>ACME", []),
+    ],
+)
+def test_what_is_left_alone_ends_where_the_standard_ends_it(text, expected):
+    document = read_html(text)
+    assert [unit.text.strip() for unit in document.units] == expected
+
+
 def test_a_tag_around_several_sentences_is_around_their_translations():
     source = "<b>Two dogs.  The <i>cat</i></b> runs."
     target = "Chiens deux. Court le chat."

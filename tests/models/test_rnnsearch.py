@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attn.layers import AttentionDecoder, DeepOutput, RNNEncoder
+from keras_attn.layers import (
+    AttentionalLayer,
+    AttentionDecoder,
+    BahdanauAttention,
+    DecoderStack,
+    DeepOutput,
+    ResidualCells,
+    RNNEncoder,
+)
 from keras_attn.models import RecurrentSeq2Seq, RNNSearch, Seq2Seq
 
 VS, VT = 31, 37
@@ -43,17 +51,40 @@ def test_mistakes_are_refused_with_a_sentence():
         RNNSearch(VS, VT, **SIZES, attention="addative")
 
 
-def test_without_a_bridge_the_previous_state_of_the_first_step_is_zero(rng):
-    model = RecurrentSeq2Seq(
+def reading_the_previous_state(decoder):
+    return RecurrentSeq2Seq(
         source_embedding=layers.Embedding(VS, 7),
         target_embedding=layers.Embedding(VT, 7),
         encoder=RNNEncoder(layers.GRUCell(5)),
         bridge="zeros",
-        decoder=AttentionDecoder(layers.GRUCell(5), "general"),
+        decoder=decoder,
         readout=DeepOutput(11),
         output_projection=layers.Dense(VT),
         read_previous_state=True,
     )
+
+
+def test_an_output_that_is_no_state_cannot_be_the_previous_state():
+    attentional = AttentionalLayer(5)
+    for decoder in (
+        AttentionDecoder(layers.GRUCell(5), "general", attend="after", attentional=attentional),
+        AttentionDecoder(ResidualCells([layers.GRUCell(5), layers.GRUCell(5)]), "general"),
+        DecoderStack(AttentionDecoder(layers.GRUCell(5), "general"), [layers.GRUCell(5)]),
+    ):
+        with pytest.raises(ValueError, match="output is its cell's state with `read_previous_state=True`"):
+            reading_the_previous_state(decoder)
+
+
+def test_an_attention_of_another_dtype_policy(rng):
+    attention = BahdanauAttention(13, dtype="float32")
+    model = RNNSearch(VS, VT, **SIZES, attention=attention, dtype="mixed_bfloat16")
+    ids = rng.integers(4, VS, (2, 3)).astype("int32")
+    logits = model({"encoder_token_ids": ids, "decoder_token_ids": ids})
+    assert np.isfinite(ops.convert_to_numpy(ops.cast(logits, "float32"))).all()
+
+
+def test_without_a_bridge_the_previous_state_of_the_first_step_is_zero(rng):
+    model = reading_the_previous_state(AttentionDecoder(layers.GRUCell(5), "general"))
     source, target = (ops.convert_to_tensor(rng.integers(4, VS, (2, n)).astype("int32")) for n in (3, 4))
     whole = ops.convert_to_numpy(model({"encoder_token_ids": source, "decoder_token_ids": target}))
     np.testing.assert_allclose(ops.convert_to_numpy(Seq2Seq.align(model, source, target)[0]), whole, atol=1e-5)

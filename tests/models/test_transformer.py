@@ -107,6 +107,8 @@ def test_defaults_are_the_papers():
 def test_mistakes_are_refused_with_a_sentence():
     with pytest.raises(ValueError, match="num_heads"):
         make(num_heads=0)
+    with pytest.raises(ValueError, match="num_layers"):
+        make(num_layers=0)
     with pytest.raises(ValueError, match="multiple of `num_heads`"):
         make(num_heads=4)
     with pytest.raises(ValueError, match="one joint vocabulary"):

@@ -494,6 +494,7 @@ def test_the_best_of_a_large_vocabulary():
         ({"coverage_penalty": float("inf")}, "Received: coverage_penalty=inf"),
         ({"coverage_penalty": -1.0}, "coverage_penalty to be a number of at least 0"),
         ({"normalization": "wu"}, "'average', 'gnmt', 'none'"),
+        ({"normalization": np.ones(4, "float32")}, r"each of max_length=5 lengths. Received: .* shape \(4,\)"),
         ({"max_length": 0}, "whole number of at least 1"),
         ({"banned_token_ids": [END]}, "without the end token 3"),
         ({"no_repeat_ngram_size": -1}, "`no_repeat_ngram_size` >= 0"),

@@ -139,6 +139,11 @@ def test_a_hugging_face_tokenizer_gives_its_own_ids(kind, tmp_path):
     check_kept(tokenizer, tmp_path / "saved")
 
 
+def test_the_byte_order_mark_of_an_editor_is_no_token(tmp_path):
+    (tmp_path / "marked.txt").write_text("\n".join(["<pad>", "<s>", "</s>", "<unk>", "a"]), "utf-8-sig")
+    assert Tokenizer.from_vocabulary(tmp_path / "marked.txt").vocabulary[0] == "<pad>"
+
+
 def test_wrong_vocabularies_are_refused_in_a_sentence(tmp_path):
     (tmp_path / "twice.txt").write_text("x\ny\n<pad>\nx\n")
     (tmp_path / "empty.txt").write_text("")

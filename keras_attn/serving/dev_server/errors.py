@@ -16,7 +16,7 @@ HTTP = {
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
 }
-LONGEST = 1000  # characters of a sentence, which may quote what a client sent; gRPC sends it in its headers
+LONGEST = 1000  # bytes of a sentence, which may quote what a client sent; gRPC sends it in its headers, some as %41
 
 
 class RequestError(Exception):
@@ -29,9 +29,10 @@ class RequestError(Exception):
     """
 
     def __init__(self, code: str, sentence: str, status: int | None = None):
-        sentence = sentence if len(sentence) <= LONGEST else f"{sentence[:LONGEST]} ..."
+        coded = sentence.encode(errors="replace")  # JSON may have halves of surrogate pairs
+        end = " ..." if len(coded) > LONGEST else ""
         self.code = code
-        self.sentence = sentence.encode(errors="replace").decode()  # JSON may have halves of surrogate pairs
+        self.sentence = coded[:LONGEST].decode(errors="ignore") + end
         self.status = status or HTTP.get(code, 500)
         super().__init__(self.sentence)
 

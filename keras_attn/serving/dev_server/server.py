@@ -16,6 +16,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,7 +100,9 @@ async def _serve(versions: Versions, settings: Settings, ready: Callable[[str, s
 
 def _load(versions: Versions, settings: Settings) -> None:
     if not settings.xla_cpu_compilation_enabled:
-        library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
+        library = Path(tf.__file__).with_name(
+            "libtensorflow_cc.2.dylib" if sys.platform == "darwin" else "libtensorflow_cc.so.2"
+        )
         # A C++ symbol, which the stock server's main calls too.
         ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()
     versions.load()

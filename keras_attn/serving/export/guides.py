@@ -78,13 +78,14 @@ README = """\
 # NAME, for TensorFlow Serving
 
 ```
-docker run --rm -p 8500:8500 -p 8501:8501 -v "$PWD:/models/NAME" tensorflow/serving \\
+docker run --rm -d --name NAME -p 8500:8500 -p 8501:8501 -v "$PWD:/models/NAME" tensorflow/serving \\
   --model_config_file=/models/NAME/models.configFLAGS
 curl -d INSTANCES localhost:8501/v1/models/NAME:predict
 curl localhost:8501/v1/models/NAME/metadata
 ```
 
-Run these commands in this folder. Each folder with an integer for its name is a version. Its
+Run these commands in this folder. `docker logs NAME` says when the model is loaded, `docker stop NAME` ends the server.
+Each folder with an integer for its name is a version. Its
 `assets.extra/keras_attn.json` records what it was made from and the ids of the special tokens, and lists the signatures
 with their shapes. `models.config` is for this folder alone; to serve several models, list them all in one file.
 

@@ -26,7 +26,9 @@ from tensorflow.core.protobuf import saved_model_pb2
 def main(directory: str, *option: str) -> None:
     if not option:
         # What the stock server's main does. The symbol is C++'s, of the library that is already in this process.
-        library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
+        library = Path(tf.__file__).with_name(
+            "libtensorflow_cc.2.dylib" if sys.platform == "darwin" else "libtensorflow_cc.so.2"
+        )
         ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()
     batches = [[bytes.fromhex(text) for text in batch] for batch in json.load(sys.stdin)]
     begin = time.perf_counter()

@@ -159,3 +159,5 @@ def test_a_long_sentence_is_cut_and_can_be_sent():
         read({"inputs": {"\ud800": ["x"], "x" * 10_000: ["y"]}})
     assert len(refused.value.sentence) < 1100
     refused.value.sentence.encode()
+    # gRPC sends the last as 12 bytes, of which a client takes 8,192.
+    assert len(RequestError("NOT_FOUND", "\U0001f600" * 1000).sentence) < 300
