@@ -76,6 +76,8 @@ class TrainingConfig:
         check_range(self, "guided_alignment", low=0)
         if self.shift_alignment and not self.guided_alignment:
             raise ValueError("Expected `guided_alignment` above 0 with `shift_alignment`. Received: 0")
+        if self.alignment_links != "ibm1" and not self.guided_alignment:
+            raise ValueError("Expected `guided_alignment` above 0 with `alignment_links`. Received: 0")
         for name in ("hold_fraction", "label_smoothing", "ema_decay", "bpe_dropout"):
             check_range(self, name, low=0, high=1)
         if self.ema_decay == 1:

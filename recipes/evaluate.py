@@ -10,6 +10,7 @@ from keras_attn.cli import command
 from keras_attn.cli.evaluate import TestSet, corpus_test_set
 from keras_attn.cli.evaluate import evaluate as evaluate_on
 from keras_attn.cli.evaluate import parser as make_parser
+from keras_attn.cli.run_report import read_report
 
 
 def main(argv=None) -> int:
@@ -31,12 +32,16 @@ def _split(arguments: argparse.Namespace, report: dict) -> TestSet:
     same = name == report["corpus"]
     source = arguments.source or (report["source"] if same else None)
     target = arguments.target or (report["target"] if same else None)
+    others = [run for run in (arguments.against, *arguments.ensemble) if run and run.is_dir()]
+    if {read_report(run).get("tags") for run in others} - {report.get("tags")}:
+        raise ValueError("Expected systems with the same --tags. Received: runs with others")
     corpus = corpora.load(name, source, target, data=arguments.data, stream=None, tags=report.get("tags"))
     if corpus.tags:
         from keras_attn import Tokenizer
         from recipes.training.starting_point import check_tags
 
-        check_tags(corpus, Tokenizer.load(arguments.run / "source_tokenizer"))
+        for run in (arguments.run, *others):
+            check_tags(corpus, Tokenizer.load(run / "source_tokenizer"))
     if arguments.split not in corpus.splits:
         raise ValueError(f"Expected --split among: {', '.join(corpus.splits)}. Received: {arguments.split!r}")
     lines = map(list, corpus.splits[arguments.split])

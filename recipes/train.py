@@ -138,7 +138,7 @@ def _train(
     options = {"data": arguments.data, "stream": False if config.max_words else arguments.stream}
     options |= {"tags": arguments.tags, "seed": arguments.seed}
     corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, **options)
-    _check_splits(corpus)
+    _check_splits(corpus, config.metric)
     if start:
         tokenizers = start.tokenizers(config, corpus)
     else:
@@ -240,7 +240,7 @@ def configure(recipe, arguments: argparse.Namespace) -> TrainingConfig:
     return config
 
 
-def _check_splits(corpus) -> None:
+def _check_splits(corpus, metric: str) -> None:
     if missing := [split for split in ("train", "val", "test") if split not in corpus.splits]:
         raise ValueError(f"Expected the corpus to have train, val and test. It lacks: {', '.join(missing)}")
     for split, sides in corpus.splits.items():
@@ -250,6 +250,11 @@ def _check_splits(corpus) -> None:
             raise ValueError(
                 f"Expected the split {split} of the corpus to have a pair with text on both sides. "
                 f"Received: {len(sides[0]):,} pairs without one."
+            )
+        if metric == "wer" and split != "train" and not all(map(str.strip, sides[1])):
+            line = 1 + next(n for n, answer in enumerate(sides[1]) if not answer.strip())
+            raise ValueError(
+                f"Expected no blank answer in the split {split} with metric=wer. Received: one in line {line:,}"
             )
 
 

@@ -147,6 +147,7 @@ def dtype_of(tensor) -> str:
     return keras.backend.standardize_dtype(tensor.dtype)
 
 
+@pytest.mark.not_by_turns
 def test_float64_is_computed_in_float64():
     if keras.backend.backend() == "jax":
         pytest.skip("JAX has no float64 unless a global flag is set")
@@ -208,6 +209,7 @@ def tiny_model(policy):
     return keras.Model(inputs, keras.layers.Dense(V, dtype=policy)(hidden))
 
 
+@pytest.mark.not_by_turns
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_fit_learns_a_copy(policy, jit_compile):

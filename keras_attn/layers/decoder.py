@@ -198,7 +198,7 @@ class AttentionDecoder(Layer):
     def step(self, inputs, memory, state, each_head=False):
         """One step: `inputs (B, E)` -> `output (B, O), context (B, C), alignment (B, S) or (B, N, S), state`."""
         projected = self._project(self._cell_inputs(inputs, memory))
-        output, context, alignments, state = self._advance(self._transitions(), projected, memory, state)
+        output, context, alignments, state = self._advance(self._transitions(), projected, memory, state, noise=None)
         return output, context, combine(alignments, memory, 1, each_head), state
 
     def memory(self, values, mask=None) -> dict[str, Any]:

@@ -59,14 +59,17 @@ def initial_states(attentions: list, values) -> list:
 
 
 def attend(attentions: list, query, memory: dict[str, Any], states: list, noise=()):
-    """Contexts side by side, the alignments of each layer, and next states, for one step (B, H) or all (B, T, H)."""
+    """Contexts side by side, the alignments of each layer, and next states, for one step (B, H) or all (B, T, H).
+
+    With `noise` None the layers do not train, whatever calls them: so it is in a step of search.
+    """
     if not attentions:
         return query[..., :0], [ops.zeros_like(spread(memory["mask"], query), score_dtype(query.dtype))], states
     values = each("values", memory["values"], attentions)
     masks = each("mask", memory.get("masks", memory["mask"]), attentions)
     random = [{"noise": x[0]} if x else {} for x in noise or [()] * len(attentions)]
     results = [
-        layer(query, values, keys=keys, mask=mask, state=state, **random)
+        layer(query, values, keys=keys, mask=mask, state=state, **random, training=False if noise is None else None)
         for layer, values, keys, mask, state, random in zip(
             attentions, values, memory["keys"], masks, states, random, strict=True
         )

@@ -10,6 +10,7 @@ REST needs NumPy alone, gRPC the packages of the extra "serving" (of which tenso
 """
 
 import dataclasses
+import json
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ import numpy as np
 from keras_attn.serving.transports import ServerUnavailable, transport
 from keras_attn.translation import Translation
 
-_REQUEST_BYTES = 2**20  # a quarter of the limit of `keras-attn serve`, because JSON may need more bytes than text
+_REQUEST_BYTES = 2**20  # as JSON, which has up to 12 for a character; a quarter of the limit of `keras-attn serve`
 
 
 class PairScore(NamedTuple):
@@ -140,7 +141,7 @@ class Client:
     def _batches(self, items: Sequence) -> Iterator[list]:
         batch, size = [], 0
         for item in items:
-            more = sum(map(len, item)) if isinstance(item, tuple) else len(item)
+            more = len(json.dumps(item))
             if batch and (len(batch) == self.batch_size or size + more > _REQUEST_BYTES):
                 yield batch
                 batch, size = [], 0

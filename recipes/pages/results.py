@@ -158,10 +158,15 @@ def _details(report: dict) -> str:
     curve = ", ".join(f"{bleu:.1f}" for bleu in report["history"]["val_bleu"])
     return (
         f"Seed {report['seed']}, beam {report['beam_size']} (greedy: {report['greedy_bleu']['score']:.2f} BLEU), TER "
-        f"{report['ter']['score']:.2f}, {report['epochs']} epochs, {report['hardware']['cores']} cores, peak memory "
-        f"{report['peak_memory_mb']:,} MB. {signatures}. Validation BLEU (greedy) after each epoch: {curve}."
+        f"{report['ter']['score']:.2f}, {report['epochs']} {_unit(report)}s, {report['hardware']['cores']} cores, "
+        f"peak memory {report['peak_memory_mb']:,} MB. {signatures}. Validation BLEU (greedy) after each {_unit(report)}: {curve}."
         f"{_average(report, 'val_bleu')}"
     )
+
+
+def _unit(report: dict) -> str:
+    """What the rows of a run's history are: passes over the data, or parts of one."""
+    return "validation" if report["config"].get("validate_every") else "epoch"
 
 
 def _average(report: dict, score: str) -> str:
@@ -181,9 +186,9 @@ def error_rate_details(name: str, report: dict) -> str:
         f"`{report['wer']['signature']}`: any of a word's pronunciations is correct, and each word counts once); "
         f"greedy word error rate {greedy:.2f} %. {report['test_sources_in_training']} words of the test are in the "
         f"training split too. [{name}](reports/{name}.json): {report['parameters'] / 1e6:.1f} M parameters, "
-        f"{report['epochs']} epochs, {report['train_seconds'] / 60:.1f} minutes on {report['hardware']['cores']} cores "
-        f"({report['backend']}), {report['target_tokens_per_second']:,} target tokens/s, seed {report['seed']}. "
-        f"Validation word error rate (greedy) after each epoch: {curve}.{_average(report, 'val_wer')}\n\n"
+        f"{report['epochs']} {_unit(report)}s, {report['train_seconds'] / 60:.1f} minutes on "
+        f"{report['hardware']['cores']} cores ({report['backend']}), {report['target_tokens_per_second']:,} target tokens/s, seed {report['seed']}. "
+        f"Validation word error rate (greedy) after each {_unit(report)}: {curve}.{_average(report, 'val_wer')}\n\n"
         f"![{alt_texts.of_curve(report, 'wer')}](reports/{name}.svg)"
     )
 

@@ -91,7 +91,9 @@ def run_study(arguments: argparse.Namespace) -> None:
         corpora.load(_corpus(arguments, language), *_sides(arguments, language), data=arguments.data)
     with study.opened():
         study.work({run.name: [study.train_step(run)] for run in study.runs})
-        steps = [step for language in languages for step in _ensembles(study, language, systems, variants)]
+        # Where some systems alone go on from a run, their tokenizers are not those of the others.
+        joint = [systems] if len(starts) in (0, len(systems)) else []
+        steps = [step for language in languages for step in _ensembles(study, language, systems, joint, variants)]
         study.work({step.output.stem: [step] for step in steps})
         study.runs = repeated.runs(list(variants.values()), arguments)  # of earlier calls, too
         write(study, variants)
@@ -151,10 +153,12 @@ def _ending(arguments: argparse.Namespace, kind: str) -> str:
     return f"-{kind}-seeds-{arguments.seed}-{arguments.seed + arguments.seeds - 1}.json"
 
 
-def _ensembles(study: Study, language: str, systems: Sequence[str], variants: dict) -> list[Step]:
-    """The commands that score the ensembles of each system, and of all of these systems together."""
+def _ensembles(
+    study: Study, language: str, systems: Sequence[str], joint: Sequence[Sequence[str]], variants: dict
+) -> list[Step]:
+    """The commands that score the ensembles of each system, and of these systems together."""
     arguments, steps = study.arguments, []
-    groups = {system: [system] for system in systems} | {"+".join(systems): systems}
+    groups = {"+".join(members): members for members in ([[system] for system in systems] + [*joint])}
     for name, members in groups.items():
         models = repeated.runs([variants[language, system] for system in members], arguments)
         for kind in KINDS if len(models) > 1 else ():

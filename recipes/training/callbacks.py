@@ -114,10 +114,11 @@ class Validation(keras.callbacks.EarlyStopping):
 
     def on_epoch_end(self, epoch, logs=None):
         weights = self.model.trainable_variables
-        is_averaged = getattr(self.model.optimizer, "use_ema", False)
+        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)  # of one that scales losses
+        is_averaged = getattr(optimizer, "use_ema", False)
         own = [keras.ops.convert_to_numpy(v) for v in weights] if is_averaged else []
         if is_averaged:
-            self.model.optimizer.finalize_variable_values(weights)
+            optimizer.finalize_variable_values(weights)
             # Copies, because on JAX the assignment shares the average's buffer, which translating donates.
             for variable in weights:
                 variable.assign(np.array(keras.ops.convert_to_numpy(variable)))

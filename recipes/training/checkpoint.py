@@ -12,7 +12,15 @@ import keras
 import numpy as np
 
 from keras_attn import files
-from keras_attn.backend import Job, random_state, replica_count, set_random_state, sum_over_replicas, sync_variables
+from keras_attn.backend import (
+    Job,
+    build_optimizer,
+    random_state,
+    replica_count,
+    set_random_state,
+    sum_over_replicas,
+    sync_variables,
+)
 from keras_attn.models import Seq2Seq
 from recipes.training.callbacks import TimeBudget, Validation
 from recipes.training.vocabulary import fit_padding
@@ -113,7 +121,7 @@ class Checkpoint(keras.callbacks.Callback):
         Raises:
             ValueError: if the checkpoint is not one of this model, or another process reads another one.
         """
-        model.optimizer.build(model.trainable_variables)
+        build_optimizer(model)
         groups = {"model": _variables(model), "optimizer": model.optimizer.variables, "best": model.weights}
         try:
             files.check_archive(self.path)

@@ -112,7 +112,8 @@ def fit(
     All processes of the job fit it together, each with its rows of every batch.
 
     Returns:
-        The seconds that training took, the history, a row for each epoch, and what `Validation.choose_average` says.
+        The seconds that training took, the history, a row for each epoch, and the best of these, with what
+        `Validation.choose_average` says.
     """
     model = translator.model
     steps = config.accumulation_steps
@@ -178,7 +179,7 @@ def fit(
         has_ended = not batches.first or checkpoint.restore(model)
     scorer.set_model(model)
     scorer.on_train_end()
-    return budget, checkpoint.history, scorer.choose_average()
+    return budget, checkpoint.history, {"best_epoch": 1 + scorer.best_epoch} | scorer.choose_average()
 
 
 def note_on_average(decay: float, updates: int) -> str | None:

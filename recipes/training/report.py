@@ -63,13 +63,11 @@ def _inversions(alignment: np.ndarray) -> float:
 
 def training_figures(training, updates: int, budget, history: list[dict], config) -> dict:
     """What the report says of the training."""
-    data, metric = training.report(), config.metric
+    data = training.report()
     passes = updates * config.accumulation_steps / data["batches"]
-    best = min if metric == "wer" else max
     return {
         "updates": updates,
         "epochs": len(history),
-        "best_epoch": 1 + best(range(len(history)), key=lambda i: history[i][f"val_{metric}"]),
         "train_seconds": round(budget.seconds, 1),
         "target_tokens_per_second": round(passes * data["target_tokens"] / budget.training_seconds),
         "training_pairs": data["pairs"],

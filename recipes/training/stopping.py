@@ -51,10 +51,8 @@ class StopIfNotFinite(keras.callbacks.Callback):
     def _check(self, name: str, logs: dict, where: str) -> None:
         if math.isfinite(logs[name]):
             return
-        epochs = len(self.checkpoint.history)
-        kept = (
-            f"{str(self.checkpoint.path)!r} has the state after epoch {epochs:,}." if epochs else "Nothing was saved."
-        )
+        epochs, path = len(self.checkpoint.history), self.checkpoint.path
+        kept = f"{str(path)!r} has the last state that was saved." if path.exists() else "Nothing was saved."
         raise RuntimeError(
             f"Training diverged: the {name} is {logs[name]} in epoch {epochs + 1:,}, {where}. {kept} "
             "Train with a lower learning_rate in a new folder."
@@ -125,8 +123,9 @@ class StopTogether(keras.callbacks.Callback):
         decision = job.vote(self.batches.number(batch), wish)
         if decision == 1:
             self.model.stop_training = True
-        # Before validation, `Checkpoint` is about to save the epoch; Keras cannot resume with no batch left.
-        if decision == 2 and not self.model.stop_training and batch + 1 < len(self.batches):
+        # Before validation, `Checkpoint` is about to save the epoch. Keras cannot resume with no batch left, nor on
+        # TensorFlow with one, which it would compare with the shape of another bucket.
+        if decision == 2 and not self.model.stop_training and batch + 2 < len(self.batches):
             done = self.batches.first + batch + 1
             self.checkpoint.save_within_epoch(done)
             self._end(f"batch {done:,} of epoch {len(self.checkpoint.history) + 1:,}")

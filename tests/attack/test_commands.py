@@ -163,7 +163,7 @@ def test_settings_are_refused_before_any_work(arguments, sentence, tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("rate", ["1e38", "3e38"])
+@pytest.mark.parametrize("rate", ["3e38"])
 def test_training_that_diverges_fails(rate, tmp_path):
     """tests/recipes has a run that diverges later, and goes on from its last checkpoint."""
     corpus = write_corpus(tmp_path / "digits")

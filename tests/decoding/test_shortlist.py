@@ -212,6 +212,7 @@ def test_an_ensembles_translations_do_not_depend_on_batch_mates(translator, aver
     assert [t.score for t in together] == pytest.approx([t.score for t in alone], rel=1e-5)
 
 
+@pytest.mark.not_by_turns
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float64"])
 def test_policies_of_other_dtypes(translator, dtype):
     if dtype == "float64" and keras.backend.backend() == "jax":

@@ -273,11 +273,11 @@ def test_a_layer_that_was_serialised_gives_the_same_outputs_from_the_same_weight
 
 
 def ways():
-    """Every case eagerly on torch and compiled by TensorFlow or JAX, in turn; and some eagerly there."""
+    """Every case eagerly on torch and compiled by TensorFlow or JAX; and some eagerly there."""
     if keras.backend.backend() == "torch":  # which compiles nothing
         return [pytest.param(*case.values, True, id=f"eagerly-{case.id}") for case in CASES]
     is_jax = keras.backend.backend() == "jax"
-    compiled = [pytest.param(*case.values, False, id=f"compiled-{case.id}", marks=slow) for case in CASES[is_jax::2]]
+    compiled = [pytest.param(*case.values, False, id=f"compiled-{case.id}", marks=slow) for case in CASES]
     # JAX compiles each operation alone.
     eagerly = [pytest.param(*case.values, True, id=f"eagerly-{case.id}", marks=[slow] * is_jax) for case in CASES[::5]]
     return compiled + eagerly

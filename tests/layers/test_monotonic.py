@@ -180,6 +180,18 @@ def test_noise_in_training_alone_and_another_mode_outside_of_it(decoder, arrays)
     np.testing.assert_allclose(hard, still, atol=1e-6)
 
 
+def test_a_step_chooses_as_in_translation_also_while_a_model_trains(decoder, arrays):
+    y, h = arrays[0], ops.convert_to_tensor(arrays[1])
+
+    class Model(keras.layers.Layer):
+        def call(self, inputs, training=None):
+            return decoder.step(inputs, decoder.memory(h), decoder.initial_state(h))[2]
+
+    decoder(y, h)  # builds it
+    found, expected = (ops.convert_to_numpy(Model()(y[:, 0], training=training)) for training in (True, False))
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_steps_equal_the_whole_sequence(decoder, arrays):
     inputs, values = arrays[0], arrays[1]
     decoder.attentions[0].inference_mode = None

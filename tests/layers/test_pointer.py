@@ -107,6 +107,7 @@ def test_gradients_are_those_of_the_papers_sum(arrays, rng):
             np.testing.assert_allclose(gradient[place], (up - down) / 2e-5, rtol=2e-3, atol=1e-4)
 
 
+@pytest.mark.not_by_turns
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float64"])
 def test_log_probabilities_are_float32_or_wider(arrays, dtype):
     if dtype == "float64" and keras.backend.backend() == "jax":

@@ -83,25 +83,11 @@ MODELS = [
 every_model = pytest.mark.parametrize("cls", MODELS, ids=lambda cls: cls.__name__)
 
 
-def compiled_models(elsewhere):
-    """Where each model must be compiled, plain pytest tries one. Those `elsewhere` are left to another backend."""
-    chosen = [cls for cls in MODELS if cls not in elsewhere]
+def compiled_models(but=()):
+    """Where each model must be compiled, plain pytest tries one; all of them `but` these."""
+    chosen = [cls for cls in MODELS if cls not in but]
     marked = [pytest.param(cls, marks=[] if cls is models.RNNSearch else pytest.mark.slow) for cls in chosen]
     return pytest.mark.parametrize("cls", marked, ids=lambda cls: cls.__name__)
-
-
-# Each is compiled by TensorFlow or by JAX.
-ELSEWHERE = {
-    "tensorflow": [
-        models.HardMonotonicSeq2Seq,
-        models.LSTMSeq2Seq,
-        models.RNMTPlusSeq2Seq,
-        models.RNNEncoderDecoder,
-        models.TransformerSeq2Seq,
-    ],
-    "jax": [models.Ensemble, models.GNMTSeq2Seq, models.LuongSeq2Seq, models.NematusSeq2Seq],
-    "torch": [],
-}[BACKEND]
 
 
 def parameters(cls):
@@ -247,7 +233,7 @@ def test_without_a_dtype_the_global_policy_at_construction_holds(cls):
 # Training.
 
 
-@compiled_models(ELSEWHERE)
+@compiled_models()
 def test_training_goes_on_where_a_saved_model_stopped(cls, ids, tmp_path):
     """With dropout, but on torch, where it draws from torch's own generator. Warnings are errors in this suite."""
 
@@ -277,13 +263,9 @@ def test_training_goes_on_where_a_saved_model_stopped(cls, ids, tmp_path):
     assert any(np.abs(a - b).max() > 1e-3 for a, b in zip(start, whole.get_weights(), strict=True))
 
 
-# JAX compiles each operation of the eager step.
-@compiled_models(
-    {
-        "jax": [cls for cls in MODELS if cls is not models.RNNSearch],
-        "tensorflow": [models.RNMTPlusSeq2Seq],  # for long, too
-    }.get(BACKEND, [])
-)
+# JAX compiles each operation of the eager step, and torch none of the other.
+@pytest.mark.not_by_turns
+@compiled_models([models.RNMTPlusSeq2Seq] if BACKEND == "tensorflow" else set(MODELS) - {models.RNNSearch})
 def test_eager_and_compiled_steps_agree_with_predict(cls, ids):
     losses, weights = [], None
     for eagerly in (True, False):
@@ -357,7 +339,7 @@ COMPOSED = [models.Ensemble, models.GNMTSeq2Seq, models.RNMTPlusSeq2Seq]
 
 
 @pytest.mark.slow
-@compiled_models(COMPOSED if BACKEND == "torch" else ELSEWHERE)
+@compiled_models(COMPOSED if BACKEND == "torch" else ())
 def test_export_of_the_functional_model(cls, ids, tmp_path):
     """Keras' own export, teacher-forced; `Translator.export` is for translation."""
     model = tiny(cls)
@@ -432,6 +414,7 @@ def test_importing_changes_no_global_state():
 
 
 @pytest.mark.once
+@pytest.mark.usefixtures("processes_on_jax")
 @pytest.mark.parametrize("needed", ["keras_nlp", "tensorflow"])
 def test_without_kerashub_the_transformer_says_what_to_install(needed):
     if BACKEND == "tensorflow" and needed == "tensorflow":

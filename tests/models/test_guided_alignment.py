@@ -16,11 +16,7 @@ SOURCE = ["a b c", "b a", "c a b", "a"] * 4
 TARGET = ["z y x", "x y", "y x z", "x"] * 4  # each word translated, from right to left
 LINKS = [{(2, 0), (1, 1), (0, 2)}, {(1, 0), (0, 1)}, {(2, 0), (1, 1), (0, 2)}, {(0, 0)}] * 4
 # Each is compiled by TensorFlow or by JAX.
-MODELS = {
-    "torch": ["rnnsearch", "luong, local-m, not fed", "rnmt_plus", "transformer"],
-    "jax": ["rnnsearch", "transformer"],
-    "tensorflow": ["luong, local-m, not fed", "rnmt_plus"],
-}[keras.backend.backend()]
+MODELS = ["rnnsearch", "luong, local-m, not fed", "rnmt_plus", "transformer"]
 
 
 def test_the_loss_by_hand():

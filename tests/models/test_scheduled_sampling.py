@@ -136,9 +136,12 @@ def test_tokens_are_drawn_from_the_models_distribution(inputs):
 FITTED = [
     ("rnnsearch, current state, all tied, dropout", {"policy": "mixed_float16"}),
     pytest.param("luong", {"policy": "mixed_bfloat16", "jit_compile": True}, marks=pytest.mark.slow),
+    pytest.param(
+        "rnnencdec, bare context, dropout",
+        {"run_eagerly": True},
+        marks=pytest.mark.skipif(keras.backend.backend() == "jax", reason="compiles each operation alone, for long"),
+    ),
 ]
-if keras.backend.backend() != "jax":  # which compiles each operation alone, for long
-    FITTED.append(("rnnencdec, bare context, dropout", {"run_eagerly": True}))
 
 
 @pytest.mark.parametrize(("name", "options"), FITTED)

@@ -20,6 +20,7 @@ from keras_attn.cli import translate
 from recipes import config, evaluate, rnnsearch, train
 from recipes.training import report, settings
 from recipes.training.callbacks import TimeBudget
+from recipes.training.stopping import StopTogether, Terminated
 
 ROOT = Path(__file__).parents[2]
 TINY = [
@@ -215,6 +216,8 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
         ),
         (["rnnsearch", "--set", "units=many"], "type int"),
         (["rnnsearch", "--epochs", "0"], "epochs"),
+        (["rnnsearch", "--epochs", "2", "--set", "max_steps=7"], "--set max_steps=N in place of --epochs"),
+        (["rnnsearch", "--set", "alignment_links=x"], "`guided_alignment` above 0 with `alignment_links`"),
         (["rnnsearch", "--minutes", "-1"], "--minutes"),
         (["rnnsearch", "--minutes", "nan"], "--minutes above 0"),
         (["rnnsearch", "--beam", "0"], "from 1 to 1,000"),
@@ -266,6 +269,7 @@ def test_train_refuses_with_a_sentence(arguments, message, corpus, run, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.once
 def test_training_that_diverges_stops_at_once_and_keeps_the_last_good_state(corpus, tmp_path, monkeypatch, capfd):
     """The weights become NaN when the second of two epochs begins; with `--resume` the run goes on from the first."""
     out = tmp_path / "run"
@@ -283,7 +287,7 @@ def test_training_that_diverges_stops_at_once_and_keeps_the_last_good_state(corp
         assert train.main(line) == 1
     error = capfd.readouterr().err.splitlines()[-1]
     assert "Training diverged: the loss is nan in epoch 2, batch 1. " in error
-    assert "checkpoint.npz' has the state after epoch 1" in error
+    assert "checkpoint.npz' has the last state that was saved" in error
     assert not (out / "report.json").exists()
     with np.load(out / "checkpoint.npz") as file:
         assert all(np.isfinite(file[name]).all() for name in file)
@@ -486,12 +490,12 @@ class FakeTranslator:
         return [types.SimpleNamespace(text=text) for _ in sources]
 
 
-def fit_line(scores, patience=9, epochs=4, average_checkpoints=0, **optimizer):
+def fit_line(scores, patience=9, epochs=4, average_checkpoints=0, wrapper=lambda optimizer: optimizer, **optimizer):
     from recipes.training.callbacks import Validation
 
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    model.compile(optimizer=keras.optimizers.SGD(0.1, **optimizer), loss="mse")
+    model.compile(optimizer=wrapper(keras.optimizers.SGD(0.1, **optimizer)), loss="mse")
     translator = FakeTranslator(model, scores)
     options = {"tokenize": "13a", "patience": patience, "average_checkpoints": average_checkpoints}
     callback = Validation(translator, ["x"], ["a b c d e"], metric="bleu", **options)
@@ -528,15 +532,58 @@ def test_patience_ends_training():
     assert len(fit_line([True] + [False] * 9, patience=2, epochs=10)[1]) == 3
 
 
-def test_averaged_weights_are_validated_and_kept_but_not_trained():
+@pytest.mark.parametrize("wrapper", [lambda optimizer: optimizer, keras.optimizers.LossScaleOptimizer])
+def test_averaged_weights_are_validated_and_kept_but_not_trained(wrapper):
     plain = fit_line([False, False, True, False])[1]
-    model, seen, after, _ = fit_line([False, False, True, False], use_ema=True, ema_momentum=0.5)
+    model, seen, after, _ = fit_line([False, False, True, False], wrapper=wrapper, use_ema=True, ema_momentum=0.5)
     np.testing.assert_allclose(after, plain, rtol=1e-5)  # training itself is not changed
     average = plain[0]
     for epoch in range(1, 3):  # one step an epoch
         average = 0.5 * average + 0.5 * plain[epoch]
     np.testing.assert_allclose(seen[2], average, rtol=1e-5)
     np.testing.assert_allclose(model.get_weights()[0], average, rtol=1e-5)
+
+
+def test_a_run_is_not_stopped_one_batch_before_the_end_of_an_epoch():
+    class Batches:
+        first = 1
+
+        def __len__(self):
+            return 3
+
+        def number(self, batch):
+            return batch
+
+    saved = []
+    job = types.SimpleNamespace(count=1, rank=0, vote=lambda number, wish: wish)
+    checkpoint = types.SimpleNamespace(job=job, history=[], path="x", save_within_epoch=saved.append)
+    callback = StopTogether(
+        types.SimpleNamespace(requested=True), types.SimpleNamespace(is_over=False), checkpoint, Batches()
+    )
+    callback.set_model(types.SimpleNamespace(stop_training=False))
+    callback.on_train_batch_end(1)
+    assert saved == []
+    with pytest.raises(Terminated, match="after batch 2 of epoch 1"):
+        callback.on_train_batch_end(0)
+    assert saved == [2]
+
+
+@pytest.mark.once
+def test_a_blank_answer_is_named_before_training():
+    sides = ["a", "b"], ["x", " "]
+    corpus = types.SimpleNamespace(splits={"train": sides, "val": sides, "test": sides}, is_streamed=False)
+    train._check_splits(corpus, "bleu")
+    with pytest.raises(ValueError, match=r"no blank answer in the split val with metric=wer\. Received: one in line 2"):
+        train._check_splits(corpus, "wer")
+
+
+@pytest.mark.once
+def test_systems_with_other_tags_are_not_compared(run, tmp_path, capfd):
+    tagged = shutil.copytree(run, tmp_path / "tagged")
+    report = json.loads((tagged / "report.json").read_text())
+    (tagged / "report.json").write_text(json.dumps(report | {"tags": "target"}))
+    assert evaluate.main([str(run), "--against", str(tagged)]) == 2
+    assert "Expected systems with the same --tags" in capfd.readouterr().err
 
 
 def test_a_budget_of_time_ends_training_and_lowers_the_rate(monkeypatch):

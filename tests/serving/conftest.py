@@ -1,4 +1,4 @@
-"""Two small translators with large random weights, exported once for the whole folder."""
+"""A small translator with large random weights, exported once for the whole folder."""
 
 import shutil
 from dataclasses import dataclass
@@ -84,16 +84,12 @@ def build(level: str, model: keras.Model | None = None) -> Translator:
     return Translator(model, source, target, max_length_ratio=1.3, max_length_constant=2.5)
 
 
-# Other backends export in a process with TensorFlow, where the level of the tokenizers makes no other difference.
-LEVELS = ["bpe", pytest.param("word", marks=pytest.mark.slow)]
-
-
-@pytest.fixture(scope="session", params=LEVELS if keras.backend.backend() == "tensorflow" else LEVELS[:1])
-def exported(request, tmp_path_factory):
-    if keras.backend.backend() == "jax":
-        pytest.skip("exported by the same process with TensorFlow as on torch")
-    translator = build(request.param)
-    root = tmp_path_factory.mktemp("saved_models") / request.param
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("others export in a process with TensorFlow: see test_custom_modules.py")
+    translator = build("bpe")
+    root = tmp_path_factory.mktemp("saved_models") / "bpe"
     folder = export_translator(translator, root, beam_size=3, sentences=SENTENCES, report=REPORT)
     return Exported(translator, root, folder, translator.generate(READ, beam_size=3, return_alignments=False))
 

@@ -121,7 +121,7 @@ def test_hypotheses_that_were_not_found_are_none():
 
 
 def test_a_long_list_goes_in_several_requests():
-    texts = ["a", "b" * 2**20, "c", "d", "e"]
+    texts = ["a", "\u4e00" * 2**18, "c", "d", "e"]  # each is 6 bytes of JSON
     sizes = [1, 1, 2, 1]
     answers = [(200, {"outputs": {"translation": ["x"] * n, "score": [0.0] * n}}) for n in sizes]
     with Scripted(*answers) as server:

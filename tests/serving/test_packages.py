@@ -1,14 +1,13 @@
 """What a user reads where an optional package is not installed."""
 
-import keras
 import pytest
 
 from tests.serving.absent import run_without
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="Keras itself needs it there")
-def test_export_without_tensorflow():
+@pytest.mark.once
+def test_export_without_tensorflow(processes_on_jax):  # not on TensorFlow: Keras itself needs it there
     code = """
 from tests.serving.conftest import build
 try:

@@ -32,8 +32,10 @@ def default_request(options: ExportOptions) -> RequestOptions:
 
 
 def max_output_length(engine: "Engine", options: ExportOptions) -> int:
-    """The longest output that any request can ask for."""
-    return max(engine.limits().longest(options.max_source_length), options.max_length or 1)
+    """The longest output that any request can ask for: the translator's and the export's own."""
+    own = engine.limits(max_length=options.max_length, max_length_ratio=options.max_length_ratio)
+    longest = max(limits.longest(options.max_source_length) for limits in (engine.limits(), own))
+    return max(longest, options.max_length or 1)
 
 
 def as_constants(request: RequestOptions) -> RequestOptions:

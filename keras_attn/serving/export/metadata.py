@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 RECORD = "keras_attn.json"  # in assets.extra/, of which servers read the warm-up records only
 # The entries of a run's report that are copied: where the weights come from, and how good they are.
-REPORTED = ("recipe", "corpus", "command", "seed", "epochs", "backend", "beam_size", "test_sentences")
+REPORTED = ("recipe", "corpus", "command", "seed", "updates", "backend", "beam_size", "test_sentences")
 MAX_BATCH_SIZE = 64  # sentences that a server joins; the graph splits them into chunks of similar lengths
-SCORES = ("bleu", "greedy_bleu", "chrf", "ter")
+SCORES = ("bleu", "greedy_bleu", "chrf", "ter", "wer", "greedy_wer", "per")
 
 
 def write_record(directory: Path, engine: "Engine", options: ExportOptions, report: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ on_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reas
 
 @on_tensorflow
 def test_shapes():
-    from keras_attn.serving.export import compiled_shapes
+    from keras_attn.serving.export import compiled_shapes, length_limits
     from keras_attn.serving.export.options import ExportOptions
 
     translator = build("word")  # of 1.3 S + 2.5 tokens
@@ -33,6 +33,7 @@ def test_shapes():
     few = ExportOptions(max_source_length=40, max_length=7, no_repeat_ngram_size=9)
     assert compiled_shapes.lengths(translator, few) == {16: 9, 32: 9, 40: 9}
     assert compiled_shapes.lengths(translator, ExportOptions(max_length_ratio=10)) == {16: 160, 32: 320}
+    assert length_limits.max_output_length(translator, ExportOptions(max_source_length=64, max_length_ratio=3)) == 192
     with pytest.raises(ValueError, match=r"Expected outputs of at most 512 tokens .* allow 513"):
         compiled_shapes.lengths(translator, ExportOptions(max_length=513))
     assert compiled_shapes.shortlist_sizes(100) == [100]

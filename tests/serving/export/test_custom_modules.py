@@ -10,8 +10,9 @@ import keras
 import pytest
 
 from keras_attn.models import LuongSeq2Seq
+from keras_attn.serving.export import export_translator
 from keras_attn.serving.export.custom_modules import custom_modules, import_modules
-from tests.serving.conftest import SENTENCES, build, train_tokenizers
+from tests.serving.conftest import REPORT, SENTENCES, build, train_tokenizers
 
 MODULE = '''
 import keras
@@ -89,14 +90,17 @@ def test_a_module_that_does_not_import_is_named(tmp_path):
 def test_a_users_attention_is_exported(module, tmp_path):
     """The export itself compares the version's translations with those of `generate`."""
     translator = build("word", model=model_with(module.NegativeDot()))
-    folder = translator.export(tmp_path / "served", beam_size=2, sentences=SENTENCES)
+    folder = export_translator(translator, tmp_path / "served", beam_size=2, sentences=SENTENCES, report=REPORT)
     record = json.loads((folder / "assets.extra" / "keras_attn.json").read_text())
     assert record["model"] == "LuongSeq2Seq"
+    assert (record["run"], record["scores"]) == ({"recipe": "rnnsearch"}, {"bleu": REPORT["bleu"]})
+    readme = (tmp_path / "served" / "README.md").read_text(encoding="utf-8")
+    assert sum(f'"{sentence}"' in readme for sentence in SENTENCES) == 2
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="in another process, which JAX starts as torch does")
-def test_main_of_a_script_is_refused(tmp_path):
+def test_main_of_a_script_is_refused(tmp_path, processes_on_jax):
     script = MODULE.replace("from my_scores import negative", "negative = ops.negative") + (
         "from tests.serving.conftest import build\n"
         "from tests.serving.export.test_custom_modules import model_with\n"

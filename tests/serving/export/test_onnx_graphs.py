@@ -15,7 +15,6 @@ pytestmark = [
 ]
 
 MODELS = [
-    "rnnsearch",  # scans to the end and to the beginning
     "rnnsearch, additive heads",
     "rnnencdec",
     "lstm_seq2seq",

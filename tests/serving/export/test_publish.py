@@ -202,6 +202,7 @@ def test_an_export_ends_with_the_command_that_started_it(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.once
 def test_a_process_that_fails_says_why_in_a_sentence(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no translator\.json"):
         run_python(["-m", "keras_attn.serving.export", str(tmp_path), str(tmp_path / "new")], REQUEST)
