@@ -159,8 +159,8 @@ def _details(report: dict) -> str:
     return (
         f"Seed {report['seed']}, beam {report['beam_size']} (greedy: {report['greedy_bleu']['score']:.2f} BLEU), TER "
         f"{report['ter']['score']:.2f}, {report['epochs']} {_unit(report)}s, {report['hardware']['cores']} cores, "
-        f"peak memory {report['peak_memory_mb']:,} MB. {signatures}. Validation BLEU (greedy) after each {_unit(report)}: {curve}."
-        f"{_average(report, 'val_bleu')}"
+        f"peak memory {report['peak_memory_mb']:,} MB. {signatures}. Validation BLEU (greedy) after each "
+        f"{_unit(report)}: {curve}.{_average(report, 'val_bleu')}"
     )
 
 
@@ -187,7 +187,8 @@ def error_rate_details(name: str, report: dict) -> str:
         f"greedy word error rate {greedy:.2f} %. {report['test_sources_in_training']} words of the test are in the "
         f"training split too. [{name}](reports/{name}.json): {report['parameters'] / 1e6:.1f} M parameters, "
         f"{report['epochs']} {_unit(report)}s, {report['train_seconds'] / 60:.1f} minutes on "
-        f"{report['hardware']['cores']} cores ({report['backend']}), {report['target_tokens_per_second']:,} target tokens/s, seed {report['seed']}. "
+        f"{report['hardware']['cores']} cores ({report['backend']}), {report['target_tokens_per_second']:,} target "
+        f"tokens/s, seed {report['seed']}. "
         f"Validation word error rate (greedy) after each {_unit(report)}: {curve}.{_average(report, 'val_wer')}\n\n"
         f"![{alt_texts.of_curve(report, 'wer')}](reports/{name}.svg)"
     )
