@@ -68,8 +68,9 @@ def attend(attentions: list, query, memory: dict[str, Any], states: list, noise=
     values = each("values", memory["values"], attentions)
     masks = each("mask", memory.get("masks", memory["mask"]), attentions)
     random = [{"noise": x[0]} if x else {} for x in noise or [()] * len(attentions)]
+    mode = {"training": False} if noise is None else {}
     results = [
-        layer(query, values, keys=keys, mask=mask, state=state, **random, training=False if noise is None else None)
+        layer(query, values, keys=keys, mask=mask, state=state, **random, **mode)
         for layer, values, keys, mask, state, random in zip(
             attentions, values, memory["keys"], masks, states, random, strict=True
         )

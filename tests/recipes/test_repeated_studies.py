@@ -53,7 +53,7 @@ def command_line(corpus, out, *more):
 
 @pytest.mark.slow
 def test_ingredients_are_compared_with_the_base(corpus, tmp_path, in_process):
-    line = command_line(corpus, tmp_path / "out", "level=word", "--ingredients", "word-dropout")
+    line = command_line(corpus, tmp_path / "out", "--ingredients", "word-dropout")
     names = [f"{name}-seed-{seed}" for seed in (0, 1) for name in ("base", "word-dropout")]
     first = in_process(most=1)
     assert ingredients.main(line) == 130, "killed before the second run"
@@ -92,9 +92,7 @@ def test_ingredients_are_compared_with_the_base(corpus, tmp_path, in_process):
     uneven["ingredients"][1]["bleu"]["scores"].pop()
     assert "Means of 1 to 2 seeds, with 95% intervals" in study_sections.section("x", uneven)
 
-    another = command_line(
-        corpus, tmp_path / "another", "level=word", "--ingredients", "recurrent-dropout", "--seeds", "2"
-    )
+    another = command_line(corpus, tmp_path / "another", "--ingredients", "recurrent-dropout", "--seeds", "2")
     rest = in_process()
     assert ingredients.main([*another, "--earlier", str(tmp_path / "out" / "report.json")]) == 0
     assert [name for _, name in rest.done] == ["recurrent-dropout-seed-0", "recurrent-dropout-seed-1"], "no other base"
