@@ -141,7 +141,7 @@ class Client:
     def _batches(self, items: Sequence) -> Iterator[list]:
         batch, size = [], 0
         for item in items:
-            more = len(json.dumps(item))
+            more = sum(map(_json_bytes, item if isinstance(item, tuple) else (item,)))
             if batch and (len(batch) == self.batch_size or size + more > _REQUEST_BYTES):
                 yield batch
                 batch, size = [], 0
@@ -212,3 +212,7 @@ def _string_list(texts: Iterable) -> list:
 
 def _text(value: str | bytes) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _json_bytes(text: str | bytes) -> int:
+    return 2 * len(text) if isinstance(text, bytes) else len(json.dumps(text))  # bytes are sent in base 64
