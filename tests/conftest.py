@@ -38,19 +38,20 @@ if keras.backend.backend() == "tensorflow":  # whose optimizer of graphs takes a
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
-# The time, in seconds since 1970, after which slow tests are left out: .ci/run sets it, for a slow machine.
-SLOW_UNTIL = int(os.environ.get("SLOW_UNTIL", 0))
-NO_TIME = "Skipped: slow, and the time for slow tests is over"
+# The times, in seconds since 1970, after which slow tests, and all tests, are left out. .ci/run sets them.
+SLOW_UNTIL, TESTS_UNTIL = (int(os.environ.get(name, 0)) for name in ("SLOW_UNTIL", "TESTS_UNTIL"))
+LEFT_OUT = "left out, because the time for tests was over"
 
 
 def pytest_runtest_setup(item):
-    if SLOW_UNTIL and time.time() > SLOW_UNTIL and _has(item, "slow"):
-        pytest.skip(NO_TIME.removeprefix("Skipped: "))
+    limits = [SLOW_UNTIL, TESTS_UNTIL] if _has(item, "slow") else [TESTS_UNTIL]
+    if any(0 < limit < time.time() for limit in limits):
+        pytest.skip(LEFT_OUT)
 
 
 def pytest_terminal_summary(terminalreporter):
-    if left_out := sum(NO_TIME in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())):
-        terminalreporter.write_line(f"{left_out} slow tests were left out: their time was over.")
+    if number := sum(LEFT_OUT in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(f"{number} tests were {LEFT_OUT}.")
 
 
 def pytest_collection_modifyitems(config, items):
