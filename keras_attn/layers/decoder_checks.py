@@ -24,7 +24,7 @@ def check_order(attend: str, cell, second_cell) -> None:
 
 
 def check_vector(attend, attentional, input_feeding, output_attention, cell_input, dropout) -> None:
-    """Refuses arguments of the attentional vector where there is none, and a rate that is none."""
+    """Refuses a dropout rate out of its range, and arguments of the attentional vector where there is none."""
     if not 0 <= dropout < 1:
         raise ValueError(f"Expected `dropout` from 0 to below 1. Received: dropout={dropout}")
     if attend != "after" and (attentional is not None or input_feeding or dropout):

@@ -21,7 +21,7 @@ BLOCKS = frozenset(
 # Elements whose content is not translated.
 LEFT_ALONE = (RAW_TEXT - {"title"}) | {"code", "kbd", "math", "pre", "samp", "svg", "template", "var"}
 # Elements whose end tag may be left out, and those whose start tag ends them (the HTML standard, section 13.1.2.4).
-_CELLS, _ROWS = frozenset(("td", "th")), frozenset(("tbody", "tfoot"))
+_CELLS, _SECTIONS = frozenset(("td", "th")), frozenset(("tbody", "tfoot"))
 _PARAGRAPH_ENDS = frozenset(
     re.findall(
         r"\w+",
@@ -35,9 +35,9 @@ ENDED_BY = {
     "p": _PARAGRAPH_ENDS,
     "option": frozenset(("option", "optgroup", "hr")),
     "optgroup": frozenset(("optgroup", "hr")),
-    **dict.fromkeys(_CELLS, _CELLS | _ROWS | {"tr"}),
-    "tr": _ROWS | {"tr"},
-    **dict.fromkeys(("thead", *_ROWS), _ROWS),
+    **dict.fromkeys(_CELLS, _CELLS | _SECTIONS | {"tr"}),
+    "tr": _SECTIONS | {"tr"},
+    **dict.fromkeys(("thead", *_SECTIONS), _SECTIONS),
 }
 PLACEHOLDERS = r"\{\{[^{}]*\}\}|\$?\{[^{}\s]*\}|%(?:\(\w+\)|\d+\$)?[-+#0]*+\d*+(?:\.\d+)?[sdiufgeExXc@](?![a-zA-Z])"
 _PARAGRAPH_END = re.compile(r"\n(?:[^\S\n]*+\n)++")

@@ -50,8 +50,8 @@ class Seq2Seq(keras.Model):
         inputs, outputs: The functional graph, from a dict of the two inputs to the logits.
         source_special_ids, target_special_ids: A `keras_attn.SpecialIds` for each vocabulary, that of its tokenizer.
             The default is 0 pad, 1 unknown, 2 start, 3 end. The target needs a start.
-        mask_padding: Whether the model takes no notice of padding in the source. False is for weights trained without
-            a mask, as by the NMT tutorial of TensorFlow Addons: padding is then a word, `source_length` times or less.
+        mask_padding: Whether padding in the source is masked. False is for weights trained without a mask, as by the
+            NMT tutorial of TensorFlow Addons: padding is then a word, and `source_length` says how much there is.
         source_length: The length that source rows are padded or cut to; None: rows stay as they are.
         name, trainable: As in `keras.Model`.
         dtype: Dtype policy, or its name; None is the global policy. A subclass passes it on to its layers.
@@ -164,7 +164,7 @@ class Seq2Seq(keras.Model):
         Ids are checked before they reach the device, at no cost there: arrays and a `ParallelDataset` at once, the
         NumPy batches of another `keras.utils.PyDataset` or a generator as they are drawn. Tensors, `tf.data` and
         torch's `DataLoader` are not checked. The same holds for `evaluate`, `predict` and the methods on a batch.
-        `shuffle` is False unless given for a `ParallelDataset`, which has an order of its own.
+        For a `ParallelDataset`, which has an order of its own, `shuffle` is False by default.
 
         Raises:
             ValueError: if an id is outside its vocabulary, there is a `class_weight`, or the loss takes probabilities,

@@ -180,8 +180,7 @@ def corpus_paths(folder: PathLike, split: str, language: str) -> list[Path]:
     for suffix in ("", *_OPEN):
         if (path := Path(folder, f"{split}.{language}{suffix}")).is_file():
             return [path]
-    endings = tuple(f".{language}{suffix}" for suffix in ("", *_OPEN))
-    found = [path for path in sorted(Path(folder).glob(f"{split}.*")) if path.name.endswith(endings) and path.is_file()]
+    found = [path for path in Path(folder).glob(f"{split}.*") if path.is_file()]
     parts = {}
     for suffix in ("", *_OPEN):
         for path in found:

@@ -16,13 +16,11 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_honest_are_served_while_others_attack(target):
-    with Honest(target, clients=16) as alone:
-        time.sleep(3)
     before = target.megabytes()
     with Honest(target, clients=16) as honest, Hostile(*attacks(target)):
         time.sleep(10)
     assert not honest.errors, honest.errors[:3]
-    assert np.percentile(honest.seconds, 99) < max(1.0, 10 * np.percentile(alone.seconds, 99))
+    assert np.percentile(honest.seconds, 99) < 1.0
     assert len(honest.seconds) > 100
     assert target.megabytes() - before < 1500
 
@@ -46,7 +44,7 @@ def test_ctrl_c_while_it_starts(published, seconds):
     process = start(published)
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
-    status, said = ended(process, 180)  # it imports TensorFlow
+    status, said = ended(process, 60)
     assert "Traceback" not in said
     assert status in (0, 130, -signal.SIGINT)  # the last: before Python runs any code of ours
 

@@ -378,6 +378,8 @@ def test_parallel_files(tmp_path):
     (tmp_path / "train.2.pt").write_text("dois\n", encoding="utf-8")
     assert read_parallel(tmp_path, "train", "it", "pt") == (["uno", "due"], ["um", "dois"])
     assert [path.name for path in corpus_paths(tmp_path, "train", "it")] == ["train.1.it", "train.2.it.xz"]
+    (tmp_path / "train.1.it.gz").write_bytes(gzip.compress((tmp_path / "train.1.it").read_bytes()))
+    assert [path.name for path in corpus_paths(tmp_path, "train", "it")] == ["train.1.it", "train.2.it.xz"], "once each"
     with pytest.raises(ValueError, match=r"as many de as it files of train in .* Received: 1 and 2"):
         read_parallel(tmp_path, "train", "de", "it")
     with pytest.raises(ValueError, match=r"lines in .*train\.de as in .*train\.en\.gz. Received: 2 and 3"):
