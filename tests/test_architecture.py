@@ -26,9 +26,6 @@ LEVELS = (
     ("__main__",),
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
-LONGEST_CHAIN = 6
-MOST_LINES = 300
-WORD_LISTS = {f"recipes/corpora/phrases/{name}.py" for name in ("clauses", "constituents", "lexicon")}
 BACKENDS = ("tensorflow", "torch", "jax")
 KNOW_THE_BACKEND = ("backend", "serving")
 REPORTS_THE_BACKEND = "keras_attn.cli.environment"  # its name, beside the versions of the packages
@@ -91,17 +88,6 @@ def test_no_imports_go_in_a_circle_not_even_inside_functions(package):
     graphlib.TopologicalSorter(graph(package, lazy=True)).prepare()  # a circle raises CycleError, and names it
 
 
-def test_the_longest_chain_of_imports_is_short():
-    arrows = graph("keras_attn", lazy=False)
-
-    @functools.cache
-    def chain(module: str) -> tuple[str, ...]:
-        return (module, *max((chain(target) for target in sorted(arrows[module])), key=len, default=()))
-
-    longest = max(map(chain, arrows), key=len)
-    assert len(longest) <= LONGEST_CHAIN, "\n".join(longest)
-
-
 def test_every_package_has_a_level():
     assert {room(module) for module in modules("keras_attn")} == set(LEVEL)
 
@@ -134,15 +120,6 @@ def test_a_package_is_imported_through_its_hub():
             if inside and module != home and target == home and f"{target}.{name}" not in files:
                 wrong.append(f"{module}: from {target} import {name}; expected the file that defines it")
     assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.parametrize("package", ["keras_attn", "recipes"])
-def test_files_are_short(package):
-    lines = {
-        path.relative_to(ROOT).as_posix(): len(path.read_text("utf-8").splitlines())
-        for path in modules(package).values()
-    }
-    assert not {name: count for name, count in lines.items() if count > MOST_LINES and name not in WORD_LISTS}
 
 
 def test_the_library_does_not_know_the_recipes_or_the_tests():
