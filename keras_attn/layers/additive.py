@@ -205,7 +205,7 @@ class StatefulAdditiveAttention(BahdanauAttention):
     def initial_state(self, values):
         return ops.zeros_like(values[:, :, 0], dtype=score_dtype(values.dtype))  # (B, S)
 
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=()):
+    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), values_mask=None):
         context, alignment, _ = super().compute_output_spec(query, values)
         return context, alignment, keras.KerasTensor(values.shape[:2], dtype=alignment.dtype)
 

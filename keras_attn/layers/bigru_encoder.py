@@ -25,15 +25,16 @@ class BiGRUEncoder(RNNEncoder):
 
     Call arguments:
         inputs: `(B, S, E)`, embeddings.
-        mask: Boolean `(B, S)`, True = real token; None: all are real. Padding may be left, right or anywhere.
+        mask: Boolean `(B, S)`, True = real token; None: the implicit mask of the inputs, or else all are real. Padding
+            may be left, right or anywhere.
         training: Whether to apply dropout.
 
     Returns:
         `(values, forward, backward)`: the memory `(B, S, 2 H)`, and the top layer's final states `(B, H)`:
         ->h after the last real word, <-h after the first (<-h_1 of the paper).
 
-    Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing. A row with no real
-    position has zero states.
+    Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing. The mask is handed
+    on to `values`. A row with no real position has zero states.
 
     Raises:
         ValueError: if `units` or `num_layers` is not a positive whole number.

@@ -168,6 +168,6 @@ class NeuralCoverageAttention(StatefulAdditiveAttention):
         zeros = super().initial_state(values)  # (B, S)
         return ops.repeat(zeros[:, :, None], self.coverage_units, axis=2)  # (B, S, C)
 
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=()):
+    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), values_mask=None):
         context, alignment, state = super().compute_output_spec(query, values)
         return context, alignment, keras.KerasTensor((*state.shape, self.coverage_units), dtype=state.dtype)

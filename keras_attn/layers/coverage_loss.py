@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.backend import cumsum, replica_count, sum_over_replicas
-from keras_attn.layers.layer import Layer
+from keras_attn.layers.layer import Layer, check_mask
 from keras_attn.layers.normalizers import score_dtype
 
 
@@ -23,7 +23,7 @@ class CoverageLoss(Layer):
     Call arguments:
         inputs: A tensor of any shape, on the way to the model's output; the layer returns it.
         alignments: `(B, T, S)`, of all steps of a decoder.
-        mask: Boolean `(B, T)`, True = real target step; None: all are real.
+        mask: Boolean `(B, T)`, True = real target step; None: the implicit mask of the inputs, or else all are real.
         training: Whether the loss is added.
 
     Returns:
@@ -52,8 +52,9 @@ class CoverageLoss(Layer):
             raise ValueError(f"Expected `weight` of at least 0. Received: weight={weight!r}")
         self.weight = weight
 
-    def call(self, inputs, alignments, mask=None, training=False):
+    def call(self, inputs, alignments, mask=None, training=False, inputs_mask=None):
         if training:
+            mask = check_mask(inputs_mask if mask is None else mask, alignments)
             self.add_loss(self.weight * self.mean(alignments, mask))
         return ops.cast(inputs, self.compute_dtype)
 
@@ -67,5 +68,5 @@ class CoverageLoss(Layer):
         count = sum_over_replicas(ops.sum(real)) / replica_count()
         return ops.sum(losses * real[:, 1:]) / ops.maximum(count, 1e-6)
 
-    def compute_output_spec(self, inputs, alignments, mask=None, training=False):
+    def compute_output_spec(self, inputs, alignments, mask=None, training=False, inputs_mask=None):
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)

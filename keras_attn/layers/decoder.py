@@ -19,14 +19,14 @@ from keras_attn.layers.cells import (
     unroll,
 )
 from keras_attn.layers.decoder_checks import check_attentions, check_order, check_vector
-from keras_attn.layers.layer import Layer, build_once
+from keras_attn.layers.layer import SourceReader, build_once
 from keras_attn.layers.memories import attend, build_attentions, combine, each, initial_states, make_memory
 from keras_attn.layers.normalizers import score_dtype
 from keras_attn.layers.readout import attentional_vector, build_attentional
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class AttentionDecoder(Layer):
+class AttentionDecoder(SourceReader):
     """A recurrent cell with one or several attention layers, run over all target steps or one at a time.
 
     With `attend="before"`, as Bahdanau 2015 (section 3.1), the query is the previous state and the cell reads the
@@ -50,6 +50,7 @@ class AttentionDecoder(Layer):
             query is the top layer's output, which for Keras' cells is its first state. In training, the dropout of
             Keras' cells has one mask for all steps, drawn outside the loop.
         attention: An `Attention` layer or its registered name, or a list of several, whose contexts are concatenated.
+            A layer given by name that has `units` gets as many as the query.
             With an empty list the contexts have width 0 and the alignments are zero.
         attend: "before", "between" or "after".
         second_cell: The cell that reads the context; only in "between". It takes over the states of `cell`, so both
@@ -66,7 +67,8 @@ class AttentionDecoder(Layer):
     Call arguments:
         inputs: `(B, T, E)`, embeddings of y_0 .. y_{T-1}.
         values: `(B, S, M)`, the encoder's h; or a list of several, one for each attention layer, of any S and M.
-        mask: Boolean `(B, S)`, True = real source token; None: all are real. With a list of values a list, too.
+        mask: Boolean `(B, S)`, True = real source token; None: the implicit mask of `values`, or else all are real.
+            With a list of values a list, too.
         cell_state: s_0 in the cell's own structure; None: zeros.
         fed: `(B, F)`, f_0, such as a first context; None: zeros. Only with `input_feeding`.
         training: Whether to apply dropout.
@@ -82,7 +84,8 @@ class AttentionDecoder(Layer):
     makes the alignment `(B, N, S)`.
 
     Mask behaviour: source padding gets alignment 0. Target padding needs no mask: it is at the right, after every real
-    step.
+    step. An implicit mask of `inputs` is handed on to outputs and contexts, so that Keras' losses leave padding out.
+    `memory` is no call of a layer: it needs the mask as an argument.
 
     Raises:
         ValueError: for a cell of one's own with dropout, an unknown `attend` or attention, arguments that do not go
@@ -126,7 +129,7 @@ class AttentionDecoder(Layer):
         # With a name for each: on torch, Keras clears the gradients of weights by their paths.
         names = [f"attention_{i}" for i in range(len(attention))] if several else ["attention"]
         given = zip(attention if several else [attention], names, strict=True)
-        layers = [get_attention(one, dtype=self.dtype_policy, name=name) for one, name in given]
+        layers = [get_attention(one, output_width(cell), self.dtype_policy, name) for one, name in given]
         vectors = list(attentional) if isinstance(attentional, (list, tuple)) else attentional
         check_attentions(attend, vectors, len(layers))
         self.cell = cell
@@ -164,8 +167,18 @@ class AttentionDecoder(Layer):
         self.input_width = width  # of the cell
         build_once(self.cell, (batch, width))
 
-    def call(self, inputs, values, mask=None, cell_state=None, fed=None, training=False, each_head=False):
-        memory = self.memory(values, mask)
+    def call(
+        self,
+        inputs,
+        values,
+        mask=None,
+        cell_state=None,
+        fed=None,
+        training=False,
+        each_head=False,
+        values_mask=None,
+    ):
+        memory = self.memory(values, values_mask if mask is None else mask)
         state = self.initial_state(values, cell_state, fed)
         inputs = self._cell_inputs(ops.transpose(inputs, (1, 0, 2)), memory)  # (T, B, I)
         keep = self._keep_mask(inputs, training)  # (T, B, F) or None
@@ -284,8 +297,19 @@ class AttentionDecoder(Layer):
         shape = (*ops.shape(inputs)[:2], self.vector_width)
         return keras.random.dropout(ops.ones(shape, inputs.dtype), self.dropout, seed=self.seed_generator)
 
+    def compute_mask(self, inputs, previous_mask):
+        return previous_mask, previous_mask  # of outputs and contexts
+
     def compute_output_spec(
-        self, inputs, values, mask=None, cell_state=None, fed=None, training=False, each_head=False
+        self,
+        inputs,
+        values,
+        mask=None,
+        cell_state=None,
+        fed=None,
+        training=False,
+        each_head=False,
+        values_mask=None,
     ):
         def spec(*shape, dtype=self.compute_dtype):
             return keras.KerasTensor((*inputs.shape[:2], *shape), dtype=dtype)

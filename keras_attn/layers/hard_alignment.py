@@ -6,14 +6,14 @@ from keras import ops
 from keras_attn.backend import dense
 from keras_attn.layers.dot import GeneralAttention
 from keras_attn.layers.forward_algorithm import advance, forward, mixture, observations, smoothed
-from keras_attn.layers.layer import Layer, check_size
+from keras_attn.layers.layer import SourceReader, check_mask, check_size
 from keras_attn.layers.normalizers import at_least_float32
 
 IMPOSSIBLE = -1e9  # as a logarithm: finite, so that no gradient is 0 / 0
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class HardAlignment(Layer):
+class HardAlignment(SourceReader):
     """The next token's distribution, summed over all alignments by the forward algorithm.
 
         p(a_i = j | a_{i-1} = k) = exp(e_ij) / sum_{l >= k} exp(e_il) for j >= k,   e_ij = s_i^T T h_j     (order 0)
@@ -37,7 +37,7 @@ class HardAlignment(Layer):
         values: `(B, S, M)`, the encoder's h_j.
         log_emissions: `(B, T, S, V)`, log p(y_i | a_i = j).
         token_ids: `(B, T)`, y_0 .. y_{T-1}, of which the first is the start.
-        mask: Boolean `(B, S)`, True = real token; None: all are real.
+        mask: Boolean `(B, S)`, True = real token; None: the implicit mask of `values`, or else all are real.
 
     Returns:
         `(log_probs (B, T, V), log_alignments (B, T, S))`, log p(y_i | y_<i, x) and log q_i, at least in float32. For
@@ -88,7 +88,8 @@ class HardAlignment(Layer):
         self.memory_kernel = kernel("memory_kernel", values_shape[-1])
         self.bias = self.add_weight(name="bias", shape=(len(self.jumps),), initializer="zeros")
 
-    def call(self, states, values, log_emissions, token_ids, mask=None):
+    def call(self, states, values, log_emissions, token_ids, mask=None, values_mask=None):
+        mask = check_mask(values_mask if mask is None else mask, values)
         states, values = (ops.cast(x, self.compute_dtype) for x in (states, values))
         keys = self.keys(values)
         transitions = self.log_transitions(states, keys, mask)  # (B, T, S, S)
@@ -145,7 +146,7 @@ class HardAlignment(Layer):
             allowed = allowed & (real if len(states.shape) == 2 else real[:, None])
         return ops.log_softmax(ops.where(allowed, scores, IMPOSSIBLE), axis=-1)
 
-    def compute_output_spec(self, states, values, log_emissions, token_ids, mask=None):
+    def compute_output_spec(self, states, values, log_emissions, token_ids, mask=None, values_mask=None):
         dtype = at_least_float32(log_emissions).dtype
         shapes = (*states.shape[:2], log_emissions.shape[-1]), (*states.shape[:2], values.shape[1])
         return tuple(keras.KerasTensor(shape, dtype=dtype) for shape in shapes)

@@ -85,7 +85,7 @@ class LocalMonotonicAttention(_LocalAttention):
     def initial_state(self, values):
         return ops.zeros_like(values[:, 0, 0], "int32")  # (B,)
 
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=()):
+    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), values_mask=None):
         context, alignment, _ = super().compute_output_spec(query, values)
         return context, alignment, keras.KerasTensor(query.shape[:1], dtype="int32")
 

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn.layers.layer import build_once
+from keras_attn.layers.layer import build_once, check_mask
 from keras_attn.layers.normalizers import score_dtype
 
 
@@ -38,7 +38,7 @@ def make_memory(attentions: list, values, mask=None) -> dict[str, Any]:
     """Values, keys (projected here, once) and mask; with a list of values also the mask of each, as "masks"."""
 
     def known(values, mask):
-        return ops.ones_like(values[:, :, 0], dtype="bool") if mask is None else mask  # (B, S)
+        return ops.ones_like(values[:, :, 0], dtype="bool") if mask is None else check_mask(mask, values)  # (B, S)
 
     if not isinstance(values, (list, tuple)):
         mask = known(values, mask)

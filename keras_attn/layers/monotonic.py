@@ -58,7 +58,8 @@ class _MonotonicAttention(Attention):
         if self.chunk_score is not None and not self.chunk_score.built:
             self.chunk_score.build(query_shape, values_shape)
 
-    def call(self, query, values, keys=None, mask=None, state=(), noise=None, training=False):
+    def call(self, query, values, keys=None, mask=None, state=(), noise=None, training=False, values_mask=None):
+        mask = self.source_mask(query, values, mask, values_mask)
         if keys is None:
             keys = self.keys(values)
         alignment, state = self.align(query, keys, mask, state, noise, training)
@@ -104,7 +105,9 @@ class _MonotonicAttention(Attention):
         zeros = ops.zeros_like(values[:, :, 0], dtype=score_dtype(values.dtype))  # (B, S)
         return zeros + ops.cast(ops.arange(ops.shape(values)[1], dtype="int32") == 0, zeros.dtype)
 
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), noise=None, training=False):
+    def compute_output_spec(
+        self, query, values, keys=None, mask=None, state=(), noise=None, training=False, values_mask=None
+    ):
         context, alignment, _ = super().compute_output_spec(query, values)
         return context, alignment, keras.KerasTensor(values.shape[:2], dtype=alignment.dtype)
 

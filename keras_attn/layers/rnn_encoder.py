@@ -6,7 +6,7 @@ from keras import ops, tree
 from keras_attn.layers.cell_checks import check_cell
 from keras_attn.layers.cell_dropout import draw_masks
 from keras_attn.layers.cells import as_lists, concatenate, output_width, skip, top_state, unroll
-from keras_attn.layers.layer import Layer
+from keras_attn.layers.layer import Layer, check_mask
 
 
 def _states(cell) -> list[int]:
@@ -36,7 +36,7 @@ class RNNEncoder(Layer):
 
     Call arguments:
         inputs: `(B, S, E)`, embeddings.
-        mask: Boolean `(B, S)`, True = real token; None: all are real.
+        mask: Boolean `(B, S)`, True = real token; None: the implicit mask of the inputs, or else all are real.
         training: Whether to apply dropout.
 
     Returns:
@@ -44,8 +44,8 @@ class RNNEncoder(Layer):
         as the cell's (h and c for an LSTM), from which a decoder of the same layers can start; and the top layer's
         final h `(B, H)`, without a skip connection. In both directions, H is the sum of the two cells' units.
 
-    Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing. A row with no real
-    position has zero states.
+    Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing. The mask is handed
+    on to `values`. A row with no real position has zero states.
 
     Raises:
         ValueError: for a cell of one's own with dropout, what is not a cell, or two cells whose states do not match.
@@ -109,6 +109,7 @@ class RNNEncoder(Layer):
 
     def _read(self, inputs, mask, training):
         """The top layer's outputs (B, S, H), and the final states by layer and direction, in lists as the cell's."""
+        mask = check_mask(mask, inputs)
         outputs = ops.transpose(inputs, (1, 0, 2))  # (S, B, E)
         mask = None if mask is None else ops.transpose(mask)  # (S, B)
         states = []

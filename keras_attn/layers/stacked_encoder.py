@@ -6,7 +6,7 @@ from keras import ops
 from keras_attn.layers.cell_checks import check_cell
 from keras_attn.layers.cell_dropout import draw_masks
 from keras_attn.layers.cells import as_lists, concatenate, output_width, unroll
-from keras_attn.layers.layer import Layer, build_once
+from keras_attn.layers.layer import Layer, build_once, check_mask
 
 ORDERS = ("parallel", "alternating", "upwards")
 
@@ -35,14 +35,15 @@ class StackedEncoder(Layer):
 
     Call arguments:
         inputs: `(B, S, E)`, embeddings.
-        mask: Boolean `(B, S)`, True = real token; None: all are real.
+        mask: Boolean `(B, S)`, True = real token; None: the implicit mask of the inputs, or else all are real.
         training: Whether to apply dropout.
 
     Returns:
         `(values, states, final)`: outputs `(B, S, M)`; the final states of all layers, in the order of `cells` and then
         `backward_cells`; and the final h `(B, H)` of the last of `cells`, without a skip connection.
 
-    Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing.
+    Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing. The mask is handed
+    on to `values`.
 
     Raises:
         ValueError: for an unknown order, or another number of backward cells.
@@ -109,6 +110,7 @@ class StackedEncoder(Layer):
         return width
 
     def call(self, inputs, mask=None, training=False):
+        mask = check_mask(mask, inputs)
         inputs = ops.transpose(inputs, (1, 0, 2))  # (S, B, E)
         mask = None if mask is None else ops.transpose(mask)  # (S, B)
         forward, backward, above = self._stacks

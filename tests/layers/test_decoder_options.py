@@ -273,9 +273,9 @@ def test_the_noise_of_an_attention_without_a_state_is_drawn_in_any_order(attend)
         def noise(self, steps, values):
             return ops.ones((steps, *values.shape[:2]))
 
-        def call(self, query, values, keys=None, mask=None, state=(), noise=None):
+        def call(self, query, values, keys=None, mask=None, state=(), noise=None, values_mask=None):
             seen.append(noise)
-            return super().call(query, values, keys, mask, state)
+            return super().call(query, values, keys, mask, state, values_mask)
 
     decoder = AttentionDecoder(layers.GRUCell(H), Noisy(), attend=attend)
     inputs, values = np.ones((B, T, E), "float32"), np.ones((B, S, H), "float32")
