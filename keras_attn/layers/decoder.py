@@ -1,4 +1,4 @@
-"""The recurrent decoder that attends to the source at every step."""
+"""The recurrent decoder that attends to the source at every step, over one memory or several."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from keras import ops, tree
 
 from keras_attn.backend import scan
 from keras_attn.layers.attention import get_attention
-from keras_attn.layers.cell_checks import check_cell
-from keras_attn.layers.cell_dropout import draw_masks
 from keras_attn.layers.cells import (
     as_lists,
+    check_cell,
+    draw_masks,
     output_width,
     project,
     recurrence,
@@ -18,11 +18,113 @@ from keras_attn.layers.cells import (
     top_state,
     unroll,
 )
-from keras_attn.layers.decoder_checks import check_attentions, check_order, check_vector
-from keras_attn.layers.layer import SourceReader, build_once
-from keras_attn.layers.memories import attend, build_attentions, combine, each, initial_states, make_memory
+from keras_attn.layers.layer import SourceReader, build_once, check_mask
 from keras_attn.layers.normalizers import score_dtype
 from keras_attn.layers.readout import attentional_vector, build_attentional
+
+
+def each(name: str, given, attentions: list) -> list:
+    """What each attention layer gets: its own where a list is given, else the same as the others.
+
+    Raises:
+        ValueError: for a list of another length than that of the attention layers.
+    """
+    if not isinstance(given, (list, tuple)):
+        return [given] * len(attentions)
+    if len(given) != len(attentions):
+        raise ValueError(f"Expected `{name}` for each of {len(attentions)} attention layers. Received: {len(given)}")
+    return list(given)
+
+
+def build_attentions(attentions: list, query_shape, values_shapes: list) -> tuple[list[int], list[int]]:
+    """Builds each attention layer; the widths of their contexts, and their numbers of heads."""
+    widths, heads = [], []
+    for attention, shape in zip(attentions, values_shapes, strict=True):
+        build_once(attention, query_shape, shape)
+        query, values = keras.KerasTensor(query_shape), keras.KerasTensor(shape)
+        context, alignment, _ = attention.compute_output_spec(query, values)
+        widths.append(context.shape[-1])
+        heads.append(alignment.shape[1] if len(alignment.shape) == 3 else 1)
+    return widths, heads
+
+
+def make_memory(attentions: list, values, mask=None) -> dict[str, Any]:
+    """Values, keys (projected here, once) and mask; with a list of values also the mask of each, as "masks"."""
+
+    def known(values, mask):
+        return ops.ones_like(values[:, :, 0], dtype="bool") if mask is None else check_mask(mask, values)  # (B, S)
+
+    if not isinstance(values, (list, tuple)):
+        mask = known(values, mask)
+        return (
+            {"values": values, "keys": [a.keys(values) for a in attentions], "mask": mask}
+            if attentions
+            else {"mask": mask}
+        )
+    values = each("values", values, attentions)
+    masks = [known(*pair) for pair in zip(values, each("mask", mask, attentions), strict=True)]
+    keys = [a.keys(v) for a, v in zip(attentions, values, strict=True)]
+    return {"values": values, "keys": keys, "mask": masks[0], "masks": masks}
+
+
+def initial_states(attentions: list, values) -> list:
+    """The first state of each attention layer."""
+    return [a.initial_state(v) for a, v in zip(attentions, each("values", values, attentions), strict=True)]
+
+
+def attend(attentions: list, query, memory: dict[str, Any], states: list, noise=()):
+    """Contexts side by side, the alignments of each layer, and next states, for one step (B, H) or all (B, T, H).
+
+    With `noise` None the layers do not train, whatever calls them: so it is in a step of search.
+    """
+    if not attentions:
+        return query[..., :0], [ops.zeros_like(spread(memory["mask"], query), score_dtype(query.dtype))], states
+    values = each("values", memory["values"], attentions)
+    masks = each("mask", memory.get("masks", memory["mask"]), attentions)
+    random = [{"noise": x[0]} if x else {} for x in noise or [()] * len(attentions)]
+    mode = {"training": False} if noise is None else {}
+    results = [
+        layer(query, values, keys=keys, mask=mask, state=state, **random, **mode)
+        for layer, values, keys, mask, state, random in zip(
+            attentions, values, memory["keys"], masks, states, random, strict=True
+        )
+    ]
+    contexts, alignments, states = zip(*results, strict=True)
+    contexts = [ops.cast(context, query.dtype) for context in contexts]  # of layers of another dtype policy
+    context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-1)  # (B, C) or (B, T, C)
+    return context, list(alignments), list(states)
+
+
+def combine(alignments: list, memory: dict[str, Any], steps: int, each_head: bool):
+    """The alignments of several layers as one: the mean over all heads `(..., S)`, or each of them `(..., N, S)`.
+
+    They stay apart, in a list, where each attention layer has a memory of its own.
+
+    Args:
+        alignments: Of each layer, `(..., S)`, or `(..., N, S)` of one that has heads.
+        memory: From `make_memory`.
+        steps: The number of axes in front: 1 for one step, (B,), 2 for all of them, (B, T).
+        each_head: Whether heads stay apart; a layer without has one.
+    """
+
+    def has_heads(x):
+        return len(x.shape) == steps + 2
+
+    def join(group):
+        if each_head:
+            return ops.concatenate([x if has_heads(x) else ops.expand_dims(x, steps) for x in group], axis=steps)
+        count = sum(x.shape[steps] if has_heads(x) else 1 for x in group)
+        sums = [ops.sum(x, axis=steps) if has_heads(x) else x for x in group]  # (..., S)
+        return sums[0] if count == 1 else sum(sums) / count
+
+    return [join([x]) for x in alignments] if "masks" in memory else join(alignments)
+
+
+def spread(x, query):
+    """Repeats a sentence's `x (B, N)` for each step of a query: (B, N) for one step, (B, T, N) for all."""
+    if len(query.shape) == 2:
+        return x
+    return ops.repeat(x[:, None], ops.shape(query)[1], axis=1)
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -322,3 +424,57 @@ class AttentionDecoder(SourceReader):
         else:
             alignments = alignment(values, max(1, sum(self.heads)))
         return spec(self.output_width), spec(self.context_width), alignments
+
+
+def check_order(attend: str, cell, second_cell) -> None:
+    """Refuses an unknown order, a second cell but with "between", and one whose states are not those of the first."""
+    if attend not in ("before", "between", "after"):
+        raise ValueError(f'Expected `attend` to be "before", "between" or "after". Received: attend={attend!r}')
+    if (second_cell is not None) != (attend == "between"):
+        raise ValueError(
+            f"Expected a `second_cell` with attend='between', and with it alone. Received: attend={attend!r}, "
+            f"second_cell={second_cell!r}"
+        )
+    if second_cell is None:
+        return
+    # A stack of one layer has its states in a list of lists.
+    sizes = [[tree.flatten(layer.state_size) for layer in getattr(one, "cells", [one])] for one in (cell, second_cell)]
+    if sizes[0] != sizes[1] or hasattr(cell, "cells") != hasattr(second_cell, "cells"):
+        raise ValueError(
+            f"Expected a `second_cell` with states of the same sizes as those of `cell`, which it takes over. "
+            f"Received: {second_cell.name} with {sizes[1]} and {cell.name} with {sizes[0]}, layer by layer"
+        )
+
+
+def check_vector(attend, attentional, input_feeding, output_attention, cell_input, dropout) -> None:
+    """Refuses a dropout rate out of its range, and arguments of the attentional vector where there is none."""
+    if not 0 <= dropout < 1:
+        raise ValueError(f"Expected `dropout` from 0 to below 1. Received: dropout={dropout}")
+    if attend != "after" and (attentional is not None or input_feeding or dropout):
+        raise ValueError(
+            f"Expected `attentional`, `input_feeding` and `dropout` only with attend='after': otherwise a cell reads "
+            f"the context, and its output is the decoder's. Received: attend={attend!r}, attentional={attentional!r}, "
+            f"input_feeding={input_feeding}, dropout={dropout}"
+        )
+    if not output_attention and (attentional is None or not input_feeding):
+        raise ValueError(
+            f"Expected `output_attention=False` with `attentional` and `input_feeding=True`: the vector is then only "
+            f"fed back. Received: attentional={attentional!r}, input_feeding={input_feeding}"
+        )
+    if cell_input is not None and attend != "before" and not input_feeding:
+        raise ValueError(
+            f"Expected `cell_input` with something to add to the inputs: attend='before' or `input_feeding=True`. "
+            f"Received: attend={attend!r}, input_feeding=False"
+        )
+
+
+def check_attentions(attend, attentional, attentions: int) -> None:
+    """Refuses "between" without any attention, a list of layers that are not one for each, and an unknown text."""
+    if attend == "between" and not attentions:
+        raise ValueError("Expected an attention layer with attend='between'. Received: none")
+    wrong = len(attentional) != attentions if isinstance(attentional, list) else attentional != "context"
+    if isinstance(attentional, (str, list)) and wrong:
+        raise ValueError(
+            f'Expected `attentional` to be a layer, "context", or a list of layers, one for each of {attentions} '
+            f"attention layers. Received: {attentional!r}"
+        )

@@ -3,9 +3,16 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.cell_checks import check_cell
-from keras_attn.layers.cell_dropout import draw_masks
-from keras_attn.layers.cells import as_lists, output_width, project, recurrence, top_state, unroll
+from keras_attn.layers.cells import (
+    as_lists,
+    check_cell,
+    draw_masks,
+    output_width,
+    project,
+    recurrence,
+    top_state,
+    unroll,
+)
 from keras_attn.layers.layer import SourceReader, build_once
 
 

@@ -3,8 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.cell_dropout import Masks, has_dropout
-from keras_attn.layers.cells import as_lists, project, recurrence
+from keras_attn.layers.cells import Masks, as_lists, has_dropout, project, recurrence
 from keras_attn.layers.layer import refuse_unknown_arguments
 from keras_attn.layers.normalizers import at_least_float32
 

@@ -197,8 +197,7 @@ def test_each_of_two_cells_has_its_own_dropout(rng, first):
 @pytest.mark.parametrize("cell", ["gru", "simple"])
 def test_a_cells_dropout_is_keras_own(rng, cell):
     """With everything dropped but what Keras' cell keeps with the same masks."""
-    from keras_attn.layers.cell_dropout import draw_masks
-    from keras_attn.layers.cells import project, recurrence
+    from keras_attn.layers.cells import draw_masks, project, recurrence
 
     kind = {"gru": layers.GRUCell, "simple": layers.SimpleRNNCell}[cell]
     cell = kind(H, dropout=0.5, recurrent_dropout=0.5)
