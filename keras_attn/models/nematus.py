@@ -16,7 +16,6 @@ from keras_attn.layers import (
     LayerNormOutput,
     OutputBias,
     RNNEncoder,
-    ScheduledSampling,
     StackedEncoder,
     check_size,
 )
@@ -135,9 +134,10 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         tie_embeddings: As in `RNNSearch`. A tied output has its bias, too.
         initializer: None: orthogonal recurrent matrices and N(0, 0.01^2) elsewhere. Otherwise an initialiser for every
             matrix that is not recurrent, with embeddings ~ N(0, 1 / embedding_size).
-        embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h, and of the read-out.
-        scale_embeddings, recurrent_dropout, scheduled_sampling, pointer: As in `RNNSearch`.
-        word_dropout, source_special_ids, target_special_ids, mask_padding, source_length: As in `RecurrentSeq2Seq`.
+        recurrent_dropout: As in `RNNSearch`.
+        embedding_dropout, memory_dropout, output_dropout, word_dropout, scale_embeddings, scheduled_sampling, pointer,
+            coverage_loss, source_special_ids, target_special_ids, mask_padding, source_length: As in
+            `RecurrentSeq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     Raises:
@@ -176,13 +176,7 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         attention_units: int | None = None,
         tie_embeddings: str | None = None,
         initializer=None,
-        scale_embeddings: bool = False,
-        embedding_dropout: float = 0.0,
-        memory_dropout: float = 0.0,
-        output_dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        scheduled_sampling: ScheduledSampling | str | float | None = None,
-        pointer: bool = False,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
@@ -210,12 +204,6 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
             readout=parts.readout(embedding_size),
             output_projection=projection,
             output_bias=OutputBias(dtype=dtype, name="output") if projection is None else None,
-            embedding_dropout=embedding_dropout,
-            memory_dropout=memory_dropout,
-            output_dropout=output_dropout,
-            scale_embeddings=scale_embeddings,
-            scheduled_sampling=scheduled_sampling,
-            pointer=pointer,
             **kwargs,
         )
 
