@@ -171,7 +171,7 @@ class StatefulAdditiveAttention(BahdanauAttention):
     _keeps_state = True
 
     def words(self, values) -> Any:
-        """What `seen` and `next_state` read of the source, `(B, S, ...)`, computed once a sentence; None: nothing."""
+        """The source side of `seen` and `next_state`, `(B, S, ...)`, computed once a sentence; None: there is none."""
         return None
 
     def seen(self, state, words, dtype):

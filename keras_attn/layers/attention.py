@@ -112,7 +112,7 @@ class Attention(SourceReader):
         return None
 
     def check_built(self) -> None:
-        """Refuses a call of `keys` before the layer has its weights."""
+        """Raises ValueError for a call of `keys` before the layer has its weights."""
         if not self.built:
             raise ValueError("Expected a built layer: call it, or `build(query_shape, values_shape)`, before `keys`.")
 

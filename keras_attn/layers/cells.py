@@ -68,7 +68,7 @@ def unroll(cell, inputs, states, *, mask=None, reverse=False, drops=None):
 
 
 def skip(cell, layer: int, inputs, outputs):
-    """What a stack of cells makes of the outputs of one of its layers: with skip connections, adds the inputs."""
+    """The outputs of a layer of a stack of cells; with a skip connection its inputs are added."""
     return outputs + inputs if layer >= getattr(cell, "first_skip", len(cell.cells)) else outputs
 
 
@@ -318,13 +318,13 @@ def parts_of(cell) -> list:
 
 
 def has_known_call(cell) -> bool:
-    """Whether a cell computes what its class in Keras or this package does; not if a subclass has its own `call`."""
+    """Returns True if the `call` of a cell is that of a class of Keras or this package, not a subclass's own."""
     call = getattr(type(cell), "call", None)
     return getattr(call, "__module__", "").partition(".")[0] in ("keras", "keras_attn")
 
 
 def has_dropout(cell) -> bool:
-    """Whether one of the cell's parts has dropout of its own."""
+    """Returns True if one of the cell's parts has dropout of its own."""
     return any(getattr(part, "dropout", 0) or getattr(part, "recurrent_dropout", 0) for part in parts_of(cell))
 
 
@@ -360,7 +360,7 @@ def drop_state(state, masks: Masks | None, gate: int = 0):
 
 
 def check_cell(cell) -> None:
-    """Refuses what is not a recurrent cell, another stack than Keras', and dropout that nobody else can draw."""
+    """Raises ValueError for an object that is no recurrent cell, another stack than Keras', or unknown dropout."""
     known, stack = has_known_call(cell), hasattr(cell, "cells")
     if stack and not (isinstance(cell, keras.layers.StackedRNNCells) and known):
         raise ValueError(

@@ -24,7 +24,7 @@ from keras_attn.layers.readout import attentional_vector, build_attentional
 
 
 def each(name: str, given, attentions: list) -> list:
-    """What each attention layer gets: its own where a list is given, else the same as the others.
+    """The argument of each attention layer: one of a list, or the same for all.
 
     Raises:
         ValueError: for a list of another length than that of the attention layers.
@@ -317,7 +317,7 @@ class AttentionDecoder(SourceReader):
         return output, context, combine(alignments, memory, 1, each_head), state
 
     def memory(self, values, mask=None) -> dict[str, Any]:
-        """What is constant for the sentence: values, keys (projected here, once) and mask."""
+        """The constants of a sentence: values, keys (projected here, once) and mask."""
         return make_memory(self.attentions, values, mask)
 
     def initial_state(self, values, cell_state=None, fed=None) -> dict[str, Any]:
@@ -334,11 +334,11 @@ class AttentionDecoder(SourceReader):
         return state
 
     def _cell_inputs(self, inputs, memory):
-        """What the cell reads that does not depend on the recurrence, (T, B, I) or (B, I)."""
+        """The cell's inputs that do not depend on the recurrence, (T, B, I) or (B, I)."""
         return inputs
 
     def _project(self, inputs, drops=None):
-        """What of the cell's work needs none of the loop, (T, B, P) or (B, P)."""
+        """The input projection, computed outside the loop, (T, B, P) or (B, P)."""
         return inputs if self.cell_input is not None else project(self.cell, inputs, drops)
 
     def _draw_masks(self, batch) -> list:
@@ -427,7 +427,7 @@ class AttentionDecoder(SourceReader):
 
 
 def check_order(attend: str, cell, second_cell) -> None:
-    """Refuses an unknown order, a second cell but with "between", and one whose states are not those of the first."""
+    """Raises ValueError for an unknown order, or a second cell without "between" or with other states."""
     if attend not in ("before", "between", "after"):
         raise ValueError(f'Expected `attend` to be "before", "between" or "after". Received: attend={attend!r}')
     if (second_cell is not None) != (attend == "between"):
@@ -447,7 +447,7 @@ def check_order(attend: str, cell, second_cell) -> None:
 
 
 def check_vector(attend, attentional, input_feeding, output_attention, cell_input, dropout) -> None:
-    """Refuses a dropout rate out of its range, and arguments of the attentional vector where there is none."""
+    """Raises ValueError for a dropout rate out of range, or arguments of an attentional vector without one."""
     if not 0 <= dropout < 1:
         raise ValueError(f"Expected `dropout` from 0 to below 1. Received: dropout={dropout}")
     if attend != "after" and (attentional is not None or input_feeding or dropout):
@@ -469,7 +469,7 @@ def check_vector(attend, attentional, input_feeding, output_attention, cell_inpu
 
 
 def check_attentions(attend, attentional, attentions: int) -> None:
-    """Refuses "between" without any attention, a list of layers that are not one for each, and an unknown text."""
+    """Raises ValueError for "between" without attention, or an `attentional` of another length or an unknown name."""
     if attend == "between" and not attentions:
         raise ValueError("Expected an attention layer with attend='between'. Received: none")
     wrong = len(attentional) != attentions if isinstance(attentional, list) else attentional != "context"

@@ -127,7 +127,7 @@ class DecoderStack(SourceReader):
         return x, context, alignment, {**new, "upper": upper}
 
     def memory(self, values, mask=None):
-        """What is constant for the sentence, as in `AttentionDecoder`."""
+        """The constants of a sentence, as in `AttentionDecoder`."""
         return self.decoder.memory(values, mask)
 
     def initial_state(self, values, cell_state=None, fed=None):

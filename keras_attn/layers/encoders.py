@@ -9,7 +9,7 @@ from keras_attn.layers.layer import Layer, build_once, check_mask, check_size, r
 
 
 def _states(cell) -> list[int]:
-    """How many states each layer of a cell has."""
+    """The number of states of each layer of a cell."""
     return [len(tree.flatten(layer.state_size)) for layer in getattr(cell, "cells", [cell])]
 
 

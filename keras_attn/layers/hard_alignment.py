@@ -196,7 +196,7 @@ class HardAlignment(SourceReader):
         return smoothed(forward(self.first(keys), observed, transitions), observed, transitions)
 
     def keys(self, values):
-        """What of the scores depends on the source alone, `(B, S, A)`."""
+        """The source side of the scores, `(B, S, A)`."""
         if self.score is not None:
             return self.score.keys(values)
         return dense(values, self.memory_kernel) + ops.cast(self.bias, values.dtype)
@@ -275,7 +275,7 @@ class PairReadout(Layer):
         return self.pairs(states, self.keys(values))
 
     def keys(self, values):
-        """What of the features depends on the source alone: `(B, S, M) -> (B, S, R)`."""
+        """The source side of the features: `(B, S, M) -> (B, S, R)`."""
         return dense(values, self.memory_kernel) + ops.cast(self.bias, values.dtype)
 
     def pairs(self, states, keys):

@@ -30,7 +30,7 @@ def constructor_arguments(cls: type, base: type) -> dict[str, inspect.Parameter]
 
 
 def keras_layer_arguments() -> tuple[str, ...]:
-    """What Keras' own `Layer` takes: "activity_regularizer", "trainable", "dtype", "autocast" and "name"."""
+    """The arguments of Keras' own `Layer`: "activity_regularizer", "trainable", "dtype", "autocast" and "name"."""
     parameters = inspect.signature(keras.layers.Layer.__init__).parameters.values()
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
@@ -38,7 +38,7 @@ def keras_layer_arguments() -> tuple[str, ...]:
 def refuse_unknown_arguments(
     cls: type, kwargs: Collection[str], base: type = keras.layers.Layer, also: Collection[str] | None = None
 ) -> None:
-    """Refuses keyword arguments that no constructor of a class takes.
+    """Raises ValueError for keyword arguments that no constructor of a class takes.
 
     Args:
         cls: The class under construction, `type(self)`.
@@ -55,7 +55,7 @@ def refuse_unknown_arguments(
 
 
 def check_size(name: str, size: Any) -> None:
-    """Refuses a size that is not a positive whole number."""
+    """Raises ValueError for a size that is not a positive whole number."""
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ValueError(f"Expected `{name}` to be a positive whole number. Received: {name}={size!r}")
 

@@ -73,7 +73,7 @@ def monotonic_alignment(chosen, previous, mode: str = "parallel"):
 
 
 def check_mode(name: str, mode) -> None:
-    """Refuses what is no mode of monotonic attention."""
+    """Raises ValueError for an unknown mode of monotonic attention."""
     if mode not in MODES:
         raise ValueError(f"Expected `{name}` to be one of {list(MODES)}. Received: {name}={mode!r}")
 

@@ -9,7 +9,7 @@ from keras_attn.layers.normalizers import at_least_float32
 
 
 class _NormalizedCell:
-    """What both cells have in common, beside Keras' GRUCell or LSTMCell; `cells.py` calls the three methods."""
+    """The common part of both cells, beside Keras' GRUCell or LSTMCell; `cells.py` calls the three methods."""
 
     def call(self, inputs, states, training=False):
         # For `keras.layers.RNN`; the layers of this package project the inputs of all steps at once.

@@ -133,7 +133,7 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
         return log_probs, alignments[:, :, None] if each_head else alignments
 
     def _lattice(self, inputs, training=None):
-        """What `HardAlignment` is called with: states, values, log p(y_i | a_i) (B, T, S, V), token ids and mask."""
+        """The arguments of `HardAlignment`: states, values, log p(y_i | a_i) (B, T, S, V), token ids and mask."""
         values, mask, _ = self._encode_source(inputs["encoder_token_ids"], training)
         embedded = self._embed_all(self.target_embedding, inputs["decoder_token_ids"], training)  # (B, T, E)
         states, _, _ = self.decoder(embedded, values, mask=mask, training=training)  # (B, T, H)

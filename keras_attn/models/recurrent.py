@@ -225,7 +225,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         return self._logits(states, embedded, contexts, mean, source, training=training), alignments
 
     def _real_steps(self, token_ids):
-        """Which steps (B, T) have a label: those that read a word, or the start of a target that has words."""
+        """The mask of steps (B, T) with a label: those that read a word, or the start of a target that has words."""
         ids = self.target_special_ids
         real = ops.not_equal(token_ids, ids.pad)
         if ids.end is not None:
@@ -268,7 +268,7 @@ class RecurrentSeq2Seq(Seq2Seq):
 
 
 def _check_previous_state(decoder) -> None:
-    """Refuses decoders whose output is not the state of their cell."""
+    """Raises ValueError for a decoder whose output is not the state of its cell."""
     cell = getattr(decoder, "cell", None)  # a stack of them has none
     if cell is None or hasattr(cell, "first_skip") or getattr(decoder, "attentional", None) is not None:
         raise ValueError(

@@ -25,7 +25,7 @@ from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 
 class BeamState(NamedTuple):
-    """What changes from step to step. The slots k of a row are in the order of `log_probs`, best first."""
+    """The state of the loop. The slots k of a row are in the order of `log_probs`, best first."""
 
     position: Any  # () int32, of the token to be chosen
     token_ids: Any  # (B * K,) int32, chosen last
@@ -42,7 +42,7 @@ class BeamState(NamedTuple):
 
 
 class BeamConfig(NamedTuple):
-    """What stays the same in all steps."""
+    """The constants of the loop."""
 
     step: Callable
     memory: Any  # each (B * K, ...)

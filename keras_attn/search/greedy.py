@@ -14,7 +14,7 @@ from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 
 class GreedyState(NamedTuple):
-    """What changes from step to step. R = B * samples."""
+    """The state of the loop. R = B * samples."""
 
     position: Any  # () int32, of the token to be chosen
     token_ids: Any  # (R,) int32, chosen last
@@ -27,7 +27,7 @@ class GreedyState(NamedTuple):
 
 
 class GreedyConfig(NamedTuple):
-    """What stays the same in all steps."""
+    """The constants of the loop."""
 
     step: Callable
     choose: Callable  # (logits (R, V), GreedyState, GreedyConfig) -> token_ids (R,), log_probs (R,); of a module

@@ -8,7 +8,7 @@ from keras import ops
 from keras_attn.backend import take_in_rows
 from keras_attn.search.constraints import candidates, check_memory, constrain
 from keras_attn.search.greedy import GreedyConfig, GreedyState, run_greedy_loop
-from keras_attn.search.options import check_numbers, check_sizes
+from keras_attn.search.options import check_numbers, check_sizes, check_temperature
 from keras_attn.search.records import Candidates, SearchResult
 from keras_attn.search.scoring import length_norms
 from keras_attn.text import DEFAULT_IDS, SpecialIds
@@ -109,7 +109,7 @@ def sample(
         num_samples: Sequences for each row.
         row_ids: `(B,)` int32, on which the random numbers of the rows depend; 0, 1, .. B - 1 by default. With a
             sentence's number in the whole corpus, its samples do not depend on how the corpus was cut into batches.
-        temperature: Above 0.
+        temperature: From 1e-37 to 1e37.
         top_k: At least 0; 0 = off.
         top_p: In (0, 1]; 1 = off.
 
@@ -127,7 +127,8 @@ def sample(
         (1, 4, 6)
     """
     check_memory(memory)
-    check_numbers(above=True, temperature=temperature, top_p=top_p)
+    check_temperature(temperature)
+    check_numbers(above=True, top_p=top_p)
     check_sizes(num_samples=num_samples)
     check_sizes(0, top_k=top_k)
     if top_p > 1:

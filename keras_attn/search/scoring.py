@@ -84,6 +84,8 @@ def score_tokens(
         True
     """
     check_numbers(coverage_penalty=coverage_penalty)
+    if token_ids.shape[1]:
+        length_norm(normalization, length_penalty, np.array([token_ids.shape[1]], "float64"))  # refuses an overflow
     real = ops.not_equal(token_ids, special_ids.pad)  # (B, T)
     logits = ops.cast(logits, "float32")  # (B, T, V)
     chosen = ops.take_along_axis(logits, token_ids[..., None], axis=-1)[..., 0]  # (B, T)
