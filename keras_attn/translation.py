@@ -23,5 +23,4 @@ class Translation:
     source_tokens: tuple[str, ...] = ()
     source_token_ids: tuple[int, ...] = ()
     n_best: tuple["Translation", ...] = ()  # all hypotheses, best first, if several were requested; samples in order
-    sentences: tuple["Translation", ...] = ()  # of a text with markup or several sentences, each sentence's own
     head_alignments: np.ndarray | None = None  # (heads, T, S), from `score(..., each_head=True)`

@@ -16,7 +16,7 @@ LEVELS = (
     ("files",),
     ("backend", "text", "registration", "requirements", "translation", "downloads"),
     ("layers", "search", "data", "evaluation", "plots", "zoo"),
-    ("models", "losses", "markup"),
+    ("models", "losses"),
     ("decoding", "saving", "metrics"),
     ("runtime",),
     ("serving",),

@@ -136,7 +136,6 @@ PACKAGES = [
     "evaluation",
     "layers",
     "losses",
-    "markup",
     "metrics",
     "models",
     "plots",

@@ -1,7 +1,6 @@
 """Decoding: sentences in batches through a compiled search, and back as translations.
 
-`TextSearch` and the arrays that it makes need no Keras; `Engine`, the compiled models and `Documents` are imported on
-first use.
+`TextSearch` and the arrays that it makes need no Keras; `Engine` and the compiled models are imported on first use.
 """
 
 from importlib import import_module
@@ -12,14 +11,12 @@ from keras_attn.decoding.text_search import TextSearch
 from keras_attn.decoding.voting import vote
 
 if TYPE_CHECKING:
-    from keras_attn.decoding.documents import Documents
     from keras_attn.decoding.engine import Engine
     from keras_attn.decoding.quantization import quantize
     from keras_attn.decoding.search_models import ScoreModel, SearchModel
     from keras_attn.decoding.shortlist import Shortlist, with_shortlist
 
 __all__ = [
-    "Documents",
     "Engine",
     "ScoreModel",
     "SearchModel",
@@ -33,7 +30,6 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Documents": "documents",
     "Engine": "engine",
     "ScoreModel": "search_models",
     "SearchModel": "search_models",

@@ -70,9 +70,6 @@ class TextSearch:
         prefixes: Sequence[str] | None = None,
         replace_unknown: bool | Mapping[str, str] = False,
         return_alignments: bool = True,
-        markup: str | None = None,
-        placeholders: str | None = None,
-        split_sentences: str | None = None,
         **options,
     ) -> list[Translation]:
         """Translates sentences by beam search, or by greedy search for `beam_size=1`.
@@ -87,43 +84,19 @@ class TextSearch:
                 a dictionary from source words to target words, by which these words are translated.
             return_alignments: Whether translations have alignments, the means of all heads. Search is a little quicker
                 without. Each head's has `score(texts, [t.token_ids for t in translations], each_head=True)`.
-            markup: "html": texts are HTML, or parts of it, whose tags are put into the translations by alignment; see
-                `keras_attn.markup.with_tags`. Block elements separate texts. None: texts have no markup.
-            placeholders: A regular expression of what is not translated and kept like a tag, such as
-                `keras_attn.markup.PLACEHOLDERS`, which finds "{name}" and "%s".
-            split_sentences: The code of the source language, such as "en": each sentence is translated alone, and the
-                blanks between sentences are kept; a blank line ends a paragraph. It needs the package sentencex, and
-                is one of the languages that this has rules for.
             **options: The fields of `keras_attn.search.SearchOptions`: `beam_size`, `n_best`, `length_penalty`,
                 `max_length`, `batch_size`, ...
 
         Returns:
-            A `Translation` for each sentence. With `n_best` above 1 it is the best one, and its `n_best` has all. With
-            one of `markup`, `placeholders` and `split_sentences`, a `Translation` for each text, whose `sentences` are
-            those of the plain sentences; its score is the sum of theirs, and it has an alignment if it is a single one.
+            A `Translation` for each sentence. With `n_best` above 1 it is the best one, and its `n_best` has all.
 
         Raises:
-            ValueError: if a text is not valid Unicode, an option is unknown, or a value is out of range; if there are
-                prefixes for texts with markup, placeholders or several sentences; if there are no rules for the
-                language of `split_sentences`; or if the model's logits are NaN.
-            ModuleNotFoundError: if `split_sentences` is given and sentencex is not installed.
+            ValueError: if a text is not valid Unicode, an option is unknown, or a value is out of range; or if the
+                model's logits are NaN.
         """
         options = SearchOptions.from_keywords(options)
         search = self._search_of(options)
-        if markup is None and placeholders is None and split_sentences is None:
-            return self._search(texts, search, options, prefixes, replace_unknown, return_alignments)
-        if prefixes is not None:
-            raise ValueError(
-                "Expected no prefixes with markup, placeholders or split_sentences, whose texts have any number of "
-                f"sentences. Received: prefixes={prefixes!r}"
-            )
-        from keras_attn.decoding.documents import Documents  # here: most texts are plain sentences
-
-        documents = Documents(check_list("texts", texts), markup, placeholders, split_sentences)
-        found = self._search(documents.sentences, search, options, None, replace_unknown, True)
-        return documents.joined(
-            found, (self.source_tokenizer, self.target_tokenizer), options.n_best, return_alignments
-        )
+        return self._search(texts, search, options, prefixes, replace_unknown, return_alignments)
 
     def limits(self, **lengths) -> Limits:
         """The lengths of translations that `generate` allows, given its `max_length`, `min_length_ratio`, ..."""

@@ -33,7 +33,6 @@ OPTIONS = {
     "small batches": {"batch_size": 3, "tokens_per_batch": 64},
     "unknown ones replaced": {"beam_size": 2, "replace_unknown": True},
     "ranked otherwise": {"normalization": "average", "length_penalty": 0.4, "coverage_penalty": 0.2},
-    "with markup": {"markup": "html", "n_best": 2},
     "limited": {"min_length": 3, "max_length": 6, "no_repeat_ngram_size": 2, "early_stopping": True},
 }
 
