@@ -20,7 +20,7 @@ from keras_attn.backend import int8_products
 from keras_attn.cli import output_formats, sentences, text_windows, translate
 from keras_attn.models import RNNSearch
 from keras_attn.text import END_ID, Tokenizer
-from keras_attn.translator import Translation, Translator
+from keras_attn.translation import Translation, Translator
 
 pytestmark = pytest.mark.once
 

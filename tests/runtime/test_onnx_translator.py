@@ -16,7 +16,7 @@ from keras_attn.cli.main import main
 from keras_attn.models import LuongSeq2Seq
 from keras_attn.runtime import OnnxTranslator
 from keras_attn.text import Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests import adversarial
 from tests.serving.absent import run_without
 from tests.serving.conftest import READ, SENTENCES, build
