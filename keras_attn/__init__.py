@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from keras_attn import losses, metrics, models, search
     from keras_attn.backend import scan, while_loop
     from keras_attn.data import ParallelDataset
-    from keras_attn.decoding import Shortlist, quantize, with_shortlist
     from keras_attn.layers import (
         AttentionalLayer,
         AttentionDecoder,
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
         unroll_steps,
     )
     from keras_attn.text import SpecialIds, Tokenizer
-    from keras_attn.translator import Translation, Translator
+    from keras_attn.translation import Shortlist, Translation, Translator, quantize, with_shortlist
     from keras_attn.zoo import presets
 
 __version__ = "0.1.0"
@@ -125,11 +124,11 @@ _ORIGINS = {
     "SpecialIds": "text",
     "Tokenizer": "text",
     "Translation": "translation",
-    "Translator": "translator",
+    "Translator": "translation",
     "presets": "zoo",
-    "Shortlist": "decoding",
-    "quantize": "decoding",
-    "with_shortlist": "decoding",
+    "Shortlist": "translation",
+    "quantize": "translation",
+    "with_shortlist": "translation",
     "scan": "backend",
     "while_loop": "backend",
 }

@@ -14,18 +14,20 @@ ROOT = Path(__file__).parents[1]
 # An import goes to a package further up in this table, never to the same row and never down.
 LEVELS = (
     ("files",),
-    ("backend", "text", "registration", "requirements", "translation", "downloads"),
+    ("backend", "text", "registration", "requirements", "downloads"),
     ("layers", "search", "data", "evaluation", "plots", "zoo"),
-    ("models", "losses", "markup"),
-    ("decoding", "saving", "metrics"),
+    ("models", "losses"),
+    ("saving", "metrics"),
+    ("translation",),
     ("runtime",),
     ("serving",),
-    ("translator",),
     ("",),  # keras_attn itself
     ("cli",),
     ("__main__",),
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
+# The one import that goes up, inside a method: `Translator.export` calls what is made of translators.
+CALLER_OF_EXPORT, EXPORT = "keras_attn.translation.translator", "keras_attn.serving.export"
 BACKENDS = ("tensorflow", "torch", "jax")
 KNOW_THE_BACKEND = ("backend", "serving")
 REPORTS_THE_BACKEND = "keras_attn.cli.environment"  # its name, beside the versions of the packages
@@ -72,10 +74,13 @@ def defining_module(module: str, name: str | None, files: dict[str, Path]) -> st
 @functools.cache
 def graph(package: str, lazy: bool) -> dict[str, set[str]]:
     files = modules(package)
-    return {
+    arrows = {
         module: {defining_module(*target, files) for target in imported(path, lazy)} - {None, module}
         for module, path in files.items()
     }
+    if CALLER_OF_EXPORT in arrows:
+        arrows[CALLER_OF_EXPORT] -= {target for target in arrows[CALLER_OF_EXPORT] if target.startswith(EXPORT)}
+    return arrows
 
 
 def room(module: str) -> str:

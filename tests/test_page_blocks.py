@@ -50,7 +50,7 @@ LEAVES = {
     "docs/guides/serving.md": ["saved_models/phrases/1/saved_model.pb", "phrases-onnx/step.onnx"],
     "docs/marian.md": ["alignment.png", "fine-tuned/translator.json", "saved_models/marian/1/saved_model.pb"],
 }
-QUICK_SHELL = (r"keras-attn presets", r"echo .* \| keras-attn translate \w+( --html \S+| --markup html)?")
+QUICK_SHELL = (r"keras-attn presets", r"echo .* \| keras-attn translate \w+( --html \S+)?")
 # Other shell lines, each with the reason why it does not run here. tests/test_docs.py compares their flags with --help.
 LONG_SHELL = {
     r"(pip install|pre-commit install|export |cd )": "prepares an environment; .ci/run does the same",
@@ -59,7 +59,6 @@ LONG_SHELL = {
     r"(\w+=\S+ )*python -m tests\.benchmarks\.": "a benchmark, or a peer in an environment of its own",
     r"((\w+=\S+ )*pytest|\.ci/run)\b": "the tests themselves",
     r"(echo .* \| )?keras-attn .*(runs/|[A-Z]{3,}|saved_models/)": "needs a run; tests/cli calls each command",
-    r"keras-attn .* < page\.html": "needs a page; tests/cli/test_translate_texts.py translates it",
     r"(docker|curl|mkdocs|\s*--model_config_file)\b": "needs a server or its image",
     r"gcloud ": "needs machines in a cloud",
 }

@@ -5,7 +5,7 @@ of a word's answers is right. Instead of `--input` and `--references`, `--corpus
 `<split>.<language>`, plain or `.gz`.
 
 `--ensemble` adds runs to RUN. By default all of them choose each token together (`--average`); with `--combine vote`
-each translates alone, and the translation that most of them found is scored; see `keras_attn.decoding.vote`.
+each translates alone, and the translation that most of them found is scored; see `keras_attn.translation.vote`.
 
 With `--hypotheses FILE` the lines of a file are scored, instead of what RUN translates now. With `--against` a second
 system, a run or such a file, is scored too. sacreBLEU's paired bootstrap, for error rates McNemar's exact test, then
@@ -156,7 +156,7 @@ class System:
 
     def translate(self, sources: Sequence[str]) -> None:
         if self.texts is None:
-            from keras_attn.decoding import vote
+            from keras_attn.translation import vote
 
             started = time.monotonic()
             numbers, sizes, found = range(len(sources)), [1] * len(sources), []

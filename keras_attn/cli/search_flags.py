@@ -115,8 +115,7 @@ def search_arguments(arguments: argparse.Namespace, run: Path) -> dict:
 def load_translator(arguments: argparse.Namespace, run: Path):
     """Loads the translator of a run, as an ensemble with those of `--ensemble`, with `--int8` and `--shortlist`."""
     from keras_attn.backend import keep_compiled
-    from keras_attn.decoding import Shortlist, quantize, with_shortlist
-    from keras_attn.translator import Translator
+    from keras_attn.translation import Shortlist, Translator, quantize, with_shortlist
 
     keep_compiled(cache_folder() / "compiled")
     if not arguments.ensemble and arguments.average != "probability":

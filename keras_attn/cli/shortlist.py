@@ -30,8 +30,8 @@ def main(argv=None) -> int:
 
 
 def learn(arguments: argparse.Namespace) -> None:
-    from keras_attn.decoding import Shortlist
     from keras_attn.text import read_lines
+    from keras_attn.translation import Shortlist
 
     sources, targets = (read_lines(path) for path in (arguments.source, arguments.target))
     with streams.new_file(arguments.output) as output:

@@ -13,8 +13,8 @@ right; beside it is phoneme error rate (PER), the edits per phone. A word has on
 
 Of several seeds a single model's score is the mean, with an interval over seeds that is pooled over the languages with
 equally many words (`recipes.studies.repeated`). The seeds of a system are also an ensemble, and so are all models of
-all systems: by probability (`keras_attn.models.Ensemble`) and by vote (`keras_attn.decoding.vote`). Means are over the
-seven languages with 8,000 training words ("medium"), and over the eight with 800 ("low"), where all of them are there.
+all systems: by probability (`keras_attn.models.Ensemble`) and by vote (`keras_attn.translation.vote`). Means are over
+the seven languages with 8,000 training words ("medium"), and over the eight with 800 ("low"), where all are there.
 
 The baseline is the task's own, an ensemble of neural transducers (Ashby et al. 2021; `BASELINE` has its WER on the test
 words). Training takes as many updates as the recipe has, or `--max-steps`, within `--minutes` a run. Runs and ensembles

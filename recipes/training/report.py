@@ -10,7 +10,7 @@ import numpy as np
 from keras_attn import Translator, files, plots
 from keras_attn.cli.environment import surroundings
 from keras_attn.evaluation import by_metric
-from keras_attn.translator import Translation
+from keras_attn.translation import Translation
 from recipes import corpora
 from recipes.training.memory import peak_memory_mb
 

@@ -139,13 +139,18 @@ def export_whole(folder: Path) -> int:
 
 
 MODULES = {
-    save: ["keras_attn.translator", "keras_attn.models"],
-    save_beside: ["keras_attn.translator", "keras_attn.models"],
+    save: ["keras_attn.translation.translator", "keras_attn.models"],
+    save_beside: ["keras_attn.translation.translator", "keras_attn.models"],
     encode: ["keras_attn.data"],
     download: ["recipes.corpora"],
-    train: ["keras_attn.translator", "recipes.training.fitting", "recipes.rnnsearch", "recipes.training.report"],
-    export: ["keras_attn.translator", "keras_attn.serving.export.publish"],
-    export_whole: ["keras_attn.translator", "keras_attn.serving.export.publish"],
+    train: [
+        "keras_attn.translation.translator",
+        "recipes.training.fitting",
+        "recipes.rnnsearch",
+        "recipes.training.report",
+    ],
+    export: ["keras_attn.translation.translator", "keras_attn.serving.export.publish"],
+    export_whole: ["keras_attn.translation.translator", "keras_attn.serving.export.publish"],
 }
 
 

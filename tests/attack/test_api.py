@@ -22,10 +22,10 @@ from keras_attn.data import ParallelDataset
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.search import SampleOptions, SearchOptions
 from keras_attn.text import END_ID, UNKNOWN_ID
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests import adversarial
 from tests.models import test_golden
-from tests.test_scoring import word_tokenizer
+from tests.translation.test_scoring import word_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.by_turns]
 
@@ -265,7 +265,7 @@ def test_eight_threads_translate_as_one(translator):
 STATES = ["new", "after generate", "after score", "after sample"]
 
 
-@pytest.mark.once  # tests/decoding/test_threads.py has a copy on every backend
+@pytest.mark.once  # tests/translation/test_threads.py has a copy on every backend
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_copies_translate_alike(translator, state, copied):

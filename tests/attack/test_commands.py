@@ -19,10 +19,10 @@ import pytest
 
 from keras_attn.cli import evaluate, export, score, translate
 from keras_attn.cli.main import COMMANDS
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from recipes import train
 from tests.models import test_golden
-from tests.test_scoring import word_tokenizer
+from tests.translation.test_scoring import word_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.once, pytest.mark.usefixtures("processes_on_jax")]
 

@@ -12,11 +12,10 @@ import pytest
 from keras_attn.backend import int8_products
 from keras_attn.cli import score as score_command
 from keras_attn.cli.main import main
-from keras_attn.decoding import vote
 from keras_attn.evaluation import bleu, chrf
 from keras_attn.models import RNNSearch
 from keras_attn.text import Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator, vote
 
 pytestmark = pytest.mark.once
 

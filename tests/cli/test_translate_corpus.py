@@ -19,7 +19,7 @@ import pytest
 from keras_attn import quantize
 from keras_attn.cli import corpus_blocks, corpus_worker, ray_cluster, translate, translate_corpus
 from keras_attn.requirements import is_installed
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.attack.killing import translator
 
 pytestmark = pytest.mark.once

@@ -12,7 +12,7 @@ import pytest
 
 from keras_attn import evaluation, plots
 from keras_attn.text.tokenizer import Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from recipes import train
 from recipes.corpora import hansards
 from recipes.pages import studies as study_sections

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_attn import Translator
-from keras_attn.decoding import vote
 from keras_attn.evaluation import phoneme_error_rate, word_error_rate
+from keras_attn.translation import vote
 from recipes.corpora.pronunciations import LANGUAGES
 from recipes.pages import studies as study_sections
 from recipes.studies import g2p

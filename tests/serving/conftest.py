@@ -10,7 +10,7 @@ import pytest
 from keras_attn.models import RNNSearch
 from keras_attn.serving.export import export_translator
 from keras_attn.text import Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.serving import loader
 
 SENTENCES = [

@@ -16,13 +16,13 @@ import threading
 import time
 from pathlib import Path
 
-from keras_attn.decoding import Engine, Shortlist
 from keras_attn.saving import load_preset
 from keras_attn.serving.export.custom_modules import import_modules
 from keras_attn.serving.export.onnx_graphs import write_onnx
 from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.publish import write_version
 from keras_attn.serving.export.python_process import REFUSALS, REFUSED
+from keras_attn.translation import Shortlist, Translator
 
 
 def main(folder: str, directory: str) -> int:
@@ -32,9 +32,9 @@ def main(folder: str, directory: str) -> int:
         import_modules(request.pop("modules"), request.pop("path"))
         options = request.pop("options", None)  # of a SavedModel
         *parts, limits = load_preset(folder)
-        engine = Engine(*parts, **limits)
+        engine = Translator(*parts, **limits)
         if request.pop("int8", False):
-            from keras_attn.decoding import quantize
+            from keras_attn.translation import quantize
 
             engine = quantize(engine)
         if path := request.pop("shortlist", None):

@@ -15,7 +15,7 @@ from keras_attn.serving.export.graph_shortlist import GraphShortlist
 from keras_attn.serving.export.options import ExportOptions
 
 if TYPE_CHECKING:
-    from keras_attn.decoding import Engine
+    from keras_attn.translation import Translator
 
 SOURCE_LENGTHS = (16, 32, 64, 128)
 LONGEST_OUTPUT = 512
@@ -30,7 +30,7 @@ def rows(options: ExportOptions) -> list[int]:
     return [*(number for number in numbers if number < options.batch_size), options.batch_size]
 
 
-def lengths(engine: "Engine", options: ExportOptions) -> dict[int, int]:
+def lengths(engine: "Translator", options: ExportOptions) -> dict[int, int]:
     """The numbers of source tokens, end token included, and for each the room of its outputs.
 
     Raises:
@@ -67,7 +67,7 @@ def compiled(
     plain: Callable,
     norms_of: Callable,
     shortlist: GraphShortlist | None,
-    engine: "Engine",
+    engine: "Translator",
     options: ExportOptions,
 ) -> Callable:
     """A function of the arguments of `plain`, whose batches `search` takes if one of the shapes is large enough.

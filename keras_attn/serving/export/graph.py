@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from keras_attn.decoding import ScoreModel, token_ids_of
 from keras_attn.serving.export import compiled_shapes, length_limits
 from keras_attn.serving.export.chunking import run_in_chunks
 from keras_attn.serving.export.graph_copies import GraphCopies
@@ -31,9 +30,10 @@ from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.quantized_weights import QuantizedWeights
 from keras_attn.serving.export.search_function import build_search
 from keras_attn.text import SpecialIds
+from keras_attn.translation import ScoreModel, token_ids_of
 
 if TYPE_CHECKING:
-    from keras_attn.decoding import Engine
+    from keras_attn.translation import Translator
 
 SCORE_TOKENS = 2048  # padded tokens scored at once, each with logits for the whole vocabulary
 
@@ -57,7 +57,7 @@ class ServedTranslator:
         functions: dict of a graph function for each signature, for `tf.saved_model.save`; see `export_translator`.
     """
 
-    def __init__(self, engine: "Engine", options: ExportOptions):
+    def __init__(self, engine: "Translator", options: ExportOptions):
         self._engine, self._options = engine, options
         self._most = length_limits.max_output_length(engine, options)
         # The saved object tracks the tables and the captured variables themselves. If it tracked the Keras model,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 if TYPE_CHECKING:
-    from keras_attn.decoding import Shortlist
     from keras_attn.models import Seq2Seq
+    from keras_attn.translation import Shortlist
 
 
 class GraphShortlist:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_attn.serving.export.options import ExportOptions
 
 if TYPE_CHECKING:
-    from keras_attn.decoding import Engine
+    from keras_attn.translation import Translator
 
 
 class RequestOptions(NamedTuple):
@@ -31,7 +31,7 @@ def default_request(options: ExportOptions) -> RequestOptions:
     )
 
 
-def max_output_length(engine: "Engine", options: ExportOptions) -> int:
+def max_output_length(engine: "Translator", options: ExportOptions) -> int:
     """The longest output that any request can ask for: the translator's and the export's own."""
     own = engine.limits(max_length=options.max_length, max_length_ratio=options.max_length_ratio)
     longest = max(limits.longest(options.max_source_length) for limits in (engine.limits(), own))
@@ -58,7 +58,9 @@ def validated(request: RequestOptions) -> RequestOptions:
         return RequestOptions(*map(tf.identity, numbers.values()))
 
 
-def row_limits(lengths: tf.Tensor, request: RequestOptions, engine: "Engine", most: int) -> tuple[tf.Tensor, tf.Tensor]:
+def row_limits(
+    lengths: tf.Tensor, request: RequestOptions, engine: "Translator", most: int
+) -> tuple[tf.Tensor, tf.Tensor]:
     """The longest and the shortest output for sources of these lengths, each `(R,)` int32 and at most `most`.
 
     In float64, as Python calculates.

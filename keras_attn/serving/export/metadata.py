@@ -14,8 +14,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 from keras_attn.serving.export.options import ExportOptions
 
 if TYPE_CHECKING:
-    from keras_attn.decoding import Engine
     from keras_attn.text import Tokenizer
+    from keras_attn.translation import Translator
 
 RECORD = "keras_attn.json"  # in assets.extra/, of which servers read the warm-up records only
 # The entries of a run's report that are copied: where the weights come from, and how good they are.
@@ -24,7 +24,7 @@ MAX_BATCH_SIZE = 64  # sentences that a server joins; the graph splits them into
 SCORES = ("bleu", "greedy_bleu", "chrf", "ter", "wer", "greedy_wer", "per")
 
 
-def write_record(directory: Path, engine: "Engine", options: ExportOptions, report: Mapping[str, Any]) -> None:
+def write_record(directory: Path, engine: "Translator", options: ExportOptions, report: Mapping[str, Any]) -> None:
     """Writes `assets.extra/keras_attn.json` of a version."""
     tokenizers = {"source": engine.source_tokenizer, "target": engine.target_tokenizer}
     record = {

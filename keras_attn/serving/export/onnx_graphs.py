@@ -20,14 +20,14 @@ from keras_attn.models import Seq2Seq
 from keras_attn.runtime import manifest
 
 if TYPE_CHECKING:
-    from keras_attn.decoding import Engine
+    from keras_attn.translation import Translator
 
 OPSET = 18
 _SOURCE = tf.TensorSpec((None, None), tf.int32, name="encoder_token_ids")
 _ROOM = tf.TensorSpec((), tf.int32, name="max_length")
 
 
-def write_onnx(engine: "Engine", directory: Path) -> Path:
+def write_onnx(engine: "Translator", directory: Path) -> Path:
     """Writes the files of `onnx_publish.export_onnx` into a new folder, and returns it."""
     directory.mkdir()
     model, tokenizers = engine.model, (engine.source_tokenizer, engine.target_tokenizer)

@@ -16,14 +16,13 @@ from keras_attn.serving.export.python_process import run_python
 from keras_attn.serving.export.self_check import check_answers, reference_translations
 
 if TYPE_CHECKING:
-    from keras_attn.decoding import Engine
     from keras_attn.runtime import OnnxTranslator
-    from keras_attn.translation import Translation
+    from keras_attn.translation import Translation, Translator
 
 _STAGED = "onnx"
 
 
-def export_onnx(translator: "Engine", directory: str | os.PathLike) -> Path:
+def export_onnx(translator: "Translator", directory: str | os.PathLike) -> Path:
     """Writes `encode.onnx`, `step.onnx`, both tokenizers and `manifest.json` into a new folder.
 
     `keras_attn.runtime.OnnxTranslator` translates with them, and needs neither Keras nor TensorFlow. The graphs compute

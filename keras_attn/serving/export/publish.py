@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_attn import files
-from keras_attn.decoding import token_ids_of
 from keras_attn.requirements import require
 from keras_attn.saving import rounded_model, save_preset, stored_size
 from keras_attn.serving.export import custom_modules
@@ -24,13 +23,14 @@ from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.python_process import run_python
 from keras_attn.serving.export.self_check import Reference, check_translations, reference_translations, replaying
 from keras_attn.text import DEFAULT_IDS, Tokenizer
+from keras_attn.translation import token_ids_of
 
 if TYPE_CHECKING:
-    from keras_attn.decoding import Engine
+    from keras_attn.translation import Translator
 
 
 def export_translator(
-    translator: "Engine",
+    translator: "Translator",
     directory: str | os.PathLike,
     *,
     sentences: Sequence[str] = (),
@@ -141,7 +141,7 @@ def export_translator(
 
 
 def write_version(
-    engine: "Engine",
+    engine: "Translator",
     directory: str | os.PathLike,
     options: ExportOptions,
     *,
@@ -195,7 +195,7 @@ def _as_sentences(directory: Path) -> Iterator[None]:
         raise OSError(f"Expected a version to be written to {str(directory)!r}. Received: {error.message}") from error
 
 
-def _as_stored(engine: "Engine", options: ExportOptions) -> "Engine":
+def _as_stored(engine: "Translator", options: ExportOptions) -> "Translator":
     """The engine with the weights that the model has after quantization."""
     model = rounded_model(engine.model, options.quantize)
     if model is engine.model:
@@ -205,7 +205,7 @@ def _as_stored(engine: "Engine", options: ExportOptions) -> "Engine":
     return stored
 
 
-def length_limits(engine: "Engine") -> dict[str, float]:
+def length_limits(engine: "Translator") -> dict[str, float]:
     """The translator's own limits, as a preset records them."""
     return {"max_length_ratio": engine.max_length_ratio, "max_length_constant": engine.max_length_constant}
 

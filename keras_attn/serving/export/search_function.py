@@ -16,7 +16,7 @@ from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.quantized_weights import QuantizedWeights
 
 if TYPE_CHECKING:
-    from keras_attn.decoding import Engine
+    from keras_attn.translation import Translator
 
 INPUTS = [
     tf.TensorSpec((None, None), tf.int32),
@@ -27,7 +27,7 @@ INPUTS = [
 
 
 def build_search(
-    engine: "Engine",
+    engine: "Translator",
     options: ExportOptions,
     weights: QuantizedWeights,
     *,

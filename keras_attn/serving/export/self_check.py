@@ -9,13 +9,13 @@ from keras_attn.serving.export.options import ExportOptions
 from keras_attn.serving.export.python_process import PythonProcess
 
 if TYPE_CHECKING:
-    from keras_attn.decoding import Engine
+    from keras_attn.translation import Translator
 
 Reference = tuple[str, list[tuple[str, float]]]  # a text, and its translations with their scores, best first
 REPLAY = Path(__file__).with_name("replay.py")
 
 
-def reference_translations(engine: "Engine", options: ExportOptions) -> list[Reference]:
+def reference_translations(engine: "Translator", options: ExportOptions) -> list[Reference]:
     """Texts of the source vocabulary, empty to sentence-long, with all hypotheses of `generate` for each.
 
     The export reads each of them whole.

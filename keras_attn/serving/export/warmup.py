@@ -15,14 +15,14 @@ from keras_attn.serving.export.prediction_log import encode
 from keras_attn.text import BLANKS
 
 if TYPE_CHECKING:
-    from keras_attn.decoding import Engine
+    from keras_attn.translation import Translator
 
 NAME = "tf_serving_warmup_requests"
 BATCH_SIZES = (1, 8, 32)
 LONGEST_COMPILED = 64  # source tokens: for longer ones a program is compiled at the first request for it
 
 
-def write_warmup(directory: Path, engine: "Engine", options: ExportOptions, sentences: Sequence[str]) -> None:
+def write_warmup(directory: Path, engine: "Translator", options: ExportOptions, sentences: Sequence[str]) -> None:
     """Writes the records of a version: every signature, short and long sentences, alone and in batches.
 
     Args:

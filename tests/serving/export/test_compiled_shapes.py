@@ -8,9 +8,9 @@ import pytest
 
 from keras_attn import quantize, with_shortlist
 from keras_attn.cli import main
-from keras_attn.decoding import token_ids_of
 from keras_attn.models import RNNSearch, TransformerSeq2Seq
 from keras_attn.serving.export import export_translator, publish
+from keras_attn.translation import token_ids_of
 from tests.serving import loader
 from tests.serving.conftest import LINES, READ, SENTENCES, build
 from tests.serving.export.test_graph_shortlist import ensemble, of

@@ -11,7 +11,7 @@ import pytest
 
 from keras_attn import LocalPredictiveAttention, models
 from keras_attn.text import END_ID, Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.serving import fresh, loader
 from tests.serving.conftest import SENTENCES
 

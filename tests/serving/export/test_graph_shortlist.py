@@ -10,7 +10,7 @@ from keras_attn import Shortlist, SpecialIds, with_shortlist
 from keras_attn.models import Ensemble, NematusSeq2Seq
 from keras_attn.saving import rounded_model
 from keras_attn.serving.export import export_onnx, export_translator
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.serving import fresh
 from tests.serving.conftest import LINES, READ, SENTENCES, build
 

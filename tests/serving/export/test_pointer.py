@@ -6,7 +6,7 @@ import pytest
 
 from keras_attn import models
 from keras_attn.text import Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.serving import fresh, loader
 from tests.serving.export.test_every_model import assert_n_best, assert_same
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attn.saving import quantization, rounded_model
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.serving.conftest import SENTENCES, build
 
 

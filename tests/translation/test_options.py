@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.decoding.batching import Sentence, search_inputs
 from keras_attn.search import Limits
 from keras_attn.text import END_ID, SPECIAL_TOKENS, UNKNOWN_ID
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
+from keras_attn.translation.batching import Sentence, search_inputs
 from tests.models import test_golden
 
 pytestmark = pytest.mark.by_turns

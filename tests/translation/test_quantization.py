@@ -12,10 +12,10 @@ from keras import ops
 import keras_attn
 from keras_attn.backend import Int8Weights, dense, int8_products, loop_product, torch_tracing
 from keras_attn.backend.products import kernel_products
-from keras_attn.decoding.int8_layers import int8_weights
-from tests.decoding.test_engine import LINES, texts
+from keras_attn.translation.quantization import int8_weights
 from tests.models.test_every_model import MODELS, ONE_EACH, S, T, inputs, make  # noqa: F401 - a fixture
-from tests.test_scoring import word_tokenizer
+from tests.translation.test_options import LINES, texts
+from tests.translation.test_scoring import word_tokenizer
 
 ON_TORCH = keras.backend.backend() == "torch"
 
@@ -248,8 +248,8 @@ def test_a_copy_is_quantised_too(translator, copied):
 def test_matrices_are_arguments_of_what_jax_compiles(inputs, monkeypatch):  # noqa: F811
     import jax
 
-    from keras_attn.decoding.search_models import SearchModel
     from keras_attn.search import greedy_search
+    from keras_attn.translation.search_models import SearchModel
 
     traced = []
     monkeypatch.setattr(jax, "jit", lambda function, jit=jax.jit: traced.append(jit(function)) or traced[-1])
@@ -266,6 +266,6 @@ def test_matrices_are_arguments_of_what_jax_compiles(inputs, monkeypatch):  # no
 def test_other_modes_and_accelerators_are_refused(translator, monkeypatch):
     with pytest.raises(ValueError, match="Received: mode='int4'"):
         keras_attn.quantize(translator, "int4")
-    monkeypatch.setattr("keras_attn.decoding.quantization.has_accelerator", lambda: True)
+    monkeypatch.setattr("keras_attn.translation.quantization.has_accelerator", lambda: True)
     with pytest.raises(ValueError, match="on a processor"):
         keras_attn.quantize(translator)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.models import test_golden
-from tests.test_scoring import word_tokenizer
+from tests.translation.test_scoring import word_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ from keras import ops
 import keras_attn
 from keras_attn import Shortlist, SpecialIds
 from keras_attn.backend import torch_tracing
-from keras_attn.decoding import shortlist as module
 from keras_attn.models import copy_model
+from keras_attn.translation import shortlist as module
 from tests import oracles
-from tests.decoding.test_engine import LINES, texts
 from tests.models.test_every_model import MODELS, inputs, make  # noqa: F401 - a fixture
-from tests.test_scoring import word_tokenizer
+from tests.translation.test_options import LINES, texts
+from tests.translation.test_scoring import word_tokenizer
 
 pytestmark = pytest.mark.by_turns
 

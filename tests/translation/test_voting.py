@@ -5,7 +5,7 @@ import random
 import pytest
 
 from keras_attn import Translation
-from keras_attn.decoding import vote
+from keras_attn.translation import vote
 
 pytestmark = pytest.mark.once
 

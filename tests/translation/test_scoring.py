@@ -9,7 +9,7 @@ from keras_attn import MultiHeadAttention
 from keras_attn.models import RNNSearch
 from keras_attn.search import score_tokens
 from keras_attn.text import END_ID, START_ID, UNKNOWN_ID, Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.models import test_golden
 from tests.oracles import rnnsearch
 

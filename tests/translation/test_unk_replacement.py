@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.decoding.unk_replacement import words_for_unknown
 from keras_attn.text import BLANKS, END_ID, UNKNOWN_ID, Tokenizer
+from keras_attn.translation.text_search import words_for_unknown
 from tests.text.test_tokenizer import LINES, WEIRD
 
 pytestmark = pytest.mark.once

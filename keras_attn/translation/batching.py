@@ -22,7 +22,7 @@ class Sentence(NamedTuple):
     prefix: Sequence[int] = ()  # target ids with which the translation begins
     prefix_text: str = ""
     row_id: int = 0  # the number on which its random draws depend
-    words: Mapping[str, int] = MappingProxyType({})  # unknown ones that may be copied, with their temporary ids
+    oov: Mapping[str, int] = MappingProxyType({})  # unknown words that may be copied: extended-vocabulary ids
 
 
 def batches(lengths: list[int], batch_size: int, tokens_per_batch: int) -> Iterator[tuple[list[int], tuple[int, int]]]:
@@ -99,9 +99,9 @@ def search_inputs(
     return inputs, longest
 
 
-def encoded(tokenizer: "Tokenizer", texts: Sequence[str], words: Sequence[Mapping[str, int]]) -> list[list[int]]:
-    """The ids of each text, temporary ones for its `words`; none for a blank one, whatever the tokenizer gives."""
-    rows = zip(texts, tokenizer.encode_batch(texts), words, strict=True)
+def encoded(tokenizer: "Tokenizer", texts: Sequence[str], oov: Sequence[Mapping[str, int]]) -> list[list[int]]:
+    """The ids of each text, extended-vocabulary ids for its `oov`; none for a blank text."""
+    rows = zip(texts, tokenizer.encode_batch(texts), oov, strict=True)
     return [with_temporary_ids(tokenizer, text, ids, own) if text.strip(BLANKS) else [] for text, ids, own in rows]
 
 
@@ -132,3 +132,23 @@ def token_ids_of(tokenizer: "Tokenizer", tokens: Iterable[str | int]) -> list[in
         ids.add(tokenizer.vocabulary.index(token) if isinstance(token, str) else int(token))
     tokenizer.tokens(ids)  # refuses ids out of range
     return sorted(ids)
+
+
+def check_list(name: str, values: Iterable, count: int | None = None) -> list:
+    """Returns `values` as a list; raises ValueError if they are a string, no iterable, or not `count` many."""
+    if isinstance(values, str):
+        raise ValueError(f"Expected `{name}` to be a list of strings. Received one string; put it into a list.")
+    if not isinstance(values, Iterable):
+        raise ValueError(f"Expected `{name}` to be a list. Received: {values!r}")
+    values = list(values)
+    if count is not None and len(values) != count:
+        raise ValueError(f"Expected `{name}` to have an entry for each of {count} sentences. Received: {len(values)}")
+    return values
+
+
+def check_whole(**lists) -> None:
+    """Raises ValueError if an entry of a list is no whole number."""
+    for name, values in lists.items():
+        wrong = [value for value in values if isinstance(value, bool) or not isinstance(value, (int, np.integer))]
+        if wrong:
+            raise ValueError(f"Expected `{name}` to be a whole number, or a list of them. Received: {wrong[0]!r}")

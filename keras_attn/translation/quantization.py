@@ -1,14 +1,19 @@
-"""Translators that multiply in int8."""
+"""Translators that multiply in int8, and the int8 versions of Keras' layers."""
 
 from copy import copy
+from typing import TypeVar
 
-from keras_attn.backend import has_accelerator
-from keras_attn.decoding.engine import Engine
-from keras_attn.decoding.int8_layers import int8_weights
+import keras
+from keras import ops
+
+from keras_attn.backend import Int8Weights, has_accelerator, kernel_product
 from keras_attn.models import copy_model
+from keras_attn.translation.text_search import TextSearch
+
+_Translator = TypeVar("_Translator", bound=TextSearch)
 
 
-def quantize(translator: Engine, mode: str = "int8") -> Engine:
+def quantize(translator: _Translator, mode: str = "int8") -> _Translator:
     """Returns a translator that multiplies with the model's matrices in int8, for speed on a processor.
 
         y_rj = s_r t_j sum_i round(x_ri / s_r) round(w_ij / t_j),  s_r = max_i |x_ri| / 127,  t_j = max_i |w_ij| / 127
@@ -45,3 +50,34 @@ def quantize(translator: Engine, mode: str = "int8") -> Engine:
     quantized.model = copy_model(translator.model, translator.model.name)
     quantized.int8_weights = int8_weights(quantized.model)
     return quantized
+
+
+def int8_weights(model: keras.Model) -> Int8Weights:
+    """Returns a model's matrices in int8, and replaces its Dense and embedding layers by int8 versions."""
+    for layer in model._flatten_layers():
+        if type(layer) in _INT8_LAYERS:
+            layer.__class__ = _INT8_LAYERS[type(layer)]
+    return Int8Weights(model)
+
+
+# These have Keras' names because a file of weights names the layers of a model by their classes.
+class Dense(keras.layers.Dense):
+    def call(self, inputs, training=None):
+        product = kernel_product(self.kernel)
+        if product is None:
+            return super().call(inputs, training=training)
+        outputs = product(inputs)
+        outputs = outputs if self.bias is None else outputs + self.bias
+        return outputs if self.activation is None else self.activation(outputs)
+
+
+class ReversibleEmbedding(keras.layers.ReversibleEmbedding):
+    def call(self, inputs, reverse=False):
+        product = kernel_product(self.embeddings, transpose=True) if reverse and self.tie_weights else None
+        if product is None:
+            return super().call(inputs, reverse=reverse)
+        logits, cap = product(ops.cast(inputs, self.reverse_dtype or inputs.dtype)), self.logit_soft_cap
+        return logits if cap is None else ops.tanh(logits / cap) * cap
+
+
+_INT8_LAYERS = {keras.layers.Dense: Dense, keras.layers.ReversibleEmbedding: ReversibleEmbedding}

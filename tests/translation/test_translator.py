@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.decoding.batching import batches, bucket
 from keras_attn.models import RNNSearch
 from keras_attn.text import END_ID, START_ID, Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
+from keras_attn.translation.batching import batches, bucket
 
 pytestmark = pytest.mark.by_turns
 
@@ -207,7 +207,7 @@ def test_preset_gives_the_same_translations(translator, preset):
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="a file that JAX writes is that of torch")
 def test_preset_loads_in_a_fresh_process_on_tensorflow(translator, preset):
     code = (
-        "import sys, json\nfrom keras_attn.translator import Translator\n"
+        "import sys, json\nfrom keras_attn.translation import Translator\n"
         "translator = Translator.from_preset(sys.argv[1])\n"
         "found = translator.generate(json.load(sys.stdin), beam_size=3)\n"
         "print(json.dumps([[t.text, t.score] for t in found]))"

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attn.backend import Int8Weights, inference_function, preferred_jit_compile
@@ -94,3 +95,22 @@ class ScoreModel(DecodingModel):
             logits, alignments = self.seq2seq.align(source, previous)  # (B, T, V), (B, T, S)
         result = score_tokens(logits, target, alignments, mask, special_ids=ids, **self.options)
         return {name: value for name, value in result._asdict().items() if value is not None} | each_head
+
+
+def check_scores(scores: np.ndarray, model: Seq2Seq) -> None:
+    """Raises ValueError for the scores (B, N) of a model whose logits are NaN.
+
+    Where a NaN reaches a search, the best score of the sentence is NaN or, by the order of a backend's `top_k`, -inf.
+    Only a sentence whose every translation has probability 0 has such a score too, so that the weights are seldom read.
+
+    Raises:
+        ValueError: if a score is NaN, or a sentence has none and a weight is not finite; the sentence names weights
+            that are not finite.
+    """
+    if np.isfinite(scores[:, 0]).all():
+        return
+    wrong = [weight.path for weight in model.weights if not np.isfinite(ops.convert_to_numpy(weight)).all()]
+    if wrong or np.isnan(scores).any():
+        cause = f"Weights that are not finite: {', '.join(wrong[:3])}" if wrong else "Its weights are finite"
+        more = f" and {len(wrong) - 3:,} more" if len(wrong) > 3 else ""
+        raise ValueError(f"Expected a model with finite logits. Received: logits that are NaN. {cause}{more}.")

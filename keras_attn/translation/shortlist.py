@@ -1,4 +1,4 @@
-"""Search in a part of the vocabulary: the target tokens that a sentence's tokens may become."""
+"""Lexical shortlists: search among the target tokens that a sentence's tokens may become."""
 
 import hashlib
 import inspect
@@ -9,20 +9,18 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from keras import ops
 
 from keras_attn import files
-from keras_attn.decoding.batching import encoded, power_of_two
-from keras_attn.decoding.checks import check_list
 from keras_attn.search import check_sizes
 from keras_attn.text import SpecialIds
+from keras_attn.translation.batching import check_list, encoded, power_of_two
+from keras_attn.translation.text_search import TextSearch
 
-if TYPE_CHECKING:
-    from keras_attn.decoding.text_search import TextSearch
-
+_Translator = TypeVar("_Translator", bound=TextSearch)
 _MOST_BYTES = 2**30  # of a file's arrays
 _LEAST = 256  # tokens of a shortlist, so that few sizes are compiled
 NONE = -1  # in place of a candidate
@@ -90,7 +88,7 @@ class Shortlist:
     @classmethod
     def learn(
         cls,
-        translator: "TextSearch",
+        translator: TextSearch,
         sources: Sequence[str],
         targets: Sequence[str],
         *,
@@ -241,7 +239,7 @@ class Shortlist:
         return np.union1d(self.always, found[found != NONE]).astype("int32")
 
 
-def with_shortlist(translator: Any, shortlist: Shortlist) -> Any:
+def with_shortlist(translator: _Translator, shortlist: Shortlist) -> _Translator:
     """Returns a translator whose `generate` searches in a shortlist of target tokens.
 
     Probabilities are those among the sentence's tokens, so that scores are a little higher than `score` gives. A
@@ -284,7 +282,7 @@ def with_shortlist(translator: Any, shortlist: Shortlist) -> Any:
 
 
 def _check(model: Any) -> None:
-    """Refuses a model whose step cannot give the logits of some tokens, or gives others than that of all tokens."""
+    """Raises ValueError if a model's step cannot give the logits of some tokens, or gives others for them."""
     ids = ops.arange(min(8, model.target_vocabulary_size), dtype="int32")
     part = model.output_part(ids)
     if len(inspect.signature(model.step).parameters) < 4:

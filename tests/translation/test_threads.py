@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_attn.backend import torch_tracing
-from keras_attn.translator import Translator
-from tests.decoding.test_engine import LINES, texts
+from keras_attn.translation import Translator
+from tests.translation.test_options import LINES, texts
 
 THREADS = 8
 

@@ -1,9 +1,31 @@
-"""Several translators' translations of the same sentences, combined by vote."""
+"""Translations as records, and the vote of several systems. Needs NumPy alone, for clients of a server."""
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from keras_attn.translation import Translation
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Translation:
+    """One translation with its tokens, scores and alignment.
+
+    `text` is the translation, and `token_ids` and `source_token_ids` are the ids of `tokens` and `source_tokens`. The
+    end token counts as a step: it is the last entry of `tokens` and `source_tokens`, which therefore label the rows and
+    the columns of `alignment`.
+    """
+
+    text: str
+    tokens: tuple[str, ...] = ()
+    token_ids: tuple[int, ...] = ()
+    score: float = 0.0  # what search ranks by: the log-probability after the length penalty
+    token_log_probs: np.ndarray | None = None  # (T,)
+    alignment: np.ndarray | None = None  # (T, S), rows sum to 1: the mean of the heads, where there are several
+    source_tokens: tuple[str, ...] = ()
+    source_token_ids: tuple[int, ...] = ()
+    n_best: tuple["Translation", ...] = ()  # all hypotheses, best first, if several were requested; samples in order
+    head_alignments: np.ndarray | None = None  # (heads, T, S), from `score(..., each_head=True)`
 
 
 def vote(candidates: Sequence[Sequence[Translation]]) -> list[Translation]:
@@ -27,7 +49,7 @@ def vote(candidates: Sequence[Sequence[Translation]]) -> list[Translation]:
     Example:
         >>> words = [("K AE T", -0.9), ("K AE T", -0.7), ("S AE T", -0.1)]  # two of three
         >>> candidates = [[keras_attn.Translation(text, score=score)] for text, score in words]
-        >>> [(best.text, best.score) for best in keras_attn.decoding.vote(candidates)]
+        >>> [(best.text, best.score) for best in keras_attn.translation.vote(candidates)]
         [('K AE T', -0.7)]
     """
     lengths = sorted({len(one) for one in candidates})
