@@ -105,27 +105,28 @@ class BlockTranslator:
     def __call__(self, block: dict) -> dict:
         """Translates a block of `_blocks` and writes its files, unless they are there; returns what is counted."""
         path, lines = Path(block["path"]), block["text"].split(b"\n")
-        if path.exists():
-            return {"lines": len(lines), "failed": 0, "invalid": 0, "cut": 0, "error": ""}
+        counts = {"lines": len(lines), "failed": 0, "invalid": 0, "cut": 0, "error": ""}
+        try:
+            return counts if path.exists() else counts | self._translate(path, lines, block["first"])
+        except OSError as error:  # Ray would hide it in a trace
+            return counts | {"error": str(error)}
+
+    def _translate(self, path: Path, lines: list[bytes], first: int) -> dict[str, int]:
         reader, failures, progress = TextReader(self.max_characters), {}, streams.Progress(False)
-        texts, numbers = reader.read(lines), range(block["first"], block["first"] + len(lines))
+        texts, numbers = reader.read(lines), range(first, first + len(lines))
         with path.with_suffix(f".{self.run}").open("ab") as attempts:  # Ray would try for ever
             attempts.write(b".")
             if attempts.tell() > _ATTEMPTS:
                 where = f"lines {numbers[0]:,} to {numbers[-1]:,} of {path.parent.name!r}"
-                return {"error": f"Expected workers that survive. Received: {where}, at which {_ATTEMPTS} have died."}
+                raise OSError(f"Expected workers that survive. Received: {where}, at which {_ATTEMPTS} have died.")
         generate = functools.partial(self._generate, failures)
         found = in_batches(generate, texts, numbers, self.options["batch_size"], progress, [1] * len(texts))
-        counts = {"lines": len(lines), "failed": len(failures), "invalid": reader.invalid, "cut": reader.cut}
-        try:
-            if failures:
-                with files.replacing(path.with_suffix(".failures")) as new:
-                    new.write_bytes("".join(f"{n}\t{failures[n]}\n" for n in sorted(failures)).encode())
-            with files.replacing(path) as new:
-                new.write_bytes("".join(map(self.form, numbers, texts, found)).encode())
-        except OSError as error:  # Ray would hide it in a trace
-            return counts | {"error": str(error)}
-        return counts | {"error": ""}
+        if failures:
+            with files.replacing(path.with_suffix(".failures")) as new:
+                new.write_bytes("".join(f"{n}\t{failures[n]}\n" for n in sorted(failures)).encode())
+        with files.replacing(path) as new:
+            new.write_bytes("".join(map(self.form, numbers, texts, found)).encode())
+        return {"failed": len(failures), "invalid": reader.invalid, "cut": reader.cut}
 
     def _generate(self, failures: dict[int, str], texts: Sequence[str], numbers: Sequence[int]) -> list[Translation]:
         """Translates texts. One that fails has a blank translation, and its number and reason in `failures`."""
@@ -229,9 +230,10 @@ def _translated_blocks(arguments: argparse.Namespace, inputs: dict[str, Path], j
             if error := done.pop("error"):
                 raise OSError(f"{error} {_KEPT}")
             yield done
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from None
     except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", error)  # of an error in a function of ours
+        if not isinstance(cause, ray.exceptions.RayError):
+            raise cause from None
         raise RuntimeError(f"Expected workers that survive a block. Received: {error}. {_KEPT}") from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted. {_KEPT}") from None
