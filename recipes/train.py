@@ -2,16 +2,16 @@
 
     python -m recipes.train RECIPE [--corpus NAME|DIR] [--source en --target fr] [--data DIR]
                                    [--epochs N] [--minutes N] [--set name=value ...] [--seed N]
-                                   [--out runs/RECIPE] [--resume] [--distribute data|model=N]
+                                   [--out runs/RECIPE] [--resume] [--distribute data]
                                    [--stream] [--cache DIR] [--from PRESET] [--tags target|corpus]
 
 A recipe is a module of `recipes` with a `Config`, `CONFIGS` (a dict of it for some corpora, by name or pattern), and
 `build`. The run's folder gets the preset (model and tokenizers, for `Translator.from_preset`), report.json,
 history.csv, translations.txt and alignment.png; the SavedModel goes to saved_models/ under the folder's name. A run
 that was killed continues with `--resume` after its last whole epoch, one that received SIGTERM after its last batch. No
-other run may begin in the folder meanwhile. With `--distribute data` and Keras' variables KERAS_DISTRIBUTION_..., or
-under torchrun, this is one of several processes that train one model (docs/clusters.md). With `--from` training goes on
-from the weights, tokenizers and sizes of a preset or a run (docs/fine-tuning.md).
+other run may begin in the folder meanwhile. With `--distribute data` and Keras' variables KERAS_DISTRIBUTION_..., this
+is one of several processes that train one model (docs/clusters.md). With `--from` training goes on from the weights,
+tokenizers and sizes of a preset or a run (docs/fine-tuning.md).
 """
 
 import argparse
@@ -38,7 +38,7 @@ from recipes.training.run_folder import open_run, refuse_taken
 def main(argv=None) -> int:
     jobs = []
     status = command.run(lambda arguments: train(arguments, jobs.append), parser(), argv)
-    return jobs[0].leave(status) if jobs else status
+    return jobs[0].exit(status) if jobs else status
 
 
 def parser() -> command.Parser:
@@ -67,12 +67,7 @@ def parser() -> command.Parser:
     option("--seed", type=int, default=0)
     option("--out", type=Path, help="folder of the run (default: runs/RECIPE)")
     option("--resume", action="store_true", help="continue the run in that folder")
-    option(
-        "--distribute",
-        metavar="data|model=N",
-        help="divide each batch among all devices; model=N: "
-        "among groups of N, and in each the vocabulary's matrices (JAX)",
-    )
+    option("--distribute", choices=["data"], help="divide each batch among all devices")
     option("--stream", action=argparse.BooleanOptionalAction, help="train from files (default: if these are large)")
     option("--cache", type=Path, help="folder of the token files that are made of them (default: in Keras' cache)")
     option("--beam", type=between(int, 1, 1000), default=5, help="beam size of the final scores (default: %(default)s)")
@@ -92,23 +87,22 @@ def train(arguments: argparse.Namespace, begun: Callable = lambda job: None) -> 
     out = arguments.out or Path("runs", arguments.recipe)
 
     from keras_attn.backend import data_parallel
-    from recipes.training import distribution, vocabulary
+    from recipes.training import distribution
     from recipes.training.stopping import Termination
 
     job = distribution.join(arguments.distribute)
     begun(job)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(job.ending_together())
-        job.meet()
+        job.init()
         termination = stack.enter_context(Termination())
         if job.rank:  # one process tells what happens
             nowhere = stack.enter_context(open(os.devnull, "w"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
-        job.agree(settings.of_command(arguments, config, out))
+        job.assert_equal(settings.of_command(arguments, config, out))
         job.on_rank_0(lambda: (stack.enter_context(files.locked(out)), refuse_taken(out, arguments.resume)))
         steps = config.accumulation_steps
         devices = distribution.devices_for(arguments.distribute, config.sentences_per_batch, steps)
-        model_scope = stack.enter_context(data_parallel(devices, vocabulary.parts(arguments.distribute)))
+        model_scope = stack.enter_context(data_parallel(devices))
         _train(recipe, config, arguments, out, devices, model_scope, job, termination)
 
 
@@ -120,7 +114,7 @@ def _train(
     from keras_attn import Translator
     from keras_attn.backend import bfloat16_products, preferred_precision
     from recipes import corpora
-    from recipes.training import distribution, fitting, starting_point, vocabulary
+    from recipes.training import distribution, fitting, starting_point
     from recipes.training import report as run_report
 
     if config.precision == "auto":
@@ -133,7 +127,7 @@ def _train(
     changes = settings.changed_names(arguments)
     start = starting_point.StartingPoint(arguments.preset) if arguments.preset else None
     if start:
-        job.agree(start.identity)
+        job.assert_equal(start.identity)
         config = start.configured(config, arguments.recipe, changes)
     options = {"data": arguments.data, "stream": False if config.max_words else arguments.stream}
     options |= {"tags": arguments.tags, "seed": arguments.seed}
@@ -147,12 +141,10 @@ def _train(
     distribution.check_equal_text(job, corpus, tokenizers)
     cache = arguments.cache or downloads.cache_folder() / "token_files"
     training, validation = fitting.datasets(config, corpus, tokenizers, arguments.seed, cache)
-    splits = {"train": training, "val": validation}
-    distribution.check_batches(devices, config.sentences_per_batch, splits, arguments.distribute)
+    distribution.check_batches(devices, {"train": training, "val": validation})
     with model_scope():
         sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
         model = start.build(recipe, config, sizes, changes) if start else recipe.build(config, *sizes)
-    vocabulary.check_divided(model, vocabulary.parts(arguments.distribute))
     if config.guided_alignment:
         model.check_attention()
     translator = Translator(model, *tokenizers, **(start.options if start else {}))
@@ -160,12 +152,12 @@ def _train(
     translator.generate([], beam_size=arguments.beam, length_penalty=config.length_penalty)
     identity = settings.of_run(arguments, config, corpus, tokenizers, start)
     job.on_rank_0(lambda: open_run(out, identity, arguments.resume))
-    if start and not job.share((out / "checkpoint.npz").exists()):  # else the run has weights of its own
+    if start and not job.broadcast((out / "checkpoint.npz").exists()):  # else the run has weights of its own
         start.give_weights(model)
     if start:
         start.forget_weights()
 
-    if job.share((out / "report.json").exists()):  # killed after that, in the export
+    if job.broadcast((out / "report.json").exists()):  # killed after that, in the export
         translator = Translator.from_preset(out)
     else:
         budget, history, average = fitting.fit(
@@ -174,7 +166,7 @@ def _train(
         updates = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
         report = identity | {
             "command": settings.command_line(arguments, start),
-            "parameters": vocabulary.parameters(model),
+            "parameters": model.count_params(),
             **({"devices": len(devices)} if devices else {}),
             **({"processes": job.count} if job.count > 1 else {}),
             **run_report.training_figures(training, updates, budget, history, config),

@@ -42,13 +42,18 @@ class TextReader:
         return texts
 
     def close(self) -> None:
-        """Says on stderr how many lines were not UTF-8 or too long, if any."""
-        for count, what in (
-            (self.invalid, "contained bytes that are not UTF-8, read as U+FFFD"),
-            (self.cut, "were cut: see --max-characters"),
-        ):
-            if count:
-                print(f"{count:,} of {self.lines:,} lines {what}.", file=sys.stderr)
+        """Reports on stderr how many lines were not UTF-8 or too long, if any."""
+        report_lines(self.lines, self.invalid, self.cut)
+
+
+def report_lines(lines: int, invalid: int, cut: int) -> None:
+    """Reports on stderr how many of some lines were not UTF-8, and how many too long, if any."""
+    for count, what in (
+        (invalid, "contained bytes that are not UTF-8, read as U+FFFD"),
+        (cut, "were cut: see --max-characters"),
+    ):
+        if count:
+            print(f"{count:,} of {lines:,} lines {what}.", file=sys.stderr)
 
 
 def translated_windows(

@@ -25,17 +25,13 @@ from keras_attn.layers.monotonic import (
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.normalized_cells import LayerNormGRUCell, LayerNormLSTMCell
 from keras_attn.layers.normalizers import at_least_float32, hardmax, sparsemax
+from keras_attn.layers.output_bias import OutputBias
 from keras_attn.layers.pointer import PointerGenerator
 from keras_attn.layers.projection_part import project, projection_part
 from keras_attn.layers.readout import AttentionalLayer, ConcatenatedOutput, DeepOutput, LayerNormOutput
 from keras_attn.layers.scheduled_sampling import ScheduledSampler, ScheduledSampling, get_scheduled_sampling
 from keras_attn.layers.steps import unroll_steps
 from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers
-from keras_attn.layers.vocabulary import (
-    OutputBias,
-    vocabulary_embedding,
-    vocabulary_projection,
-)
 from keras_attn.layers.word_dropout import WordDropout
 
 __all__ = [
@@ -100,6 +96,4 @@ __all__ = [
     "sparsemax",
     "top_state",
     "unroll_steps",
-    "vocabulary_embedding",
-    "vocabulary_projection",
 ]

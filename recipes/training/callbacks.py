@@ -42,7 +42,7 @@ class TimeBudget(keras.callbacks.Callback):
             done = max(time_done, (epoch + 0.5) / self.params["epochs"])
             fraction = (1 - done) / max(1e-9, 1 - self.hold_fraction)
             rate = self.learning_rate * min(1.0, max(0.02, fraction))
-            self.model.optimizer.learning_rate = self.job.share(rate)
+            self.model.optimizer.learning_rate = self.job.broadcast(rate)
 
     def on_train_batch_end(self, batch, logs=None):
         self._last_batch = time.monotonic()
@@ -52,7 +52,7 @@ class TimeBudget(keras.callbacks.Callback):
                 self.model.stop_training = True
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.budget_seconds and self.job.share(self.is_over):
+        if self.budget_seconds and self.job.broadcast(self.is_over):
             self.model.stop_training = True
         logs["seconds"] = round(self._last_batch - self._started, 3)
         self.training_seconds += self._last_batch - self._started

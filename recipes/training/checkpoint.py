@@ -12,18 +12,8 @@ import keras
 import numpy as np
 
 from keras_attn import files
-from keras_attn.backend import (
-    Job,
-    build_optimizer,
-    random_state,
-    replica_count,
-    set_random_state,
-    sum_over_replicas,
-    sync_variables,
-)
-from keras_attn.models import Seq2Seq
+from keras_attn.backend import Job, build_optimizer, random_state, set_random_state, sync_variables
 from recipes.training.callbacks import TimeBudget, Validation
-from recipes.training.vocabulary import fit_padding
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -62,12 +52,10 @@ class Checkpoint(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if not self._metrics:
             return
-        # On TensorFlow the variables are there only now. All are sums, so what is missing can be added, on torch by one
-        # of the processes, each of which has the sums of its own rows.
+        # On TensorFlow the variables are there only now. All are sums, so what is missing can be added.
         sync_variables(self.model)
-        if self.job.rank == 0 or replica_count() == 1:
-            for variable, value in zip(self.model.metrics_variables, self._metrics, strict=True):
-                variable.assign(variable + value)
+        for variable, value in zip(self.model.metrics_variables, self._metrics, strict=True):
+            variable.assign(variable + value)
         self._metrics = []
 
     def on_epoch_end(self, epoch, logs=None):
@@ -80,7 +68,7 @@ class Checkpoint(keras.callbacks.Callback):
         """Writes the state after some batches of an epoch. After it, training cannot go on in this process."""
         sync_variables(self.model)
         within = {"batches": batches, "seconds": self.time_budget.seconds_of_epoch()}
-        metrics = [keras.ops.convert_to_numpy(sum_over_replicas(v)) for v in self.model.metrics_variables]
+        metrics = [keras.ops.convert_to_numpy(v) for v in self.model.metrics_variables]
         self.job.on_rank_0(lambda: self._write(within, metrics))
 
     def _write(self, within_epoch: dict | None = None, metrics: Sequence[np.ndarray] = ()) -> None:
@@ -141,8 +129,7 @@ class Checkpoint(keras.callbacks.Callback):
                 raise ValueError("It has another number of variables.")
             for name, variables in groups.items():
                 for i, variable in enumerate(variables):
-                    array = fit_padding(arrays[f"{name}_{i}"], variable.shape, _vocabularies(model))
-                    arrays[f"{name}_{i}"] = array
+                    array = arrays[f"{name}_{i}"]
                     if array.shape != tuple(variable.shape) or array.dtype.kind not in "fiu":
                         raise ValueError(f"It has another shape or type of {variable.path}.")
             if any(row.keys() != history[0].keys() or not all(map(math.isfinite, row.values())) for row in history):
@@ -160,7 +147,7 @@ class Checkpoint(keras.callbacks.Callback):
             raise ValueError(
                 f"Expected {str(self.path)!r} to be a checkpoint of this run. {reason} Train again in a new folder."
             ) from error
-        self.job.agree({"checkpoint": hashlib.sha256(state_bytes).hexdigest()})
+        self.job.assert_equal({"checkpoint": hashlib.sha256(state_bytes).hexdigest()})
         self.time_budget.restore(seconds, seconds_of_epoch)
         self.validation.best, self.validation.best_epoch, self.validation.wait = best
         self.history, self.first_batch, self._metrics, self._random = history, first_batch, metrics, random
@@ -182,14 +169,6 @@ def _storable(array: np.ndarray) -> np.ndarray:
 
 def _number(name: str) -> int:
     return int(name.rpartition("_")[2])
-
-
-def _vocabularies(model) -> list[int]:
-    return (
-        [getattr(model, f"{side}_vocabulary_size") for side in ("source", "target")]
-        if isinstance(model, Seq2Seq)
-        else []
-    )
 
 
 def _variables(model):

@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 
 from keras_attn import ParallelDataset, Tokenizer, Translator
-from keras_attn.backend import Job, bfloat16_products, clipping_replicas, compilation_scope, fast_products, seed_process
+from keras_attn.backend import Job, bfloat16_products, clipping_replicas, compilation_scope, fast_products
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 from recipes import corpora
@@ -147,10 +147,7 @@ def fit(
     # Keras prepares the batches of an epoch one epoch early on some backends. Set here, epoch n has the order of
     # epoch n after --resume too.
     order = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: batches.begin(epoch))
-    apart = keras.callbacks.LambdaCallback(
-        on_train_batch_begin=lambda batch, logs: seed_process(arguments.seed, job.rank, batches.number(batch))
-    )
-    has_ended = job.share(checkpoint.path.exists()) and checkpoint.restore(model)
+    has_ended = job.broadcast(checkpoint.path.exists()) and checkpoint.restore(model)
     while not has_ended:
         batches.start(checkpoint.first_batch)
         callbacks = [
@@ -160,7 +157,6 @@ def fit(
             budget,
             scorer,
             checkpoint,
-            *([apart] if job.count > 1 else []),  # after the random state that the checkpoint restores
             StopTogether(termination, budget, checkpoint, batches),
         ]
         # For Keras all epochs are equally long. The rest of one is a fit of its own, whose checkpoint is then resumed.

@@ -27,8 +27,6 @@ def check_start(arguments, config: TrainingConfig) -> None:
         own |= {"source_vocabulary_size", "target_vocabulary_size", "min_frequency"}
     if unused := sorted(own & changed_names(arguments)):
         raise ValueError(f"Expected --from without --set of what its tokenizers decide. Received: {', '.join(unused)}")
-    if config.extend_vocabulary and arguments.distribute not in (None, "data"):
-        raise ValueError(f"Expected --distribute data with extend_vocabulary. Received: {arguments.distribute}")
 
 
 def of_command(arguments, config, out: Path) -> dict:

@@ -120,7 +120,7 @@ class StopTogether(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         job = self.checkpoint.job
         wish = 2 if self.termination.requested else int(job.count > 1 and job.rank == 0 and self.budget.is_over)
-        decision = job.vote(self.batches.number(batch), wish)
+        decision = job.stop_together(wish)
         if decision == 1:
             self.model.stop_training = True
         # Before validation, `Checkpoint` is about to save the epoch. Keras cannot resume with no batch left, nor on
@@ -132,7 +132,7 @@ class StopTogether(keras.callbacks.Callback):
         self.termination.requested |= decision == 2
 
     def on_epoch_end(self, epoch, logs=None):
-        if any(self.checkpoint.job.gather(self.termination.requested)):
+        if self.checkpoint.job.stop_together(int(self.termination.requested)):
             self._end(f"epoch {epoch + 1:,}")
 
     def _end(self, moment: str):

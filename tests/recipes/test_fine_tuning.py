@@ -185,7 +185,6 @@ def test_a_resumed_run_keeps_its_weights_and_refuses_another_start(run, folders,
         ("rnnsearch", ["--set", "level=word"], "what its tokenizers decide. Received: level"),
         ("rnnsearch", ["--set", "source_vocabulary_size=9"], "Received: source_vocabulary_size"),
         ("rnnsearch", ["--tags", "corpus"], "the tag <2french>; --set extend_vocabulary=true adds it"),
-        ("rnnsearch", ["--distribute", "model=2", "--set", "extend_vocabulary=true"], "Received: model=2"),
     ],
 )
 def test_a_start_that_does_not_fit_is_refused(recipe, arguments, sentence, run, folders, tmp_path, capfd):
