@@ -26,7 +26,7 @@ import keras_attn
 ROOT = Path(keras_attn.__file__).parent
 ADDRESS = "http://localhost:8501"
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-EXTRAS = ("tensorflow", "keras_nlp", "keras_hub", "tensorflow_text", "google", "grpc", "aiohttp", "matplotlib")
+EXTRAS = ("tensorflow", "keras_nlp", "keras_hub", "tensorflow_text", "google", "aiohttp", "matplotlib")
 
 
 def docstrings():

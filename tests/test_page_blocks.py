@@ -144,7 +144,7 @@ def prepare(page, folder, monkeypatch):
             for name in ("s2s.npz", "source.yml", "target.yml"):
                 (folder / name.replace("s2s", "model")).write_bytes(archive.read(name))
     if page == "docs/guides/serving.md":
-        pytest.importorskip("tensorflow_serving")
+        pytest.importorskip("aiohttp")
         pytest.importorskip("onnxruntime")
     if page == "docs/large-corpora.md":
         for language, line in (("en", "She bought two red books.\n"), ("fr", "Elle a acheté deux livres rouges.\n")):

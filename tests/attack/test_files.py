@@ -371,7 +371,7 @@ def test_a_damaged_run_json_is_named(tmp_path, kind):
 LOADS = """
 import json, sys
 from pathlib import Path
-from keras_attn.serving.dev_server.saved_model import SavedModel
+from keras_attn.serving.saved_model import SavedModel
 
 for folder in sys.argv[1:]:
     try:

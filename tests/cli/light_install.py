@@ -88,7 +88,7 @@ def run_commands(folder: Path) -> None:
     assert command(*evaluated) == (0, "")
     for arguments, needed, extra in (
         (("export", preset, folder / "export"), "tensorflow to be installed for export", "tensorflow"),
-        (("serve", folder / "export"), "tensorflow and", "serving"),
+        (("serve", folder / "export"), "tensorflow and aiohttp", "serving"),
     ):
         status, error = command(*arguments)
         assert status == 2, (status, error)

