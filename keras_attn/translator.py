@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_attn.converters import from_marian
 from keras_attn.decoding import Engine
-from keras_attn.saving import from_marian, load_preset, load_presets, save_preset
+from keras_attn.saving import load_preset, load_presets, save_preset
 from keras_attn.translation import Translation
 
 __all__ = ["Translation", "Translator"]
@@ -101,7 +102,7 @@ class Translator(Engine):
 
     @classmethod
     def from_marian(cls, model: str | Path, vocabularies: str | Path | Sequence[str | Path]) -> "Translator":
-        """Reads a model that Marian trained: see `keras_attn.saving.from_marian`, with arguments and errors."""
+        """Reads a model that Marian trained: see `keras_attn.converters.from_marian`, with arguments and errors."""
         return cls(*from_marian(model, vocabularies))
 
     def export(self, directory: str | Path, *, format: str = "saved_model", **options) -> Path:

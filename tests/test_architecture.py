@@ -17,7 +17,7 @@ LEVELS = (
     ("backend", "text", "registration", "requirements", "translation", "downloads"),
     ("layers", "search", "data", "evaluation", "plots", "zoo"),
     ("models", "losses", "markup"),
-    ("decoding", "saving", "metrics"),
+    ("converters", "decoding", "saving", "metrics"),
     ("runtime",),
     ("serving",),
     ("translator",),

@@ -30,7 +30,7 @@ from keras_attn.backend.products import (
     loop_product,
 )
 from keras_attn.backend.replicas import data_shard, replica_count, sum_over_replicas
-from keras_attn.backend.tensorflow_files import StoredVariable, read_checkpoint
+from keras_attn.backend.tensorflow_files import read_checkpoint
 from keras_attn.backend.variables import (
     build_optimizer,
     keep_values,
@@ -43,7 +43,6 @@ from keras_attn.backend.variables import (
 __all__ = [
     "Int8Weights",
     "Job",
-    "StoredVariable",
     "bfloat16_products",
     "build_optimizer",
     "clipping_replicas",

@@ -1,9 +1,10 @@
 """Text: tokenizers, and files of parallel lines."""
 
 from keras_attn.text.bpe_dropout import BPEDropout
+from keras_attn.text.bpe_model import BPEModel
 from keras_attn.text.checks import checked_text
 from keras_attn.text.encoding import Encoders, TextBlock, TokenBlock, encode_lines
-from keras_attn.text.marian import marian_tokenizer
+from keras_attn.text.lookup_model import LookupModel
 from keras_attn.text.special_tokens import (
     BLANKS,
     DEFAULT_IDS,
@@ -44,7 +45,9 @@ __all__ = [
     "START_ID",
     "UNKNOWN_ID",
     "BPEDropout",
+    "BPEModel",
     "Encoders",
+    "LookupModel",
     "PathLike",
     "SpecialIds",
     "TextBlock",
@@ -59,7 +62,6 @@ __all__ = [
     "encode_lines",
     "iterate_blocks",
     "iterate_lines",
-    "marian_tokenizer",
     "read_lines",
     "read_parallel",
     "temporary_ids",
