@@ -17,7 +17,7 @@ LEVELS = (
     ("backend", "text", "registration", "requirements", "downloads"),
     ("layers", "search", "data", "evaluation", "plots", "zoo"),
     ("models", "losses"),
-    ("saving", "metrics"),
+    ("converters", "saving", "metrics"),
     ("translation",),
     ("runtime",),
     ("serving",),

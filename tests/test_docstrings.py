@@ -131,6 +131,7 @@ def test_examples_are_found():
 PACKAGES = [
     "",
     "backend",
+    "converters",
     "data",
     "evaluation",
     "layers",
@@ -144,11 +145,12 @@ PACKAGES += ["saving", "search", "serving.client", "serving.export", "text", "tr
 # What other parts of the package are made of: with a summary and its errors, but without an example of its own.
 INNER = ("backend", "data", "serving.export", "text", "translation", "zoo")
 WITHOUT_EXAMPLE = {
+    "keras_attn.converters.marian.from_marian": "needs a file of Marian's: docs/marian.md",
+    "keras_attn.converters.marian_vocabulary.marian_tokenizer": "needs a file of Marian's: docs/marian.md",
+    "keras_attn.converters.tfa.from_tfa": "needs a file of tensorflow_addons': docs/migrating-from-tfa.md",
     "keras_attn.layers.attention.Attention": "a base class: `register_attention` has a subclass",
     "keras_attn.models.recurrent.RecurrentSeq2Seq": "a base class",
     "keras_attn.runtime.onnx_translator.OnnxTranslator": "needs an exported folder: docs/without-keras.md",
-    "keras_attn.saving.marian.from_marian": "needs a file of Marian's: docs/marian.md",
-    "keras_attn.saving.tfa.from_tfa": "needs a file of tensorflow_addons': docs/migrating-from-tfa.md",
     "keras_attn.saving.quantization.stored_size": "needs TensorFlow",
     "keras_attn.search.beam.run_beam_search": "a part of `beam_search`",
     "keras_attn.search.beam.start_beam_search": "a part of `beam_search`",

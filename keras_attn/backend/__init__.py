@@ -30,7 +30,7 @@ from keras_attn.backend.products import (
     loop_matmul,
     loop_product,
 )
-from keras_attn.backend.tensorflow_files import StoredVariable, read_checkpoint
+from keras_attn.backend.tensorflow_files import read_checkpoint
 from keras_attn.backend.variables import (
     build_optimizer,
     keep_values,
@@ -42,7 +42,6 @@ from keras_attn.backend.variables import (
 __all__ = [
     "Int8Weights",
     "Job",
-    "StoredVariable",
     "bfloat16_products",
     "build_optimizer",
     "clipping_replicas",

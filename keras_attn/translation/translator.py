@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from keras_attn.backend import Int8Weights
+from keras_attn.converters import from_marian
 from keras_attn.models import Seq2Seq
-from keras_attn.saving import from_marian, load_preset, load_presets, save_preset
+from keras_attn.saving import load_preset, load_presets, save_preset
 from keras_attn.search import SampleOptions, SearchOptions, beam_search, greedy_search, sample
 from keras_attn.text import Tokenizer, check_joint, without_temporary_ids
 from keras_attn.translation.batching import Sentence, batches, check_list, check_whole, encoded, padded
@@ -232,7 +233,7 @@ class Translator(TextSearch):
 
     @classmethod
     def from_marian(cls, model: str | Path, vocabularies: str | Path | Sequence[str | Path]) -> "Translator":
-        """Reads a model that Marian trained: see `keras_attn.saving.from_marian`, with arguments and errors."""
+        """Reads a model that Marian trained: see `keras_attn.converters.from_marian`, with arguments and errors."""
         return cls(*from_marian(model, vocabularies))
 
     def export(self, directory: str | Path, *, format: str = "saved_model", **options) -> Path:

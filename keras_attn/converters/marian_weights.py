@@ -1,13 +1,13 @@
 """The weights of a model of Marian, as those of `NematusSeq2Seq`."""
 
-from collections.abc import Iterator
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
-from keras_attn.saving.marian_file import Weights
-from keras_attn.saving.marian_options import Description
+from keras_attn.converters.marian_file import Weights
 
 ADDED = 2  # padding and start, behind the vocabularies
 _NEVER = -100.0  # the logit of both, which leaves the softmax as it is
@@ -15,14 +15,20 @@ _NEVER = -100.0  # the logit of both, which leaves the softmax as it is
 _GATES = {"gru": (1, 0, 2), "lstm": (1, 0, 2, 3)}
 
 
-def convert(weights: Weights, about: Description, path: Path) -> dict[str, np.ndarray]:
+def convert(weights: Weights, sizes: tuple[int, int], arguments: dict[str, Any], path: Path) -> dict[str, np.ndarray]:
     """The weights by the paths of `NematusSeq2Seq`'s; every one of the file has its place, and every shape is checked.
+
+    Args:
+        weights: As `read_model` returns them.
+        sizes, arguments: As `describe` returns them.
+        path: The file, for messages.
 
     Raises:
         ValueError: if a weight is missing, superfluous, or of another shape than the options say.
     """
-    converter = _Converter(weights, about, path)
-    parts = dict(converter.parts())
+    converter = _Converter(weights, sizes, arguments, path)
+    groups = converter.encoder(), converter.bridge(), converter.decoder(), converter.readout(), converter.vocabulary()
+    parts = dict(itertools.chain(*groups))
     if converter.left:
         raise ValueError(
             f"Expected the weights of a model as its options describe it in {str(path)!r}. Received, besides them: "
@@ -32,24 +38,16 @@ def convert(weights: Weights, about: Description, path: Path) -> dict[str, np.nd
 
 
 class _Converter:
-    """Takes the weights of a file one by one.
+    """Takes the weights of a file one by one; its public methods yield those of each layer, by its path.
 
     Attributes:
         left: Those that are not taken yet.
     """
 
-    def __init__(self, weights: Weights, about: Description, path: Path):
-        self.left, self._sizes, self._path = dict(weights), about.sizes, path
-        self._about = SimpleNamespace(**about.arguments)
+    def __init__(self, weights: Weights, sizes: tuple[int, int], arguments: dict[str, Any], path: Path):
+        self.left, self._sizes, self._path = dict(weights), sizes, path
+        self._about = SimpleNamespace(**arguments)
         self._memory = self._about.attention_units  # M, the width of h
-
-    def parts(self) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-        """The weights of each layer, by its path."""
-        yield from self._encoder()
-        yield from self._bridge()
-        yield from self._decoder()
-        yield from self._readout()
-        yield from self._vocabulary()
 
     def _take(self, name: str, *shape: int) -> np.ndarray:
         array = self.left.pop(name, None)
@@ -58,7 +56,7 @@ class _Converter:
             raise ValueError(f"Expected weights {name!r} of shape {shape} in {str(self._path)!r}. Received: {received}")
         return array
 
-    def _encoder(self):
+    def encoder(self):
         about, E, H = self._about, self._about.embedding_size, self._about.units
         layers = about.encoder_layers
         wide = 1 if about.encoder_order == "upwards" else layers  # the layers in two directions
@@ -73,7 +71,7 @@ class _Converter:
             names = [f"encoder_l{i + 1}_cell{j + 1}" for j in range(about.encoder_transitions)]
             yield from self._deep(f"encoder/forward_{i}", names, H if i > wide else 2 * H)
 
-    def _bridge(self):
+    def bridge(self):
         H, name = self._about.units, "decoder_ff_state"
         kernel, bias = self._take(f"{name}_W", self._memory, H), self._take(f"{name}_b", 1, H)[0]
         if self._about.layer_normalization:
@@ -82,7 +80,7 @@ class _Converter:
         else:
             yield "bridge", {"kernel": kernel, "bias": bias}
 
-    def _decoder(self):
+    def decoder(self):
         about, E, H = self._about, self._about.embedding_size, self._about.units
         M = self._memory
         place = "decoder_stack/decoder" if about.decoder_layers > 1 else "decoder"
@@ -106,7 +104,7 @@ class _Converter:
             attention["bias"] = bias
         yield f"{place}/attention", attention
 
-    def _readout(self):
+    def readout(self):
         E, H, name = self._about.embedding_size, self._about.units, "decoder_ff_logit_l1"
         readout = {"bias": np.zeros(E, "float32")}
         for i, (part, width) in enumerate((("embedding", E), ("state", H), ("context", self._memory))):
@@ -116,7 +114,7 @@ class _Converter:
                 readout[f"{part}_norm/gamma"] = self._take(f"{name}_gamma{i}", 1, E)[0]
         yield "readout", readout
 
-    def _vocabulary(self):
+    def vocabulary(self):
         """The embeddings, with rows of zeros for padding and start, and the output."""
         (source, target), E, tie = self._sizes, self._about.embedding_size, self._about.tie_embeddings
 
@@ -179,12 +177,3 @@ class _Converter:
                 weights["inputs_gain"] = sort(self._take(f"{name}_gamma1", 1, bias.size))[0]
             weights["state_gain"] = sort(self._take(f"{name}_gamma2", 1, bias.size))[0]
         return weights
-
-
-def assign(model, converted: dict[str, np.ndarray], path: Path) -> None:
-    """Gives a `NematusSeq2Seq` its weights."""
-    places = {weight.path.removeprefix(f"{model.name}/"): weight for weight in model.weights}
-    if places.keys() != converted.keys():
-        raise RuntimeError(f"{sorted(places.keys() ^ converted.keys())}, of {str(path)!r}, have no counterpart.")
-    for name, array in converted.items():
-        places[name].assign(array)

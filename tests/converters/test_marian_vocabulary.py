@@ -1,4 +1,4 @@
-"""Vocabularies of Marian: the ids of its files, and a sentence for every file that is none."""
+"""Vocabularies of Marian: the ids of its files, and an error for every file that is none."""
 
 import io
 import json
@@ -7,7 +7,7 @@ import pytest
 import sentencepiece
 
 from keras_attn import SpecialIds, Tokenizer
-from keras_attn.text import marian_tokenizer
+from keras_attn.converters import marian_tokenizer
 
 pytestmark = pytest.mark.once
 HEAD = "</s>: 0\n<unk>: 1\n"
@@ -25,7 +25,7 @@ def vocabulary(tmp_path):
 
 def test_words_have_the_ids_of_the_file(vocabulary):
     quoted = """'it''s': 3\n"a\\"b\\\\\\u00e9\\x41\\U0001F600": 4\r\n"""
-    text = f'---\n# words\n{HEAD}"null": 2\n{quoted}a:b: 5\n: : 6\n1.5: 7\n\n'
+    text = f'---\n# words\n{HEAD}null: 2\n{quoted}a:b: 5\n":": 6\n1.5: 7\n\n'
     tokenizer = marian_tokenizer(vocabulary(text))
     words = ["</s>", "<unk>", "null", "it's", 'a"b\\éA😀', "a:b", ":", "1.5", "<pad>", "<s>"]
     assert tokenizer.vocabulary == words
@@ -44,26 +44,33 @@ def test_the_size_of_the_model_decides(vocabulary):
 
 
 def test_json_and_the_names_of_nematus(vocabulary):
-    tokenizer = marian_tokenizer(vocabulary(json.dumps({"eos": 0, "UNK": 1, "</s>": 2, "ä": 3}), "vocab.json"))
-    assert (tokenizer.special_ids.end, tokenizer.special_ids.unknown, tokenizer.encode("ä </s>")) == (0, 1, [3, 2])
+    words = {"eos": 0, "UNK": 1, "</s>": 2, "ä": 3, "😀": 4, 'a"\\/': 5}
+    tokenizer = marian_tokenizer(vocabulary(json.dumps(words, ensure_ascii=False), "vocab.json"))
+    assert (tokenizer.special_ids.end, tokenizer.special_ids.unknown, tokenizer.encode("ä </s> 😀")) == (
+        0,
+        1,
+        [3, 2, 4],
+    )
 
 
 WRONG = {
     "nothing": ("", r"Expected words with their ids in .*\. Received: none"),
     "no end": ("<unk>: 1\na: 0\n", "an entry </s>. Received: 2 words"),
     "no unknown": ("</s>: 0\na: 1\n", "an entry <unk>. Received: 2 words"),
-    "two words": (f"{HEAD}a: 2\nb: 2\n", "ids of their own .*Received: 'a' and 'b', both with id 2"),
+    "two words": (f"{HEAD}a: 2\nb: 2\n", "ids of their own. Received: 'a' and 'b', both with id 2"),
     "a word twice": (f"{HEAD}a: 2\na: 3\n", "words that occur once"),
-    "an id too large": (f"{HEAD}a: 999999999\n", "ids below 16,777,216 .*'a' with id 999999999"),
-    "no id": (f"{HEAD}a: b\n", "`word: id` in each line of .*Received in line 3: 'a: b'"),
-    "nested": (f"{HEAD}a:\n  b: 2\n", "Received in line 3: 'a:'"),
-    "an open quotation mark": (f'{HEAD}"a: 2\n', "Received in line 3"),
-    "an alias": (f"{HEAD}a: *b\n", "Received in line 3"),
-    "an escape": (f'{HEAD}"\\q": 2\n', r"YAML's escapes in line 3 .*Received: \"\\q\""),
-    "half a pair": (f'{HEAD}"\\ud800": 2\n', "YAML's escapes in line 3"),
-    "no UTF-8": (b"\xff: 2\n", "in UTF-8. Received: .*can't decode"),
-    "a JSON list of lists": (b"{" * 10_000, "a JSON object from words to ids"),
-    "a negative id": ('{"a": -1}', "a JSON object from words to ids"),
+    "an id too large": (f"{HEAD}a: 999999999\n", "ids below 16,777,216. Received: 'a' with id 999999999"),
+    "no id": (f"{HEAD}a: b\n", "as `word: id` .*Expected a word and its id. Received: 'a' with 'b'"),
+    "no word": (f"{HEAD}'': 2\n", "Expected a word and its id. Received: '' with '2'"),
+    "a negative id": ('{"a": -1}', "Received: 'a' with '-1'"),
+    "a list": (f"{HEAD}a: [2]\n", "Expected a word and its id"),
+    "nested": (f"{HEAD}a:\n  b: 2\n", "Received in line 4: MappingStart"),
+    "nested deeply": ("{a: " * 10_000, "Received in line 1: MappingStart|YAML"),
+    "an alias": (f"{HEAD}a: &b 2\nc: *b\n", "Received in line 4: Alias"),
+    "an open quotation mark": (f'{HEAD}"a: 2\n', "Expected YAML. Received: .*line 3"),
+    "an escape": (f'{HEAD}"\\q": 2\n', "unknown escape character"),
+    "half a pair": (f'{HEAD}"\\ud800": 2\n', "as `word: id`"),
+    "no UTF-8": (b"\xff: 2\n", "in UTF-8. .*can't decode"),
     "an end that is cut off": ("a: 0\n<unk>: 1\n</s>: 7\n", "an end and an unknown word among the 3 words"),
 }
 

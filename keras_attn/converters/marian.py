@@ -1,9 +1,15 @@
-"""What the options of a model of Marian say; a model of a kind that cannot be read is named."""
+"""Models that were trained with Marian."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from keras_attn.saving.marian_file import Options
+from keras_attn.converters.marian_file import Options, read_model
+from keras_attn.converters.marian_vocabulary import marian_tokenizer
+from keras_attn.converters.marian_weights import ADDED, convert
+from keras_attn.models import NematusSeq2Seq
+from keras_attn.text import Tokenizer
 
 _CELLS = {"gru": "gru", "gru-nematus": "gru", "lstm": "lstm"}
 _ORDERS = {"bidirectional": "parallel", "alternating": "alternating", "bi-unidirectional": "upwards"}
@@ -28,20 +34,63 @@ _DEPTHS = {
 }
 
 
-class Description(NamedTuple):
-    """A model as its options describe it.
+def from_marian(
+    model: str | os.PathLike, vocabularies: str | os.PathLike | Sequence[str | os.PathLike]
+) -> tuple[NematusSeq2Seq, Tokenizer, Tokenizer]:
+    """Reads a model that Marian trained, of its types `s2s`, `nematus` and `amun`, with its vocabularies.
 
-    Attributes:
-        sizes: The two vocabularies' sizes.
-        arguments: Those of `NematusSeq2Seq`.
+    The arguments of a translator; `keras_attn.Translator.from_marian` makes it of them. Scores are those of
+    `marian score`. Marian never writes the unknown word unless it is told to (`--allow-unk`), which is
+    `generate(..., banned_tokens=["<unk>"])` here. Its beam search has no length normalisation by default:
+    `normalization="none"`; its `--normalize 1` is `normalization="average"`.
+
+    Marian's decoder begins with a vector of zeros instead of a start token, and it pads without an id. Both
+    vocabularies get two more entries, padding and start, whose embeddings are zeros, and which are never produced.
+
+    What is read: GRU, `gru-nematus` and LSTM cells; every `--enc-type`, depth and `--skip`; `--layer-normalization`,
+    but for that of `gru-nematus`; every `--tied-embeddings...`, `--output-omit-bias`; vocabularies in `.yml`, `.json`
+    and SentencePiece's `.spm`. Everything else is refused with its name, such as factors and right-to-left models. A
+    tokenizer from `.spm` cannot be exported to TensorFlow Serving.
+
+    Nothing in the files is executed, and sizes are checked before anything is read.
+
+    Args:
+        model: The `.npz` that Marian saved.
+        vocabularies: The files of source and target; or one file for both.
+
+    Returns:
+        The model, the source tokenizer and the target tokenizer.
+
+    Raises:
+        FileNotFoundError: if a file does not exist.
+        ValueError: if one is damaged, or something else than expected, or the model is of a kind that is not read.
     """
+    if isinstance(vocabularies, (str, os.PathLike)):
+        vocabularies = [vocabularies] * 2
+    if len(vocabularies) != 2:
+        raise ValueError(f"Expected a vocabulary for source and target each. Received: {len(vocabularies)} of them")
+    path = Path(model)
+    options, weights = read_model(path)
+    sizes, arguments = describe(options, path)
+    converted = convert(weights, sizes, arguments, path)
+    files = zip(vocabularies, sizes, strict=True)
+    source, target = (marian_tokenizer(vocabulary, size=size) for vocabulary, size in files)
+    read = NematusSeq2Seq(
+        *(size + ADDED for size in sizes),
+        **arguments,
+        source_special_ids=source.special_ids,
+        target_special_ids=target.special_ids,
+    )
+    places = {weight.path.removeprefix(f"{read.name}/"): weight for weight in read.weights}
+    if places.keys() != converted.keys():
+        raise RuntimeError(f"{sorted(places.keys() ^ converted.keys())}, of {str(path)!r}, have no counterpart.")
+    for name, array in converted.items():
+        places[name].assign(array)
+    return read, source, target
 
-    sizes: tuple[int, int]
-    arguments: dict[str, Any]
 
-
-def describe(options: Options, path: Path) -> Description:
-    """Reads the options.
+def describe(options: Options, path: Path) -> tuple[tuple[int, int], dict[str, Any]]:
+    """Returns the sizes of both vocabularies and the arguments of `NematusSeq2Seq` for a model with these options.
 
     Raises:
         ValueError: for a model that computes what `NematusSeq2Seq` does not, or options that are none.
@@ -77,7 +126,7 @@ def describe(options: Options, path: Path) -> Description:
     }
     order = _ORDERS[options.get("enc-type", "bidirectional")]
     one_stack = order == "upwards" and numbers["encoder_layers"] > 1  # on top, so that h has one direction
-    return Description(
+    return (
         tuple(_size("dim-vocabs", size, 1 << 24, path) for size in sizes),
         {
             **numbers,

@@ -1,22 +1,14 @@
-"""Vocabularies of Marian: `.yml` and `.json` with a word and its id in each line, and SentencePiece's `.spm`."""
+"""Vocabularies of Marian: `.yml` and `.json` from words to ids, and SentencePiece's `.spm`."""
 
-import json
 import re
 from os import PathLike
 from pathlib import Path
 
-from keras_attn.text.bpe_model import BPEModel
-from keras_attn.text.checks import checked_text
-from keras_attn.text.lookup_model import LookupModel
-from keras_attn.text.special_tokens import SPECIAL_TOKENS, SpecialIds
-from keras_attn.text.tokenizer import Tokenizer
+from keras_attn.converters.marian_file import yaml_entries
+from keras_attn.text import SPECIAL_TOKENS, BPEModel, LookupModel, SpecialIds, Tokenizer, checked_text
 
 _LARGEST = 1 << 27  # bytes of a file
 _MOST = 1 << 24  # ids
-_WORD = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^"'].*""")
-_ID = re.compile(r" +([0-9]{1,9}) *")
-_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)")
-_ESCAPES = {"\\": "\\", '"': '"', "n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "e": "\x1b", "/": "/"}
 # Marian reads files line by line, and separates words by nothing but the blank.
 _LINE_ENDS = {ord("\n"): ord(" "), ord("\r"): ord(" ")}
 _END, _UNKNOWN = ("</s>", "eos"), ("<unk>", "UNK")  # Marian's names, and those of Nematus, which mean ids 0 and 1
@@ -71,68 +63,25 @@ def _of_pieces(path: Path, size: int | None) -> Tokenizer:
 
 
 def _words_of(path: Path) -> dict[int, str]:
-    """The words of a file by id."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"Expected {path} in UTF-8. Received: {error}") from None
-    pairs = _of_json(path, text) if text.lstrip().startswith("{") else _of_yaml(path, text)
+    """The words of a file by id. Marian, too, reads JSON as YAML."""
     words: dict[int, str] = {}
-    for word, token_id in pairs:
-        if words.setdefault(token_id, word) != word:
-            raise ValueError(
-                f"Expected words with ids of their own in {path}. Received: {words[token_id]!r} and {word!r}, both "
-                f"with id {token_id}"
-            )
-        if token_id >= _MOST:
-            raise ValueError(f"Expected ids below {_MOST:,} in {path}. Received: {word!r} with id {token_id}")
+    try:
+        for word, token_id in yaml_entries(path.read_text(encoding="utf-8-sig")):
+            if not word or not isinstance(token_id, str) or not re.fullmatch("[0-9]{1,9}", token_id):
+                raise ValueError(f"Expected a word and its id. Received: {word[:80]!r} with {str(token_id)[:80]!r}")
+            if int(token_id) >= _MOST:
+                raise ValueError(f"Expected ids below {_MOST:,}. Received: {word[:80]!r} with id {token_id}")
+            if (other := words.setdefault(int(token_id), checked_text(word))) != word:
+                raise ValueError(
+                    f"Expected words with ids of their own. Received: {other!r} and {word!r}, both with id {token_id}"
+                )
+    except ValueError as error:
+        raise ValueError(f"Expected {path} to have words and their ids, as `word: id` in UTF-8. {error}") from error
     if not words:
         raise ValueError(f"Expected words with their ids in {path}. Received: none")
     if len(set(words.values())) < len(words):
         raise ValueError(f"Expected words that occur once in {path}. Received: one with two ids")
     return words
-
-
-def _of_json(path: Path, text: str) -> list[tuple[str, int]]:
-    try:
-        pairs = json.loads(text)
-    except (ValueError, RecursionError):
-        pairs = None
-    if not isinstance(pairs, dict) or not all(type(i) is int and i >= 0 for i in pairs.values()):
-        raise ValueError(f"Expected {path} to be a JSON object from words to ids. Received: another file")
-    return [(checked_text(word), token_id) for word, token_id in pairs.items()]
-
-
-def _of_yaml(path: Path, text: str) -> list[tuple[str, int]]:
-    pairs = []
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.rstrip("\r")
-        if not line.strip() or line.startswith("#") or line in ("---", "..."):
-            continue
-        word, _, token_id = line.rpartition(":")
-        word, match = word.rstrip(" "), _ID.fullmatch(token_id)
-        if match is None or not _WORD.fullmatch(word):
-            raise ValueError(f"Expected `word: id` in each line of {path}. Received in line {number}: {line[:80]!r}")
-        pairs.append((_unquoted(word, path, number), int(match[1])))
-    return pairs
-
-
-def _unquoted(word: str, path: Path, number: int) -> str:
-    if word.startswith("'"):
-        return word[1:-1].replace("''", "'")
-    if not word.startswith('"'):
-        return word
-
-    def character(match):
-        code = match[1]
-        if len(code) > 1:
-            return chr(int(code[1:], 16))
-        return _ESCAPES[code]
-
-    try:
-        return checked_text(_ESCAPE.sub(character, word[1:-1]))
-    except (KeyError, ValueError, OverflowError):
-        raise ValueError(f"Expected YAML's escapes in line {number} of {path}. Received: {word[:80]}") from None
 
 
 def _required(path: Path, words: dict[int, str], names: tuple[str, str], default: int) -> int:

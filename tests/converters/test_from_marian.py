@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import keras_attn as ka
+from keras_attn.converters import from_marian
 from keras_attn.losses import SmoothedCrossentropy
-from keras_attn.saving import from_marian
 from tests import fixtures
 from tests.marian_oracle import Marian
 
@@ -153,7 +153,7 @@ OPTIONS = [
     ("dim-rnn: 6", "dim-rnn: 7", r"'encoder_bi_b' of shape \(1, 14\) .*Received: \(1, 12\)"),
     ("enc-depth: 1", "enc-depth: 0", "`enc-depth` to be a size up to 100 .*Received: '0'"),
     ("dec-cell-base-depth: 2", "dec-cell-base-depth: 1", "besides them: decoder_cell2_U, decoder_cell2_Ux"),
-    ("ulr: false", "ulr:\n  a: b", "`name: value` .*Received: '  a: b'"),
+    ("ulr: false", "ulr:\n  a: b", "`name: value` .*Received in line 60: MappingStart"),
 ]
 ARRAYS = [
     ("decoder_U_att", None, r"'decoder_U_att' of shape \(12, 1\) .*Received: none"),
@@ -162,7 +162,11 @@ ARRAYS = [
     ("decoder_U_att", np.array([{}]), r"npz. Received: decoder_U_att.npy has object \(1,\)"),
     ("special:model.yml", None, "Received: It has no special:model.yml"),
     ("special:model.yml", np.ones(1 << 17, "int8"), "has more than 65,536 bytes"),
-    ("special:model.yml", np.full(9, -1, "int8"), "`name: value` .*Received: 'bytes that are no UTF-8'"),
+    ("special:model.yml", np.full(9, -1, "int8"), "options in special:model.yml .*can't decode byte 0xff"),
+    ("special:model.yml", np.frombuffer(b"a: &a [b]\nc: *a", "int8"), "in line 2: Alias"),
+    ("special:model.yml", np.frombuffer(b"a: [[]]", "int8"), "in line 1: SequenceStart"),
+    ("special:model.yml", np.frombuffer(b"[" * 60_000, "int8"), "options in special:model.yml .*in .*line 1"),
+    ("special:model.yml", np.frombuffer(b"type: '", "int8"), "Expected YAML. Received: .*line 1"),
 ]
 
 

@@ -1,13 +1,15 @@
-"""What a model file of Marian contains: its options and its weights, read within bounds, by the names of type s2s."""
+"""Marian's files, read within bounds: YAML, and a model's options and weights, by the names of type s2s."""
 
 import math
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from keras_attn import files
+from keras_attn.requirements import require
 
 Weights = dict[str, np.ndarray]
 Options = dict[str, str | list[str]]
@@ -32,6 +34,45 @@ _NAMES = (
 )
 _INPUTS = ("prev", "lstm", "ctx")  # of the read-out: the last word, the state, the context
 _IGNORED = ("decoder_c_tt", "uidx", "history_errs")  # what Nematus' files have besides weights
+
+
+def yaml_entries(text: str) -> Iterator[tuple[str, str | list[str]]]:
+    """Yields the entries of a YAML mapping from scalars to scalars or lists of scalars, all of them as text.
+
+    PyYAML's events are read one by one, so that nothing is built of aliases and of collections that are nested deeper.
+
+    Raises:
+        ValueError: for anything else; the message has the line.
+        ModuleNotFoundError: without PyYAML.
+    """
+    require("marian", "yaml", purpose="reading Marian's files")
+    import yaml
+
+    key, items, depth = None, [], 0  # depth 1 is the mapping, 2 a list in it
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader)):
+            if isinstance(event, yaml.ScalarEvent) and depth == 2:
+                items.append(event.value)
+            elif isinstance(event, yaml.ScalarEvent) and depth == 1 and key is None:
+                key = event.value
+            elif isinstance(event, yaml.ScalarEvent) and depth == 1:
+                yield key, event.value
+                key = None
+            elif isinstance(event, yaml.MappingStartEvent) and depth == 0:
+                depth = 1
+            elif isinstance(event, yaml.SequenceStartEvent) and depth == 1 and key is not None:
+                items, depth = [], 2
+            elif isinstance(event, yaml.SequenceEndEvent):
+                yield key, items
+                key, depth = None, 1
+            elif isinstance(event, yaml.MappingEndEvent):
+                depth = 0
+            elif isinstance(event, yaml.NodeEvent):  # an alias, or one of the others where it should not be
+                kind = type(event).__name__.removesuffix("Event")
+                line = event.start_mark.line + 1
+                raise ValueError(f"Expected `name: value` in each line. Received in line {line}: {kind} of YAML")
+    except yaml.YAMLError as error:
+        raise ValueError(f"Expected YAML. Received: {' '.join(str(error).split())}") from error
 
 
 def read_model(path: Path) -> tuple[Options, Weights]:
@@ -85,22 +126,10 @@ def _array(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> np.ndarray:
 
 
 def _options(content: bytes, path: Path) -> Options:
-    """The options: `name: value` in each line, or `name:` and a list, one value a line."""
-    options: Options = {}
-    name = ""
     try:
-        lines = content.decode("utf-8").rstrip("\0\n").split("\n")
-    except UnicodeDecodeError:
-        lines = ["bytes that are no UTF-8"]
-    for line in lines:
-        entry, item = re.fullmatch(r"([\w-]+):(?: (.*))?", line), re.fullmatch(r"  - (.*)", line)
-        if entry:
-            name = entry[1]
-            options[name] = [] if entry[2] is None else entry[2].strip("\"'")
-        elif item and isinstance(options.get(name), list):
-            options[name].append(item[1].strip("\"'"))
-        elif line.strip() not in ("", "[]", "{}"):
-            raise ValueError(f"Expected `name: value` in {_CONFIG} of {str(path)!r}. Received: {line[:80]!r}")
+        options = dict(yaml_entries(content.rstrip(b"\0").decode("utf-8")))
+    except ValueError as error:
+        raise ValueError(f"Expected options in {_CONFIG} of {str(path)!r}. {error}") from error
     if options.get("type") not in TYPES:
         raise ValueError(
             f"Expected a model of type {', '.join(TYPES)}. Received: {str(path)!r} of type {options.get('type')}"
