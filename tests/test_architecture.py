@@ -22,6 +22,7 @@ LEVELS = (
     ("serving",),
     ("translator",),
     ("",),  # keras_attn itself
+    ("training",),
     ("cli",),
     ("__main__",),
 )

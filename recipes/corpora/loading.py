@@ -2,7 +2,7 @@
 
 A corpus is a folder of `<split>.<language>` files, aligned line by line, plain, `.gz`, `.xz` or `.bz2`; or of parts of
 these, `<split>.<part>.<language>`. The training split of large folders stays in its files. The corpus `phrases` is
-generated. The other named corpora are looked for in `data` (`data/NAME` or `NAME` below it), else in Keras'
+part of the package. The other named corpora are looked for in `data` (`data/NAME` or `NAME` below it), else in Keras'
 cache, where they are downloaded and split once (`recipes.corpora.sources`); in every case the SHA-256 of their files
 must be the one in that module. To train on a changed copy of a named corpus, give its folder instead of its name.
 A plus sign joins several corpora: `load("tatoeba-en-fr+news-en-fr")`; see `recipes.corpora.joining`.
@@ -19,10 +19,9 @@ import zlib
 from pathlib import Path
 
 from keras_attn import downloads, files
-from keras_attn.requirements import require
 from keras_attn.text import read_parallel
+from keras_attn.training import phrases
 from recipes.corpora.joining import NAMES, TAGS, Corpus, join, languages_of, parts_of, tagged
-from recipes.corpora.phrases import generator
 from recipes.corpora.sources import SHA256, SOURCES, SPLITS
 from recipes.corpora.streaming import is_large, training_files
 
@@ -84,8 +83,7 @@ def _load(name: str, source: str | None, target: str | None, data: str | os.Path
         _check_languages(name, source or "en", target or "fr", ["en", "fr"])
         if (source or "en", target or "fr") != ("en", "fr"):
             raise ValueError(f"Expected phrases from en to fr. Received: {source or 'en'} to {target or 'fr'}")
-        require("recipes", "babel", "num2words", purpose="the corpus phrases")
-        return Corpus(name, "en", "fr", dict(generator.splits()))
+        return Corpus(name, "en", "fr", phrases.splits())
     if name in SOURCES:
         return _named(name, source, target, data)
     if not name or not Path(name).is_dir():

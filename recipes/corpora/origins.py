@@ -29,7 +29,7 @@ _ORIGINS = {
     for origin in (
         Origin(
             "phrases",
-            "English and French sentences that a grammar of this project generates",
+            "English and French sentences that a grammar of this project generated",
             "apache-2.0",
             "",
             "They are made of a few hundred words: a model of them translates nothing else.",

@@ -11,7 +11,6 @@ import pytest
 import sacrebleu
 
 from recipes import corpora, train
-from recipes.corpora.phrases import generator
 from recipes.pages import results
 from recipes.studies import attention, length, showcase
 from recipes.studies.sharpness import sharpness
@@ -171,18 +170,6 @@ def test_pairs_are_kept_by_their_longer_side():
     assert corpora.pairs_up_to(None, lines) is lines
     with pytest.raises(ValueError, match="at most 0 words a side"):
         corpora.pairs_up_to(0, lines)
-
-
-def test_phrases_of_every_length_are_tested_without_training_sentences():
-    generated = generator.generate(22, seed=1001, min_words=3, max_words=10)
-    seen = {english for english, _ in generated[:11]}
-    seen_corpus = corpora.Corpus("phrases", "en", "fr", {"train": (sorted(seen), []), "val": ([], [])})
-    sources, references = length.sentences(seen_corpus, per_bin=11)
-    assert not seen & set(sources)
-    lengths = [len(line.split()) for line in sources]
-    assert [sum(low <= n <= high for n in lengths) for low, high in length.BINS] == [11] * 6
-    assert len(references) == 66
-    assert length.sentences(seen_corpus, per_bin=11)[0] == sources
 
 
 # --- the runner, on commands that take no time

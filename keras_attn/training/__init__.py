@@ -1,0 +1,1 @@
+"""Training: corpora, settings, runs and their reports."""
