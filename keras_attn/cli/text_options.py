@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from keras_attn.cli.run_report import read_report
+from keras_attn.training import read_report
 
 
 def add_texts(parser: argparse.ArgumentParser) -> None:

@@ -25,12 +25,13 @@ from pathlib import Path
 
 from keras_attn import files
 from keras_attn.cli import command, corpus_blocks, environment, output_formats, ray_cluster
+from keras_attn.cli.command import add_run
 from keras_attn.cli.corpus_worker import COUNTS, BlockTranslator, translation_options
 from keras_attn.cli.line_streaming import Progress
-from keras_attn.cli.run_report import add_run
 from keras_attn.cli.search_flags import add_search
 from keras_attn.cli.text_windows import TextReader, add_windows, window_limits
 from keras_attn.requirements import require
+from keras_attn.training import surroundings
 
 _FORM = ("format", "fields", "scores", "alignments", "window", "max_characters", "average")
 _NEWS = 30  # seconds between lines of progress where stderr is not a terminal
@@ -65,7 +66,7 @@ def translate_corpus(arguments: argparse.Namespace) -> None:
         corpus_blocks.check_output(arguments.output, names)
         folder = arguments.output / corpus_blocks.FOLDER
         with ray_cluster.connected(arguments.address, arguments.workers, arguments.gpus) as workers:
-            worker = arguments, environment.surroundings()["backend"], uuid.uuid4().hex
+            worker = arguments, surroundings()["backend"], uuid.uuid4().hex
             job = {
                 "model": ray_cluster.once(BlockTranslator, worker, "fingerprint", arguments.gpus),
                 "backend": worker[1],

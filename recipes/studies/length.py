@@ -61,7 +61,7 @@ def run_study(arguments: argparse.Namespace) -> None:
         for words in MAX_WORDS
     ]
 
-    from recipes import corpora
+    from keras_attn.training import corpora
 
     with Study(arguments, "length_study", runs, max_steps=max_steps).opened() as study:
         corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)

@@ -13,7 +13,7 @@ import urllib.parse
 from pathlib import Path
 
 from keras_attn.serving.client import Client
-from recipes.training.memory import memory_mb
+from keras_attn.training.memory import memory_mb
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,6 +28,7 @@ import time
 from pathlib import Path
 
 from keras_attn.cli import command, environment
+from keras_attn.training import surroundings
 from tests.benchmarks.distributed_process import Job
 from tests.data_parallel import ROOT, free_port
 
@@ -242,7 +243,7 @@ def draw(result: dict, path: Path) -> None:
 def measure(options: argparse.Namespace) -> None:
     """Measures, writes the files, and prints the JSON."""
     from keras_attn.plots.plot_style import check_ending
-    from recipes.training import report
+    from keras_attn.training import report
 
     check_ending(options.figure)
     for path in (options.out, options.figure):
@@ -266,7 +267,7 @@ def measure(options: argparse.Namespace) -> None:
         "strong_scaling": scaling,
         "virtual_devices": virtual_devices(job),
         "load": load,
-        **environment.surroundings(),
+        **surroundings(),
     }
     if options.figure:
         draw(result, options.figure)

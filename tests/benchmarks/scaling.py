@@ -23,7 +23,8 @@ import time
 from pathlib import Path
 
 from keras_attn.cli import command, environment
-from recipes.training.memory import memory_mb
+from keras_attn.training import surroundings
+from keras_attn.training.memory import memory_mb
 from tests.benchmarks.accelerator_work import SIZES, Sizes, training_flops
 from tests.benchmarks.processes import run_process
 
@@ -178,7 +179,7 @@ def draw(result: dict, path: Path) -> None:
 def measure(options: argparse.Namespace) -> None:
     """Measures every case, or reads an earlier run; writes the files."""
     from keras_attn.plots.plot_style import check_ending
-    from recipes.training import report
+    from keras_attn.training import report
 
     if options.case:  # in a process of its own
         case = json.loads(options.case)
@@ -196,7 +197,7 @@ def measure(options: argparse.Namespace) -> None:
             line = ["-m", "tests.benchmarks.scaling", "--backend", options.backend, "--case", json.dumps(case)]
             found[name].append(run_process(*line))
             print(json.dumps(found[name][-1]), flush=True)
-    result = {"benchmark": "scaling", **found, "load": load, **environment.surroundings()}
+    result = {"benchmark": "scaling", **found, "load": load, **surroundings()}
     if options.figure:
         draw(result, options.figure)
     if options.out:

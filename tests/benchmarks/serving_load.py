@@ -30,11 +30,10 @@ from pathlib import Path
 import numpy as np
 
 from keras_attn import Translator
-from keras_attn.cli.run_report import length_penalty, read_report
 from keras_attn.serving.client import Client
-from recipes import corpora
+from keras_attn.training import corpora, length_penalty, read_report
+from keras_attn.training.memory import memory_mb
 from recipes.pages.results import name_of_run
-from recipes.training.memory import memory_mb
 from tests.attack.hostile import Hostile, Target, attacks
 
 BEAM, TIE, ROOM = 5, 1e-4, 4

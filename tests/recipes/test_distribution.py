@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from keras_attn import Translator
-from recipes import train
-from recipes.training import distribution, vocabulary
+from keras_attn.cli import train
+from keras_attn.training import distribution, vocabulary
 from tests.data_parallel import finish, start
 
 TRAIN = """
 import sys
 import keras
 from recipes import train
-from recipes.training.callbacks import TimeBudget
+from keras_attn.training.callbacks import TimeBudget
 
 if keras.backend.backend() == "tensorflow":
     import tensorflow as tf

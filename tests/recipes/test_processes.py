@@ -16,8 +16,8 @@ on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras' var
 TRAIN = """
 import os, signal, sys
 from keras_attn.backend import job
-from recipes import train
-from recipes.training.stopping import StopTogether
+from keras_attn.cli import train
+from keras_attn.training.stopping import StopTogether
 
 rank, update, number, seconds, *line = sys.argv[1:]
 job._SECONDS_TO_MEET = int(seconds)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from recipes import corpora, train
+from keras_attn.cli import train
+from keras_attn.training import callbacks, corpora, plan
 from recipes.pages import results
 from recipes.studies import attention, length, showcase
 from recipes.studies.sharpness import sharpness
 from recipes.studies.study import Run, Step, Study
-from recipes.training import callbacks
 from tests.recipes.small_study import InProcess, write_digits
 
 pytestmark = pytest.mark.once
@@ -118,7 +118,7 @@ def test_systems_may_differ_in_size_and_updates(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(Study, "work", work)
     own = ["rnnencdec.units=30", "rnnencdec.max_steps=11", "--size-tolerance", "50"]
     assert length.main(command_line(corpus, tmp_path / "out", *SIZES, *own)) == 130
-    configs = [train.configure(train.load_recipe(one.recipe), one) for one in started]
+    configs = [plan.make_plan(**vars(one)).config for one in started]
     assert [(config.units, config.max_steps) for config in configs] == [(7, 5), (30, 11)]
 
 

@@ -9,10 +9,10 @@ import keras
 import numpy as np
 
 from keras_attn import Tokenizer, Translator, files, zoo
-from keras_attn.cli.run_report import read_report
 from keras_attn.models import Seq2Seq
-from recipes.config import TrainingConfig, model_arguments
-from recipes.training import fitting
+from keras_attn.training import fitting
+from keras_attn.training.config import TrainingConfig, model_arguments
+from keras_attn.training.run_report import read_report
 
 _OF_A_BUILD = {"name", "dtype", "trainable", "changed_layers", "source_vocabulary_size", "target_vocabulary_size"}
 

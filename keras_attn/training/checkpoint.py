@@ -22,8 +22,8 @@ from keras_attn.backend import (
     sync_variables,
 )
 from keras_attn.models import Seq2Seq
-from recipes.training.callbacks import TimeBudget, Validation
-from recipes.training.vocabulary import fit_padding
+from keras_attn.training.callbacks import TimeBudget, Validation
+from keras_attn.training.vocabulary import fit_padding
 
 
 class Checkpoint(keras.callbacks.Callback):

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import random
 import zipfile
@@ -11,10 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from recipes import corpora
-from recipes.corpora import sources
-from recipes.corpora.pronunciations import LANGUAGES
-from recipes.corpora.sources import SHA256, SOURCES
+from keras_attn.training import corpora, named_corpora, phrases
 
 pytestmark = pytest.mark.once
 
@@ -47,6 +45,10 @@ def write(folder: Path, files: dict[str, str], zipped: bool = False) -> Path:
 
 def hashes(files: dict[str, str]) -> dict[str, str]:
     return {name: hashlib.sha256(text.encode("utf-8")).hexdigest() for name, text in files.items()}
+
+
+def hashes_of_lines(texts: dict[str, list[str]]) -> dict[str, str]:
+    return hashes({name: "\n".join([*lines, ""]) for name, lines in texts.items()})
 
 
 @pytest.mark.parametrize("zipped", [False, True])
@@ -90,7 +92,7 @@ def test_a_folder_with_invalid_utf8_names_file_and_line(tmp_path) -> None:
 
 
 def test_unknown_names_list_the_valid_ones(tmp_path) -> None:
-    sentence = r"Expected a corpus \(phrases, multi30k, .*cmudict\) or a folder of .* files\. Received: 'multi'"
+    sentence = r"Expected a corpus \(phrases, multi30k, .*cmudict\), a folder of .* files, .*\. Received: 'multi'"
     with pytest.raises(ValueError, match=sentence):
         corpora.load("multi")
     (tmp_path / "nothing").mkdir()
@@ -110,7 +112,7 @@ def test_corpora_are_joined_split_by_split(tmp_path, monkeypatch) -> None:
     assert joined.splits["test"] == (["fünf", "sechs"] * 2, ["five", "six"] * 2)
     assert corpora.public_name(f"{first}+phrases") == "first+phrases"
 
-    monkeypatch.setattr(corpora.loading.phrases, "splits", lambda: {"train": (["A."], ["B."])})
+    monkeypatch.setattr(phrases, "splits", lambda: {"train": (["A."], ["B."])})
     english = write(tmp_path / "english", {"train.en": "a\n", "train.fr": "b\n"})
     assert corpora.load(f"phrases+{english}", "en", "fr").splits == {"train": (["A.", "a"], ["B.", "b"])}
     plus = write(tmp_path / "a+b", FILES)
@@ -118,16 +120,55 @@ def test_corpora_are_joined_split_by_split(tmp_path, monkeypatch) -> None:
 
 
 def test_corpora_that_do_not_fit_together_are_refused(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(corpora.loading.phrases, "splits", lambda: {"train": (["A."], ["B."])})
-    monkeypatch.setitem(SHA256, "multi30k-tok", hashes(FILES))
+    monkeypatch.setattr(phrases, "splits", lambda: {"train": (["A."], ["B."])})
+    monkeypatch.setitem(named_corpora.SHA256, "multi30k-tok", hashes(FILES))
     write(tmp_path / "multi30k-tok", FILES)
     with pytest.raises(
         ValueError, match=r"or --source and --target\. Received: phrases from en to fr, multi30k-tok from de to en"
     ):
         corpora.load("phrases+multi30k-tok", data=tmp_path)
     for name, part in (("phrases+", "''"), ("phrases+nosuch", "'nosuch'")):
-        with pytest.raises(ValueError, match=rf"Expected a corpus .* or a folder of .* files\. Received: {part}"):
+        with pytest.raises(ValueError, match=rf"Expected a corpus .*, a folder of .* files, .*\. Received: {part}"):
             corpora.load(name)
+
+
+def test_a_table_of_pairs_is_split(tmp_path) -> None:
+    path = tmp_path / "pairs.tsv.gz"
+    pairs = [(f"source {n}", f"target {n}") for n in range(100)] + [("source 7", "another"), ("", "nothing")]
+    path.write_bytes(gzip.compress("".join(f"{s}\t{t}\tCC-BY {n}\n" for n, (s, t) in enumerate(pairs)).encode()))
+    corpus = corpora.load(path, "en")
+    assert (corpus.name, corpus.source, corpus.target) == ("pairs.tsv.gz", "en", "target")
+    sizes = {split: len(sides[0]) for split, sides in corpus.splits.items()}
+    assert sizes["val"] == sizes["test"] == 5
+    held = {line for split in ("val", "test") for line in corpus.splits[split][0]}
+    assert len(held) == 10
+    assert sizes["train"] == 90 + ("source 7" not in held)
+    assert not held & set(corpus.splits["train"][0])
+    assert {pair for sides in corpus.splits.values() for pair in zip(*sides, strict=True)} <= set(pairs[:101])
+    assert corpora.load(path) == corpora.load(str(path), None, None)
+
+    for side, name in enumerate(("text.en", "text.fr.xz")):
+        text = "".join(f"{pair[side] or ' '}\n" for pair in pairs).encode()
+        (tmp_path / name).write_bytes(lzma.compress(text) if name.endswith("xz") else text)
+    both = corpora.load(tmp_path / "text", "en", "fr")
+    assert (both.name, both.splits) == ("text", corpus.splits)
+    assert corpora.public_name(tmp_path / "text") == "text"
+    with pytest.raises(FileNotFoundError, match=r"Expected text\.de or text\.de\.gz in"):
+        corpora.load(tmp_path / "text", "en", "de")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\tb\nc\n", r"Expected 'source, tab, target' in line 2 of .*pairs\.tsv\. Received: 'c'"),
+        ("a\tb\na\tc\nb\tc\n", r"3 different source lines or more, .*pairs\.tsv\. Received: 2"),
+        ("", "an empty file"),
+    ],
+)
+def test_a_table_that_is_none_is_refused(text, message, tmp_path) -> None:
+    (tmp_path / "pairs.tsv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        corpora.load(tmp_path / "pairs.tsv")
 
 
 def test_phrases_has_one_direction() -> None:
@@ -139,7 +180,7 @@ def test_phrases_has_one_direction() -> None:
 
 @pytest.mark.parametrize("below", ["data/multi30k-tok", "multi30k-tok"])
 def test_a_named_corpus_in_the_data_folder(tmp_path, monkeypatch, below) -> None:
-    monkeypatch.setitem(SHA256, "multi30k-tok", hashes(FILES))
+    monkeypatch.setitem(named_corpora.SHA256, "multi30k-tok", hashes(FILES))
     write(tmp_path / below, FILES, zipped=True)
     assert corpora.load("multi30k-tok", data=tmp_path).splits["test"] == (["fünf", "sechs"], ["five", "six"])
     monkeypatch.setenv("KERAS_ATTN_DATA", str(tmp_path))
@@ -150,7 +191,7 @@ def test_a_named_corpus_in_the_data_folder(tmp_path, monkeypatch, below) -> None
 
 
 def test_a_changed_copy_is_refused_but_not_deleted(tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(SHA256, "multi30k-tok", hashes(FILES))
+    monkeypatch.setitem(named_corpora.SHA256, "multi30k-tok", hashes(FILES))
     folder = write(tmp_path / "multi30k-tok", FILES | {"val.en": "fore\n"})
     sentence = r"Expected val\.en of multi30k-tok .* Give the folder instead of the name"
     with pytest.raises(ValueError, match=sentence):
@@ -167,7 +208,7 @@ def serve(tmp_path: Path, monkeypatch, files: dict[str, bytes]) -> None:
     for path, data in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
-    monkeypatch.setattr(sources, "BASE", root.as_uri())
+    monkeypatch.setattr(named_corpora, "BASE", root.as_uri())
 
 
 MULTI30K = "multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1"
@@ -184,13 +225,11 @@ def test_multi30k_is_downloaded_once_and_checked(tmp_path, monkeypatch, own_cach
     texts = FILES | {f"{split}.fr": "un\n" for split in ("train", "val", "test")}
     pack = lambda data: gzip.compress(data, mtime=0)  # noqa: E731
     serve(tmp_path, monkeypatch, upstream_multi30k("raw/{}.{}.gz", pack))
-    monkeypatch.setitem(SHA256, "multi30k", hashes(texts))
-    for name, text in texts.items():
-        monkeypatch.setitem(sources.ARCHIVES, name, hashlib.sha256(pack(text.encode("utf-8"))).hexdigest())
+    monkeypatch.setitem(named_corpora.SHA256, "multi30k", hashes(texts))
     corpus = corpora.load("multi30k")
     assert corpus.splits["test"] == (["fünf", "sechs"], ["five", "six"])
     assert sorted(path.name for path in own_cache.iterdir()) == ["multi30k"]  # no downloads left
-    monkeypatch.setattr(sources, "BASE", "file:///nowhere")
+    monkeypatch.setattr(named_corpora, "BASE", "file:///nowhere")
     assert corpora.load("multi30k") == corpus  # from the cache
 
     with gzip.open(own_cache / "multi30k" / "val.en.gz", "wb") as file:
@@ -216,8 +255,8 @@ def test_a_wrong_split_is_refused_and_deleted(tmp_path, monkeypatch, own_cache) 
 
 
 def test_no_network_is_a_sentence(monkeypatch, own_cache) -> None:
-    monkeypatch.setattr(sources, "BASE", "file:///nowhere")
-    for name in SOURCES:
+    monkeypatch.setattr(named_corpora, "BASE", "file:///nowhere")
+    for name in named_corpora.SOURCES:
         sentence = rf"the corpus {name}\. Could not download .*folder DATA/{name}"
         with pytest.raises(FileNotFoundError, match=sentence):
             corpora.load(name)
@@ -256,13 +295,13 @@ def test_what_is_no_corpus_is_not_kept(tmp_path, monkeypatch, own_cache, content
     assert not own_cache.exists() or not list(own_cache.iterdir())
 
 
-@pytest.mark.parametrize("name", [name for name in SOURCES if name != "tatoeba-en-fr"])
+@pytest.mark.parametrize("name", [name for name in named_corpora.SOURCES if name != "tatoeba-en-fr"])
 def test_a_page_is_no_corpus(tmp_path, monkeypatch, own_cache, name) -> None:
     def portal(origin, path, **_):
         path.write_bytes(PAGE)
         return path
 
-    monkeypatch.setattr(corpora.loading.downloads, "download", portal)
+    monkeypatch.setattr(named_corpora.downloads, "download", portal)
     with pytest.raises(ValueError, match=rf"Expected to download the corpus {name}\. .* deleted.*--data DATA"):
         corpora.load(name)
     assert not own_cache.exists() or not list(own_cache.iterdir())
@@ -273,7 +312,7 @@ def test_what_a_killed_download_left_is_removed(tmp_path, monkeypatch, own_cache
     (own_cache / f".multi30k-{os.getpid()}").mkdir()  # of an earlier version
     texts = FILES | {f"{split}.fr": "un\n" for split in ("train", "val", "test")}
     serve(tmp_path, monkeypatch, upstream_multi30k("tok/{}.lc.norm.tok.{}", bytes))
-    monkeypatch.setitem(SHA256, "multi30k-tok", hashes(texts))
+    monkeypatch.setitem(named_corpora.SHA256, "multi30k-tok", hashes(texts))
     corpora.load("multi30k-tok")
     assert sorted(path.name for path in own_cache.iterdir()) == [f".multi30k-{os.getpid()}", "multi30k-tok"]
 
@@ -282,7 +321,7 @@ def test_what_a_killed_download_left_is_removed(tmp_path, monkeypatch, own_cache
 def test_a_damaged_cache_is_deleted(tmp_path, monkeypatch, own_cache, damage) -> None:
     texts = FILES | {f"{split}.fr": "un\n" for split in ("train", "val", "test")}
     serve(tmp_path, monkeypatch, upstream_multi30k("tok/{}.lc.norm.tok.{}", bytes))
-    monkeypatch.setitem(SHA256, "multi30k-tok", hashes(texts))
+    monkeypatch.setitem(named_corpora.SHA256, "multi30k-tok", hashes(texts))
     corpora.load("multi30k-tok")
     path = own_cache / "multi30k-tok" / "train.de.gz"
     if damage == "missing":
@@ -298,8 +337,8 @@ def test_a_damaged_cache_is_deleted(tmp_path, monkeypatch, own_cache, damage) ->
 def test_two_downloads_at_once_give_one_corpus(tmp_path, monkeypatch, own_cache) -> None:
     texts = FILES | {f"{split}.fr": "un\n" for split in ("train", "val", "test")}
     serve(tmp_path, monkeypatch, upstream_multi30k("tok/{}.lc.norm.tok.{}", bytes))
-    monkeypatch.setitem(SHA256, "multi30k-tok", hashes(texts))
-    build, nested = corpora.loading._built, []
+    monkeypatch.setitem(named_corpora.SHA256, "multi30k-tok", hashes(texts))
+    build, nested = named_corpora._built, []
 
     def both(*arguments):
         if not nested:
@@ -307,14 +346,14 @@ def test_two_downloads_at_once_give_one_corpus(tmp_path, monkeypatch, own_cache)
             nested.append(corpora.load("multi30k-tok"))
         return build(*arguments)
 
-    monkeypatch.setattr(corpora.loading, "_built", both)
+    monkeypatch.setattr(named_corpora, "_built", both)
     assert corpora.load("multi30k-tok") == nested[1]
     assert [path.name for path in own_cache.iterdir()] == ["multi30k-tok"]
 
 
 def built(tmp_path, monkeypatch, name: str, files: dict[str, bytes]) -> dict[str, list[str]]:
     serve(tmp_path, monkeypatch, files)
-    return SOURCES[name].build(lambda origin, sha256=None: Path(origin.removeprefix("file://")))
+    return named_corpora.SOURCES[name].build(lambda origin, sha256=None: Path(origin.removeprefix("file://")))
 
 
 def test_multi30k_tok_is_taken_as_it_is(tmp_path, monkeypatch) -> None:
@@ -379,7 +418,7 @@ def test_cmudict_drops_stress_comments_and_duplicates(tmp_path, monkeypatch) -> 
     files = built(tmp_path, monkeypatch, "cmudict", {f"{commit}/cmudict.dict": text.encode()})
     entries = sorted(
         pair
-        for split in sources.SPLITS
+        for split in named_corpora.SPLITS
         for pair in zip(files[f"{split}.letters"], files[f"{split}.phones"], strict=True)
     )
     assert entries[:4] == [("a", "AH"), ("a", "EY"), ("b", "B IY"), ("w a a a", "W AH")]
@@ -405,12 +444,14 @@ def test_pronunciations_are_split_into_letters_and_keep_their_blanks(tmp_path, m
 
 def test_pronunciations_are_downloaded_into_a_folder_of_a_folder(tmp_path, monkeypatch, own_cache) -> None:
     texts = built(tmp_path, monkeypatch, "g2p/wel_sw", upstream_pronunciations())
-    monkeypatch.setitem(SHA256, "g2p/wel_sw", hashes({name: "\n".join([*lines, ""]) for name, lines in texts.items()}))
+    monkeypatch.setitem(
+        named_corpora.SHA256, "g2p/wel_sw", hashes({name: "\n".join([*lines, ""]) for name, lines in texts.items()})
+    )
     corpus = corpora.load("g2p/wel_sw")
     assert (corpus.name, corpus.source, corpus.target) == ("g2p/wel_sw", "letters", "phones")
     assert corpus.splits["test"] == (["c", "c"], ["k", "x"])
     assert sorted(path.name for path in (own_cache / "g2p").iterdir()) == ["wel_sw"]
-    monkeypatch.setattr(sources, "BASE", "file:///nowhere")
+    monkeypatch.setattr(named_corpora, "BASE", "file:///nowhere")
     assert corpora.load("g2p/wel_sw") == corpus  # from the cache
 
 
@@ -419,7 +460,9 @@ def test_syllables_of_korean_are_decomposed_by_hand(tmp_path, monkeypatch, own_c
     upstream = {"train": "가극\tk a̠ ɡ ɯ k̚\n", "dev": "ㄱ\tk\n", "test": "다\tt a̠\n"}
     upstream = {f"{root}_{split}.tsv": text.encode("utf-8") for split, text in upstream.items()}
     texts = built(tmp_path, monkeypatch, "g2p/kor", upstream)
-    monkeypatch.setitem(SHA256, "g2p/kor", hashes({name: "\n".join([*lines, ""]) for name, lines in texts.items()}))
+    monkeypatch.setitem(
+        named_corpora.SHA256, "g2p/kor", hashes({name: "\n".join([*lines, ""]) for name, lines in texts.items()})
+    )
     assert corpora.load("g2p/kor").splits["train"][0] == ["가 극"]
     corpus = corpora.load("g2p/kor", "decomposed", "phones")
     assert (corpus.source, corpus.target) == ("decomposed", "phones")
@@ -432,11 +475,13 @@ def test_syllables_of_korean_are_decomposed_by_hand(tmp_path, monkeypatch, own_c
 
 
 @pytest.mark.skipif(not DATA, reason="needs KERAS_ATTN_DATA, a folder with the real corpora")
-@pytest.mark.parametrize("name", list(SOURCES))
+@pytest.mark.parametrize("name", list(named_corpora.SOURCES))
 def test_the_real_corpora_have_the_published_hashes(name) -> None:
     corpus = corpora.load(name, data=DATA)
-    assert (corpus.source, corpus.target) == SOURCES[name].direction
-    least = {language: words // 10 for words, group in G2P_WORDS.items() for language in LANGUAGES[group]}
+    assert (corpus.source, corpus.target) == named_corpora.SOURCES[name].direction
+    least = {
+        language: words // 10 for words, group in G2P_WORDS.items() for language in named_corpora.G2P_LANGUAGES[group]
+    }
     assert all(
         len(source) == len(target) >= least.get(name.removeprefix("g2p/"), 901)
         for source, target in corpus.splits.values()
@@ -446,8 +491,8 @@ def test_the_real_corpora_have_the_published_hashes(name) -> None:
 @pytest.mark.skipif(not DATA, reason="needs KERAS_ATTN_DATA, a folder with the real corpora")
 def test_pronunciations_have_the_splits_of_the_task() -> None:
     for words, group in G2P_WORDS.items():
-        splits = corpora.load(f"g2p/{LANGUAGES[group][0]}", data=DATA).splits
-        assert [len(splits[split][0]) for split in sources.SPLITS] == [words, words // 8, words // 8]
+        splits = corpora.load(f"g2p/{named_corpora.G2P_LANGUAGES[group][0]}", data=DATA).splits
+        assert [len(splits[split][0]) for split in named_corpora.SPLITS] == [words, words // 8, words // 8]
 
 
 @pytest.mark.skipif(not DATA, reason="needs KERAS_ATTN_DATA, a folder with the real corpora")

@@ -9,10 +9,10 @@ import keras
 import numpy as np
 import pytest
 
-from recipes import config, corpora, rnnsearch, train
-from recipes.corpora import streaming
-from recipes.training import fitting
-from recipes.training.callbacks import TimeBudget
+from keras_attn.cli import train
+from keras_attn.training import config, corpora, fitting
+from keras_attn.training.callbacks import TimeBudget
+from recipes import rnnsearch
 
 TINY = ["units=7", "embedding_size=11", "readout_size=11", "attention_units=5", "decoder_units=13", "level=word"]
 # Without dropout, whose masks depend on the size of a batch; without shuffled batches, which halves would not follow.
@@ -125,12 +125,12 @@ def test_large_folders_are_streamed_alone_and_joined(corpus, parts, monkeypatch)
 
     assert not load(corpus, stream=None).is_streamed
     size = sum((corpus / f"train.{language}").stat().st_size for language in ("de", "fr"))
-    monkeypatch.setattr(streaming, "LARGE", size)
+    monkeypatch.setattr(corpora, "LARGE", size)
     assert not load(corpus, stream=None).is_streamed
     joined = load(corpus, corpus, stream=None)
     assert [len(side.paths) for side in joined.splits["train"]] == [2, 2]
     assert list(joined.splits["train"][1]) == 2 * load(corpus).splits["train"][1]
-    monkeypatch.setattr(streaming, "LARGE", size - 1)
+    monkeypatch.setattr(corpora, "LARGE", size - 1)
     assert load(corpus, stream=None).is_streamed
     assert not load(corpus).is_streamed
     assert not corpora.load("phrases", stream=None).is_streamed
@@ -140,7 +140,7 @@ def test_large_folders_are_streamed_alone_and_joined(corpus, parts, monkeypatch)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--corpus", "phrases"], "Expected folders of text to stream, for named corpora are small."),
+        (["--corpus", "phrases"], "Expected folders of text to stream, for other corpora are small."),
         (["--corpus", "{corpus}+phrases"], "Received: 'phrases'"),
         (["--corpus", "{corpus}", "--set", "max_words=9"], "Received: max_words=9"),
         (["--corpus", "{unequal}"], "Expected as many lines in"),

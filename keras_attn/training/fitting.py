@@ -1,26 +1,28 @@
 """From a configuration and a corpus to trained weights: tokenizers, batches, and one call of `model.fit`."""
 
-import argparse
 import math
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import keras
 
 from keras_attn import ParallelDataset, Tokenizer, Translator
 from keras_attn.backend import Job, bfloat16_products, clipping_replicas, compilation_scope, fast_products, seed_process
+from keras_attn.evaluation import model1_links
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
-from recipes import corpora
-from recipes.config import TrainingConfig
-from recipes.corpora.streaming import TextFiles
-from recipes.training.callbacks import TimeBudget, Validation
-from recipes.training.checkpoint import Checkpoint
-from recipes.training.links import word_links
-from recipes.training.run_batches import RunBatches
-from recipes.training.schedules import schedule
-from recipes.training.stopping import StopAfterSteps, StopIfNotFinite, StopTogether, Termination
+from keras_attn.training import corpora
+from keras_attn.training.callbacks import TimeBudget, Validation
+from keras_attn.training.checkpoint import Checkpoint
+from keras_attn.training.config import TrainingConfig
+from keras_attn.training.corpora import TextFiles
+from keras_attn.training.plan import TrainingPlan
+from keras_attn.training.run_batches import RunBatches
+from keras_attn.training.schedules import schedule
+from keras_attn.training.stopping import StopAfterSteps, StopIfNotFinite, StopTogether
+from keras_attn.training.termination import Termination
 
 
 def train_tokenizers(
@@ -29,12 +31,12 @@ def train_tokenizers(
     targets: Sequence[str] | TextFiles,
     tags: Sequence[str] = (),
 ) -> tuple[Tokenizer, Tokenizer]:
-    """A tokenizer for each side, that of the source with `tags`; with `shared_vocabulary` the same one twice.
+    """Returns a tokenizer for each side, that of the source with `tags`; with `shared_vocabulary` the same one twice.
 
     From lists they learn from all lines, and from files from a sample, which is all lines if there are few.
 
     Raises:
-        ValueError: if a tokenizer refuses the text or its size; the sentence names the setting of the size.
+        ValueError: If a tokenizer refuses the text or its size; the message names the setting of the size.
     """
 
     def learn(setting, *sides, tags=()):
@@ -57,15 +59,28 @@ def train_tokenizers(
 
 
 def datasets(
-    config: TrainingConfig, corpus: corpora.Corpus, tokenizers, seed: int, cache: Path
+    config: TrainingConfig,
+    corpus: corpora.Corpus,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    seed: int,
+    cache: Path,
+    data_options: Callable[..., dict] | None = None,
 ) -> tuple[ParallelDataset, ...]:
-    """Training and validation batches.
+    """Returns training and validation batches.
 
     A training split that stays in files is encoded into token files in `cache`, unless it has them. Another process
     that calls this meanwhile waits for them.
 
+    Args:
+        config: The settings.
+        corpus: The text.
+        tokenizers: Of source and target.
+        seed: Of the order of the batches.
+        cache: Folder of token files.
+        data_options: A recipe's function of this name, see `keras_attn.training.run.train`; None: `guided_alignment`.
+
     Raises:
-        ValueError: if a split has no pair with text on both sides that is short enough; the sentence names the split.
+        ValueError: If a split has no pair with text on both sides that is short enough; the message names the split.
     """
     shared = {"max_length": config.max_tokens, "on_too_long": "drop", "seed": seed}
     shared |= {"batch_size": config.sentences_per_batch, "tokens_per_batch": config.tokens_per_batch}
@@ -88,22 +103,35 @@ def datasets(
     options = {"curriculum_epochs": config.curriculum_epochs, "batches_per_epoch": every}
     if config.bpe_dropout:
         options |= {"bpe_dropout": config.bpe_dropout}
-    if config.guided_alignment and not corpus.is_streamed:
-        links = word_links(config, corpus.splits["train"], tokenizers)
-        options |= {"links": links, "alignment_weight": config.guided_alignment}
-        options |= {"shift_alignment": config.shift_alignment}
+    if not corpus.is_streamed:
+        options |= (data_options or guided_alignment)(config, pairs, tokenizers)
     training = batches("train", pairs, **options)
     return training, batches("val", corpus.splits["val"], shuffle=False)
 
 
+def guided_alignment(config: TrainingConfig, pairs: Sequence[Sequence[str]], tokenizers: Sequence[Tokenizer]) -> dict:
+    """Returns the arguments of `ParallelDataset.from_text` for links of IBM Model 1 in both directions.
+
+    The links are between words as the tokenizers separate them.
+    """
+    if not config.guided_alignment:
+        return {}
+    sides = ([_words(tokenizer, line) for line in side] for tokenizer, side in zip(tokenizers, pairs, strict=True))
+    return {"links": model1_links(*sides), "alignment_weight": config.guided_alignment}
+
+
+def _words(tokenizer: Tokenizer, line: str) -> str:
+    """A line whose words, separated by blanks, are those of `Tokenizer.words`."""
+    words = tokenizer.pieces(line) if tokenizer.separator else line.split(" ")
+    return " ".join(re.sub(r"\s", "_", word) for word in words if word)
+
+
 def fit(
+    plan: TrainingPlan,
     translator: Translator,
     training: ParallelDataset,
     validation: ParallelDataset,
-    corpus: corpora.Corpus,
-    config: TrainingConfig,
-    arguments: argparse.Namespace,
-    out: Path,
+    validation_pairs: Sequence[Sequence[str]],
     job: Job,
     termination: Termination,
 ) -> tuple[TimeBudget, list[dict], dict]:
@@ -111,21 +139,29 @@ def fit(
 
     All processes of the job fit it together, each with its rows of every batch.
 
+    Args:
+        plan: The plan of the training.
+        translator: Has the model.
+        training, validation: Their batches.
+        validation_pairs: Source and target lines, the first of which are translated and scored.
+        job: The processes.
+        termination: Notes SIGTERM.
+
     Returns:
         The seconds that training took, the history, a row for each epoch, and the best of these, with what
         `Validation.choose_average` says.
     """
-    model = translator.model
+    model, config, out = translator.model, plan.config, plan.out
     steps = config.accumulation_steps
     max_batches = steps * config.max_steps if config.max_steps else config.epochs * training.report()["batches"]
-    rate = schedule(config, math.ceil(max_batches / steps)) if arguments.minutes is None else config.learning_rate
-    if arguments.minutes is not None and (config.warmup_steps or config.schedule != "linear"):
+    rate = schedule(config, math.ceil(max_batches / steps)) if plan.minutes is None else config.learning_rate
+    if plan.minutes is not None and (config.warmup_steps or config.schedule != "linear"):
         print("Note: with --minutes the learning rate follows the time, without warmup_steps and schedule.", flush=True)
     options = {"global_clipnorm": config.global_clipnorm / clipping_replicas(model)}
     if steps > 1:
         options |= {"gradient_accumulation_steps": steps}
     if config.ema_decay:  # which Keras applies after each batch
-        if arguments.minutes is None and (note := note_on_average(config.ema_decay, math.ceil(max_batches / steps))):
+        if plan.minutes is None and (note := note_on_average(config.ema_decay, math.ceil(max_batches / steps))):
             print(note, flush=True)
         options |= {"use_ema": True, "ema_momentum": config.ema_decay ** (1 / steps)}
     with compilation_scope(model):
@@ -136,19 +172,19 @@ def fit(
             ),
             weighted_metrics=[Perplexity(), TokenAccuracy()],
         )
-    sources, references = (lines[: config.validation_sentences] for lines in corpus.splits["val"])
+    sources, references = (lines[: config.validation_sentences] for lines in validation_pairs)
     patience = math.inf if config.max_steps else config.patience
     options = {"metric": config.metric, "tokenize": config.tokenize, "patience": patience}
     options |= {"average_checkpoints": config.average_checkpoints}
     scorer = Validation(translator, sources, references, **options)
-    budget = TimeBudget(arguments.minutes and 60 * arguments.minutes, config.learning_rate, config.hold_fraction, job)
+    budget = TimeBudget(plan.minutes and 60 * plan.minutes, config.learning_rate, config.hold_fraction, job)
     checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, budget, job)
     batches, validation_batches = (RunBatches(data, (job.rank, job.count)) for data in (training, validation))
     # Keras prepares the batches of an epoch one epoch early on some backends. Set here, epoch n has the order of
     # epoch n after --resume too.
     order = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: batches.begin(epoch))
     apart = keras.callbacks.LambdaCallback(
-        on_train_batch_begin=lambda batch, logs: seed_process(arguments.seed, job.rank, batches.number(batch))
+        on_train_batch_begin=lambda batch, logs: seed_process(plan.seed, job.rank, batches.number(batch))
     )
     has_ended = job.share(checkpoint.path.exists()) and checkpoint.restore(model)
     while not has_ended:
@@ -183,7 +219,7 @@ def fit(
 
 
 def note_on_average(decay: float, updates: int) -> str | None:
-    """What to say where a moving average of the weights covers more than a fifth of a run; else None.
+    """Returns a note where a moving average of the weights covers more than a fifth of a run; else None.
 
     It looks back about `1 / (1 - decay)` updates, so that early weights, which are worse, count as well.
     """

@@ -1,10 +1,13 @@
-"""Finds the folder of a run or a preset; reads what it contains beside it: the report and the test translations."""
+"""Reads the report and the test translations of a run; and backend, versions and machine, for reports."""
 
-import argparse
+import importlib.metadata
 import itertools
 import json
 import math
+import os
+import platform
 from pathlib import Path
+from typing import Any
 
 # The settings that commands read, and what each may be.
 _SETTINGS = {
@@ -15,28 +18,8 @@ _SETTINGS = {
 SENTENCES = 64  # of the run's test split, from which warm-up records are made
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
-    """Adds the argument RUN."""
-    help = "folder of a run; or a preset: its folder, its name (`keras-attn presets`) or hf://USER/NAME"
-    parser.add_argument("run", metavar="RUN", type=run_folder, help=help)
-
-
-def run_folder(text: str) -> Path:
-    """For argparse: returns the folder of a run or a preset, which may be the name of a registered one, or hf://....
-
-    Raises:
-        FileNotFoundError: If it is nowhere, or cannot be downloaded.
-    """
-    from keras_attn.zoo import locate
-
-    try:
-        return locate(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _is_origin(value) -> bool:
-    """Whether a value is what `recipes.train --from` writes of the preset."""
+    """Whether a value is what a training with --from writes of the preset."""
     if not isinstance(value, dict):
         return value is None
     names = isinstance(value.get("name"), str) and isinstance(value.get("digest"), str)
@@ -84,3 +67,23 @@ def export_arguments(run: Path) -> dict:
             sources = (line.removeprefix("source:").strip() for line in file if line.startswith("source:"))
             sentences = list(itertools.islice(sources, SENTENCES))
     return {"report": report, "sentences": sentences}
+
+
+def surroundings() -> dict[str, Any]:
+    """Returns backend, versions and machine: what a number depends on besides the code."""
+    import keras
+
+    backend = keras.backend.backend()
+    packages = ("keras", backend, "numpy", "sacrebleu", "sentencepiece", "keras-attn")
+    return {
+        "backend": backend,
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in packages},
+        "hardware": {"system": platform.system(), "machine": platform.machine(), "cores": os.cpu_count()},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -9,9 +9,8 @@ import keras
 
 from keras_attn import ParallelDataset, Tokenizer, files
 from keras_attn.backend import Job, training_devices
-from recipes.corpora import Corpus
-from recipes.corpora.streaming import TextFiles
-from recipes.training import vocabulary
+from keras_attn.training import vocabulary
+from keras_attn.training.corpora import Corpus, TextFiles
 
 
 def join(distribute: str | None) -> Job:

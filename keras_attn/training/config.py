@@ -1,24 +1,27 @@
-"""What every recipe's configuration has in common, and `--set name=value`."""
+"""The settings of a training in four groups, the values that recipes share for a corpus, and how to change them.
+
+- text: tokenizers, and the pairs that are trained on (`TextSettings`)
+- model: sizes and dropout, which each recipe adds (`model_arguments`)
+- optimisation: batches, updates, learning rate, regularisation (`OptimisationSettings`)
+- scoring: validation and the final scores (`ScoringSettings`)
+"""
 
 import dataclasses
 import difflib
 import fnmatch
 import math
 import re
+import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
-    """Text, optimisation and scoring. A recipe's `Config` adds the sizes of its model.
+class TextSettings:
+    """Tokenizers, and the pairs that are trained on."""
 
-    Raises:
-        ValueError: for a value outside its range.
-    """
-
-    # Text
     level: str = "bpe"  # "bpe", "word" or "symbol" (see keras_attn.Tokenizer)
     source_vocabulary_size: int | None = 8000  # with the four special ids; "bpe": exact, or none: what the text allows
     target_vocabulary_size: int | None = 8000
@@ -27,10 +30,14 @@ class TrainingConfig:
     shared_vocabulary: bool = False  # one vocabulary for both sides, of source_vocabulary_size
     extend_vocabulary: bool = False  # of --from: the text's own vocabulary is added to the preset's
     max_tokens: int = 100  # longer training pairs are dropped, counted and reported
-    bpe_dropout: float = 0.0  # probability of leaving out a merge, anew in each epoch (Provilkov 2020; "bpe")
     max_words: int | None = None  # the same in words (split on blanks); the tokenizers still learn from all pairs
+    bpe_dropout: float = 0.0  # probability of leaving out a merge, anew in each epoch (Provilkov 2020; "bpe")
 
-    # Optimisation
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimisationSettings:
+    """Batches, updates, learning rate and regularisation."""
+
     epochs: int = 10
     max_steps: int | None = None  # exactly so many updates, whatever epochs and patience are
     validate_every: int | None = None  # updates after which to score and save; none: after each epoch
@@ -41,24 +48,37 @@ class TrainingConfig:
     learning_rate: float = 1e-3
     warmup_steps: int = 0  # linear from zero; none with --minutes, in which the rate follows the time
     schedule: str = "linear"  # after the warm-up, without --minutes; or "inverse_sqrt" (Vaswani 2017, section 5.3)
-    guided_alignment: float = 0.0  # weight of the loss of attention against links between words (Chen 2016); 0: none
-    shift_alignment: bool = False  # a word's links train the row after it, which has read it (Chen 2020): an aligner
-    alignment_links: str = "ibm1"  # made by IBM Model 1 both ways; or a file with a line such as 0-0 1-2 for each pair
     hold_fraction: float = 0.5  # of all steps at the full rate; then linearly to zero ("linear" only)
     global_clipnorm: float = 1.0
     label_smoothing: float = 0.1
+    guided_alignment: float = 0.0  # weight of the loss of attention against links of IBM Model 1 (Chen 2016); 0: none
     ema_decay: float = 0.0  # of the moving average of the weights, which is validated and saved; 0: no average
     patience: int = 5  # validations without a better score before training stops
     average_checkpoints: int = 0  # of the last validations: their mean is kept if it scores no worse than the best
     precision: str = "auto"  # or a dtype policy; auto: "mixed_bfloat16" on GPUs and TPUs that have it, else "float32"
-
     bfloat16_products: bool = False  # on a CPU, in training, see keras_attn.backend
 
-    # Scoring
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoringSettings:
+    """Validation and the final scores."""
+
     metric: str = "bleu"  # or "wer", for pronunciations (see keras_attn/evaluation/by_metric.py)
     validation_sentences: int = 500  # at most, translated greedily after each epoch
     tokenize: str = "13a"  # sacreBLEU's; "none" for text that is already tokenised
     length_penalty: float = 1.0
+
+
+GROUPS = {"text": TextSettings, "optimisation": OptimisationSettings, "scoring": ScoringSettings}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingConfig(ScoringSettings, OptimisationSettings, TextSettings):
+    """The settings of every recipe. A recipe's `Config` adds those of its model.
+
+    Raises:
+        ValueError: For a value outside its range.
+    """
 
     def __post_init__(self):
         _check_choice(self, "metric", ("bleu", "wer"))
@@ -74,10 +94,6 @@ class TrainingConfig:
         for name in ("learning_rate", "global_clipnorm"):
             check_range(self, name, low=0, low_included=False)
         check_range(self, "guided_alignment", low=0)
-        if self.shift_alignment and not self.guided_alignment:
-            raise ValueError("Expected `guided_alignment` above 0 with `shift_alignment`. Received: 0")
-        if self.alignment_links != "ibm1" and not self.guided_alignment:
-            raise ValueError("Expected `guided_alignment` above 0 with `alignment_links`. Received: 0")
         for name in ("hold_fraction", "label_smoothing", "ema_decay", "bpe_dropout"):
             check_range(self, name, low=0, high=1)
         if self.ema_decay == 1:
@@ -108,10 +124,10 @@ def check_range(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecurrentConfig(TrainingConfig):
-    """What the recipes of recurrent models share besides.
+    """The settings that the recipes of recurrent models share besides.
 
     Raises:
-        ValueError: for a `scheduled_sampling` that `keras_attn.ScheduledSampling` refuses, too.
+        ValueError: For a `scheduled_sampling` that `keras_attn.ScheduledSampling` refuses, too.
     """
 
     recurrent_dropout: float = 0.0  # of the cells' states: one mask a sentence (Gal & Ghahramani 2016)
@@ -128,7 +144,7 @@ class RecurrentConfig(TrainingConfig):
             get_scheduled_sampling(self.scheduled_sampling)
 
 
-# What the recipes' configurations for a corpus have in common, so that they are compared under one budget.
+# Shared by the recipes' configurations for a corpus, so that they are compared under one budget.
 PHRASES = {
     "source_vocabulary_size": 1200,
     "target_vocabulary_size": 1800,
@@ -158,8 +174,6 @@ BIBLE = {
     "warmup_steps": 200,
     "validation_sentences": 200,
 }
-
-
 # Pronunciation: `g2p/LANGUAGE`, from 800 words up. Updates, not epochs, so that few words are seen often enough.
 G2P = {
     "level": "symbol",
@@ -178,12 +192,12 @@ G2P = {
 
 
 def config_for(configs: Mapping[str, TrainingConfig], corpus: str) -> TrainingConfig | None:
-    """A recipe's configuration for a corpus, by its name, else by the first pattern that it matches, such as "g2p/*".
+    """Returns a recipe's configuration for a corpus, by its name, else by the first pattern that it matches.
 
     Args:
         configs: A recipe's `CONFIGS`.
-        corpus: The corpus, as it is given to `recipes.train`; "g2p/*" also matches several of them joined by "+".
-            Weights do not count.
+        corpus: The corpus, as it is given on the command line. The pattern "g2p/*" also matches several of them joined
+            by "+". Weights do not count.
 
     Returns:
         The configuration; None if there is none.
@@ -194,17 +208,16 @@ def config_for(configs: Mapping[str, TrainingConfig], corpus: str) -> TrainingCo
 
 
 def model_arguments(config: TrainingConfig) -> dict[str, typing.Any]:
-    """The fields that a recipe's `Config` adds to `TrainingConfig`: its model's arguments of the same names."""
-    shared = {field.name for field in dataclasses.fields(TrainingConfig)}
-    names = [field.name for field in dataclasses.fields(config) if field.name not in shared]
+    """Returns the fields that a recipe's `Config` adds to `TrainingConfig`: its model's arguments of the same names."""
+    names = [field.name for field in dataclasses.fields(config) if _group_of(field.name) == "model"]
     return {name: getattr(config, name) for name in names}
 
 
-def override(config: TrainingConfig, assignments: list[str]) -> TrainingConfig:
+def override(config: TrainingConfig, assignments: Sequence[str]) -> TrainingConfig:
     """Applies `name=value` strings, each value read as the type of its field.
 
     Raises:
-        ValueError: for an unknown name (the sentence has the most similar ones), or a value of the wrong type.
+        ValueError: For an unknown name (the message has the most similar ones), or a value of the wrong type.
     """
     kinds = typing.get_type_hints(type(config))
     changes = {}
@@ -218,8 +231,42 @@ def override(config: TrainingConfig, assignments: list[str]) -> TrainingConfig:
     return dataclasses.replace(config, **changes)
 
 
+def read_config(path: Path) -> list[str]:
+    """Reads a TOML file of settings, in the tables of their groups: `[text]`, `[model]`, `[optimisation]`, `[scoring]`.
+
+    Returns:
+        The settings as `override` takes them. TOML has no None: it is the string "none".
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is no TOML, or has a setting outside its group's table.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a TOML file with --config. Received: {str(path)!r}, which does not exist")
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"Expected {str(path)!r} to be TOML. {error}") from None
+    assignments = []
+    for group, table in tables.items():
+        if group not in (*GROUPS, "model") or not isinstance(table, dict):
+            raise ValueError(f"Expected tables text, model, optimisation, scoring in {path}. Received: {group!r}")
+        for name, value in table.items():
+            if isinstance(value, (dict, list)):
+                raise ValueError(f"Expected a number, a string, true or false for {name} in {path}. Received: {value}")
+            if _group_of(name) != group:
+                raise ValueError(f"Expected {name} in the table {_group_of(name)} of {path}. Received: in {group}")
+            assignments.append(f"{name}={str(value).lower() if isinstance(value, bool) else value}")
+    return assignments
+
+
+def _group_of(name: str) -> str:
+    """The group of a setting; one that no group has is a recipe's own, of its model."""
+    return next((group for group, kind in GROUPS.items() if name in kind.__dataclass_fields__), "model")
+
+
 def _unknown(name: str, names: list[str], kind: type[TrainingConfig]) -> str:
-    """The sentence about a name that is no setting: the names that are most similar to it, and where all stand."""
+    """The message for a name that is no setting, with the most similar names and the modules that list all."""
     similar = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
     such_as = f", such as {', '.join(similar)}" if similar else ""
     modules = dict.fromkeys(one.__module__ for one in kind.__mro__ if dataclasses.is_dataclass(one))

@@ -5,7 +5,7 @@ Keras' optimizers count batches. With `accumulation_steps` batches an update, th
 
 import keras
 
-from recipes.config import TrainingConfig
+from keras_attn.training.config import TrainingConfig
 
 
 @keras.saving.register_keras_serializable(package="keras_attn_recipes")

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from keras_attn import Translator, files, plots
-from keras_attn.cli.environment import surroundings
 from keras_attn.evaluation import by_metric
+from keras_attn.training.memory import peak_memory_mb
+from keras_attn.training.origins import origins
+from keras_attn.training.run_report import surroundings
 from keras_attn.translator import Translation
-from recipes import corpora
-from recipes.training.memory import peak_memory_mb
 
 
 def translate(translator: Translator, sources: Sequence[str], **options) -> tuple[list[Translation], float]:
@@ -85,10 +85,10 @@ def write_results(translator, corpus, config, report: dict, out: Path, greedy, t
     # Without TER, whose search for shifts takes minutes if translations are poor.
     greedy_results = by_metric.all_scores(*test, [t.text for t in greedy], config.tokenize, main_only=True)
     write_translations(out / "translations.txt", sources, references, translations)
-    origins = {"corpora": [origin._asdict() for origin in corpora.origins(corpus.name, report["from_preset"])]}
+    sources_of_text = {"corpora": [origin._asdict() for origin in origins(corpus.name, report["from_preset"])]}
     draw_reordering(out / "alignment.png", translator, translations, references)
     if not (out / "translator.json").exists():
-        translator.save_to_preset(out, report=report | results | origins)
+        translator.save_to_preset(out, report=report | results | sources_of_text)
     figures = {
         "test_sentences": len(sources),
         **results,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from keras_attn import Translator, files
-from recipes import train
-from recipes.training import callbacks, checkpoint, fitting
+from keras_attn.cli import train
+from keras_attn.training import callbacks, checkpoint, fitting, run
 
 pytestmark = pytest.mark.once
 
@@ -82,12 +82,12 @@ def test_a_second_training_in_the_same_folder_is_refused_from_beginning_to_end(c
 
         monkeypatch.setattr(owner, name, both)
 
-    with_a_second_one(train, "refuse_taken")
+    with_a_second_one(run, "refuse_taken")
     with_a_second_one(fitting, "fit")
-    monkeypatch.setattr(train, "finish", lambda *_: None)  # scores take time
-    with_a_second_one(train, "finish")
+    monkeypatch.setattr(run, "_finish", lambda *_: None)  # scores take time
+    with_a_second_one(run, "_finish")
     assert train.main(line(corpus, out, "--no-export", "--epochs", "1")) == 0
-    assert codes == {"refuse_taken": 2, "fit": 2, "finish": 2}
+    assert codes == {"refuse_taken": 2, "fit": 2, "_finish": 2}
     assert capfd.readouterr().err.count("no other process in") == 3
     assert {path.name for path in out.iterdir()} == {"history.csv"}, "the first went on as if alone"
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from keras_attn.cli.run_report import export_arguments, length_penalty, read_report
+from keras_attn.training import export_arguments, length_penalty, read_report
 
 pytestmark = pytest.mark.once
 
