@@ -54,7 +54,7 @@ QUICK_SHELL = (r"keras-attn presets", r"echo .* \| keras-attn translate \w+( --h
 # Other shell lines, each with the reason why it does not run here. tests/test_docs.py compares their flags with --help.
 LONG_SHELL = {
     r"(pip install|pre-commit install|export |cd )": "prepares an environment; .ci/run does the same",
-    r"(\w+=\S+ )*python -m recipes\.train\b": "trains for minutes; tests/recipes checks its configuration",
+    r"(\w+=\S+ )*(python -m recipes\.train|keras-attn train)\b": "trains for minutes; tests/recipes checks it",
     r"python -m recipes\.": "needs a run, or trains for hours",
     r"(\w+=\S+ )*python -m tests\.benchmarks\.": "a benchmark, or a peer in an environment of its own",
     r"((\w+=\S+ )*pytest|\.ci/run)\b": "the tests themselves",

@@ -8,9 +8,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from keras_attn.cli import command
-from keras_attn.cli.run_report import length_penalty, run_folder
+from keras_attn.cli.command import run_folder
 from keras_attn.downloads import cache_folder
 from keras_attn.search import SearchOptions
+from keras_attn.training import length_penalty
 
 _PREFIX = "options."  # of the names of arguments that are fields of the dataclass
 # Where a command's default is not the field's.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from keras_attn.cli.run_report import read_report
+from keras_attn.training import read_report
 from keras_attn.requirements import require
 from keras_attn.translation import Translation
 

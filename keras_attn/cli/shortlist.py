@@ -11,7 +11,7 @@ from pathlib import Path
 
 from keras_attn.cli import command
 from keras_attn.cli import line_streaming as streams
-from keras_attn.cli.run_report import add_run
+from keras_attn.cli.command import add_run
 from keras_attn.cli.search_flags import add_ensemble, load_translator
 
 

@@ -22,11 +22,12 @@ from pathlib import Path
 
 from keras_attn.cli import command, output_formats
 from keras_attn.cli import line_streaming as streams
-from keras_attn.cli.run_report import add_run, read_report
+from keras_attn.cli.command import add_run
 from keras_attn.cli.search_flags import add_options, add_search, chosen_options, flag, load_translator, search_arguments
 from keras_attn.cli.sentences import add_sentences, by_sentence, check_sentences
 from keras_attn.cli.text_windows import add_windows, translated_windows
 from keras_attn.search import SampleOptions, SearchOptions
+from keras_attn.training import read_report
 
 _SAMPLE_FIELDS = [field.name for field in dataclasses.fields(SampleOptions)]
 _SEARCH_FIELDS = [field.name for field in dataclasses.fields(SearchOptions)]

@@ -29,10 +29,11 @@ from pathlib import Path
 from keras_attn import files
 from keras_attn.cli import command, environment, output_formats
 from keras_attn.cli import line_streaming as streams
-from keras_attn.cli.run_report import add_run
+from keras_attn.cli.command import add_run
 from keras_attn.cli.search_flags import add_search, load_translator, search_arguments
 from keras_attn.cli.text_windows import TextReader, add_windows, in_batches, report_lines, window_limits
 from keras_attn.requirements import require
+from keras_attn.training import surroundings
 from keras_attn.translation import Translation
 
 FOLDER = ".translate-corpus"
@@ -60,7 +61,7 @@ def translate_corpus(arguments: argparse.Namespace) -> None:
     arguments.run, arguments.output = arguments.run.absolute(), arguments.output.absolute()
     arguments.ensemble = [run.absolute() for run in arguments.ensemble]
     arguments.shortlist = arguments.shortlist and arguments.shortlist.absolute()
-    arguments.backend = environment.surroundings()["backend"]
+    arguments.backend = surroundings()["backend"]
     inputs, output, counts = _named_files(arguments.input), arguments.output, collections.Counter()
     _translation_options(arguments)  # refuses what does not fit together
     job = _job_hash(arguments, inputs)

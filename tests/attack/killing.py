@@ -68,28 +68,27 @@ def encode(folder: Path) -> int:
 def download(folder: Path) -> int:
     import hashlib
 
-    from recipes import corpora
-    from recipes.corpora import sources
+    from keras_attn.training import corpora, named_corpora
 
     os.environ["KERAS_HOME"] = str(folder / "home")
     os.environ.pop("KERAS_ATTN_DATA", None)
     upstream = folder.parent / "upstream"
-    sources.BASE = upstream.as_uri()
+    named_corpora.BASE = upstream.as_uri()
     root = upstream / "multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/tok"
     names = {"train": "train", "val": "val", "test": "test_2016_flickr"}
     is_new = not root.exists()  # the first attempt makes it, and is not killed
     root.mkdir(parents=True, exist_ok=True)
-    for name in sources.SHA256[CORPUS]:
+    for name in named_corpora.SHA256[CORPUS]:
         split, language = name.split(".")
         text = f"{split} {language}\n".encode()
         if is_new:
             (root / f"{names[split]}.lc.norm.tok.{language}").write_bytes(text)
-        sources.SHA256[CORPUS][name] = hashlib.sha256(text).hexdigest()
+        named_corpora.SHA256[CORPUS][name] = hashlib.sha256(text).hexdigest()
     return int(corpora.load(CORPUS).splits["val"] != (["val de"], ["val en"]))
 
 
 def train(folder: Path) -> int:
-    from recipes import train
+    from keras_attn.cli import train
 
     corpus = folder.parent / "corpus"
     if not corpus.exists():  # the first attempt makes it, and is not killed
@@ -142,13 +141,8 @@ MODULES = {
     save: ["keras_attn.translation.translator", "keras_attn.models"],
     save_beside: ["keras_attn.translation.translator", "keras_attn.models"],
     encode: ["keras_attn.data"],
-    download: ["recipes.corpora"],
-    train: [
-        "keras_attn.translation.translator",
-        "recipes.training.fitting",
-        "recipes.rnnsearch",
-        "recipes.training.report",
-    ],
+    download: ["keras_attn.training.corpora"],
+    train: ["keras_attn.translation.translator", "keras_attn.training.fitting", "keras_attn.training.report"],
     export: ["keras_attn.translation.translator", "keras_attn.serving.export.publish"],
     export_whole: ["keras_attn.translation.translator", "keras_attn.serving.export.publish"],
 }

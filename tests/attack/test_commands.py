@@ -17,10 +17,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.cli import evaluate, export, score, translate
+from keras_attn.cli import evaluate, export, score, train, translate
 from keras_attn.cli.main import COMMANDS
 from keras_attn.translation import Translator
-from recipes import train
 from tests.models import test_golden
 from tests.translation.test_scoring import word_tokenizer
 

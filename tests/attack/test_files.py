@@ -28,12 +28,10 @@ import pytest
 
 from keras_attn import ParallelDataset, Tokenizer, Translator, files
 from keras_attn.text import read_lines
-from recipes import corpora
-from recipes.corpora import sources
-from recipes.training import run_folder
-from recipes.training.callbacks import TimeBudget
-from recipes.training.checkpoint import Checkpoint
-from recipes.training.memory import memory_mb
+from keras_attn.training import corpora, named_corpora, run_folder
+from keras_attn.training.callbacks import TimeBudget
+from keras_attn.training.checkpoint import Checkpoint
+from keras_attn.training.memory import memory_mb
 from tests.attack import killing
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
@@ -240,7 +238,7 @@ import io, json, sys, zipfile
 from pathlib import Path
 import h5py
 from keras_attn import Translator
-from recipes.training.memory import peak_memory_mb
+from keras_attn.training.memory import peak_memory_mb
 from tests.attack.test_files import mend, parts_of, write_parts
 
 folder = Path(sys.argv[1])
@@ -569,7 +567,7 @@ def test_a_damaged_download_is_refused_and_not_kept(tmp_path, monkeypatch, cache
     path = tmp_path / "genimind/seq2seq/4f3f8eb0adde54fcc8b89394336b002e7961244c/fra-eng.zip"
     path.parent.mkdir(parents=True)
     path.write_bytes(damaged(archive(), kind, random.Random(request.node.nodeid)))
-    monkeypatch.setattr(sources, "BASE", tmp_path.as_uri())
+    monkeypatch.setattr(named_corpora, "BASE", tmp_path.as_uri())
     assert "tatoeba-en-fr" in refused(corpora.load, "tatoeba-en-fr")
     assert not cache.exists()
 
@@ -585,7 +583,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("name", corpora.loading.SOURCES)
+@pytest.mark.parametrize("name", named_corpora.SOURCES)
 @pytest.mark.parametrize("failure", FAILURES)
 def test_without_a_network_a_sentence_says_what_to_do(monkeypatch, cache, name, failure):
     def fail(*_, **__):
@@ -604,7 +602,8 @@ import contextlib, io, json, os, sys
 from pathlib import Path
 from keras_attn import ParallelDataset, Tokenizer, Translator
 from keras_attn.cli import export, translate
-from recipes import corpora, train
+from keras_attn.training import corpora
+from keras_attn.cli import train
 
 preset, place, corpus = map(Path, sys.argv[1:4])
 if os.geteuid() == 0:  # root without the capability to write everywhere (CAP_DAC_OVERRIDE, number 1)
@@ -631,7 +630,7 @@ def call(name, function, *arguments, **options):
     else:
         found[name] = 0, ""
 
-corpora.sources.BASE = corpus.as_uri()
+corpora.named_corpora.BASE = corpus.as_uri()
 os.environ["KERAS_HOME"] = str(place / "home")
 os.environ.pop("KERAS_ATTN_DATA", None)
 languages = ["--source", "de", "--target", "fr"]

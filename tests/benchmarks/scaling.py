@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 
 from keras_attn.cli import command, environment
-from recipes.training.memory import memory_mb
+from keras_attn.training import surroundings
+from keras_attn.training.memory import memory_mb
 from tests.benchmarks.accelerator_work import SIZES, Sizes, training_flops
 from tests.benchmarks.processes import run_process
 
@@ -99,7 +100,7 @@ def train(case: dict) -> dict:
 
 def measure(options: argparse.Namespace) -> None:
     """Measures every case, and writes the file."""
-    from recipes.training import report
+    from keras_attn.training import report
 
     if options.case:  # in a process of its own
         print(json.dumps(train(json.loads(options.case))))
@@ -109,7 +110,7 @@ def measure(options: argparse.Namespace) -> None:
         line = ["-m", "tests.benchmarks.scaling", "--backend", options.backend, "--case", json.dumps(case)]
         found.append(run_process(*line))
         print(json.dumps(found[-1]), flush=True)
-    result = {"benchmark": "scaling", "training": found, "load": load, **environment.surroundings()}
+    result = {"benchmark": "scaling", "training": found, "load": load, **surroundings()}
     if options.out:
         report.write(options.out, result)
     print(json.dumps(result))

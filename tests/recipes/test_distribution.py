@@ -9,15 +9,15 @@ import keras
 import numpy as np
 import pytest
 
-from recipes import train
-from recipes.training import distribution
+from keras_attn.cli import train
+from keras_attn.training import distribution
 from tests.data_parallel import finish, start
 
 TRAIN = """
 import sys
 import keras
 from recipes import train
-from recipes.training.callbacks import TimeBudget
+from keras_attn.training.callbacks import TimeBudget
 
 if keras.backend.backend() == "tensorflow":
     import tensorflow as tf

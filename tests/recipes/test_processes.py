@@ -15,8 +15,8 @@ on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras' var
 
 TRAIN = """
 import os, signal, sys
-from recipes import train
-from recipes.training.stopping import StopTogether
+from keras_attn.cli import train
+from keras_attn.training.stopping import StopTogether
 
 rank, update, number, *line = sys.argv[1:]
 on_train_batch_end = StopTogether.on_train_batch_end
