@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from keras_attn.training import read_report
 from keras_attn.requirements import require
+from keras_attn.training import read_report
 from keras_attn.translation import Translation
 
 # The languages of sentencex 1. It would take any other code for a similar one, or for English.
