@@ -19,7 +19,7 @@ LEVELS = (
     ("models", "losses", "markup"),
     ("decoding", "saving", "metrics"),
     ("runtime",),
-    ("serving",),
+    ("export", "serving"),
     ("translator",),
     ("",),  # keras_attn itself
     ("cli",),
@@ -27,7 +27,7 @@ LEVELS = (
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 BACKENDS = ("tensorflow", "torch", "jax")
-KNOW_THE_BACKEND = ("backend", "serving")
+KNOW_THE_BACKEND = ("backend", "export", "serving")
 REPORTS_THE_BACKEND = "keras_attn.cli.environment"  # its name, beside the versions of the packages
 NO_HUB = ("cli", "serving")  # commands and servers: importing one must not import the others
 FILES_OF_THEIR_OWN = ("keras_attn.plots.plot_style",)  # shared with the figures of the studies; imports matplotlib

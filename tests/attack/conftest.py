@@ -1,6 +1,5 @@
 """What the attacks share: a server of a small exported translator in a process of its own, and an honest client."""
 
-import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,13 +22,12 @@ def published(tmp_path_factory) -> Path:
     """The folder of a small exported translator."""
     if keras.backend.backend() != "tensorflow":
         pytest.skip("the server is TensorFlow's alone; it is attacked on that backend")
-    from keras_attn.serving.export import export_translator, publish
+    from keras_attn.export import export_translator, saved_model
     from tests.serving.conftest import SENTENCES, build
 
     root = tmp_path_factory.mktemp("attacked") / "small"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "check_translations", lambda *_: None)  # its process takes long
-        patch.setattr(publish, "replaying", lambda *_: contextlib.nullcontext())
+        patch.setattr(saved_model, "check_signatures", lambda *_: None)  # it takes long
         export_translator(build("bpe"), root, beam_size=3, sentences=SENTENCES)
     return root
 

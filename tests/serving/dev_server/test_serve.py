@@ -299,8 +299,7 @@ def test_what_cannot_be_served_is_a_sentence(saved, live, tmp_path, monkeypatch,
 @pytest.mark.slow
 def test_what_xla_compiles_needs_its_flag(tmp_path):
     import tensorflow as tf
-
-    from keras_attn.serving.export.prediction_log import encode
+    from tensorflow_serving.apis import prediction_log_pb2
 
     twice = tf.function(lambda lengths: 2 * lengths, jit_compile=True)
     text = tf.TensorSpec((None,), tf.string, name="text")
@@ -308,8 +307,10 @@ def test_what_xla_compiles_needs_its_flag(tmp_path):
     folder = tmp_path / "double" / "1"
     tf.saved_model.save(tf.Module(), str(folder), signatures={"serving_default": double})
     (folder / "assets.extra").mkdir()
+    log = prediction_log_pb2.PredictionLog()
+    log.predict_log.request.inputs["text"].CopyFrom(tf.make_tensor_proto(["ab"]))
     with tf.io.TFRecordWriter(str(folder / "assets.extra" / "tf_serving_warmup_requests")) as writer:
-        writer.write(encode("serving_default", {"text": tf.make_tensor_proto(["ab"]).SerializeToString()}))
+        writer.write(log.SerializeToString())
     with served.serving(folder.parent, "--xla-cpu-compilation-enabled") as server:
         assert rest(server, "double:predict", {"instances": ["a", "abc"]}) == (200, {"predictions": [2, 6]})
     sentence = "it is compiled by XLA, and the server was started without --xla-cpu-compilation-enabled"
