@@ -1,8 +1,8 @@
 """Export to TensorFlow Serving: a translator becomes the next version folder, complete and checked, or not at all.
 
 TensorFlow Serving watches a folder and loads each new integer that it finds, at once. So a version is written to a
-folder beside it, in `.tmp-...` (a name that servers ignore), checked, synced to disk and then renamed. What a killed
-export leaves there, the next one removes.
+folder beside it, in `.tmp-...` (a name that servers ignore), checked, synced to disk and then renamed. The next export
+removes the leftovers of a killed one.
 """
 
 import dataclasses
@@ -133,7 +133,7 @@ def write_version(
             loaded = tf.saved_model.load(str(folder))
             check_signatures(loaded.signatures, references, requests, dtype)
         assets.write_assets(folder, translator, options, loaded.signatures, requests, report)
-    except tf.errors.OpError as error:  # TensorFlow's own, such as that of a full disk
+    except tf.errors.OpError as error:  # TensorFlow's own, of a full disk for example
         raise OSError(f"Expected a version that can be written and run. Received: {error.message}") from error
 
 

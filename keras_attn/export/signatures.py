@@ -143,7 +143,7 @@ class ServedTranslator:
             result = self._search(self._search_best, tf.gather(rows, chosen), self._default_request())
             lengths = result["lengths"][:, 0]  # (R,)
             ids = result["token_ids"][:, 0, : tf.reduce_max(lengths)]  # (R, T)
-            if self._target_ids.pad != 0:  # 0 is what answers are padded with, in every signature
+            if self._target_ids.pad != 0:  # answers are padded with 0 in every signature
                 ids = tf.where(tf.sequence_mask(lengths, tf.shape(ids)[1]), ids, 0)
             return {"token_ids": ids, "lengths": lengths, "score": result["scores"][:, 0]}
 
@@ -244,7 +244,7 @@ class ServedTranslator:
         """The outputs of all chunks.
 
         With the request of a search that may be compiled, rows that fit no compiled shape are apart from others: so the
-        precision, which may be int8 in what is compiled, does not depend on batch mates.
+        precision, which may be int8 in a compiled search, does not depend on batch mates.
         """
         lengths, apart = _lengths(token_ids, blank), None
         if request is not None and self._rooms:

@@ -26,7 +26,7 @@ def repair(text: tf.Tensor) -> tf.Tensor:
 
 
 def is_blank(text: tf.Tensor) -> tf.Tensor:
-    """Whether valid UTF-8 `(B,)` consists of `BLANKS` only. `(B,)` bool."""
+    """The mask `(B,)` of valid UTF-8 that consists of `BLANKS` only."""
     blanks = "".join(f"\\x{{{ord(character):X}}}" for character in BLANKS)
     return tf.strings.regex_full_match(text, f"[{blanks}]*")
 
