@@ -20,7 +20,7 @@ LEVELS = (
     ("converters", "saving", "metrics"),
     ("translation",),
     ("runtime",),
-    ("serving",),
+    ("export", "serving"),
     ("",),  # keras_attn itself
     ("training",),
     ("cli",),
@@ -28,9 +28,9 @@ LEVELS = (
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 # The one import that goes up, inside a method: `Translator.export` calls what is made of translators.
-CALLER_OF_EXPORT, EXPORT = "keras_attn.translation.translator", "keras_attn.serving.export"
+CALLER_OF_EXPORT, EXPORT = "keras_attn.translation.translator", "keras_attn.export"
 BACKENDS = ("tensorflow", "torch", "jax")
-KNOW_THE_BACKEND = ("backend", "serving")
+KNOW_THE_BACKEND = ("backend", "export", "serving")
 REPORTS_THE_BACKEND = "keras_attn.training.run_report"  # its name, beside the versions of the packages
 NO_HUB = ("cli", "serving")  # commands and servers: importing one must not import the others
 FILES_OF_THEIR_OWN = ("keras_attn.plots.plot_style",)  # shared with the figures of the studies; imports matplotlib

@@ -141,9 +141,9 @@ PACKAGES = [
     "plots",
     "runtime",
 ]
-PACKAGES += ["saving", "search", "serving.client", "serving.export", "text", "training", "translation", "zoo"]
+PACKAGES += ["export", "saving", "search", "serving.client", "text", "training", "translation", "zoo"]
 # What other parts of the package are made of: with a summary and its errors, but without an example of its own.
-INNER = ("backend", "data", "serving.export", "text", "training", "translation", "zoo")
+INNER = ("backend", "data", "export", "text", "training", "translation", "zoo")
 WITHOUT_EXAMPLE = {
     "keras_attn.converters.marian.from_marian": "needs a file of Marian's: docs/marian.md",
     "keras_attn.converters.marian_vocabulary.marian_tokenizer": "needs a file of Marian's: docs/marian.md",

@@ -20,8 +20,8 @@ from keras_attn.cli.search_flags import (
     load_translator,
     options_of_run,
 )
+from keras_attn.export import ExportOptions
 from keras_attn.requirements import require
-from keras_attn.serving.export import ExportOptions
 from keras_attn.training import export_arguments
 
 

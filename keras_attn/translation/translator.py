@@ -244,13 +244,13 @@ class Translator(TextSearch):
             format: "saved_model": a SavedModel for TensorFlow Serving, the next version in `directory`. "onnx": graphs
                 for `keras_attn.runtime.OnnxTranslator`, in `directory` itself, which must be new.
             **options: Of "saved_model" (beam_size, length_penalty, ...): those of
-                `keras_attn.serving.export.export_translator`. "onnx" has none: search takes them when it translates.
+                `keras_attn.export.export_translator`. "onnx" has none: search takes them when it translates.
 
         Raises:
             ValueError: if the format is unknown, and as `export_translator` and `export_onnx` of
-                `keras_attn.serving.export`, with all other errors.
+                `keras_attn.export`, with all other errors.
         """
-        from keras_attn.serving.export import export_onnx, export_translator
+        from keras_attn.export import export_onnx, export_translator
 
         if format not in ("saved_model", "onnx"):
             raise ValueError(f'Expected format to be "saved_model" or "onnx". Received: format={format!r}')

@@ -7,7 +7,6 @@ number of the access to a file below the folder at which it kills itself, or `se
 `status` (negative: the signal), the number of `events` if it was not killed, and the `seconds` that it took.
 """
 
-import contextlib
 import importlib
 import json
 import os
@@ -108,10 +107,10 @@ def export(folder: Path) -> int:
 
 
 def export_a_small_graph() -> None:
-    """From now on in this process, in the place of the translator's, and without the check in another process."""
+    """From now on in this process, in the place of the translator's, and without the check."""
     import tensorflow as tf
 
-    from keras_attn.serving.export import graph, publish
+    from keras_attn.export import saved_model, signatures
 
     class Small(tf.Module):
         def __init__(self, *_):
@@ -122,16 +121,12 @@ def export_a_small_graph() -> None:
             f = self.f.get_concrete_function(tf.TensorSpec((None,), tf.string, name="text"))
             tf.saved_model.save(self, directory, signatures={"serving_default": f})
 
-    graph.ServedTranslator = Small
-    publish.check_translations = lambda *_: None
-    publish.replaying = lambda *_: contextlib.nullcontext()
-    from keras_attn.serving.export import validation
-
-    validation.validate = lambda *_, **__: None
+    signatures.ServedTranslator = Small
+    saved_model.check_signatures = lambda *_: None
 
 
 def export_whole(folder: Path) -> int:
-    from keras_attn.serving.export import export_translator
+    from keras_attn.export import export_translator
 
     export_translator(translator(), folder / "models", beam_size=2)
     return 0
@@ -143,8 +138,8 @@ MODULES = {
     encode: ["keras_attn.data"],
     download: ["keras_attn.training.corpora"],
     train: ["keras_attn.translation.translator", "keras_attn.training.fitting", "keras_attn.training.report"],
-    export: ["keras_attn.translation.translator", "keras_attn.serving.export.publish"],
-    export_whole: ["keras_attn.translation.translator", "keras_attn.serving.export.publish"],
+    export: ["keras_attn.translation.translator", "keras_attn.export.saved_model"],
+    export_whole: ["keras_attn.translation.translator", "keras_attn.export.saved_model"],
 }
 
 

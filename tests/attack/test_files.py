@@ -391,10 +391,9 @@ VERSION_FILES = (
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow writes and loads the graph")
 def test_a_damaged_version_is_refused_or_harmless(tmp_path, monkeypatch):
     """All in a process of their own, which goes on after each."""
-    from keras_attn.serving.export import publish
+    from keras_attn.export import saved_model
 
-    monkeypatch.setattr(publish, "check_translations", lambda *_: None)  # its process takes long
-    monkeypatch.setattr(publish, "replaying", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(saved_model, "check_signatures", lambda *_: None)  # it takes long
     assert killing.export_whole(tmp_path) == 0
     version, folders = tmp_path / "models" / "1", []
     for name in VERSION_FILES:

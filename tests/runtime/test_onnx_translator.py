@@ -158,7 +158,7 @@ ABSENT = [
     ),
     (
         "tf2onnx",
-        ("from keras_attn.serving.export import export_onnx", "export_onnx(None, 'x')"),
+        ("from keras_attn.export import export_onnx", "export_onnx(None, 'x')"),
         'Expected tf2onnx to be installed for export to ONNX: pip install "keras_attn[onnx]".',
     ),
 ]

@@ -7,8 +7,8 @@ from pathlib import Path
 import keras
 import pytest
 
+from keras_attn.export import export_translator
 from keras_attn.models import RNNSearch
-from keras_attn.serving.export import export_translator
 from keras_attn.text import Tokenizer
 from keras_attn.translation import Translator
 from tests.serving import loader

@@ -19,7 +19,7 @@ class ExportOptions(SearchOptions):
             together: 32 sentences take a quarter less time in two halves than at once.
         max_source_length: Source tokens of a line that are read, end token included; the rest is ignored. It bounds
             the time and the memory that a single line takes.
-        jit_compile: Whether XLA compiles the search of single best translations, for a few shapes of batches; the stock
+        jit_compile: bool, compile the search of single best translations by XLA, for a few shapes of batches; the stock
             server then needs its flag `--xla_cpu_compilation_enabled`.
         quantize: How matrices are stored: None (unchanged), "int8" or "float16".
         version: The number of the version, a whole number of at least 1; None: one more than the highest that exists.
@@ -51,7 +51,7 @@ class ExportOptions(SearchOptions):
         return self.beam_size if self.n_best is None else self.n_best
 
     def generate_arguments(self) -> dict[str, Any]:
-        """The arguments with which `Translator.generate` gives what the exported graph gives."""
+        """The arguments with which `Translator.generate` gives the translations of the exported graph."""
         names = {field.name for field in dataclasses.fields(SearchOptions)} - {"n_best", "batch_size"}
         return {name: getattr(self, name) for name in names}
 

@@ -7,7 +7,6 @@ U+FFFD. Everything else is unchanged, including control characters, NUL and byte
 
 import hashlib
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -15,20 +14,7 @@ import tensorflow as tf
 from keras_attn.text import BLANKS, SpecialIds, Tokenizer
 
 
-class GraphTokenizer(Protocol):
-    """Text to ids and back, inside a graph. It is a `tf.Module`, so that the saved object tracks its tables."""
-
-    def encode(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Valid UTF-8 `(B,)` to int32 ids `(B, (T))`, without start and end tokens."""
-
-    def decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        """int32 ids `(B, (T))`, none of them pad, start or end, to text `(B,)`."""
-
-    def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """int32 ids to the vocabulary's entries, special ones included."""
-
-
-def graph_tokenizer(tokenizer: Tokenizer) -> GraphTokenizer:
+def graph_tokenizer(tokenizer: Tokenizer) -> "GraphTokenizer":
     """The graph version of a `Tokenizer` of any level but "hugging_face", which `export_translator` refuses."""
     return _Words(tokenizer) if tokenizer.sentencepiece_model is None else _Pieces(tokenizer)
 
@@ -40,13 +26,17 @@ def repair(text: tf.Tensor) -> tf.Tensor:
 
 
 def is_blank(text: tf.Tensor) -> tf.Tensor:
-    """Whether valid UTF-8 `(B,)` consists of `BLANKS` only. `(B,)` bool."""
+    """The mask `(B,)` of valid UTF-8 that consists of `BLANKS` only."""
     blanks = "".join(f"\\x{{{ord(character):X}}}" for character in BLANKS)
     return tf.strings.regex_full_match(text, f"[{blanks}]*")
 
 
-class _Vocabulary(tf.Module):
-    """The tokens of a vocabulary, stored once in a graph, however many functions use them."""
+class GraphTokenizer(tf.Module):
+    """Text to ids and back, inside a graph. A `tf.Module`, so that the saved object tracks its tables.
+
+    Subclasses have `encode`, valid UTF-8 `(B,)` to int32 ids `(B, (T))` without start and end tokens, and `decode`, ids
+    that are none of pad, start and end, to text `(B,)`. The vocabulary is stored once, however many functions use it.
+    """
 
     def __init__(self, tokenizer: Tokenizer, name: str):
         super().__init__(name=name)
@@ -59,7 +49,7 @@ class _Vocabulary(tf.Module):
         self.tokens = tf.function(tokens, input_signature=[ids], autograph=False).get_concrete_function()
 
 
-class _Pieces(_Vocabulary):
+class _Pieces(GraphTokenizer):
     """The level "bpe": tensorflow-text's SentencePiece, which the stock server links. It gives the ids of Python's."""
 
     def __init__(self, tokenizer: Tokenizer):
@@ -78,7 +68,7 @@ class _Pieces(_Vocabulary):
         return self._tokenizer.detokenize(token_ids)
 
 
-class _Words(_Vocabulary):
+class _Words(GraphTokenizer):
     """The levels "word", "symbol" and "character": TensorFlow's own ops.
 
     Code points are mapped by the tokenizer's character table, because `tf.strings.lower` and the classes of RE2
@@ -192,3 +182,54 @@ def masked_rows(token_ids: tf.Tensor, mask: tf.Tensor) -> tf.RaggedTensor:
     """The entries of `(B, L)` where `mask` is True, as rows `(B, (T))`."""
     lengths = tf.reduce_sum(tf.cast(mask, tf.int64), axis=1)  # (B,)
     return tf.RaggedTensor.from_row_lengths(tf.gather_nd(token_ids, tf.where(mask)), lengths, validate=False)
+
+
+class GraphCopies:
+    """The extended vocabularies of sentences.
+
+    Args:
+        graph: The tokenizer of both sides in the graph, of any level but "bpe".
+        tokenizer: The same in Python.
+        most: Ids of a source at most, the end token included; words after that cannot be copied.
+    """
+
+    def __init__(self, graph: "GraphTokenizer", tokenizer: Tokenizer, most: int):
+        self._tokenizer, self._size, self._most = graph, tokenizer.vocabulary_size, most
+        self._special_ids = tokenizer.special_ids
+
+    def words(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Any bytes `(B,)` to words `(B, (S))`."""
+        return self._tokenizer.cut(repair(text))
+
+    def temporary_ids(self, token_ids: tf.RaggedTensor, text: tf.Tensor, source: tf.Tensor) -> tf.RaggedTensor:
+        """The ids `(B, (T))` of texts `(B,)`, with temporary ids for unknown words that the sources `(B,)` have."""
+        words, sources = self._tokenizer.cut(text), self.words(source)  # (B, (T)), (B, (S))
+        # A number for each word of each row, by which words are compared.
+        strings = tf.concat([sources.flat_values, words.flat_values], axis=0)  # (N,)
+        rows = tf.concat([sources.value_rowids(), words.value_rowids()], axis=0)  # (N,)
+        _, numbers = tf.unique(strings, out_idx=tf.int64)  # (N,)
+        found, numbers = tf.unique(rows * tf.size(strings, tf.int64) + numbers)  # (W,), (N,)
+        places = tf.cast(tf.ragged.range(sources.row_lengths()).flat_values, tf.int32)
+        places = tf.concat([places, tf.fill([tf.size(words.flat_values)], self._most)], axis=0)  # (N,)
+        first = tf.math.unsorted_segment_min(places, numbers, tf.size(found))  # (W,)
+        first = tf.gather(first, numbers[tf.size(sources.flat_values) :])  # of each of `words`
+        ids = token_ids.flat_values
+        copied = (ids == self._special_ids.unknown) & (first < self._most - len(self._special_ids.with_end([])))
+        return token_ids.with_flat_values(tf.where(copied, self._size + first, ids))
+
+    def tokens(self, token_ids: tf.Tensor, words: tf.RaggedTensor) -> tf.Tensor:
+        """The word of each id `(B, ...)`: the vocabulary's entry, or one of the source's words `(B, (S))`."""
+        known = self._tokenizer.tokens(tf.minimum(token_ids, self._size - 1))
+        # A column more, because a source may be blank.
+        padded = tf.pad(words.to_tensor(""), [[0, 0], [0, 1]])  # (B, S + 1)
+        own = tf.gather(padded, tf.maximum(token_ids - self._size, 0), batch_dims=1)
+        return tf.where(token_ids < self._size, known, own)
+
+    def text(self, token_ids: tf.Tensor, lengths: tf.Tensor, words: tf.RaggedTensor) -> tf.Tensor:
+        """The texts `(B * N,)` of hypotheses `(B, N, L)` of sources with these words."""
+        tokens = self.tokens(token_ids, words)  # (B, N, L)
+        real = tf.sequence_mask(lengths, tf.shape(token_ids)[2])  # (B, N, L)
+        if self._special_ids.end is not None:
+            real &= token_ids != self._special_ids.end
+        shape = [-1, tf.shape(token_ids)[2]]
+        return self._tokenizer.join(masked_rows(tf.reshape(tokens, shape), tf.reshape(real, shape)))

@@ -1,0 +1,34 @@
+"""Export: a translator as a SavedModel for TensorFlow Serving, text in, text out; or as two graphs in ONNX.
+
+    options.py      the options that are fixed at export
+    saved_model.py  writes a version, checks it and publishes it; `export_translator`
+    signatures.py   the graph: repair the text, tokenize, search in chunks, join the tokens
+    tokenizers.py   tokenizers and copied words as TensorFlow graphs
+    search.py       search as a graph function: length limits, shortlist, the shapes that XLA compiles
+    weights.py      quantized matrices inside a graph
+    assets.py       the files beside the graph: warm-up records, origin, batching parameters
+    self_check.py   reference translations that an export must reproduce before it appears
+    onnx.py         encoding and one step as graphs in ONNX; `export_onnx`
+    process.py      runs an export in a TensorFlow process, for the JAX and torch backends and for ONNX
+
+Importing this package imports neither Keras nor TensorFlow; the functions are imported on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from keras_attn.export.options import ExportOptions
+
+if TYPE_CHECKING:
+    from keras_attn.export.onnx import export_onnx
+    from keras_attn.export.saved_model import export_translator
+
+__all__ = ["ExportOptions", "export_onnx", "export_translator"]
+
+_MODULES = {"export_onnx": "onnx", "export_translator": "saved_model"}
+
+
+def __getattr__(name: str):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
