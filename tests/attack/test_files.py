@@ -80,7 +80,7 @@ def damaged(content: bytes, kind: str, draw: random.Random) -> bytes:
         "empty": lambda: b"",
         "truncated": lambda: content[:place],
         "flipped": lambda: content[:place] + bytes([content[place] ^ (1 << draw.randrange(8))]) + content[place + 1 :],
-        "zeros": lambda: content[:place] + bytes(min(64, len(content) - place)) + content[place + 64 :],
+        "zeros": lambda: content[:place] + bytes(len(content) - place),  # to the end: a part may be zeros already
         "doubled": lambda: content * 2,
         "inserted": lambda: content[:place] + draw.randbytes(9) + content[place:],
         "page": lambda: b"<html><body>Please log in.</body></html>",
