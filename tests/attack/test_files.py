@@ -80,7 +80,7 @@ def damaged(content: bytes, kind: str, draw: random.Random) -> bytes:
         "empty": lambda: b"",
         "truncated": lambda: content[:place],
         "flipped": lambda: content[:place] + bytes([content[place] ^ (1 << draw.randrange(8))]) + content[place + 1 :],
-        "zeros": lambda: content[:place] + bytes(min(64, len(content) - place)) + content[place + 64 :],
+        "zeros": lambda: content[:place] + bytes(len(content) - place),  # to the end: a part may be zeros already
         "doubled": lambda: content * 2,
         "inserted": lambda: content[:place] + draw.randbytes(9) + content[place:],
         "page": lambda: b"<html><body>Please log in.</body></html>",
@@ -188,7 +188,7 @@ def loads_or_is_refused(folder: Path) -> None:
     assert isinstance(found, (Translator, *REFUSALS))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_config_with_another_value_does_no_harm(preset, tmp_path, seed):
     folder, draw = Path(shutil.copytree(preset, tmp_path / "copy")), random.Random(seed)
     parts = parts_of(folder / "model.keras")
@@ -211,7 +211,7 @@ def test_a_damaged_model_does_no_harm_whatever_the_manifest_says(preset, tmp_pat
 
 
 @pytest.mark.parametrize("side", ["source_tokenizer", "target_tokenizer"])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(7))
 def test_a_tokenizer_with_another_value_does_no_harm(preset, tmp_path, side, seed):
     folder = Path(shutil.copytree(preset, tmp_path / "copy"))
     path = folder / side / "tokenizer.json"
@@ -222,7 +222,7 @@ def test_a_tokenizer_with_another_value_does_no_harm(preset, tmp_path, side, see
     loads_or_is_refused(folder)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_manifest_with_another_value_does_no_harm(preset, tmp_path, seed):
     folder = Path(shutil.copytree(preset, tmp_path / "copy"))
     path = folder / "translator.json"
@@ -335,7 +335,7 @@ def restores_or_is_refused(model, folder: Path) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(4)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_checkpoint_is_refused_or_whole(checkpointed, tmp_path, kind, request):
     model, source = checkpointed
     folder = Path(shutil.copytree(source, tmp_path / "copy"))
@@ -344,7 +344,7 @@ def test_a_damaged_checkpoint_is_refused_or_whole(checkpointed, tmp_path, kind, 
     restores_or_is_refused(model, folder)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_checkpoint_with_another_state_is_refused_or_harmless(checkpointed, tmp_path, seed):
     model, source = checkpointed
     folder = Path(shutil.copytree(source, tmp_path / "copy"))
@@ -521,7 +521,7 @@ def test_an_odd_text_keeps_its_lines(tmp_path, text, zipped):
     assert len(found.splits["train"][1]) == 3
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(3)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_archive_of_text_is_refused_or_whole(tmp_path, kind, request):
     content = damaged(gzip.compress(TEXT * 99), kind, random.Random(request.node.nodeid))
     (tmp_path / "text.gz").write_bytes(content)
@@ -561,7 +561,7 @@ def archive() -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(3)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_download_is_refused_and_not_kept(tmp_path, monkeypatch, cache, kind, request):
     path = tmp_path / "genimind/seq2seq/4f3f8eb0adde54fcc8b89394336b002e7961244c/fra-eng.zip"
     path.parent.mkdir(parents=True)
