@@ -1,4 +1,4 @@
-"""Which models XLA should compile."""
+"""Chooses `jit_compile`."""
 
 import keras
 

@@ -47,7 +47,7 @@ def keep_compiled(folder: Path) -> None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether nobody but this user can write in `folder`."""
+    """Returns True if nobody but this user can write in `folder`."""
     status = folder.stat()
     return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
 

@@ -36,7 +36,7 @@ def without_gradients(function: Callable, *arguments: Any) -> Any:
 
 
 def is_graph_created() -> bool:
-    """Whether the gradient that is computed now may have one itself: on torch, with `create_graph=True`.
+    """Returns True inside a backward pass that builds a graph: on torch, with `create_graph=True`.
 
     For a gradient written by hand, which on torch must then be computed from its arguments: what the forward pass left
     has no gradient. TensorFlow and JAX find one in any case.

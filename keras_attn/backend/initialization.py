@@ -50,7 +50,7 @@ def copy_weights(source: keras.Model, target: keras.Model) -> None:
         target: The model whose weights are set.
     """
     for (old, store), (new, _) in zip(_own_variables(source), _own_variables(target), strict=True):
-        # What a user's layer leaves out when it is saved is copied, too.
+        # A user's layer may leave something out when it is saved: it is copied, too.
         known = _is_known(old) and not isinstance(old, keras.Model)
         other = type(new) if known else keras.layers.Layer
         if known:

@@ -107,7 +107,7 @@ def _onednn_product(rows, largest, matrix: Int8Matrix):
     import torch
 
     # As uint8 with a zero at 128: of two factors with a sign VNNI has no product, and oneDNN takes 500 times as long.
-    # What is below the point is cut off, so that adding a half rounds; a number in the middle goes up, where others go
+    # The fraction is cut off, so that adding a half rounds; a number in the middle goes up, where others go
     # to the even one. Numbers as tensors, which a trace makes once.
     rows = ops.add(rows * ops.divide(ops.convert_to_tensor(127.0), largest), 128.5).to(torch.uint8)
     arguments = (1.0, 128, matrix.values, matrix.scale, matrix.zeros, None, 1.0, 0, torch.float32, "none", [], "")
@@ -145,7 +145,7 @@ def _onednn_matrix(values, scale) -> Int8Matrix:
 
 @cache
 def _has_onednn() -> bool:
-    """Whether torch has oneDNN, and its product in int8 is exact and fast.
+    """Returns True if torch has oneDNN, and its product in int8 is exact and fast.
 
     Without VNNI pairs of products must fit int16. Two of the largest ones do not, so that they are tried. A product for
     which oneDNN has no fast code takes some hundred times as long as in float32, a fast one half as long.

@@ -62,7 +62,7 @@ def _unite(x, axis: int):
 
 
 def _mesh(rows: Any, steps: Any):
-    """The mesh of the data-parallel distribution in force; None if there is none, or not all tensors divide.
+    """The mesh of the data-parallel distribution in force; None without one, or if a tensor does not divide.
 
     Args:
         rows: Nested structure of tensors `(B, ...)`.

@@ -15,7 +15,7 @@ def preferred_precision() -> str:
 
 
 def has_accelerator() -> bool:
-    """Whether Keras computes on a GPU or TPU."""
+    """Returns True if Keras computes on a GPU or TPU."""
     return bool(_capabilities())
 
 

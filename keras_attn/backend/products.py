@@ -34,7 +34,7 @@ def kernel_product(kernel, *, rows: slice = ALL, columns: slice = ALL, transpose
 
 
 def has_kernel_products() -> bool:
-    """Whether some products are those of `kernel_products` now."""
+    """Returns True inside `kernel_products`."""
     return _kernel_products.get() is not None
 
 

@@ -70,7 +70,7 @@ def scan(step: Callable, init: Any, xs: Any, length: int | None, reverse: bool) 
 
 
 def _is_from(graph, x) -> bool:
-    """Whether x, a tensor or a weight, can be read in a graph: it is not one of a graph inside that."""
+    """Returns True if x, a tensor or a weight, can be read in a graph: it is not of an inner graph."""
     if not tf.is_symbolic_tensor(x):
         return True
     while graph is not None and x.graph is not graph:

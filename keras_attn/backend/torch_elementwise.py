@@ -10,7 +10,7 @@ from typing import Any
 
 
 def is_served(x: Any) -> bool:
-    """Whether x is a tensor of float32 on a processor."""
+    """Returns True for a float32 tensor on a CPU."""
     import torch
 
     return isinstance(x, torch.Tensor) and x.dtype == torch.float32 and x.device.type == "cpu"

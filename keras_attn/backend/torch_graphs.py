@@ -55,7 +55,7 @@ def simplify(module: Any) -> None:
 
 
 def _is_number(module, node) -> bool:
-    """Whether a node copies a tensor that was made of a Python number: a constant of the trace that is no weight."""
+    """Returns True for a node that copies a tensor of a Python number: a constant of the trace, no weight."""
     import torch
 
     if node.target is not torch.ops.aten.lift_fresh_copy.default:

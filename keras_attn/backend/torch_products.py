@@ -17,7 +17,7 @@ LEAST_WIDTH = 64  # of a matrix in bfloat16: rounding a narrower one takes as lo
 
 
 class _Kind(NamedTuple):
-    """How a context multiplies, and the dtype of the factors; None: their own."""
+    """The products of a context, and the dtype of the factors; None: their own."""
 
     multiply: Callable[[Any, Any], Any]
     dtype: Any = None
@@ -105,7 +105,7 @@ def _by_onednn(x, matrix):
 
 
 def _is_product(x, matrix) -> bool:
-    """Whether `x @ matrix` is one of the context's products."""
+    """Returns True if `x @ matrix` is one of the context's products."""
     import torch
 
     if not (_is_served(x) and _is_matrix(matrix) and x.numel() and x.dim() > 1 and x.shape[-1] == matrix.shape[0]):
@@ -151,7 +151,7 @@ def deferred_product(kernel: Any) -> Callable[[Any], Any]:
 
 
 def may_defer(x: Any, kernel: Any) -> bool:
-    """Whether `batch_product` is for `x @ kernel`: a row for each kernel, which has a gradient and is no leaf.
+    """Returns True if `batch_product` is for `x @ kernel`: a row for each kernel, which has a gradient and is no leaf.
 
     The graph of a copy of a leaf ends in the leaf, so that its entry would stay for ever.
     """
@@ -230,7 +230,7 @@ def _deferred() -> tuple[Any, Any]:
 
 
 def _multiply(kind: _Kind) -> Callable[[Any, Any], Any]:
-    """How a backward pass multiplies: with `create_graph` by a function that has a gradient itself.
+    """The products of a backward pass: with `create_graph` by a function that has a gradient itself.
 
     Raises:
         RuntimeError: with `create_graph`, for factors in bfloat16, whose rounding is not part of the graph.

@@ -21,7 +21,7 @@ _traces: WeakKeyDictionary = WeakKeyDictionary()  # owner -> {key: number of cal
 
 
 def may_trace(owner) -> bool:
-    """Whether the steps of this owner's loops may be traced.
+    """Returns True if the steps of this owner's loops may be traced.
 
     With gradients on, a step must be recorded by autograd; and a weight that was cast before the loop is a copy, which
     the trace would keep when the weight changes.

@@ -1,4 +1,4 @@
-"""What all commands share: errors are one sentence on stderr and an exit status."""
+"""The frame of every command: errors are one sentence on stderr and an exit status."""
 
 import _thread
 import argparse

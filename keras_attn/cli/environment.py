@@ -1,4 +1,4 @@
-"""What a command does before it imports Keras."""
+"""The environment variables of a command, set before it imports Keras."""
 
 import json
 import logging

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-# What a JSON line can contain: attributes of `Translation`.
+# The possible fields of a JSON line: attributes of `Translation`.
 FIELDS = ("text", "score", "tokens", "token_ids", "token_log_probs", "alignment")
 # Valid inside JSON strings, but `str.splitlines` splits lines there.
 _LINE_ENDS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}

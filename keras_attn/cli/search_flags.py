@@ -14,7 +14,7 @@ from keras_attn.search import SearchOptions
 from keras_attn.training import length_penalty
 
 _PREFIX = "options."  # of the names of arguments that are fields of the dataclass
-# Where a command's default is not the field's.
+# Defaults of commands that are not the field's.
 _DEFAULTS = {"length_penalty": "the run's, else 1", "num_samples": None}
 
 

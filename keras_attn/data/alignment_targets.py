@@ -1,4 +1,4 @@
-"""What guided alignment trains attention towards: links between words, as distributions over the source's tokens."""
+"""The targets of guided alignment: links between words, as distributions over the source's tokens."""
 
 from collections.abc import Collection, Sequence
 

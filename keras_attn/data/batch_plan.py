@@ -38,7 +38,7 @@ class PlanOptions(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BatchPlan:
-    """What all epochs of a dataset have in common.
+    """The batches that all epochs of a dataset have in common.
 
     Attributes:
         shapes: list of (B, S, T), the shape of each bucket in one shard.

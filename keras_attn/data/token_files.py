@@ -118,7 +118,7 @@ def _state(folder: Path) -> dict[str, list[int]]:
 
 def _record(folder: Path) -> None:
     """Notes that the files are as they were written."""
-    # Where it cannot be written, the files are read at each opening.
+    # If it cannot be written, the files are read at each opening.
     with contextlib.suppress(OSError), files.replacing(folder / _CHECKED) as path:
         path.write_text(json.dumps(_state(folder)))
 

@@ -37,7 +37,7 @@ def check_loss(loss: Any, pointer: bool, vocabulary_size: int) -> None:
 
 
 def _takes_probabilities(loss: Any) -> bool:
-    """Whether it is one of those losses of Keras that can take logits, and was not told to."""
+    """Returns True for a loss of Keras that can take logits, without `from_logits=True`."""
     if isinstance(loss, str):
         if loss.lower() in _BY_SHAPE:
             return True

@@ -61,7 +61,7 @@ def beam_search(
 
 
 class _Step(NamedTuple):
-    """What a step decided for each of the B' rows that were left."""
+    """The decisions of a step for each of the B' rows that were left."""
 
     rows: np.ndarray  # (B',), their numbers in the batch
     parents: np.ndarray  # (B', K), the slot that each extends

@@ -20,7 +20,7 @@ _LARGEST = 1 << 20  # bytes
 
 
 class Properties(NamedTuple):
-    """What a translator must know of its model besides the graphs."""
+    """The properties of a model that a translator needs besides the graphs."""
 
     model: str  # the name of its class
     parameters: int

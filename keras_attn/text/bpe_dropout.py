@@ -62,7 +62,7 @@ class BPEDropout:
                 self._bytes.append(token_id)
             elif not processor.is_control(token_id) and not processor.is_unknown(token_id):
                 self._ids[piece] = token_id
-        # Where SentencePiece itself leaves out every merge, a piece of several characters is whole only if it is a tag.
+        # If SentencePiece itself leaves out every merge, a piece of several characters is whole only if it is a tag.
         long = [piece for piece in self._ids if len(piece) > 1]
         cut = processor.encode(long, enable_sampling=True, nbest_size=-1, alpha=1.0)
         tags = [piece for piece, ids in zip(long, cut, strict=True) if len(ids) == 1]

@@ -124,7 +124,7 @@ class BPEModel:
         return "".join([*parts, self._processor.decode(ids[first:])])
 
     def opens_word(self, token: str) -> bool:
-        """Whether a word begins with this piece."""
+        """Returns True if a word begins with this piece."""
         return token.startswith(BLANK_MARK)
 
     def manifest(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class BPEModel:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another program trained it, with special ids, and perhaps normalization and blanks, of its own."""
+        """True for a model of another program, with special ids and perhaps normalization of its own."""
         return self.special_ids != DEFAULT_IDS
 
 

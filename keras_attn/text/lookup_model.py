@@ -105,7 +105,7 @@ class LookupModel:
         return self.separator.join(next(unknown) if i == self.special_ids.unknown else self.vocabulary[i] for i in ids)
 
     def opens_word(self, token: str) -> bool:
-        """Whether a word begins with this token."""
+        """Returns True if a word begins with this token."""
         return bool(self.separator) or token == " "
 
     def manifest(self) -> dict[str, Any]:

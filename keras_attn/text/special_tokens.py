@@ -1,4 +1,4 @@
-"""What all kinds of tokenizers share: special ids, the levels, blanks, lower case, and the check of a text."""
+"""The common part of all tokenizers: special ids, the levels, whitespace, lower case, and the check of a text."""
 
 import dataclasses
 import functools

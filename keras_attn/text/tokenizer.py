@@ -388,7 +388,7 @@ class WordNumbers:
         return begun[offsets[1:]] - begun[offsets[:-1]]
 
     def _begins(self, token_ids: np.ndarray) -> np.ndarray:
-        """Whether another word begins with each token: a blank belongs to the word after it."""
+        """Returns for each token whether another word begins with it: whitespace belongs to the word after it."""
         return self._opens[token_ids] & self._visible[np.roll(token_ids, 1, axis=-1)]
 
     def _known(self, token_ids: np.ndarray) -> np.ndarray:

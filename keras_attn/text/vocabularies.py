@@ -18,7 +18,7 @@ HUGGING_FACE = "hugging_face"  # the level of its tokenizers
 _LARGEST = 1 << 27  # bytes of a file; Gemma's has 33 MB
 _WORD_MARKS = {"Metaspace": "▁", "ByteLevel": "Ġ"}  # with which a piece that opens a word begins, by decoder
 _DEFAULTS = dict(zip(("pad", "unknown", "start", "end"), SPECIAL_TOKENS, strict=True))
-# What `TextVectorization` does to a text; TensorFlow's `lower` and `split` know ASCII alone.
+# The standardization of `TextVectorization`; TensorFlow's `lower` and `split` know ASCII alone.
 _ASCII_BLANKS = dict.fromkeys(map(ord, "\t\n\v\f\r"), ord(" "))
 _ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _PUNCTUATION = dict.fromkeys(map(ord, "!\"#$%&()*+,-./:;<=>?@[\\]^_`{|}~'"))
@@ -103,7 +103,7 @@ class HuggingFaceModel:
         return "".join(part + surface for part, surface in zip(parts, [*unknown, ""], strict=True))
 
     def opens_word(self, token: str) -> bool:
-        """Whether a word begins with this token; True for all tokens of a decoder without marks."""
+        """Returns True if a word begins with this token, as with all tokens of a decoder without marks."""
         if self._continues:
             return not token.startswith(self._continues)
         return token.startswith(self._mark)
@@ -305,7 +305,7 @@ def _by_id(vocabulary: dict[str, int]) -> list[str]:
 
 
 def _word_marks(decoder: dict[str, Any] | None) -> tuple[str, str]:
-    """What a piece that opens a word begins with, and what one that continues a word begins with; "" if unknown."""
+    """The prefixes of pieces that open a word and of those that continue one; "" if unknown."""
     parts = [] if decoder is None else decoder.get("decoders", [decoder])
     for part in parts:
         if part.get("type") == "WordPiece":

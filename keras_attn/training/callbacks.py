@@ -1,4 +1,4 @@
-"""What training needs beyond `fit`, as Keras callbacks: a time budget and a validation score."""
+"""Callbacks of Keras: a time budget and a validation score."""
 
 import collections
 import time
@@ -63,7 +63,7 @@ class TimeBudget(keras.callbacks.Callback):
         self.seconds += self._epoch_seconds
 
     def state(self) -> list[float]:
-        """What `restore` takes."""
+        """The arguments of `restore`."""
         return [self.seconds, self.training_seconds, self._epoch_seconds]
 
     def seconds_of_epoch(self) -> float:

@@ -67,7 +67,7 @@ class Corpus:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the training split stays in its files."""
+        """True if the training split stays in its files."""
         return isinstance(self.splits.get("train", ((),))[0], TextFiles)
 
 
@@ -318,7 +318,7 @@ def _with_held_out(path: Path, sources: list[str], targets: list[str]) -> dict[s
 
 
 def _is_large(folders: Sequence[Path], source: str | None, target: str | None) -> bool:
-    """Whether the training split of some folders together has more than `LARGE` bytes."""
+    """Returns True if the training split of some folders together has more than `LARGE` bytes."""
     size = 0
     for folder in folders:
         for language in (source, target):

@@ -1,4 +1,4 @@
-"""How much memory of a process is resident, in megabytes of 10^6 bytes."""
+"""The resident memory of a process, in megabytes of 10^6 bytes."""
 
 import resource
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def memory_mb(name: str = "VmRSS", process: int | str = "self") -> float:
-    """What Linux counts: VmRSS, resident now; VmHWM, the most so far.
+    """A figure of Linux: VmRSS, resident now; VmHWM, the most so far.
 
     Raises:
         OSError: on another system, or if there is no such process any more.

@@ -38,7 +38,7 @@ G2P_LANGUAGES = {  # by the amount of training data
     "low": ("ady", "ice", "ita", "khm", "lav", "mlt_latn", "rum", "wel_sw"),
 }
 _LARGEST = 1 << 26  # bytes of a file in an archive
-# What `build` raises for files that are something else, such as a portal's page: no JSON, no zip file, no lines.
+# The errors of `build` for files of another kind, such as a portal's page: no JSON, no zip file, no lines.
 _NOT_THE_CORPUS = (
     *(ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, RuntimeError),
     *(zipfile.BadZipFile, zlib.error),

@@ -1,4 +1,4 @@
-"""What the named corpora are, where they come from, and whether a model trained on them may be shipped."""
+"""The named corpora: contents, origin, and whether a model trained on them may be shipped."""
 
 import re
 from collections.abc import Mapping

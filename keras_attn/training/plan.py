@@ -19,7 +19,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingPlan:
-    """What one training is asked to do; `make_plan` makes it from the options of `keras-attn train`.
+    """The plan of one training, which `make_plan` makes from the options of `keras-attn train`.
 
     Args:
         recipe: Name, file or module of the recipe.

@@ -1,4 +1,4 @@
-"""What a finished run leaves in its folder: scores, translations, a picture and `report.json`."""
+"""The results of a finished run: scores, translations, a picture and `report.json`."""
 
 import json
 import time
@@ -62,7 +62,7 @@ def _inversions(alignment: np.ndarray) -> float:
 
 
 def training_figures(training, updates: int, budget, history: list[dict], config) -> dict:
-    """What the report says of the training."""
+    """The training's part of the report."""
     data = training.report()
     passes = updates * config.accumulation_steps / data["batches"]
     return {
@@ -120,7 +120,7 @@ def _by_corpus(corpus, config, translations: Sequence[Translation]) -> list[dict
 
 
 def _repeated_sources(corpus) -> int:
-    """How many distinct source lines of the test split are in the training split too."""
+    """The number of distinct source lines of the test split that are in the training split, too."""
     return len(set(corpus.splits["test"][0]).intersection(corpus.splits["train"][0]))
 
 

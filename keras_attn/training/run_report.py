@@ -19,7 +19,7 @@ SENTENCES = 64  # of the run's test split, from which warm-up records are made
 
 
 def _is_origin(value) -> bool:
-    """Whether a value is what a training with --from writes of the preset."""
+    """Returns True for a record of a preset, as a training with --from writes it."""
     if not isinstance(value, dict):
         return value is None
     names = isinstance(value.get("name"), str) and isinstance(value.get("digest"), str)
