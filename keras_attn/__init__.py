@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     )
     from keras_attn.text import SpecialIds, Tokenizer
     from keras_attn.translator import Translation, Translator
-    from keras_attn.zoo import presets
+    from keras_attn.saving import presets
 
 __version__ = "0.1.0"
 
@@ -126,7 +126,7 @@ _ORIGINS = {
     "Tokenizer": "text",
     "Translation": "translation",
     "Translator": "translator",
-    "presets": "zoo",
+    "presets": "saving",
     "Shortlist": "decoding",
     "quantize": "decoding",
     "with_shortlist": "decoding",

@@ -30,6 +30,7 @@ BAD_ARCHIVE = (ValueError, LookupError, TypeError, AttributeError, OSError, EOFE
 BAD_ARCHIVE += (zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 _STAGING = re.compile(r"\.tmp-[0-9a-f]{32}")
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)
+_REMOVED = (FileExistsError, FileNotFoundError)  # making a folder that another process removes meanwhile
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -87,7 +88,7 @@ def staging(parent: Path) -> Iterator[Path]:
             folder = parent / f".tmp-{uuid.uuid4().hex}"
             with _names(parent, "written"):
                 folder.mkdir()
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(*_REMOVED):
                     lock = _lock(folder)
         try:
             with needs_room(parent):
@@ -191,10 +192,9 @@ def read_bounded(path: Path, limit: int) -> bytes:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"Expected {str(path)!r} to be a file. Received: a pipe or a device")
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise ValueError(f"Expected {str(path)!r} to have at most {limit:,} bytes. Received: {status.st_size:,}")
-    return content
+        if status.st_size > limit:
+            raise ValueError(f"Expected {str(path)!r} to have at most {limit:,} bytes. Received: {status.st_size:,}")
+        return file.read(limit)
 
 
 def digests(folder: Path) -> dict[str, dict[str, int | str]]:
@@ -262,7 +262,7 @@ def _make(folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             return
-        except (FileExistsError, FileNotFoundError):  # another process may have removed it, or its parent, meanwhile
+        except _REMOVED:
             if not attempts_left:
                 raise
 
@@ -303,7 +303,7 @@ def _locked(folder: Path, wait: bool) -> FileLock | None:
     """Returns the lock of a folder, which its last holder may remove meanwhile."""
     while True:
         _make(folder)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(*_REMOVED):
             return _lock(folder, wait)
 
 

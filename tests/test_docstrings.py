@@ -142,9 +142,9 @@ PACKAGES = [
     "plots",
     "runtime",
 ]
-PACKAGES += ["saving", "search", "serving.client", "serving.export", "text", "translator", "zoo"]
+PACKAGES += ["saving", "search", "serving.client", "serving.export", "text", "translator"]
 # What other parts of the package are made of: with a summary and its errors, but without an example of its own.
-INNER = ("backend", "data", "decoding", "serving.export", "text", "zoo")
+INNER = ("backend", "data", "decoding", "saving", "serving.export", "text")
 WITHOUT_EXAMPLE = {
     "keras_attn.layers.attention.Attention": "a base class: `register_attention` has a subclass",
     "keras_attn.models.recurrent.RecurrentSeq2Seq": "a base class",

@@ -58,7 +58,7 @@ def test_a_changed_file_is_refused_and_deleted(web, tmp_path, content, expected,
 
 def test_no_more_is_read_than_the_file_may_have(web, tmp_path):
     web.files["model"] = bytes(99 << 20)
-    with pytest.raises(ValueError, match="10 bytes. Received: more"):
+    with pytest.raises(ValueError, match=r"10 bytes\. Received: more"):
         download(f"{web.address}/model", tmp_path / "file", size=10)
     assert os.listdir(tmp_path) == []
 
@@ -92,7 +92,7 @@ except OSError as error:
 
 def test_files_of_this_machine(tmp_path):
     (tmp_path / "a file").write_bytes(CONTENT)
-    with pytest.raises(FileNotFoundError, match="Could not download .*No such file"):
+    with pytest.raises(FileNotFoundError, match=r"Could not download .*No such file"):
         download((tmp_path / "none").as_uri(), tmp_path / "copy")
     assert download((tmp_path / "a file").as_uri(), tmp_path / "copy", sha256=SHA256).read_bytes() == CONTENT
 

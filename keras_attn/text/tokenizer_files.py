@@ -11,6 +11,7 @@ from keras_attn import files
 _T = TypeVar("_T")
 _FORMAT = 1
 _MANIFEST, _MODEL = "tokenizer.json", "sentencepiece.model"
+_LARGEST = 1 << 26  # bytes; a million words have some 20 MB
 
 
 def digest(manifest: dict[str, Any]) -> str:
@@ -50,7 +51,7 @@ def read(directory: Path, restore: Callable[[dict[str, Any], bytes | None], _T])
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is truncated, changed or of a later format.
+        ValueError: If a file is truncated, changed, of a later format or larger than 64 MiB.
     """
     path = directory / _MANIFEST
     try:
@@ -64,7 +65,10 @@ def read(directory: Path, restore: Callable[[dict[str, Any], bytes | None], _T])
     model = None
     if manifest.get("level") == "bpe":
         path = directory / _MODEL
-        model = _read(path)
+        try:
+            model = _read(path)
+        except ValueError:
+            raise _changed(path) from None
         if hashlib.sha256(model).hexdigest() != manifest.get("sentencepiece_sha256"):
             raise _changed(path)
     try:
@@ -76,7 +80,7 @@ def read(directory: Path, restore: Callable[[dict[str, Any], bytes | None], _T])
 def _read(path: Path) -> bytes:
     if not path.is_file():
         raise FileNotFoundError(f"Expected a tokenizer's file {path}. Received: a folder without it")
-    return path.read_bytes()
+    return files.read_bounded(path, _LARGEST)
 
 
 def _changed(path: Path) -> ValueError:
