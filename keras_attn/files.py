@@ -94,8 +94,7 @@ def staging(parent: Path) -> Iterator[Path]:
             with needs_room(parent):
                 yield folder
         finally:
-            lock.release()
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder, lock)
 
 
 @contextlib.contextmanager
@@ -171,8 +170,7 @@ def leftovers(parent: Path) -> Iterator[Path]:
         try:
             yield folder
         finally:
-            lock.release()
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder, lock)
 
 
 def remove_leftovers(parent: Path) -> None:
@@ -305,6 +303,14 @@ def _locked(folder: Path, wait: bool) -> FileLock | None:
         _make(folder)
         with contextlib.suppress(*_REMOVED):
             return _lock(folder, wait)
+
+
+def _remove(folder: Path, lock: FileLock) -> None:
+    """Removes a folder while it is locked, so that no other process takes it as its own meanwhile."""
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
+    with contextlib.suppress(OSError):  # on Windows the lock's file stayed until now; elsewhere all is gone
+        folder.rmdir()
 
 
 def _flush(path: Path) -> None:

@@ -215,9 +215,8 @@ def _read(path: Path) -> BatchPlan:
             raise ValueError(f"Expected {path} as it was written.")
         header = json.loads(line)
         size = sum(header["members"]) * np.dtype(header["dtype"]).itemsize
-        if path.stat().st_size != start + size or hashlib.file_digest(file, "sha256").hexdigest() != header.pop(
-            "sha256"
-        ):
+        is_whole = path.stat().st_size == start + size
+        if not is_whole or hashlib.file_digest(file, "sha256").hexdigest() != header.pop("sha256"):
             raise ValueError(f"Expected {path} as it was written.")
     counts = header.pop("members")
     pairs = np.asarray(np.memmap(path, header.pop("dtype"), "r", start))

@@ -17,16 +17,3 @@ from keras_attn.markup.placement import TargetWord, with_tags
 from keras_attn.markup.sentences import check_sentence_splitter, sentences_of
 from keras_attn.markup.unit import Unit
 from keras_attn.markup.words import words_of
-
-__all__ = [
-    "PLACEHOLDERS",
-    "Document",
-    "TargetWord",
-    "Unit",
-    "check_sentence_splitter",
-    "read_html",
-    "read_text",
-    "sentences_of",
-    "with_tags",
-    "words_of",
-]

@@ -86,7 +86,12 @@ def presets() -> dict[str, PresetEntry]:
 
 
 def add_preset(name: str, entry: PresetEntry) -> None:
-    """Writes an entry into `registry.json` of a checkout, in the order of the names; replaces one of this name."""
+    """Writes an entry into `registry.json` of a checkout, in the order of the names; replaces one of this name.
+
+    Args:
+        name: The preset's name.
+        entry: Its entry.
+    """
     registry = _read()
     entries = registry["presets"] | {name: dataclasses.asdict(entry)}
     registry["presets"] = dict(sorted(entries.items()))

@@ -34,37 +34,3 @@ from keras_attn.text.text_files import (
 )
 from keras_attn.text.tokenizer import Tokenizer
 from keras_attn.text.word_numbers import WordNumbers
-
-__all__ = [
-    "BLANKS",
-    "DEFAULT_IDS",
-    "END_ID",
-    "PAD_ID",
-    "SPECIAL_TOKENS",
-    "START_ID",
-    "UNKNOWN_ID",
-    "BPEDropout",
-    "Encoders",
-    "PathLike",
-    "SpecialIds",
-    "TextBlock",
-    "TokenBlock",
-    "Tokenizer",
-    "WordNumbers",
-    "add_temporary_ids",
-    "check_joint",
-    "checked_text",
-    "corpus_path",
-    "corpus_paths",
-    "encode_lines",
-    "iterate_blocks",
-    "iterate_lines",
-    "marian_tokenizer",
-    "read_lines",
-    "read_parallel",
-    "temporary_ids",
-    "text_paths",
-    "unequal_lengths_error",
-    "with_temporary_ids",
-    "without_temporary_ids",
-]

@@ -120,10 +120,15 @@ def test_a_file_gets_its_name_when_it_is_whole(tmp_path):
 
 def test_a_folder_that_is_removed_meanwhile_does_not_hide_the_first_error(tmp_path):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ValueError, match="the first"), streams.new_file(tmp_path / "folder" / "out.txt") as output:
-        output.write(b"one\n")
-        shutil.rmtree(tmp_path / "folder")
-        raise ValueError("the first")
+
+    def write():
+        with streams.new_file(tmp_path / "folder" / "out.txt") as output:
+            output.write(b"one\n")
+            shutil.rmtree(tmp_path / "folder")
+            raise ValueError("the first")
+
+    with pytest.raises(ValueError, match="the first"):
+        write()
 
 
 @pytest.mark.parametrize("taken", ["out.txt", "out.txt.part"])

@@ -29,21 +29,13 @@ Importing this package imports neither Keras nor TensorFlow; the functions are i
 TensorFlow: on the other backends it runs in a process of its own.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from keras_attn.lazy import exports
 
-from keras_attn.serving.export.options import ExportOptions
-
-if TYPE_CHECKING:
-    from keras_attn.serving.export.onnx_publish import export_onnx
-    from keras_attn.serving.export.publish import export_translator
-
-__all__ = ["ExportOptions", "export_onnx", "export_translator"]
-
-_MODULES = {"export_onnx": "onnx_publish", "export_translator": "publish"}
-
-
-def __getattr__(name: str):
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "onnx_publish": ("export_onnx",),
+        "options": ("ExportOptions",),
+        "publish": ("export_translator",),
+    },
+)
