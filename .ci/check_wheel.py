@@ -1,4 +1,4 @@
-"""Checks that a wheel installs the package keras_attn with its data files and commands, and nothing else.
+"""Checks that a wheel installs the package keras_attn with its data files, recipes and commands, and nothing else.
 
 python .ci/check_wheel.py dist/keras_attn-0.1.0-py3-none-any.whl
 """
@@ -18,11 +18,12 @@ if foreign:
 source = {
     path.as_posix() for path in Path("keras_attn").rglob("*") if path.is_file() and "__pycache__" not in path.parts
 }
+source |= {"keras_attn/recipes/__init__.py"}
+source |= {f"keras_attn/{path}" for path in Path("recipes").glob("*.py") if "\ndef build(" in path.read_text("utf-8")}
 packed = {name for name in names if name.startswith("keras_attn/")}
 if source != packed:
-    sys.exit(
-        f"Expected every file of keras_attn. Missing: {sorted(source - packed)}; too many: {sorted(packed - source)}"
-    )
+    missing, surplus = sorted(source - packed), sorted(packed - source)
+    sys.exit(f"Expected every file of keras_attn, and the recipes. Missing: {missing}; too many: {surplus}")
 if "keras-attn = " not in commands:
     sys.exit(f"Expected the console script keras-attn. Received: {commands!r}")
 print(f"{wheel.name}: {len(packed)} files, {wheel.stat().st_size / 1024:.0f} KB")

@@ -25,7 +25,6 @@ _get, _names, __all__ = exports(
     {
         "backend": ("scan", "while_loop"),
         "data": ("ParallelDataset",),
-        "decoding": ("Shortlist", "quantize", "with_shortlist"),
         "layers": (
             "AttentionDecoder",
             "AttentionalLayer",
@@ -66,8 +65,7 @@ _get, _names, __all__ = exports(
         ),
         "saving": ("presets",),
         "text": ("SpecialIds", "Tokenizer"),
-        "translation": ("Translation",),
-        "translator": ("Translator",),
+        "translation": ("Shortlist", "Translation", "Translator", "quantize", "with_shortlist"),
     },
 )
 __all__ += _PACKAGES

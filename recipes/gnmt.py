@@ -22,7 +22,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import GNMTSeq2Seq
-from recipes.config import BIBLE, MULTI30K, PHRASES, RecurrentConfig, model_arguments
+from keras_attn.training import BIBLE, MULTI30K, PHRASES, RecurrentConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

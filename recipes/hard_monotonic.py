@@ -22,7 +22,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import HardMonotonicSeq2Seq
-from recipes.config import G2P, TrainingConfig, check_range, model_arguments
+from keras_attn.training import G2P, TrainingConfig, check_range, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import LSTMSeq2Seq
-from recipes.config import MULTI30K, PHRASES, RecurrentConfig, model_arguments
+from keras_attn.training import MULTI30K, PHRASES, RecurrentConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

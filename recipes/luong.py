@@ -29,7 +29,7 @@ import keras
 
 from keras_attn.layers import LocalMonotonicAttention, LocalPredictiveAttention
 from keras_attn.models import LuongSeq2Seq
-from recipes.config import G2P, MULTI30K, PHRASES, RecurrentConfig, check_range, model_arguments
+from keras_attn.training import G2P, MULTI30K, PHRASES, RecurrentConfig, check_range, model_arguments
 
 _LOCAL = {"local_m": LocalMonotonicAttention, "local_p": LocalPredictiveAttention}
 

@@ -28,7 +28,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import NematusSeq2Seq
-from recipes.config import BIBLE, G2P, MULTI30K, PHRASES, RecurrentConfig, model_arguments
+from keras_attn.training import BIBLE, G2P, MULTI30K, PHRASES, RecurrentConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 Stores the run's weights in fewer bits, scores what is stored on the test split of the run's corpus, with the beam and
 the length penalty of its report, and writes `saved_models/presets/NAME/`: the preset, `report.json` and the card. Then
 it writes the entry, with the SHA-256 of each file, into the registry (keras_attn/saving/registry.json). A corpus whose
-licence does not allow that is refused: see recipes/corpora/origins.py.
+licence does not allow that is refused: see keras_attn/training/origins.py.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from keras_attn import files
 from keras_attn.cli import command
-from keras_attn.cli.run_report import read_report
 from keras_attn.saving import PresetEntry, add_preset, model_card, presets, task_of
+from keras_attn.training import read_report
 
 PRESETS = Path(__file__).parents[1] / "saved_models" / "presets"
 LARGEST = 40_000_000  # bytes of all presets
@@ -51,15 +51,15 @@ def publish(arguments: argparse.Namespace) -> None:
         raise FileExistsError(f"Expected a new preset. Received one that is registered: {name!r}")
 
     from keras_attn import Translator
-    from recipes import corpora
-    from recipes.training import report as run_report
+    from keras_attn.training import origins
+    from keras_attn.training import report as run_report
 
     trained = read_report(run)
-    origins = corpora.origins(trained["corpus"], trained.get("from_preset"))
+    origins = origins.origins(trained["corpus"], trained.get("from_preset"))
     if unshippable := [origin.name for origin in origins if origin.licence is None]:
         raise ValueError(
             "Expected a corpus whose licence allows to ship what was trained on it. Received: "
-            f"{', '.join(unshippable)} (recipes/corpora/origins.py)"
+            f"{', '.join(unshippable)} (keras_attn/training/origins.py)"
         )
     with files.staging(PRESETS) as folder:
         preset = folder / name
@@ -87,8 +87,8 @@ def publish(arguments: argparse.Namespace) -> None:
 def _scores(translator, trained: dict, data: str | None) -> dict:
     """The scores of the test split, and the number of its lines."""
     from keras_attn.evaluation import by_metric
-    from recipes import corpora
-    from recipes.training import report as run_report
+    from keras_attn.training import corpora
+    from keras_attn.training import report as run_report
 
     config = trained["config"]
     sides = trained["source"], trained["target"]

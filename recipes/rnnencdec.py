@@ -19,7 +19,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import RNNEncoderDecoder
-from recipes.config import BIBLE, MULTI30K, PHRASES, RecurrentConfig, model_arguments
+from keras_attn.training import BIBLE, MULTI30K, PHRASES, RecurrentConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import RNNSearch
-from recipes.config import BIBLE, G2P, MULTI30K, PHRASES, RecurrentConfig, model_arguments
+from keras_attn.training import BIBLE, G2P, MULTI30K, PHRASES, RecurrentConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

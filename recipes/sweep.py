@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 
 from keras_attn.cli import command, line_streaming
-from keras_attn.cli.environment import surroundings
-from keras_attn.cli.run_report import read_report
+from keras_attn.training import read_report, surroundings
 
 
 def main(argv=None) -> int:
@@ -38,15 +37,14 @@ def sweep(arguments: argparse.Namespace) -> None:
         raise ValueError(f"Expected a run scored by BLEU. The one in {str(arguments.run)!r} is scored by {metric}.")
 
     from keras_attn import Translator
-    from recipes import corpora
-    from recipes.training.starting_point import check_tags
+    from keras_attn.training import corpora, starting_point
 
     options = {"data": arguments.data, "stream": None, "tags": trained.get("tags")}
     corpus = corpora.load(trained["corpus"], trained["source"], trained["target"], **options)
     lines = [list(side) for side in corpus.splits[arguments.split]]
     with command.quietly():
         translator = Translator.from_preset(arguments.run)
-    check_tags(corpus, translator.source_tokenizer)
+    starting_point.check_tags(corpus, translator.source_tokenizer)
     with line_streaming.new_file(arguments.output) if arguments.output else contextlib.nullcontext() as file:
         searches = [(beam, penalty) for beam in beams for penalty in (penalties if beam > 1 else [1.0])]
         shared = {"batch_size": arguments.batch_size, "return_alignments": False}
@@ -60,7 +58,7 @@ def sweep(arguments: argparse.Namespace) -> None:
 
 def _row(translator, sources, references, tokenize: str, shared: dict, beam: int, penalty: float) -> dict:
     from keras_attn.evaluation import by_metric
-    from recipes.training import report
+    from keras_attn.training import report
 
     translations, seconds = report.translate(translator, sources, beam_size=beam, length_penalty=penalty, **shared)
     scores = by_metric.all_scores("bleu", sources, references, [t.text for t in translations], tokenize)

@@ -18,7 +18,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import TransformerSeq2Seq
-from recipes.config import MULTI30K, PHRASES, TrainingConfig, model_arguments
+from keras_attn.training import MULTI30K, PHRASES, TrainingConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Marian's recurrent models in NumPy, one sentence and one step at a time, from its source (`models/s2s.h`, `rnn/`).
 
-It shares no code with the package. `tests/saving/test_from_marian.py` compares it with what Marian recorded, and the
-package with both.
+It shares no code with the package. `tests/converters/test_from_marian.py` compares it with what Marian recorded, and
+the package with both.
 """
 
 import re

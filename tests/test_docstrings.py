@@ -26,7 +26,7 @@ import keras_attn
 ROOT = Path(keras_attn.__file__).parent
 ADDRESS = "http://localhost:8501"
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-EXTRAS = ("tensorflow", "keras_nlp", "keras_hub", "tensorflow_text", "google", "grpc", "aiohttp", "matplotlib")
+EXTRAS = ("tensorflow", "keras_nlp", "keras_hub", "tensorflow_text", "google", "aiohttp", "matplotlib")
 
 
 def docstrings():
@@ -131,32 +131,32 @@ def test_examples_are_found():
 PACKAGES = [
     "",
     "backend",
+    "converters",
     "data",
-    "decoding",
     "evaluation",
     "layers",
     "losses",
-    "markup",
     "metrics",
     "models",
     "plots",
     "runtime",
 ]
-PACKAGES += ["saving", "search", "serving.client", "serving.export", "text", "translator"]
+PACKAGES += ["export", "saving", "search", "serving.client", "text", "training", "translation"]
 # What other parts of the package are made of: with a summary and its errors, but without an example of its own.
-INNER = ("backend", "data", "decoding", "serving.export", "text")
+INNER = ("backend", "data", "export", "text", "training", "translation")
 WITHOUT_EXAMPLE = {
+    "keras_attn.converters.marian.from_marian": "needs a file of Marian's: docs/marian.md",
+    "keras_attn.converters.marian_vocabulary.marian_tokenizer": "needs a file of Marian's: docs/marian.md",
+    "keras_attn.converters.tfa.from_tfa": "needs a file of tensorflow_addons': docs/migrating-from-tfa.md",
     "keras_attn.layers.attention.Attention": "a base class: `register_attention` has a subclass",
     "keras_attn.models.recurrent.RecurrentSeq2Seq": "a base class",
     "keras_attn.runtime.onnx_translator.OnnxTranslator": "needs an exported folder: docs/without-keras.md",
-    "keras_attn.saving.marian.from_marian": "needs a file of Marian's: docs/marian.md",
     **dict.fromkeys(
         [f"keras_attn.saving.registry.{name}" for name in ("PresetEntry", "add_preset", "locate", "upload")],
         "about registered presets and the Hub: docs/presets.md",
     ),
     "keras_attn.saving.card.model_card": "saved presets show it",
     "keras_attn.saving.card.task_of": "one condition",
-    "keras_attn.saving.tfa.from_tfa": "needs a file of tensorflow_addons': docs/migrating-from-tfa.md",
     "keras_attn.saving.quantization.stored_size": "needs TensorFlow",
     "keras_attn.search.beam.run_beam_search": "a part of `beam_search`",
     "keras_attn.search.beam.start_beam_search": "a part of `beam_search`",
@@ -266,5 +266,5 @@ def test_the_reference_has_every_public_name():
     pages = "".join(path.read_text("utf-8") for path in (ROOT.parent / "docs" / "reference").glob("*.md"))
     listed = set(re.findall(r"^::: keras_attn\.(\S+)$", pages, flags=re.M))
     public = {f"{package}.{value.__name__}" for package, value in (each.values for each in PUBLIC)}
-    public = {name.removeprefix(".").removeprefix("translator.") for name in public}
+    public = {name.removeprefix(".") for name in public}
     assert not {name for name in public - listed if not re.match("losses\\.[a-z]", name)}  # its file's own functions

@@ -50,16 +50,15 @@ LEAVES = {
     "docs/guides/serving.md": ["saved_models/phrases/1/saved_model.pb", "phrases-onnx/step.onnx"],
     "docs/marian.md": ["alignment.png", "fine-tuned/translator.json", "saved_models/marian/1/saved_model.pb"],
 }
-QUICK_SHELL = (r"keras-attn presets", r"echo .* \| keras-attn translate \w+( --html \S+| --markup html)?")
+QUICK_SHELL = (r"keras-attn presets", r"echo .* \| keras-attn translate \w+( --html \S+)?")
 # Other shell lines, each with the reason why it does not run here. tests/test_docs.py compares their flags with --help.
 LONG_SHELL = {
     r"(pip install|pre-commit install|export |cd )": "prepares an environment; .ci/run does the same",
-    r"(\w+=\S+ )*(python -m recipes\.train|torchrun)\b": "trains for minutes; tests/recipes checks its configuration",
+    r"(\w+=\S+ )*(python -m recipes\.train|keras-attn train)\b": "trains for minutes; tests/recipes checks it",
     r"python -m recipes\.": "needs a run, or trains for hours",
     r"(\w+=\S+ )*python -m tests\.benchmarks\.": "a benchmark, or a peer in an environment of its own",
     r"((\w+=\S+ )*pytest|\.ci/run)\b": "the tests themselves",
     r"(echo .* \| )?keras-attn .*(runs/|[A-Z]{3,}|saved_models/)": "needs a run; tests/cli calls each command",
-    r"keras-attn .* < page\.html": "needs a page; tests/cli/test_translate_texts.py translates it",
     r"(docker|curl|mkdocs|\s*--model_config_file)\b": "needs a server or its image",
     r"gcloud ": "needs machines in a cloud",
 }
@@ -145,7 +144,7 @@ def prepare(page, folder, monkeypatch):
             for name in ("s2s.npz", "source.yml", "target.yml"):
                 (folder / name.replace("s2s", "model")).write_bytes(archive.read(name))
     if page == "docs/guides/serving.md":
-        pytest.importorskip("tensorflow_serving")
+        pytest.importorskip("aiohttp")
         pytest.importorskip("onnxruntime")
     if page == "docs/large-corpora.md":
         for language, line in (("en", "She bought two red books.\n"), ("fr", "Elle a acheté deux livres rouges.\n")):

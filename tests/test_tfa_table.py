@@ -15,7 +15,7 @@ import pytest
 from keras import ops
 
 import keras_attn
-from tests.saving import test_from_tfa
+from tests.converters import test_from_tfa
 
 pytestmark = pytest.mark.by_turns
 
@@ -65,7 +65,7 @@ def names(rng):
         **{name: getattr(keras_attn, name) for name in (*keras_attn.__all__, "layers")},
         "keras": keras,
         "ops": ops,
-        "saving": keras_attn.saving,
+        "converters": keras_attn.converters,
         "units": H,
         "n": 23,
         "K": 4,

@@ -6,8 +6,9 @@ from keras_attn.backend.distribution import (
     clipping_replicas,
     compilation_scope,
     data_parallel,
-    model_parallel,
-    parts_of_axis,
+    data_shard,
+    replica_count,
+    sum_over_replicas,
     training_devices,
 )
 from keras_attn.backend.float64 import cumsum, exp, keep_float64, matmul, maximum, segment_sum, tanh
@@ -29,13 +30,11 @@ from keras_attn.backend.products import (
     loop_matmul,
     loop_product,
 )
-from keras_attn.backend.replicas import data_shard, replica_count, sum_over_replicas
-from keras_attn.backend.tensorflow_files import StoredVariable, read_checkpoint
+from keras_attn.backend.tensorflow_files import read_checkpoint
 from keras_attn.backend.variables import (
     build_optimizer,
     keep_values,
     random_state,
-    seed_process,
     set_random_state,
     sync_variables,
 )

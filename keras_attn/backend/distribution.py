@@ -1,12 +1,15 @@
-"""Training on several devices: batches divided among them, or the vocabulary's matrices, or both."""
+"""Data-parallel training: devices, the scopes in which a model is made and compiled, and sums over replicas.
+
+Each replica gets a part of the batch. On JAX (`keras.distribution`) the compiled step is written for the whole batch,
+so a sum in it is already over all devices. `tf.distribute` on TensorFlow and `DistributedDataParallel` on torch run the
+step once for each replica, on that replica's rows alone.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 import keras
-
-from keras_attn.backend.job_stores import check_torch_can_distribute
-from keras_attn.backend.replicas import replica_count
+from keras import ops
 
 
 def training_devices() -> list[str]:
@@ -14,11 +17,10 @@ def training_devices() -> list[str]:
 
     Returns:
         list of names such as "gpu:0": all accelerators or, without one, all CPU devices, of which a process has one
-        unless the backend was set up with several virtual ones. On JAX and torch those of all processes of the job, by
-        rank.
+        unless the backend was set up with several virtual ones. On JAX those of all processes of the job, by rank.
 
     Raises:
-        ValueError: On torch, if Keras is older than 3.16, or there are more devices than processes.
+        ValueError: On torch, where Keras has no distribution.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -31,78 +33,35 @@ def training_devices() -> list[str]:
 
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         return [device.name.removeprefix("/device:").lower() for device in devices]
-    check_torch_can_distribute()
-    devices = keras.distribution.list_devices()
-    if len(devices) > replica_count():
-        raise ValueError(
-            f"Expected a process for each of the {len(devices)} devices of this machine. Start them with torchrun "
-            f"--nproc-per-node {len(devices)} -m recipes.train and the same arguments. Received: one process"
-        )
-    return devices
+    raise ValueError(
+        "Expected the backend jax or tensorflow for training on several devices (KERAS_BACKEND=jax). Received: "
+        f"{backend}"
+    )
 
 
 @contextlib.contextmanager
-def data_parallel(
-    devices: Sequence[str], vocabulary_parts: int = 1
-) -> Iterator[Callable[[], contextlib.AbstractContextManager]]:
+def data_parallel(devices: Sequence[str]) -> Iterator[Callable[[], contextlib.AbstractContextManager]]:
     """Inside, `fit` divides the rows of each batch among devices; the model's weights are on all of them.
 
-    With `vocabulary_parts=N`, the rows are divided among groups of N devices, and the devices of each group have a part
-    of the vocabulary each: of the embeddings, the output's kernel and bias, and the optimizer's averages of them.
-
-    On JAX and torch this sets `keras.distribution.DataParallel` or, on JAX, `ModelParallel`, and at the end what was
-    set before. On TensorFlow it makes a `tf.distribute.MirroredStrategy`. With one device it does nothing.
+    On JAX this sets `keras.distribution.DataParallel`, and at the end what was set before. On TensorFlow it makes a
+    `tf.distribute.MirroredStrategy`. With one device it does nothing.
 
     Args:
         devices: Names, as `training_devices` returns them.
-        vocabulary_parts: N, a divisor of their number; 1 but on JAX.
 
     Yields:
         A function that returns a context manager: make the model inside. Compile it in `compilation_scope(model)`.
     """
-    scope = contextlib.nullcontext
-    with contextlib.ExitStack() as stack:
-        if vocabulary_parts > 1:
-            stack.enter_context(_vocabulary_parallel(list(devices), vocabulary_parts).scope())
-        elif len(devices) > 1 and keras.backend.backend() != "tensorflow":
-            # The data sets give each process its rows.
-            distribution = keras.distribution.DataParallel(devices=list(devices), auto_shard_dataset=False)
-            stack.enter_context(distribution.scope())
-        elif len(devices) > 1:
-            import tensorflow as tf
+    if len(devices) < 2:
+        yield contextlib.nullcontext
+    elif keras.backend.backend() == "jax":
+        # The data sets give each process its rows.
+        with keras.distribution.DataParallel(devices=list(devices), auto_shard_dataset=False).scope():
+            yield contextlib.nullcontext
+    else:
+        import tensorflow as tf
 
-            scope = tf.distribute.MirroredStrategy(list(devices)).scope
-        yield scope
-
-
-def _vocabulary_parallel(devices: list[str], parts: int) -> keras.distribution.ModelParallel:
-    mesh = keras.distribution.DeviceMesh((len(devices) // parts, parts), ("batch", "model"), devices)
-    layouts = keras.distribution.LayoutMap(mesh)
-    layouts[".*embedding/embeddings"] = ("model", None)
-    layouts["(member_[0-9]+/)?output/kernel"] = (None, "model")
-    layouts["(member_[0-9]+/)?output/bias"] = ("model",)
-    return keras.distribution.ModelParallel(layout_map=layouts)
-
-
-def model_parallel() -> bool:
-    """Whether the distribution in force, Keras' own, may divide variables among devices."""
-    return isinstance(keras.distribution.distribution(), keras.distribution.ModelParallel)
-
-
-def parts_of_axis(path: str, axis: int) -> int:
-    """Among how many devices the distribution in force divides an axis of a variable.
-
-    Args:
-        path: The variable's path, such as "output/kernel".
-        axis: Its axis.
-
-    Returns:
-        The size of the mesh's axis that the variable's layout names there, or 1.
-    """
-    layout = keras.distribution.distribution().get_tensor_layout(path) if model_parallel() else None
-    if layout is None or layout.axes[axis] is None:
-        return 1
-    return dict(zip(layout.device_mesh.axis_names, layout.device_mesh.shape, strict=True))[layout.axes[axis]]
+        yield tf.distribute.MirroredStrategy(list(devices)).scope
 
 
 def compilation_scope(model: keras.Model) -> contextlib.AbstractContextManager:
@@ -133,3 +92,74 @@ def clipping_replicas(model: keras.Model) -> int:
     if keras.backend.backend() != "tensorflow":
         return 1
     return model.distribute_strategy.num_replicas_in_sync
+
+
+def replica_count() -> int:
+    """The number of replicas that run the calling code side by side, each on rows of its own.
+
+    Returns:
+        On TensorFlow, in a function that a `tf.distribute` strategy runs, its number of replicas; on torch, when
+        `torch.distributed` is initialised, its number of processes. Else 1, and always 1 on JAX.
+    """
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        context = tf.distribute.get_replica_context()  # None outside the replicas, where values are of all of them
+        return context.num_replicas_in_sync if context else 1
+    if backend == "torch":
+        import torch.distributed
+
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return torch.distributed.get_world_size()
+    return 1
+
+
+def data_shard() -> tuple[int, int]:
+    """The part of the data that this process reads in training with several processes.
+
+    Returns:
+        (index, count). With a `keras.distribution` set, those of its replicas, which may span processes: processes of
+        one replica have the same index. Else, on JAX, the index and number of this process in the job that
+        `keras.distribution.initialize` or `jax.distributed.initialize` joined; on torch its rank and the number of
+        ranks, if `torch.distributed` is initialised. Else (0, 1).
+    """
+    distribution = keras.distribution.distribution()
+    if distribution is not None:
+        return distribution.data_shard_id, min(distribution.num_processes, distribution.num_model_replicas)
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return jax.process_index(), jax.process_count()
+    if backend == "torch":
+        import torch.distributed
+
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
+
+
+def sum_over_replicas(value):
+    """The sum of a tensor over all replicas; with one replica, what was given.
+
+    With more than one, all replicas must call this, in the same order. No gradient flows through the sum.
+
+    Args:
+        value: A tensor or variable, of the same shape and type on each replica.
+
+    Returns:
+        A tensor of that shape and type, the same on each replica.
+    """
+    if replica_count() == 1:
+        return value
+    value = ops.stop_gradient(ops.convert_to_tensor(value))
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)
+    import torch.distributed
+
+    summed = value.clone()
+    torch.distributed.all_reduce(summed)
+    return summed

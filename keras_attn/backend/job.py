@@ -1,254 +1,142 @@
-"""The processes that train one model together, on JAX and torch: what they tell each other, and how they end."""
+"""The processes that train one model together, on JAX: how they start, exchange values and end."""
 
 import contextlib
 import json
 import os
-import signal
 import sys
 import textwrap
-import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
 
-from keras_attn.backend import job_stores
-
-_SECONDS_TO_MEET = 300  # as JAX has it: a cluster may start processes minutes apart
-_SECONDS_TO_LEAVE = 10
+ADDRESSES, COUNT, RANK = (f"KERAS_DISTRIBUTION_{name}" for name in ("JOB_ADDRESSES", "NUM_PROCESSES", "PROCESS_ID"))
 
 
 class Job:
     """The processes that train one model together. Each has a rank; a process alone is rank 0 of 1.
 
-    They exchange short messages through a key-value store: no accelerator takes part. All processes call `gather`,
-    `share`, `on_rank_0` and `agree` in the same order; each call returns when all have made it.
-
-    Args:
-        store: What the processes share, see `keras_attn.backend.job_stores`. None: this process is alone.
+    All processes call `gather`, `broadcast`, `on_rank_0`, `assert_equal` and `stop_together` in the same order; each
+    call returns when all have made it. If a process has ended, JAX raises an error in the others, or ends them.
 
     Attributes:
         rank: int, the number of this process.
         count: int, the number of processes.
     """
 
-    def __init__(self, store: job_stores.Store | None = None):
-        self.rank, self.count = (store.rank, store.count) if store else (0, 1)
-        self._store = store
-        self._has_met = False
-        self._exchanges = 0
-        self._wished = False
-        self._decision: list[int] = []  # step, wish
+    def __init__(self, rank: int = 0, count: int = 1):
+        self.rank = rank
+        self.count = count
 
     @classmethod
     def from_environment(cls) -> "Job":
-        """The job that the environment describes.
-
-        On JAX that are Keras' variables KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID, on torch
-        those that `torchrun` sets.
+        """Reads Keras' variables KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID.
 
         Raises:
-            ValueError: If a variable is missing or out of range, or the backend has no job of several processes.
+            ValueError: If a variable is missing or out of range, or the backend is not JAX.
         """
-        return cls(job_stores.from_environment())
+        address, count, rank = (os.environ.get(name) for name in (ADDRESSES, COUNT, RANK))
+        if count in (None, "1") and rank in (None, "0"):
+            return cls()
+        received = ", ".join(f"{name}={os.environ.get(name)}" for name in (ADDRESSES, COUNT, RANK))
+        if keras.backend.backend() != "jax":
+            raise ValueError(
+                "Expected the backend jax for training with several processes (KERAS_BACKEND=jax). Received: "
+                f"{keras.backend.backend()}, {received}"
+            )
+        host, _, port = (address or "").split(",")[0].rpartition(":")
+        numbers = [int(text) if text and text.isdecimal() else -1 for text in (count, rank, port)]
+        if not host or not 0 <= numbers[1] < numbers[0] or not 0 < numbers[2] < 2**16:
+            raise ValueError(
+                f"Expected the address of process 0, host:port, in {ADDRESSES}, the number of processes in {COUNT}, "
+                f"and a number from 0 to one less in {RANK}. Received: {received}"
+            )
+        return cls(numbers[1], numbers[0])
 
-    def meet(self) -> None:
-        """Waits for the other processes of the job. Call it before the backend computes anything.
+    def init(self) -> None:
+        """Joins the other processes. Call it before the backend computes anything.
 
         Raises:
-            RuntimeError: If not all processes have come after 300 seconds.
             ValueError: If the processes have different numbers of devices.
         """
         if self.count == 1:
             return
-        self._has_met = True
-        try:
-            self._store.meet(_SECONDS_TO_MEET)
-        except Exception as error:
-            reason = f" Received: {_shortened(error)}" if str(error) else ""
-            raise RuntimeError(
-                f"Expected the {self.count} processes of the job to meet at {self._store.address}. Process {self.rank} "
-                f"waited {_SECONDS_TO_MEET} seconds: another one has not started, or the address is wrong.{reason}"
-            ) from error
-        counts = self.gather(_local_devices())
+        import jax
+
+        jax.config.update("jax_enable_preemption_service", False)  # which would take SIGTERM for itself
+        keras.distribution.initialize()
+        counts = self.gather(jax.local_device_count())
         if len(set(counts)) > 1:
             raise ValueError(f"Expected as many devices in each process. Received: {', '.join(map(str, counts))}")
 
     def gather(self, value: Any) -> list[Any]:
-        """The values of all processes, by rank.
-
-        Args:
-            value: What JSON can represent.
-
-        Raises:
-            RuntimeError: If another process has ended with an error.
-        """
+        """Returns the values of all processes, by rank; `value` is what JSON can represent."""
         if self.count == 1:
             return [value]
-        self._exchanges += 1
-        folder = f"exchange/{self._exchanges}/"
-        self._say(f"{folder}{self.rank}", value)
-        find_loss = self._store.watch()
-        pause = 0.002
-        while True:
-            loss, values = find_loss(), self._heard(folder)  # in this order: one may say its value and end
-            if len(values) == self.count:
-                return [values[rank] for rank in range(self.count)]
-            if failures := self._failures():
-                raise RuntimeError(failures)
-            if loss:
-                raise loss
-            time.sleep(pause)
-            pause = min(2 * pause, 0.2)
+        from jax.experimental import multihost_utils
 
-    def share(self, value: Any) -> Any:
-        """The value of rank 0. Other ranks may give anything."""
+        text = np.frombuffer(json.dumps(value).encode(), "uint8")
+        sizes = multihost_utils.process_allgather(np.int32(len(text)))
+        padded = np.pad(text, (0, sizes.max() - len(text)))
+        texts = multihost_utils.process_allgather(padded)
+        return [json.loads(row[:size].tobytes()) for row, size in zip(texts, sizes, strict=True)]
+
+    def broadcast(self, value: Any) -> Any:
+        """Returns the value of rank 0. Other ranks may give anything."""
         return self.gather(value if self.rank == 0 else None)[0]
 
     def on_rank_0(self, action: Callable[[], None]) -> None:
-        """Rank 0 does something, such as writing a file, while the others wait. If that fails, all raise.
+        """Rank 0 does something, such as writing a file, while the others wait.
 
-        Meanwhile no distribution is set there: on JAX, a model or variable that is made under one of several processes
-        waits for the others to make it, too.
+        Meanwhile no distribution is set there: a model or variable that is made under one of several processes waits
+        for the others to make it, too.
+
+        Raises:
+            RuntimeError: On the other ranks, if it fails on rank 0, which raises its own error.
         """
+        error = None
         if self.rank == 0:
-            with _no_distribution() if self.count > 1 else contextlib.nullcontext():
-                action()
-        self.share(None)
+            try:
+                with _no_distribution() if self.count > 1 else contextlib.nullcontext():
+                    action()
+            except Exception as raised:
+                error = raised
+        if reason := self.broadcast(error and (str(error) or type(error).__name__)):
+            raise error or RuntimeError(f"Process 0 has ended: {reason}")
 
-    def agree(self, values: dict[str, Any]) -> None:
-        """Checks that all processes have the same.
-
-        Args:
-            values: By name.
+    def assert_equal(self, values: dict[str, Any]) -> None:
+        """Checks that all processes have the same values, by name.
 
         Raises:
             ValueError: In all processes. The sentence has the names and values that differ.
         """
-        first, *others = self.gather(json.loads(json.dumps(values)))
+        first, *others = self.gather(values)
         for rank, other in enumerate(others, 1):
-            different = [name for name in first if other.get(name) != first[name]]
-            if different:
+            if different := [name for name in first if other.get(name) != first[name]]:
                 name = different[0]
+                ours, theirs = (textwrap.shorten(str(one.get(name)), 200) for one in (first, other))
                 raise ValueError(
-                    f"Expected the same {', '.join(different)} in all processes. Received: {name}="
-                    f"{_shortened(first[name])} in process 0 and {_shortened(other.get(name))} in process {rank}"
+                    f"Expected the same {', '.join(different)} in all processes. Received: {name}={ours} in process 0 "
+                    f"and {theirs} in process {rank}"
                 )
 
-    def vote(self, step: int, wish: int) -> int:
-        """Lets all processes end a loop after the same step, without waiting for each other.
-
-        The wish of any process is decided on by rank 0 at the end of a step, for the end of the next. Another process
-        hears of that in time if it cannot finish a step without rank 0, as in training, where it has read the loss.
-
-        Args:
-            step: The number of the step that ends.
-            wish: 0 to go on, or a reason to stop, the most urgent one the greatest.
-
-        Returns:
-            The reason to stop after this step, or 0. In a process alone it is `wish`.
-        """
+    def stop_together(self, wish: int) -> int:
+        """Returns the greatest wish of all processes: 0 to go on, or a reason to stop, the most urgent the greatest."""
         if self.count == 1:
             return wish
-        if wish and not self._wished:
-            self._say(f"wish/{self.rank}", wish)
-            self._wished = True
-        if not self._decision and self.rank == 0:
-            if wishes := self._heard("wish/"):
-                self._decision = [step + 1, max(wishes.values())]
-                self._say("decision/0", self._decision)
-        elif not self._decision:
-            self._decision = self._heard("decision/").get(0, [])
-        return self._decision[1] if self._decision[:1] == [step] else 0
+        from jax.experimental import multihost_utils
 
-    @contextlib.contextmanager
-    def ending_together(self) -> Iterator[None]:
-        """Tells the other processes of an error in the block, and turns the end of another one into a sentence.
+        return int(multihost_utils.process_allgather(np.int32(wish)).max())
 
-        After an error this process is expected to end; it ignores SIGTERM.
-
-        Raises:
-            RuntimeError: If another process has ended.
-        """
-        try:
-            yield
-        except BaseException as error:
-            if not self._has_met:
-                raise
-            _ignore_sigterm()
-            sentence = str(error) or type(error).__name__
-            is_lost = self._store.is_lost(error)
-            if is_lost:
-                sentence = self._failures_soon() or (
-                    f"Expected {self.count} processes to go on. Another one has ended, or the connection to it: "
-                    f"{_shortened(error)}"
-                )
-            self._report(sentence)
-            if is_lost:
-                raise RuntimeError(sentence) from error
-            raise
-
-    def leave(self, status: int) -> int:
-        """Ends this process at once if it has failed in a job, where JAX would wait for the others for minutes.
-
-        Args:
-            status: The exit status.
-
-        Returns:
-            The status, if it is 0 or the process is alone.
-        """
-        if status and self._has_met:
+    def exit(self, status: int) -> int:
+        """Ends this process at once if it has failed in a job, where JAX would wait for the others; else the status."""
+        if status and self.count > 1:
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(OSError, ValueError):
                     stream.flush()
             os._exit(status)
         return status
-
-    def _say(self, name: str, value: Any) -> None:
-        self._store.set(name, json.dumps(value))
-
-    def _heard(self, folder: str) -> dict[int, Any]:
-        return {rank: json.loads(text) for rank, text in self._store.texts(folder).items()}
-
-    def _failures(self) -> str:
-        failures = self._heard("failed/")
-        return "; ".join(f"Process {rank} has ended: {failures[rank]}" for rank in sorted(failures)[:1])
-
-    def _failures_soon(self) -> str:
-        """What ended another process, which may be about to say so."""
-        with contextlib.suppress(RuntimeError):  # rank 0 is gone, and the store with it
-            for _ in range(10):
-                if failures := self._failures():
-                    return failures
-                time.sleep(0.1)
-        return ""
-
-    def _report(self, sentence: str) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._say(f"failed/{self.rank}", sentence)
-            end = time.monotonic() + _SECONDS_TO_LEAVE
-            is_awaited = self._store.ends_with_rank_0 and self.rank == 0
-            while is_awaited and len(self._heard("failed/")) < self.count and time.monotonic() < end:
-                time.sleep(0.1)
-
-
-def _local_devices() -> int:
-    if keras.backend.backend() != "jax":  # on torch a process has one
-        return 1
-    import jax
-
-    return jax.local_device_count()
-
-
-def _shortened(value: Any) -> str:
-    return textwrap.shorten(str(value), 200)
-
-
-def _ignore_sigterm() -> None:
-    """A launcher that saw a process end sends SIGTERM to the others, which are about to say why they end."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 @contextlib.contextmanager

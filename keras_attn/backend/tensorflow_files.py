@@ -2,7 +2,7 @@
 
 from collections import deque
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 _END = "/.ATTRIBUTES/VARIABLE_VALUE"
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -12,19 +12,7 @@ _LISTS = {"variables", "trainable_variables", "non_trainable_variables", "keras_
 _BOOKKEEPING = {"optimizer", "keras_api", "save_counter"}
 
 
-class StoredVariable(NamedTuple):
-    """A variable in a file.
-
-    Attributes:
-        name: What it was called, such as "decoder/lstm_cell/kernel".
-        value: A NumPy array.
-    """
-
-    name: str
-    value: Any
-
-
-def read_checkpoint(path: str | Path) -> dict[str, StoredVariable]:
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """Reads a TensorFlow 2 checkpoint, or that of a SavedModel, without the optimizer's variables.
 
     Args:
@@ -32,8 +20,8 @@ def read_checkpoint(path: str | Path) -> dict[str, StoredVariable]:
             SavedModel.
 
     Returns:
-        The variables, by their paths through the objects that were saved, such as "decoder/rnn_cell/_cell/kernel", or
-        by their names where those end in a list.
+        The variables as NumPy arrays, by their paths through the objects that were saved, such as
+        "decoder/rnn_cell/_cell/kernel", or by their names where those end in a list.
 
     Raises:
         FileNotFoundError: if there is no checkpoint.
@@ -51,9 +39,9 @@ def read_checkpoint(path: str | Path) -> dict[str, StoredVariable]:
             )
         graph = TrackableObjectGraph.FromString(reader.get_tensor(_GRAPH))
         found = {}
-        for key, (place, name) in _places(graph).items():
+        for key, place in _places(graph).items():
             if reader.has_tensor(key):
-                found[place] = StoredVariable(name, reader.get_tensor(key))
+                found[place] = reader.get_tensor(key)
     except tf.errors.OpError as error:
         raise ValueError(
             f"Expected {str(path)!r} to be a checkpoint. Received: {type(error).__name__}: {error.message}"
@@ -76,8 +64,8 @@ def _prefix(path: Path, tf) -> str:
     return prefix
 
 
-def _places(graph) -> dict[str, tuple[str, str]]:
-    """By its key in the file, a variable's path through the objects and its name; not the optimizer's."""
+def _places(graph) -> dict[str, str]:
+    """A variable's path through the objects by its key in the file; not the optimizer's."""
     paths, waiting = {0: ""}, deque([0])
     while waiting:  # the shortest path to each object
         node = waiting.popleft()
@@ -96,5 +84,5 @@ def _places(graph) -> dict[str, tuple[str, str]]:
             if path.rpartition("/")[2].isdecimal() and name not in named:  # in a list, such as "weights/3"
                 path = name
             named.add(name)
-            places[attribute.checkpoint_key] = path, name
+            places[attribute.checkpoint_key] = path
     return places

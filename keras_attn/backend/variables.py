@@ -92,22 +92,6 @@ def set_random_state(states: list[np.ndarray]) -> None:
         torch.cuda.set_rng_state(state, device)
 
 
-def seed_process(*numbers: int) -> None:
-    """Lets this process draw random numbers that no other process draws, on torch.
-
-    There each process draws the dropout of its own rows. On JAX the random numbers of a batch do not depend on the
-    number of processes, and this does nothing.
-
-    Args:
-        numbers: What the sequence belongs to, such as a seed, the rank and the number of the batch.
-    """
-    if keras.backend.backend() != "torch":
-        return
-    import torch
-
-    torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, "uint64")[0]))
-
-
 def _has_value(variable: keras.Variable) -> bool:
     try:
         return variable.value is not None

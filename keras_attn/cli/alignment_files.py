@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_attn.cli.line_streaming import Output
-from keras_attn.decoding import Engine
 from keras_attn.plots import WordAlignment, align_words, html_page, to_pharaoh
-from keras_attn.translation import Translation
+from keras_attn.translation import TextSearch, Translation
 
 
 class AlignmentFiles:
@@ -28,7 +27,7 @@ class AlignmentFiles:
 
     def __init__(
         self,
-        translator: Engine,
+        translator: TextSearch,
         *,
         pharaoh: Output | None,
         threshold: float | None,

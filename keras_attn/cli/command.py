@@ -8,12 +8,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from keras_attn.cli import environment
-
-
-class Terminated(BaseException):
-    """The process was asked to end by SIGTERM, and has put in order what it could."""
+from keras_attn.training import Terminated
 
 
 class Parser(argparse.ArgumentParser):
@@ -80,6 +78,26 @@ def between(kind: type, low: float, high: float) -> Callable[[str], float]:
         return value
 
     return read
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Adds the argument RUN."""
+    help = "folder of a run; or a preset: its folder, its name (`keras-attn presets`) or hf://USER/NAME"
+    parser.add_argument("run", metavar="RUN", type=run_folder, help=help)
+
+
+def run_folder(text: str) -> Path:
+    """For argparse: returns the folder of a run or a preset, which may be the name of a registered one, or hf://....
+
+    Raises:
+        FileNotFoundError: If it is nowhere, or cannot be downloaded.
+    """
+    from keras_attn.saving import locate
+
+    try:
+        return locate(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 @contextlib.contextmanager

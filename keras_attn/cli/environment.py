@@ -1,12 +1,9 @@
-"""What a command does before it imports Keras, and what it reports about where it ran."""
+"""What a command does before it imports Keras."""
 
-import importlib.metadata
 import json
 import logging
 import os
-import platform
 from pathlib import Path
-from typing import Any
 
 from keras_attn.requirements import is_installed, require
 
@@ -47,29 +44,9 @@ def prepare(backend: str | None = None) -> None:
     os.environ["KERAS_BACKEND"] = chosen
 
 
-def surroundings() -> dict[str, Any]:
-    """Returns backend, versions and machine: what a number depends on besides the code."""
-    import keras
-
-    backend = keras.backend.backend()
-    packages = ("keras", backend, "numpy", "sacrebleu", "sentencepiece", "keras-attn")
-    return {
-        "backend": backend,
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in packages},
-        "hardware": {"system": platform.system(), "machine": platform.machine(), "cores": os.cpu_count()},
-    }
-
-
 def _configured_backend() -> str:
     path = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "keras.json"
     try:
         return json.loads(path.read_text(encoding="utf-8")).get("backend", BACKENDS[0])
     except (OSError, ValueError, AttributeError):
         return BACKENDS[0]
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

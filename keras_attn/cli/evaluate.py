@@ -1,11 +1,12 @@
-"""Scores a system on a test set: `keras-attn evaluate RUN --input FILE --references FILE [FILE ...]`.
+"""Scores a system on a test set: `keras-attn evaluate RUN [--corpus NAME|DIR|FILE.tsv] [--split test] [--beam 5]`.
+
+By default the corpus is that of the run's report. `--input FILE --references FILE [FILE ...]` are other test sets.
 
 Prints BLEU, chrF and TER with their sacreBLEU signatures or, for `--metric wer`, word and phoneme error rate, where any
-of a word's answers is right. Instead of `--input` and `--references`, `--corpus FOLDER` names a folder of files
-`<split>.<language>`, plain or `.gz`.
+of a word's answers is right.
 
 `--ensemble` adds runs to RUN. By default all of them choose each token together (`--average`); with `--combine vote`
-each translates alone, and the translation that most of them found is scored; see `keras_attn.decoding.vote`.
+each translates alone, and the translation that most of them found is scored; see `keras_attn.translation.vote`.
 
 With `--hypotheses FILE` the lines of a file are scored, instead of what RUN translates now. With `--against` a second
 system, a run or such a file, is scored too. sacreBLEU's paired bootstrap, for error rates McNemar's exact test, then
@@ -17,17 +18,17 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from keras_attn.cli import command
 from keras_attn.cli import line_streaming as streams
-from keras_attn.cli.environment import surroundings
-from keras_attn.cli.run_report import add_run, read_report, run_folder
+from keras_attn.cli.command import add_run, run_folder
 from keras_attn.cli.search_flags import add_search, chosen_options, load_translator, search_arguments
 from keras_attn.cli.text_windows import in_batches
 from keras_attn.cli.translate import generator
+from keras_attn.training import read_report, surroundings
 
 
 class TestSet(NamedTuple):
@@ -40,19 +41,20 @@ class TestSet(NamedTuple):
 
 
 def main(argv=None) -> int:
-    return command.run(evaluate, parser("keras-attn evaluate", __doc__.splitlines()[0]), argv)
+    return command.run(evaluate, parser(), argv)
 
 
-def parser(prog: str, description: str, corpus: str = "a folder of <split>.<language> files") -> command.Parser:
-    parser = command.Parser(prog, description=description)
+def parser() -> command.Parser:
+    parser = command.Parser("keras-attn evaluate", description="Scores a system, or compares two, on a test set.")
     option = parser.add_argument
     add_run(parser)
     option("--input", metavar="FILE", type=Path, help="source sentences, one a line")
     option("--references", metavar="FILE", type=Path, nargs="+", help="translations of these, line by line")
-    option("--corpus", help=f"{corpus} (default: the run's)")
+    option("--corpus", help="a name, a folder or a table of pairs (default: the run's)")
     option("--source", help="language of the source side (default: the run's)")
     option("--target", help="language of the target side (default: the run's)")
     option("--split", default="test", help="default: %(default)s")
+    option("--data", help="folder of named corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
     option("--hypotheses", metavar="FILE", type=Path, help="score these lines, not what RUN translates")
     option("--against", metavar="RUN2|FILE", type=run_folder, help="a second system, compared with the first")
     option("--metric", choices=("bleu", "wer"), help="default: the run's, else bleu")
@@ -64,19 +66,14 @@ def parser(prog: str, description: str, corpus: str = "a folder of <split>.<lang
     return parser
 
 
-def evaluate(arguments: argparse.Namespace, corpus_split: Callable[..., TestSet] | None = None) -> None:
-    """Scores one system or two.
-
-    Args:
-        arguments: As `parser` reads them.
-        corpus_split: Takes the arguments and the run's report and returns the test set; None: it is in a folder.
-    """
+def evaluate(arguments: argparse.Namespace) -> None:
+    """Scores one system or two."""
     report = read_report(arguments.run)
     first, second = arguments.hypotheses or arguments.run, arguments.against
     if first == second:
         raise ValueError(f"Expected --against to be another system. Received: {str(second)!r} twice")
     test = _files(arguments) if arguments.input or arguments.references else None
-    test = test or (corpus_split or _folder)(arguments, report)
+    test = test or _split(arguments, report)
     _check_combination(arguments)
     tokenize = arguments.tokenize or report["config"].get("tokenize", "13a")
     metric = arguments.metric or report["config"].get("metric", "bleu")
@@ -156,7 +153,7 @@ class System:
 
     def translate(self, sources: Sequence[str]) -> None:
         if self.texts is None:
-            from keras_attn.decoding import vote
+            from keras_attn.translation import vote
 
             started = time.monotonic()
             numbers, sizes, found = range(len(sources)), [1] * len(sources), []
@@ -219,24 +216,39 @@ def _files(arguments: argparse.Namespace) -> TestSet:
     return TestSet(sources, references, str(arguments.input), names)
 
 
-def _folder(arguments: argparse.Namespace, report: dict) -> TestSet:
+def _split(arguments: argparse.Namespace, report: dict) -> TestSet:
+    """A split of a corpus; of a folder, any that it has."""
     from keras_attn.text import read_parallel
+    from keras_attn.training import corpora
 
-    corpus = arguments.corpus or report["corpus"]
-    if corpus is None or not Path(corpus).is_dir():
-        known = f" {corpus!r} is a name that only `python -m recipes.evaluate` knows." if corpus else ""
-        raise ValueError(f"Expected --input FILE with --references FILE, or --corpus FOLDER.{known}")
-    languages = arguments.source or report["source"], arguments.target or report["target"]
-    if None in languages:
-        raise ValueError("Expected --source and --target, the languages of the corpus, for the run does not say.")
-    sources, references = read_parallel(corpus, arguments.split, *languages)
-    return corpus_test_set(corpus, arguments.split, *languages, sources, references)
+    name = arguments.corpus or report["corpus"]
+    if name is None:
+        raise ValueError(
+            f"Expected --corpus, or --input FILE with --references FILE, for {str(arguments.run)!r} has no report.json "
+            "to name a corpus."
+        )
+    same = name == report["corpus"]
+    source = arguments.source or (report["source"] if same or Path(name).exists() else None)
+    target = arguments.target or (report["target"] if same or Path(name).exists() else None)
+    others = [run for run in (arguments.against, *arguments.ensemble) if run and run.is_dir()]
+    if {read_report(run).get("tags") for run in others} - {report.get("tags")}:
+        raise ValueError("Expected systems with the same --tags. Received: runs with others")
+    split = arguments.split
+    if Path(name).is_dir() and split not in corpora.SPLITS and source and target:
+        corpus = corpora.Corpus(name, source, target, {split: read_parallel(name, split, source, target)})
+    else:
+        corpus = corpora.load(name, source, target, data=arguments.data, stream=None, tags=report.get("tags"))
+    if corpus.tags:
+        from keras_attn import Tokenizer
+        from keras_attn.training import starting_point
 
-
-def corpus_test_set(corpus: str, split: str, source: str, target: str, sources, references) -> TestSet:
-    """Returns a split of a corpus as a test set."""
-    names = {"corpus": corpus, "split": split, "source": source, "target": target}
-    return TestSet(sources, references, f"{corpus} {split}, {source} to {target}", names)
+        for run in (arguments.run, *others):
+            starting_point.check_tags(corpus, Tokenizer.load(run / "source_tokenizer"))
+    if split not in corpus.splits:
+        raise ValueError(f"Expected --split among: {', '.join(corpus.splits)}. Received: {split!r}")
+    sources, references = map(list, corpus.splits[split])
+    names = {"corpus": corpus.name, "split": split, "source": corpus.source, "target": corpus.target}
+    return TestSet(sources, references, f"{corpus.name} {split}, {corpus.source} to {corpus.target}", names)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from keras_attn.cli import command, environment
-from keras_attn.cli.run_report import add_run, export_arguments
+from keras_attn.cli.command import add_run
 from keras_attn.cli.search_flags import (
     add_ensemble,
     add_int8,
@@ -20,8 +20,9 @@ from keras_attn.cli.search_flags import (
     load_translator,
     options_of_run,
 )
+from keras_attn.export import ExportOptions
 from keras_attn.requirements import require
-from keras_attn.serving.export import ExportOptions
+from keras_attn.training import export_arguments
 
 
 def main(argv=None) -> int:

@@ -3,6 +3,7 @@
 import sys
 
 COMMANDS = {
+    "train": "trains a recipe, then scores, draws, saves and exports it",
     "translate": "translates stdin to stdout, or files",
     "translate-corpus": "translates large files on a cluster",
     "evaluate": "scores a system, or compares two, on a test set",

@@ -28,12 +28,8 @@ def add_format(parser) -> None:
     parser.add_argument("--fields", metavar="F,F", help=fields)
 
 
-def chosen(
-    name: str | None, fields: str | None, n_best: int, *, is_document: bool = False
-) -> tuple[Callable[[int, str, object], str], bool]:
+def chosen(name: str | None, fields: str | None, n_best: int) -> tuple[Callable[[int, str, object], str], bool]:
     """Returns the format that `--format`, `--fields` and `--n-best` choose, and whether it contains alignments.
-
-    The text of a document keeps its lines.
 
     Raises:
         ValueError: If these do not fit together, or a field is unknown.
@@ -42,8 +38,7 @@ def chosen(
     if name == "text" and n_best > 1:
         raise ValueError("Expected --format tsv or jsonl with --n-best, for text has a line for every line in.")
     names = checked_fields(fields, name, "text,score")
-    form = _document if is_document and name == "text" else named(name, names)
-    return form, "alignment" in names
+    return named(name, names), "alignment" in names
 
 
 def checked_fields(fields: str | None, form: str, default: str) -> list[str]:
@@ -67,10 +62,6 @@ def scored(name: str, fields: Sequence[str]) -> Callable[[int, str, object], str
 
 def _text(number: int, source: str, translation) -> str:
     return _on_one_line(translation.text) + "\n"
-
-
-def _document(number: int, source: str, translation) -> str:
-    return translation.text
 
 
 def _tsv(number: int, source: str, translation) -> str:

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from keras_attn.cli import command, output_formats
 from keras_attn.cli import line_streaming as streams
-from keras_attn.cli.run_report import add_run
+from keras_attn.cli.command import add_run
 from keras_attn.cli.search_flags import add_ensemble, add_options, load_translator, options_of_run
 from keras_attn.cli.text_windows import MEMORY, TextReader, add_windows, in_batches, result_size
 from keras_attn.search import SearchOptions

@@ -8,9 +8,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from keras_attn.cli import command
-from keras_attn.cli.run_report import length_penalty, run_folder
+from keras_attn.cli.command import run_folder
 from keras_attn.downloads import cache_folder
 from keras_attn.search import SearchOptions
+from keras_attn.training import length_penalty
 
 _PREFIX = "options."  # of the names of arguments that are fields of the dataclass
 # Where a command's default is not the field's.
@@ -115,8 +116,7 @@ def search_arguments(arguments: argparse.Namespace, run: Path) -> dict:
 def load_translator(arguments: argparse.Namespace, run: Path):
     """Loads the translator of a run, as an ensemble with those of `--ensemble`, with `--int8` and `--shortlist`."""
     from keras_attn.backend import keep_compiled
-    from keras_attn.decoding import Shortlist, quantize, with_shortlist
-    from keras_attn.translator import Translator
+    from keras_attn.translation import Shortlist, Translator, quantize, with_shortlist
 
     keep_compiled(cache_folder() / "compiled")
     if not arguments.ensemble and arguments.average != "probability":

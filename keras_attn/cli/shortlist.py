@@ -11,7 +11,7 @@ from pathlib import Path
 
 from keras_attn.cli import command
 from keras_attn.cli import line_streaming as streams
-from keras_attn.cli.run_report import add_run
+from keras_attn.cli.command import add_run
 from keras_attn.cli.search_flags import add_ensemble, load_translator
 
 
@@ -30,8 +30,8 @@ def main(argv=None) -> int:
 
 
 def learn(arguments: argparse.Namespace) -> None:
-    from keras_attn.decoding import Shortlist
     from keras_attn.text import read_lines
+    from keras_attn.translation import Shortlist
 
     sources, targets = (read_lines(path) for path in (arguments.source, arguments.target))
     with streams.new_file(arguments.output) as output:

@@ -9,7 +9,6 @@ from keras_attn.cli.command import between
 from keras_attn.cli.line_streaming import Progress, windows
 
 MEMORY = 1 << 26  # bytes that the results of a window take, about
-LONGEST_DOCUMENT = 10**6  # characters
 
 
 def add_windows(parser) -> None:
@@ -43,13 +42,18 @@ class TextReader:
         return texts
 
     def close(self) -> None:
-        """Says on stderr how many lines were not UTF-8 or too long, if any."""
-        for count, what in (
-            (self.invalid, "contained bytes that are not UTF-8, read as U+FFFD"),
-            (self.cut, "were cut: see --max-characters"),
-        ):
-            if count:
-                print(f"{count:,} of {self.lines:,} lines {what}.", file=sys.stderr)
+        """Reports on stderr how many lines were not UTF-8 or too long, if any."""
+        report_lines(self.lines, self.invalid, self.cut)
+
+
+def report_lines(lines: int, invalid: int, cut: int) -> None:
+    """Reports on stderr how many of some lines were not UTF-8, and how many too long, if any."""
+    for count, what in (
+        (invalid, "contained bytes that are not UTF-8, read as U+FFFD"),
+        (cut, "were cut: see --max-characters"),
+    ):
+        if count:
+            print(f"{count:,} of {lines:,} lines {what}.", file=sys.stderr)
 
 
 def translated_windows(
@@ -71,45 +75,6 @@ def translated_windows(
         numbers, sizes = range(number, number + len(lines)), [len(line) + 1 for line in lines]
         yield number, texts, in_batches(generate, texts, numbers, options["batch_size"], progress, sizes)
     reader.close()
-
-
-def translated_document(
-    generate: Callable, source: BinaryIO, options: dict, arguments, progress: Progress
-) -> Iterator[tuple[int, list[str], list]]:
-    """Yields once, for the whole input, what `translated_windows` yields for each window, with the same arguments.
-
-    Raises:
-        ValueError: If the document, or a sentence of it, is too long.
-    """
-    from keras_attn.decoding import Documents
-
-    text = _whole_text(source)
-    chosen = (options.get(name) for name in ("markup", "placeholders", "split_sentences"))
-    longest = max(Documents([text], *chosen).sentences, key=len, default="")
-    if len(longest) > arguments.max_characters:
-        raise ValueError(
-            f"Expected sentences of at most {arguments.max_characters:,} characters; see --split-sentences and "
-            f"--max-characters. Received: {len(longest):,} characters that begin with {longest[:40]!r}"
-        )
-    yield 1, [text], generate([text], [1])
-
-
-def _whole_text(source: BinaryIO) -> str:
-    """Returns all that a stream contains, as one text.
-
-    Raises:
-        ValueError: If it has more than a million characters.
-    """
-    reader = TextReader(LONGEST_DOCUMENT)
-    blocks, size = [], 0
-    while size < reader.max_bytes and (block := source.read1(1 << 16)):
-        blocks.append(block)
-        size += len(block)
-    (text,) = reader.read([b"".join(blocks)])
-    if reader.cut or size >= reader.max_bytes:
-        raise ValueError(f"Expected a document of at most {LONGEST_DOCUMENT:,} characters. Received: a longer one")
-    reader.close()
-    return text
 
 
 def window_limits(options: dict, arguments) -> dict:

@@ -7,8 +7,7 @@ The lines that have arrived are translated together, sorted by length, at most `
 long. So a million lines stream through bounded memory, and a typed line is answered at once. The output is in the order
 of the input, and the same for any size of window or batch.
 
-With `--markup html` the tags of a line are kept, and with `--split-sentences` a line may have several sentences. With
-`--document` the whole input is one text, such as an HTML page.
+With `--split-sentences` each sentence of a line is translated alone.
 
 `--output FILE` is called `FILE.part` until it is complete. So a file with its own name is complete, and a command
 that was killed leaves the lines that it had finished. Nothing is ever overwritten.
@@ -23,11 +22,12 @@ from pathlib import Path
 
 from keras_attn.cli import command, output_formats
 from keras_attn.cli import line_streaming as streams
-from keras_attn.cli.run_report import add_run, read_report
+from keras_attn.cli.command import add_run
 from keras_attn.cli.search_flags import add_options, add_search, chosen_options, flag, load_translator, search_arguments
-from keras_attn.cli.text_options import add_texts, text_arguments
-from keras_attn.cli.text_windows import add_windows, translated_document, translated_windows
+from keras_attn.cli.sentences import add_sentences, by_sentence, check_sentences
+from keras_attn.cli.text_windows import add_windows, translated_windows
 from keras_attn.search import SampleOptions, SearchOptions
+from keras_attn.training import read_report
 
 _SAMPLE_FIELDS = [field.name for field in dataclasses.fields(SampleOptions)]
 _SEARCH_FIELDS = [field.name for field in dataclasses.fields(SearchOptions)]
@@ -44,7 +44,7 @@ def main(argv=None) -> int:
     output_formats.add_format(parser)
     add_windows(parser)
     add_search(parser)
-    add_texts(parser)
+    add_sentences(parser)
     group = parser.add_argument_group("sampling, instead of beam search")
     add_options(group, SampleOptions, _OWN_SAMPLE_FIELDS)
     group.add_argument("--seed", metavar="N", type=command.between(int, 0, 2**31 - 1), help="random seed (default: 0)")
@@ -63,11 +63,9 @@ def translate(arguments: argparse.Namespace) -> None:
     samples = options.get("num_samples")
     _refuse_unused(arguments, samples)
     options["n_best"] = samples or options["n_best"]
-    form, has_alignments = output_formats.chosen(
-        arguments.format, arguments.fields, options["n_best"], is_document=arguments.document
-    )
+    form, has_alignments = output_formats.chosen(arguments.format, arguments.fields, options["n_best"])
     options["return_alignments"] = has_alignments or bool(arguments.pharaoh or arguments.html or arguments.png)
-    options |= text_arguments(arguments, samples, options["return_alignments"])
+    language = check_sentences(arguments, options)
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(streams.opened(arguments.input)) if arguments.input else streams.standard("stdin")
         files = {
@@ -80,11 +78,12 @@ def translate(arguments: argparse.Namespace) -> None:
 
         translator = load_translator(arguments, arguments.run)
         generate = _sampler(translator, options, arguments.seed or 0) if samples else generator(translator, options)
+        if language:
+            generate = by_sentence(generate, language, read_report(arguments.run)["target"])
         generate([], [])  # refuses bad options even when no line comes
         alignments = _alignment_files(translator, arguments, files, pictures)
         with streams.Progress(not output.file.isatty(), streams.size(source)) as progress:
-            translated = translated_document if arguments.document else translated_windows
-            for number, texts, found in translated(generate, source, options, arguments, progress):
+            for number, texts, found in translated_windows(generate, source, options, arguments, progress):
                 lines = zip(texts, found, strict=True)
                 output.write("".join(form(n, *line) for n, line in enumerate(lines, start=number)).encode())
                 alignments.add(number, texts, found)

@@ -3,37 +3,42 @@
 `out/NAME` has the bytes that `keras-attn translate RUN --input in/NAME.gz` writes with the same options. Files are
 plain or `.gz`; what is written is plain. Without `--address` the workers are processes of this machine.
 
-The lines are translated in blocks of `--window` lines. The results of a block appear complete or not at all, so that a
-block whose worker died is tried again, and a job that was killed goes on with the same command. RUN, both folders
-must be at the same places on all machines of the cluster.
+Ray Data reads blocks of `--window` lines and hands them to its workers. Each finished block is a file of
+`out/.translate-corpus`, which appears complete or not at all, so that a block whose worker died is tried again, and an
+interrupted job goes on with the same command. At the end the blocks of each file are joined. RUN and both folders must
+be at the same places on all machines of the cluster.
 
 A line that fails is an empty line of the output. `out/NAME.failures` has its number and the reason.
 """
 
 import argparse
-import contextlib
+import collections
+import functools
 import glob
 import hashlib
-import shutil
+import logging
+import math
+import os
 import signal
+import socket
 import sys
-import threading
 import time
-import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from keras_attn import files
-from keras_attn.cli import command, corpus_blocks, environment, output_formats, ray_cluster
-from keras_attn.cli.corpus_worker import COUNTS, BlockTranslator, translation_options
-from keras_attn.cli.line_streaming import Progress
-from keras_attn.cli.run_report import add_run
-from keras_attn.cli.search_flags import add_search
-from keras_attn.cli.text_windows import TextReader, add_windows, window_limits
+from keras_attn.cli import command, environment, output_formats
+from keras_attn.cli import line_streaming as streams
+from keras_attn.cli.command import add_run
+from keras_attn.cli.search_flags import add_search, load_translator, search_arguments
+from keras_attn.cli.text_windows import TextReader, add_windows, in_batches, report_lines, window_limits
 from keras_attn.requirements import require
+from keras_attn.training import surroundings
+from keras_attn.translation import Translation
 
-_FORM = ("format", "fields", "scores", "alignments", "window", "max_characters", "average")
-_NEWS = 30  # seconds between lines of progress where stderr is not a terminal
+FOLDER = ".translate-corpus"
+_ATTEMPTS = 4  # to translate a block
+_KEPT = "The finished blocks are kept: the same command goes on."
 
 
 def main(argv=None) -> int:
@@ -43,8 +48,6 @@ def main(argv=None) -> int:
     option("--input", metavar="GLOB", nargs="+", required=True, help="files of lines, plain or .gz")
     option("--output", metavar="FOLDER", type=Path, required=True, help="for a file of each name, without .gz")
     output_formats.add_format(parser)
-    option("--scores", action="store_true", help="JSON lines with scores")
-    option("--alignments", action="store_true", help="JSON lines with tokens and alignments")
     add_windows(parser)
     add_search(parser)
     option = parser.add_argument_group("cluster").add_argument
@@ -58,29 +61,85 @@ def translate_corpus(arguments: argparse.Namespace) -> None:
     arguments.run, arguments.output = arguments.run.absolute(), arguments.output.absolute()
     arguments.ensemble = [run.absolute() for run in arguments.ensemble]
     arguments.shortlist = arguments.shortlist and arguments.shortlist.absolute()
-    inputs = corpus_blocks.named_outputs(_files(arguments.input), arguments.output)
-    options, _ = translation_options(arguments)
-    names = list(inputs)
-    with files.locked(arguments.output):
-        corpus_blocks.check_output(arguments.output, names)
-        folder = arguments.output / corpus_blocks.FOLDER
-        with ray_cluster.connected(arguments.address, arguments.workers, arguments.gpus) as workers:
-            worker = arguments, environment.surroundings()["backend"], uuid.uuid4().hex
-            job = {
-                "model": ray_cluster.once(BlockTranslator, worker, "fingerprint", arguments.gpus),
-                "backend": worker[1],
-                "input": [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in inputs.values()],
-                "set of options": _hash([sorted(options.items()), *(getattr(arguments, name) for name in _FORM)]),
-            }
-            blocks = _blocks(inputs, folder, job, window_limits(options, arguments))
-            with _told_when_interrupted():
-                _translate(blocks, worker, workers, arguments.gpus)
-        for name in names:
-            corpus_blocks.join(blocks[name], arguments.output / name)
-        counts = _counts(blocks)
-        with files.staging(arguments.output) as staged:  # in one move: a part of a job would not go on
-            folder.rename(staged / folder.name)
-    _report(counts, arguments.output)
+    arguments.backend = surroundings()["backend"]
+    inputs, output, counts = _named_files(arguments.input), arguments.output, collections.Counter()
+    _translation_options(arguments)  # refuses what does not fit together
+    job = _job_hash(arguments, inputs)
+    arguments.started = time.time_ns()
+    with files.locked(output):
+        _check_output(output, inputs, job)
+        with streams.Progress(True, sum(map(_count_lines, inputs.values()))) as progress:
+            for done in _translated_blocks(arguments, inputs, job):
+                progress.add(done["lines"], done["lines"])
+                counts.update(done)
+        for name in inputs:
+            _join(output / FOLDER / name, output / name)
+        with files.staging(output) as staged:  # in one move: a part of a job would not go on
+            (output / FOLDER).rename(staged / FOLDER)
+    report_lines(counts["lines"], counts["invalid"], counts["cut"])
+    if counts["failed"]:
+        sentence = f"{counts['failed']:,} of {counts['lines']:,} lines failed: see {str(output)!r}, *.failures."
+        if counts["failed"] == counts["lines"]:
+            raise RuntimeError(sentence)
+        print(sentence, file=sys.stderr)
+
+
+class BlockTranslator:
+    """A worker, which translates blocks of lines as `keras-attn translate` translates windows of the same lines.
+
+    Args:
+        arguments: Parsed arguments of `keras-attn translate-corpus`, with absolute paths, and the `backend`.
+
+    Raises:
+        ValueError: If an option is refused, or the preset is damaged.
+        FileNotFoundError: If there is no preset.
+        ImportError: If something is not installed.
+    """
+
+    def __init__(self, arguments: argparse.Namespace):
+        command.import_keras(functools.partial(environment.prepare, arguments.backend))
+        self.max_characters, self.run = arguments.max_characters, arguments.started
+        self.options, self.form = _translation_options(arguments)
+        self.translator = load_translator(arguments, arguments.run)
+        self.translator.generate([], **self.options)  # refuses bad options
+
+    def __call__(self, block: dict) -> dict:
+        """Translates a block of `_blocks` and writes its files, unless they are there; returns what is counted."""
+        path, lines = Path(block["path"]), block["text"].split(b"\n")
+        counts = {"lines": len(lines), "failed": 0, "invalid": 0, "cut": 0, "error": ""}
+        try:
+            return counts if path.exists() else counts | self._translate(path, lines, block["first"])
+        except OSError as error:  # Ray would hide it in a trace
+            return counts | {"error": str(error)}
+
+    def _translate(self, path: Path, lines: list[bytes], first: int) -> dict[str, int]:
+        reader, failures, progress = TextReader(self.max_characters), {}, streams.Progress(False)
+        texts, numbers = reader.read(lines), range(first, first + len(lines))
+        with path.with_suffix(f".{self.run}").open("ab") as attempts:  # Ray would try for ever
+            attempts.write(b".")
+            if attempts.tell() > _ATTEMPTS:
+                where = f"lines {numbers[0]:,} to {numbers[-1]:,} of {path.parent.name!r}"
+                raise OSError(f"Expected workers that survive. Received: {where}, at which {_ATTEMPTS} have died.")
+        generate = functools.partial(self._generate, failures)
+        found = in_batches(generate, texts, numbers, self.options["batch_size"], progress, [1] * len(texts))
+        if failures:
+            with files.replacing(path.with_suffix(".failures")) as new:
+                new.write_bytes("".join(f"{n}\t{failures[n]}\n" for n in sorted(failures)).encode())
+        with files.replacing(path) as new:
+            new.write_bytes("".join(map(self.form, numbers, texts, found)).encode())
+        return {"failed": len(failures), "invalid": reader.invalid, "cut": reader.cut}
+
+    def _generate(self, failures: dict[int, str], texts: Sequence[str], numbers: Sequence[int]) -> list[Translation]:
+        """Translates texts. One that fails has a blank translation, and its number and reason in `failures`."""
+        try:
+            return self.translator.generate(texts, **self.options)
+        except Exception as error:  # whatever fails, the other lines are translated; backends' errors share no class
+            if len(texts) > 1:
+                return [
+                    self._generate(failures, *([one] for one in row))[0] for row in zip(texts, numbers, strict=True)
+                ]
+            failures[numbers[0]] = " ".join(f"{type(error).__name__}: {error}".split())
+            return [Translation("")]
 
 
 def _prepare() -> None:
@@ -88,93 +147,149 @@ def _prepare() -> None:
     environment.prepare()
 
 
-def _files(patterns: list[str]) -> list[Path]:
+def _translation_options(arguments: argparse.Namespace) -> tuple[dict, functools.partial]:
+    """Returns the keyword arguments of `Translator.generate`, and the format of a line."""
+    options = search_arguments(arguments, arguments.run)
+    form, options["return_alignments"] = output_formats.chosen(arguments.format, arguments.fields, options["n_best"])
+    return options, form
+
+
+def _named_files(patterns: list[str]) -> dict[str, Path]:
+    """Returns the files of the input by the names of their outputs: their own, without `.gz`."""
     found = {}
     for pattern in patterns:
-        # A file whose name has the characters of a glob is itself.
-        matches = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))
-        paths = [path for path in map(Path, matches) if path.is_file()]
+        matches = [pattern, *sorted(glob.glob(pattern, recursive=True))]  # a name may have the characters of a glob
+        paths = [path.absolute() for path in map(Path, matches) if path.is_file()]
         if not paths:
             raise FileNotFoundError(f"Expected --input to match files. Received: {pattern!r}, which matches none")
-        found |= dict.fromkeys(path.absolute() for path in paths)
-    return list(found)
+        found |= dict.fromkeys(paths)
+    named = {path.name.removesuffix(".gz"): path for path in found}
+    if len(named) < len(found) or any(f"{name}.failures" in named for name in named):
+        names = ", ".join(map(str, found))
+        raise ValueError(f"Expected files whose outputs have names of their own. Received: {names}")
+    return named
 
 
-def _hash(value: list) -> str:
-    return hashlib.sha256(repr(value).encode()).hexdigest()
+def _count_lines(path: Path) -> int:
+    """Returns the number of line ends of a file; reads it to its end, so that a damaged `.gz` is refused here."""
+    with streams.opened(path) as source:
+        return sum(block.count(b"\n") for block in iter(functools.partial(source.read1, 1 << 20), b""))
 
 
-def _blocks(inputs: dict[str, Path], folder: Path, job: dict, limits: dict) -> dict[str, list[corpus_blocks.Block]]:
-    """Begins a job, or goes on with it: returns the blocks of each file."""
-    if goes_on := corpus_blocks.check_output(folder.parent, list(inputs), job):
-        print(f"Going on with the job in {str(folder.parent)!r}.", file=sys.stderr)
-    else:
-        corpus_blocks.begin(folder.parent, job)
+def _job_hash(arguments: argparse.Namespace, inputs: dict[str, Path]) -> str:
+    """Returns a hash of what the output depends on: options, models, backend, files of the input."""
+    names = sorted(vars(arguments).keys() - {"input", "output", "workers", "gpus", "address"})
+    models = [files.digests(run) for run in (arguments.run, *arguments.ensemble)]
+    stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in inputs.values()]
+    shortlist = arguments.shortlist and files.sha256(arguments.shortlist)
+    found = [(name, str(getattr(arguments, name))) for name in names], models, stamps, shortlist
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+def _check_output(output: Path, names: Iterable[str], job: str) -> None:
+    """Refuses a folder in which another job was begun, or without a job one that has a file of an output's name."""
+    begun = output / FOLDER / "job"
+    if begun.exists():
+        if begun.read_text(encoding="utf-8") != job:
+            raise ValueError(
+                f"Expected the options, models and files of the job that was begun in {str(output)!r}, or another "
+                "--output. Received: others"
+            )
+        print(f"Going on with the job in {str(output)!r}.", file=sys.stderr)
+        return
+    for taken in (output / f"{name}{end}" for name in names for end in ("", ".failures")):
+        if taken.exists() or taken.is_symlink():
+            raise FileExistsError(f"Expected an output folder without {taken.name!r}. There is: {str(taken)!r}")
+
+
+def _translated_blocks(arguments: argparse.Namespace, inputs: dict[str, Path], job: str) -> Iterator[dict]:
+    """Translates all blocks of all files by Ray Data, which replaces workers that die; yields what these return.
+
+    Raises:
+        ValueError: If a worker refuses the options or the run, or there are fewer CPUs or GPUs than the workers need.
+        ConnectionError: If no cluster answers.
+        OSError: If a block cannot be written, or four workers have died at it.
+        RuntimeError: If the cluster is lost.
+    """
+    ray, gpus, folder = _connected_ray(arguments.address), arguments.gpus, arguments.output / FOLDER
+    handler = signal.signal(signal.SIGTERM, _terminate)  # Ray has one of its own
     try:
-        return {name: corpus_blocks.split(path, folder / "files" / name, limits) for name, path in inputs.items()}
-    except (ValueError, OSError):
-        if not goes_on:  # nothing is translated yet, and the file may be mended
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _translate(blocks: dict[str, list[corpus_blocks.Block]], worker: tuple, workers: int, gpus: float) -> None:
-    every = [block for of_file in blocks.values() for block in of_file]
-    rows = [block._asdict() for block in every if not block.results.exists()]
-    total = sum(block.size for block in every)
-    done = total - sum(row["size"] for row in rows)
-    with Progress(True, total - done) as progress:
-        news = time.monotonic()
-        for result in ray_cluster.mapped(BlockTranslator, worker, rows, workers, gpus) if rows else ():
-            if result["error"]:
-                raise OSError(f"{result['error']} The finished blocks are kept: the same command goes on.")
-            progress.add(result["lines"], result["lines"])
-            if not progress.shown and time.monotonic() - news > _NEWS:
-                news = time.monotonic()
-                print(f"{done + progress.lines:,} of {total:,} lines", file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def _told_when_interrupted() -> Iterator[None]:
-    """Ctrl+C and SIGTERM, for which Ray has handlers of its own, become a sentence and an exit status."""
-    received = []
-
-    def note(number, frame):
-        received.append(number)
-        raise KeyboardInterrupt
-
-    is_main = threading.current_thread() is threading.main_thread()
-    usual = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM) if is_main}
-    try:
-        yield
+        resources = ray.cluster_resources()
+        most = int(min(resources["CPU"], resources.get("GPU", 0) / gpus if gpus else math.inf))
+        if (workers := arguments.workers or max(1, most)) > most:
+            raise ValueError(f"Expected --workers of at most {most:,} for these CPUs and GPUs. Received: {workers:,}")
+        each = {"num_cpus": 1, "num_gpus": gpus or None}
+        ray.get(ray.remote(**each)(lambda: BlockTranslator(arguments).options).remote())
+        with files.replacing(folder / "job") as new:
+            new.write_text(job, encoding="utf-8")
+        sources = ray.data.from_items([{"path": str(path), "blocks": str(folder / n)} for n, path in inputs.items()])
+        limits = window_limits(_translation_options(arguments)[0], arguments)
+        blocks = sources.flat_map(functools.partial(_blocks, limits), num_cpus=0)
+        pool = ray.data.ActorPoolStrategy(size=workers)
+        results = blocks.map(BlockTranslator, fn_constructor_args=(arguments,), compute=pool, **each)
+        for done in results.iter_rows():
+            if error := done.pop("error"):
+                raise OSError(f"{error} {_KEPT}")
+            yield done
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", error)  # of an error in a function of ours
+        if not isinstance(cause, ray.exceptions.RayError):
+            raise cause from None
+        raise RuntimeError(f"Expected workers that survive a block. Received: {error}. {_KEPT}") from None
     except KeyboardInterrupt:
-        kept = "The finished blocks are kept: the same command goes on."
-        if signal.SIGTERM in received:
-            raise command.Terminated(f"received SIGTERM. {kept}") from None
-        raise KeyboardInterrupt(f"interrupted. {kept}") from None
+        raise KeyboardInterrupt(f"interrupted. {_KEPT}") from None
     finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
+        ray.shutdown()
+        signal.signal(signal.SIGTERM, handler)
 
 
-def _counts(blocks: dict[str, list[corpus_blocks.Block]]) -> dict[str, int]:
-    counts = dict.fromkeys(COUNTS, 0)
-    for of_file in blocks.values():
-        for block in of_file:
-            for name, count in block.counts().items():
-                counts[name] += count
-    return counts
+def _connected_ray(address: str | None):
+    """Returns Ray, connected to a cluster or, without an address, started on this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what goes wrong is raised, too
+    try:
+        if address not in (None, "auto"):  # where nobody answers, Ray would wait for two minutes
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port)), timeout=5).close()
+        with command.quietly():
+            import ray.data
+
+            logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors are raised, too
+            context = ray.data.DataContext.get_current()
+            context.enable_progress_bars = False
+            context.target_max_block_size = 1  # byte: each row is a task of its own
+            options = {"log_to_driver": False, "logging_level": logging.ERROR}
+            if address is None:
+                options |= {"include_dashboard": False, "object_store_memory": 1 << 28}  # blocks are small
+            ray.init(address or "local", **options)
+    except (OSError, OverflowError, RuntimeError, ValueError, SystemExit) as error:
+        raise ConnectionError(f"Expected a Ray cluster at {address or 'this machine'!r}. Received: {error}") from None
+    return ray
 
 
-def _report(counts: dict[str, int], output: Path) -> None:
-    reader = TextReader(1)
-    reader.lines, reader.invalid, reader.cut = counts["lines"], counts["invalid"], counts["cut"]
-    reader.close()
-    if failed := counts["failed"]:
-        said = f"{failed:,} of {counts['lines']:,} lines failed: see {str(output)!r}, *.failures."
-        if failed == counts["lines"]:
-            raise RuntimeError(said)
-        print(said, file=sys.stderr)
+def _terminate(number: int, frame) -> None:
+    raise command.Terminated(f"received SIGTERM. {_KEPT}")
+
+
+def _blocks(limits: dict, source: dict) -> Iterator[dict]:
+    """Reads a file. Ray's own `read_text` also splits lines at U+2028 and form feeds, and reads a file at once."""
+    first = 1
+    Path(source["blocks"]).mkdir(exist_ok=True)
+    with streams.opened(Path(source["path"])) as file:
+        for number, lines in enumerate(streams.windows(file, **limits)):
+            path = Path(source["blocks"], f"{number:08}.output")
+            yield {"path": str(path), "first": first, "text": b"\n".join(lines)}
+            first += len(lines)
+
+
+def _join(blocks: Path, output: Path) -> None:
+    """Joins the outputs of a file's blocks in their order and, beside them, what failed, if anything did."""
+    failures = sorted(blocks.glob("*.failures"))
+    for joined, parts in ((output.with_name(f"{output.name}.failures"), failures), (output, blocks.glob("*.output"))):
+        if failures or joined == output:
+            with files.replacing(joined) as new, new.open("wb") as file:
+                for part in sorted(parts):
+                    file.write(part.read_bytes())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import argparse
 import sys
 
 from keras_attn.cli import command, environment
-from keras_attn.cli.run_report import run_folder
+from keras_attn.cli.command import run_folder
 from keras_attn.requirements import require
 
 

@@ -1,8 +1,13 @@
-"""The plan of a dataset: the shapes of its batches and the pairs of each bucket, kept beside the token files."""
+"""The batches of a dataset: buckets, the plan that all epochs share, and the order of each epoch.
+
+Buckets are the few rectangles (S, T) that batches are padded to, chosen so that few positions are padding. The plan has
+the shapes of the batches and the pairs of each bucket, and is kept beside the token files.
+"""
 
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_attn import files
-from keras_attn.data.bucketing import assign_buckets, checked_boundaries, choose_buckets, plan_batches
 from keras_attn.data.token_store import MANIFEST, SIDES, TokenStore
 from keras_attn.text import DEFAULT_IDS
 
@@ -228,27 +232,197 @@ def _read(path: Path) -> BatchPlan:
     )
 
 
-def check_options(optional, on_too_long, curriculum_epochs, seed, shard) -> None:
-    """Raises ValueError for arguments of `ParallelDataset` that are out of range."""
-    batch_size, tokens_per_batch, max_length, batches_per_epoch = optional.values()
-    given = {name: number for name, number in optional.items() if number is not None}
-    for name, number in (given | {"curriculum_epochs": curriculum_epochs, "seed": seed}).items():
-        if not isinstance(number, (int, np.integer)):
-            raise ValueError(f"Expected {name} to be a whole number. Received: {number!r}")
-    if (batch_size is None) == (tokens_per_batch is None) or (batch_size or tokens_per_batch or 0) < 1:
+def choose_buckets(lengths: np.ndarray, count: int, pairs: np.ndarray | None = None) -> list[tuple[int, int]]:
+    """Chooses at most `count` rectangles (S, T) into which all pairs fit with little padding.
+
+    All pairs fit into the first rectangle. The others are added one by one, each where it saves most given the rest,
+    and then moved one by one to where they save most until none moves. Two-dimensional running sums give the exact
+    saving of every place at once.
+
+    Args:
+        lengths: int (N, 2), the lengths of both sides of each pair.
+        count: int of 1 or more.
+        pairs: int (N,), the number of pairs of these lengths. None means 1.
+
+    Returns:
+        list of (S, T), smallest area first.
+    """
+    # At most 256 candidates per side, so that this takes milliseconds for sentences of any length.
+    shares = np.linspace(0, 1, 256)
+    pairs = np.ones(len(lengths), np.int64) if pairs is None else pairs
+    grids = [np.unique(_quantiles(side, pairs, shares)) for side in lengths.T]
+    cell = [np.searchsorted(grid, side) for grid, side in zip(grids, lengths.T, strict=True)]
+    cost = grids[0][:, None] + grids[1]  # (S values, T values)
+    places = cell[0] * cost.shape[1] + cell[1]
+    pairs = np.bincount(places, pairs, cost.size).astype(np.int64).reshape(cost.shape)
+
+    def best_place(others: list[tuple[int, int]]) -> tuple[int, int]:
+        paid = np.full(cost.shape, cost[-1, -1])
+        for i, j in others:
+            paid[: i + 1, : j + 1] = np.minimum(paid[: i + 1, : j + 1], cost[i, j])
+        saved = np.zeros(cost.shape, np.int64)
+        for price in np.unique(paid):
+            inside = np.where(paid == price, pairs, 0).cumsum(axis=0).cumsum(axis=1)
+            saved += inside * np.maximum(price - cost, 0)
+        return np.unravel_index(saved.argmax(), cost.shape)
+
+    places = [(cost.shape[0] - 1, cost.shape[1] - 1)]
+    for _ in range(count - 1):
+        places.append(best_place(places))
+    for _ in range(10):
+        before = list(places)
+        for index in range(1, len(places)):
+            places[index] = best_place(places[:index] + places[index + 1 :])
+        if places == before:
+            break
+    buckets = {(int(grids[0][i]), int(grids[1][j])) for i, j in places}
+    return sorted(buckets, key=lambda bucket: (sum(bucket), bucket))
+
+
+def _quantiles(lengths: np.ndarray, pairs: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Returns `np.quantile(lengths, shares, method="higher")` of lengths that occur `pairs` times each."""
+    order = lengths.argsort()
+    last = pairs[order].cumsum()
+    return lengths[order][last.searchsorted(np.ceil((last[-1] - 1) * shares), side="right")]
+
+
+def assign_buckets(lengths: np.ndarray, buckets: list[tuple[int, int]]) -> np.ndarray:
+    """Returns for each pair the index of the smallest bucket that it fits into (N,)."""
+    home = np.zeros(len(lengths), np.int32)
+    for index in reversed(range(len(buckets))):
+        home[(lengths <= buckets[index]).all(axis=1)] = index
+    return home
+
+
+def plan_batches(
+    counts: np.ndarray, buckets: list[tuple[int, int]], steps: list[int]
+) -> tuple[list[int], list[int | None], int]:
+    """Plans the batches of an epoch.
+
+    The rows of a bucket's last, incomplete step move to a larger bucket if that gives fewer positions than filling
+    the step with empty rows.
+
+    Args:
+        counts: Number of pairs in each bucket.
+        buckets: The rectangles (S, T), smallest first.
+        steps: Rows of one step in each bucket.
+
+    Returns:
+        (number of steps in each bucket, index of the bucket that its leftover rows move to or None, number of
+        positions of an epoch).
+    """
+    counts, moves = [int(count) for count in counts], []
+    for index, (bucket, step) in enumerate(zip(buckets, steps, strict=True)):
+        rest = counts[index] % step
+        later = range(index + 1, len(buckets))
+        larger = next((i for i in later if np.greater_equal(buckets[i], bucket).all()), None)
+        if larger is not None and rest * (sum(buckets[larger]) - sum(bucket)) >= (step - rest) * sum(bucket):
+            larger = None
+        if larger is not None:
+            counts[index] -= rest
+            counts[larger] += rest
+        moves.append(larger)
+    batches = [-(-count // step) for count, step in zip(counts, steps, strict=True)]
+    positions = sum(n * step * sum(bucket) for n, step, bucket in zip(batches, steps, buckets, strict=True))
+    return batches, moves, positions
+
+
+def checked_boundaries(boundaries: Any) -> tuple[list[tuple[int, int]] | None, int]:
+    """Returns given boundaries as sorted pairs, or None and the number of buckets to choose."""
+    whole = (int, np.integer)
+    if boundaries is None or isinstance(boundaries, whole):
+        count = 8 if boundaries is None else int(boundaries)
+        if not 1 <= count <= 100:
+            raise ValueError(f"Expected 1 to 100 buckets. Received: bucket_boundaries={count}")
+        return None, count
+    pairs = {(b, b) if isinstance(b, whole) else tuple(b) for b in boundaries}
+    pairs = {tuple(int(b) if isinstance(b, whole) else b for b in pair) for pair in pairs}
+    pairs = sorted(pairs, key=lambda pair: (sum(pair), pair))
+    if not pairs or min(min(pair) for pair in pairs) < 2 or pairs[-1] != tuple(map(max, zip(*pairs, strict=True))):
         raise ValueError(
-            f"Expected either batch_size or tokens_per_batch, of 1 or more. Received: batch_size={batch_size} "
-            f"and tokens_per_batch={tokens_per_batch}"
+            "Expected bucket_boundaries of 2 or more, ints or pairs (S, T), one of them the longest on both sides. "
+            f"Received: {boundaries!r}"
         )
-    if max_length is not None and max_length < 2:
-        raise ValueError(f"Expected max_length of 2 (a token and the end) or more. Received: {max_length}")
-    if batches_per_epoch is not None and batches_per_epoch < 1:
-        raise ValueError(f"Expected batches_per_epoch of 1 or more. Received: {batches_per_epoch}")
-    if on_too_long not in ("drop", "truncate"):
-        raise ValueError(f"Expected on_too_long to be 'drop' or 'truncate'. Received: {on_too_long!r}")
-    if curriculum_epochs < 0:
-        raise ValueError(f"Expected curriculum_epochs of 0 or more. Received: {curriculum_epochs}")
-    if seed < 0:
-        raise ValueError(f"Expected seed of 0 or more. Received: {seed}")
-    if isinstance(shard, str) or not 0 <= shard[0] < shard[1]:
-        raise ValueError(f"Expected shard 'auto', or (index, count) with 0 <= index < count. Received: {shard!r}")
+    return pairs, len(pairs)
+
+
+class Batch(NamedTuple):
+    """A batch.
+
+    Attributes:
+        bucket: int, its bucket.
+        rows: int (pairs,), the numbers of its pairs.
+        pass_number: int, of the pass over the data that it belongs to.
+    """
+
+    bucket: int
+    rows: np.ndarray
+    pass_number: int
+
+
+class BatchOrder:
+    """The batches of each epoch: a pure function of a plan, the arguments of `ParallelDataset` and the epoch."""
+
+    def __init__(
+        self,
+        plan: BatchPlan,
+        *,
+        shuffle: bool,
+        curriculum_epochs: int,
+        batches_per_epoch: int | None,
+        seed: int,
+        shard: tuple[int, int],
+    ):
+        self._plan = plan
+        self._shuffle, self._curriculum_epochs = shuffle, curriculum_epochs
+        self._batches_per_epoch = batches_per_epoch
+        self._seed, self._shard = seed, shard
+
+    def of_epoch(self, epoch: int) -> list[Batch]:
+        """Returns the batches of an epoch, 0 or more."""
+        return self._pass(epoch) if self._batches_per_epoch is None else self._part(epoch)
+
+    def _part(self, epoch: int) -> list[Batch]:
+        """Returns the batches of an epoch of `batches_per_epoch`."""
+        size, length = self._batches_per_epoch, sum(self._plan.batches)
+        first, last, batches = epoch * size, (epoch + 1) * size, []
+        for number in range(first // length, -(-last // length)):
+            start = number * length
+            batches += self._pass(number)[max(0, first - start) : last - start]
+        self._vary_first_two(batches)
+        return batches
+
+    def _pass(self, number: int) -> list[Batch]:
+        """Returns the batches of a pass over the data for this shard."""
+        random = np.random.default_rng((self._seed, number)) if self._shuffle else None
+        index, count = self._shard
+        pools, batches = list(self._plan.members), []
+        for bucket, (size, _, _) in enumerate(self._plan.shapes):
+            pool, step = pools[bucket], size * count
+            if random is not None:
+                pool = random.permutation(pool)
+            whole = len(pool) if self._plan.moves[bucket] is None else len(pool) // step * step
+            if whole < len(pool):
+                larger = self._plan.moves[bucket]
+                pools[larger] = np.concatenate([pools[larger], pool[whole:]])
+            batches += [Batch(bucket, pool[i : i + step][index::count], number) for i in range(0, whole, step)]
+        if random is not None and number >= self._curriculum_epochs:
+            batches = [batches[i] for i in random.permutation(len(batches))]
+        self._vary_first_two(batches)
+        return batches
+
+    def _vary_first_two(self, batches: list[Batch]) -> None:
+        """Moves two batches to the front that differ in S, if any do, and in T, if any do.
+
+        Keras on TensorFlow assumes that an axis is static if the first two batches agree on it, and then fails at
+        a later batch.
+        """
+        first = {}
+        for position, batch in enumerate(batches):
+            first.setdefault(batch.bucket, position)
+        varying = {axis for axis in (1, 2) if len({self._plan.shapes[bucket][axis] for bucket in first}) > 1}
+        for one, other in itertools.combinations(first, 2):
+            if all(self._plan.shapes[one][axis] != self._plan.shapes[other][axis] for axis in varying):
+                for place, position in enumerate(sorted((first[one], first[other]))):
+                    batches[place], batches[position] = batches[position], batches[place]
+                return

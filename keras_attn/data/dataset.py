@@ -16,11 +16,9 @@ import numpy as np
 
 from keras_attn.backend import data_shard
 from keras_attn.data.alignment_targets import AlignmentTargets
-from keras_attn.data.batch_order import BatchOrder
-from keras_attn.data.batch_plan import PlanOptions, batch_plan, check_options
-from keras_attn.data.drawn_store import DrawnStore
+from keras_attn.data.batch_plan import BatchOrder, PlanOptions, batch_plan
 from keras_attn.data.token_files import default_workers, encode_files
-from keras_attn.data.token_store import SIDES, TokenStore
+from keras_attn.data.token_store import SIDES, DrawnStore, TokenStore
 from keras_attn.text import (
     DEFAULT_IDS,
     PathLike,
@@ -113,7 +111,7 @@ class ParallelDataset(keras.utils.PyDataset):
         shard = data_shard() if isinstance(shard, str) and shard == "auto" else shard
         optional = {"batch_size": batch_size, "tokens_per_batch": tokens_per_batch, "max_length": max_length}
         optional |= {"batches_per_epoch": batches_per_epoch}
-        check_options(optional, on_too_long, curriculum_epochs, seed, shard)
+        _check_options(optional, on_too_long, curriculum_epochs, seed, shard)
         self._sides = TokenStore.of(source, source_special_ids), TokenStore.of(target, target_special_ids)
         self._sides[1].special_ids.check_start()
         if len(self._sides[0]) != len(self._sides[1]):
@@ -293,3 +291,31 @@ class ParallelDataset(keras.utils.PyDataset):
             positions of both sides that are padding; and `batches`, the number of batches of one shard.
         """
         return dict(self._plan.report)
+
+
+def _check_options(
+    optional: dict[str, int | None], on_too_long: str, curriculum_epochs: int, seed: int, shard: tuple[int, int] | str
+) -> None:
+    """Raises ValueError for arguments of `ParallelDataset` that are out of range."""
+    batch_size, tokens_per_batch, max_length, batches_per_epoch = optional.values()
+    given = {name: number for name, number in optional.items() if number is not None}
+    for name, number in (given | {"curriculum_epochs": curriculum_epochs, "seed": seed}).items():
+        if not isinstance(number, (int, np.integer)):
+            raise ValueError(f"Expected {name} to be a whole number. Received: {number!r}")
+    if (batch_size is None) == (tokens_per_batch is None) or (batch_size or tokens_per_batch or 0) < 1:
+        raise ValueError(
+            f"Expected either batch_size or tokens_per_batch, of 1 or more. Received: batch_size={batch_size} "
+            f"and tokens_per_batch={tokens_per_batch}"
+        )
+    if max_length is not None and max_length < 2:
+        raise ValueError(f"Expected max_length of 2 (a token and the end) or more. Received: {max_length}")
+    if batches_per_epoch is not None and batches_per_epoch < 1:
+        raise ValueError(f"Expected batches_per_epoch of 1 or more. Received: {batches_per_epoch}")
+    if on_too_long not in ("drop", "truncate"):
+        raise ValueError(f"Expected on_too_long to be 'drop' or 'truncate'. Received: {on_too_long!r}")
+    if curriculum_epochs < 0:
+        raise ValueError(f"Expected curriculum_epochs of 0 or more. Received: {curriculum_epochs}")
+    if seed < 0:
+        raise ValueError(f"Expected seed of 0 or more. Received: {seed}")
+    if isinstance(shard, str) or not 0 <= shard[0] < shard[1]:
+        raise ValueError(f"Expected shard 'auto', or (index, count) with 0 <= index < count. Received: {shard!r}")

@@ -171,7 +171,7 @@ class StatefulAdditiveAttention(BahdanauAttention):
     _keeps_state = True
 
     def words(self, values) -> Any:
-        """What `seen` and `next_state` read of the source, `(B, S, ...)`, computed once a sentence; None: nothing."""
+        """The source side of `seen` and `next_state`, `(B, S, ...)`, computed once a sentence; None: there is none."""
         return None
 
     def seen(self, state, words, dtype):
@@ -205,7 +205,7 @@ class StatefulAdditiveAttention(BahdanauAttention):
     def initial_state(self, values):
         return ops.zeros_like(values[:, :, 0], dtype=score_dtype(values.dtype))  # (B, S)
 
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=()):
+    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), values_mask=None):
         context, alignment, _ = super().compute_output_spec(query, values)
         return context, alignment, keras.KerasTensor(values.shape[:2], dtype=alignment.dtype)
 

@@ -7,14 +7,14 @@ import keras
 from keras import ops
 
 from keras_attn.backend import loop_matmul, matmul
-from keras_attn.layers.layer import Layer, constructor_arguments
+from keras_attn.layers.layer import Layer, SourceReader, check_mask, constructor_arguments
 from keras_attn.layers.normalizers import at_least_float32, get_normalizer, normalize, score_dtype
 
 _REGISTRY: dict[str, type["Attention"]] = {}
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class Attention(Layer):
+class Attention(SourceReader):
     """Base of every attention layer: turns scores e into an alignment alpha and a context c.
 
         alpha_ij = exp(e_ij) / sum_k exp(e_ik),   c_i = sum_j alpha_ij h_j          (Bahdanau 2015, eqs. 5 and 6)
@@ -25,7 +25,8 @@ class Attention(Layer):
     where the alignment is more than the normalised scores. `register_attention` gives a subclass a name.
 
     A layer that remembers earlier steps gives its first state by `initial_state`. One that is random in training gives
-    the numbers of all steps by `noise`, and its `call` has an argument of that name.
+    the numbers of all steps by `noise`, and its `call` has an argument of that name. A `call` of a subclass's own reads
+    its mask by `source_mask`.
 
     Args:
         normalizer: "softmax"; "hardmax", 1 at the highest score; "sparsemax" (Martins & Astudillo 2016), where low
@@ -36,7 +37,8 @@ class Attention(Layer):
         query: `(B, H)` for one step of the decoder, or `(B, T, H)` for all steps at once.
         values: `(B, S, M)`, the memory h.
         keys: The result of `keys(values)`, computed once a sentence; None: computed by the call.
-        mask: Boolean `(B, S)`, True = real token; None: every position is real.
+        mask: Boolean `(B, S)`, True = real token, or with all steps `(B, T, S)`; None: the implicit mask of `values`,
+            or else every position is real.
         state: The state of a mechanism that remembers earlier steps; else `()`.
 
     Returns:
@@ -45,7 +47,10 @@ class Attention(Layer):
 
     Mask behaviour: a masked position gets alignment exactly 0. A row with no real position gets a zero alignment,
     a zero context, and finite gradients. Scores and alignment are float32 under every dtype policy but float64's; the
-    context has the layer's compute dtype.
+    context has the layer's compute dtype. An implicit mask of the query is handed on to the context.
+
+    Raises:
+        ValueError: for a mask of another shape.
     """
 
     _keeps_state = False  # whether the layer itself casts query and values: Keras would round its state, too
@@ -57,14 +62,26 @@ class Attention(Layer):
 
     def __call__(self, query, values, *args, **kwargs):
         if self._keeps_state and not isinstance(query, keras.KerasTensor):
-            query, values = (ops.cast(ops.convert_to_tensor(x), self.compute_dtype) for x in (query, values))
+            query, values = (self._as_input(x) for x in (query, values))
         return super().__call__(query, values, *args, **kwargs)
 
-    def call(self, query, values, keys=None, mask=None, state=()):
+    def _as_input(self, x):
+        """A tensor in the compute dtype, with the implicit mask of x."""
+        if ops.is_tensor(x) and keras.backend.standardize_dtype(x.dtype) == self.compute_dtype:
+            return x
+        return keras.layers.Identity(dtype=self.compute_dtype)(x)
+
+    def call(self, query, values, keys=None, mask=None, state=(), values_mask=None):
+        mask = self.source_mask(query, values, mask, values_mask)
         if keys is None:
             keys = self.keys(values)
         alignment, state = self.align(query, keys, mask, state)
         return self.context(alignment, values), alignment, state
+
+    def source_mask(self, query, values, mask, values_mask):
+        """The mask of the call, or else the implicit one of `values`: bool `(B, S)` or `(B, T, S)`, or None."""
+        steps = query.shape[1] if len(query.shape) == 3 else None
+        return check_mask(values_mask if mask is None else mask, values, steps)
 
     def keys(self, values):
         """The source side of the score, the same for every target step: `(B, S, M) -> (B, S, A)`."""
@@ -95,11 +112,11 @@ class Attention(Layer):
         return None
 
     def check_built(self) -> None:
-        """Refuses a call of `keys` before the layer has its weights."""
+        """Raises ValueError for a call of `keys` before the layer has its weights."""
         if not self.built:
             raise ValueError("Expected a built layer: call it, or `build(query_shape, values_shape)`, before `keys`.")
 
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=()):
+    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), values_mask=None):
         steps = query.shape[:-1]  # (B,) or (B, T)
         return (
             keras.KerasTensor((*steps, values.shape[-1]), dtype=self.compute_dtype),

@@ -4,16 +4,17 @@ A cell computes its gates from W x_t and U h_{t-1}. W x_t does not depend on the
 all T in one matrix product, and `recurrence` does the rest, one step at a time, with the same weights. Keras' GRU, LSTM
 and SimpleRNN cells are split, and so are the cells of this package, which are made of them; any other cell, also one
 of a subclass with a `call` of its own, runs whole inside the loop, with the same result, only slower. A cell with
-methods `normalized_inputs`, `normalized_state` and `normalized_cell` gets W x, U h and an LSTM's c by them.
+methods `normalized_inputs`, `normalized_state` and `normalized_cell` gets W x, U h and an LSTM's c by them. A cell's
+dropout has one mask for all steps, drawn before the loop.
 """
 
 from functools import singledispatch, wraps
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops, tree
 
 from keras_attn.backend import dense, keep_float64, loop_product, scan
-from keras_attn.layers.cell_dropout import drop_inputs, drop_state, has_known_call
 
 
 def as_lists(state):
@@ -67,7 +68,7 @@ def unroll(cell, inputs, states, *, mask=None, reverse=False, drops=None):
 
 
 def skip(cell, layer: int, inputs, outputs):
-    """What a stack of cells makes of the outputs of one of its layers: with skip connections, adds the inputs."""
+    """The outputs of a layer of a stack of cells; with a skip connection its inputs are added."""
     return outputs + inputs if layer >= getattr(cell, "first_skip", len(cell.cells)) else outputs
 
 
@@ -293,3 +294,86 @@ def _(cell, loop_width=0, drops=None):
         return output, new_states
 
     return step
+
+
+class Masks(NamedTuple):
+    """Scaled masks of a cell; None where it has no such dropout.
+
+    Attributes:
+        inputs: `(B, I)`.
+        recurrent: `(B, H)` for each gate.
+    """
+
+    inputs: Any
+    recurrent: Any
+
+
+GATES = {keras.layers.GRUCell: 3, keras.layers.LSTMCell: 4, keras.layers.SimpleRNNCell: 1}
+
+
+def parts_of(cell) -> list:
+    """The plain cells that a cell is made of: of the layers of a stack, of the transitions of a deep one."""
+    inner = getattr(cell, "cells", None) or getattr(cell, "transitions", None)
+    return [cell] if inner is None else [part for one in inner for part in parts_of(one)]
+
+
+def has_known_call(cell) -> bool:
+    """Returns True if the `call` of a cell is that of a class of Keras or this package, not a subclass's own."""
+    call = getattr(type(cell), "call", None)
+    return getattr(call, "__module__", "").partition(".")[0] in ("keras", "keras_attn")
+
+
+def has_dropout(cell) -> bool:
+    """Returns True if one of the cell's parts has dropout of its own."""
+    return any(getattr(part, "dropout", 0) or getattr(part, "recurrent_dropout", 0) for part in parts_of(cell))
+
+
+def draw_masks(cell, batch, width: int):
+    """The masks of a cell whose inputs `(B, I)` are `width` wide; a list for a stack; None without dropout."""
+    if not has_dropout(cell):
+        return None
+    if hasattr(cell, "cells"):
+        widths = [width, *(tree.flatten(layer.state_size)[0] for layer in cell.cells)]
+        return [draw_masks(layer, batch, widths[i]) for i, layer in enumerate(cell.cells)]
+    if hasattr(cell, "transitions"):  # only the first has inputs
+        return [draw_masks(part, batch, 0 if i else width) for i, part in enumerate(cell.transitions)]
+
+    def draw(rate, width):
+        return keras.random.dropout(ops.ones((batch, width), cell.compute_dtype), rate, seed=cell.seed_generator)
+
+    gates = next(gates for kind, gates in GATES.items() if isinstance(cell, kind))
+    recurrent = [draw(cell.recurrent_dropout, cell.units) for _ in range(gates)] if cell.recurrent_dropout else None
+    return Masks(draw(cell.dropout, width) if cell.dropout and width else None, recurrent)
+
+
+def drop_inputs(inputs, masks: Masks | None, *, last: bool = False):
+    """The first part of a cell's inputs, or the last, `(..., I)`, times that part of their mask."""
+    if masks is None or masks.inputs is None:
+        return inputs
+    width = inputs.shape[-1]
+    return inputs * (masks.inputs[:, -width:] if last else masks.inputs[:, :width])
+
+
+def drop_state(state, masks: Masks | None, gate: int = 0):
+    """A cell's state `(B, H)` times the mask of a gate."""
+    return state if masks is None or masks.recurrent is None else state * masks.recurrent[gate]
+
+
+def check_cell(cell) -> None:
+    """Raises ValueError for an object that is no recurrent cell, another stack than Keras', or unknown dropout."""
+    known, stack = has_known_call(cell), hasattr(cell, "cells")
+    if stack and not (isinstance(cell, keras.layers.StackedRNNCells) and known):
+        raise ValueError(
+            f"Expected a stack of cells to be Keras' StackedRNNCells or ResidualCells, which run layer by layer. "
+            f"Received: {type(cell).__name__}, whose `call` is its own"
+        )
+    if not hasattr(cell, "state_size") or not hasattr(cell, "get_initial_state"):
+        raise ValueError(f"Expected a Keras RNN cell such as `keras.layers.GRUCell(512)`. Received: {cell!r}")
+    inner = cell.cells if stack else getattr(cell, "transitions", None)
+    for part in inner or []:
+        check_cell(part)
+    if has_dropout(cell) and not (known and (inner or isinstance(cell, tuple(GATES)))):
+        raise ValueError(
+            f"Expected a cell without dropout of its own, or Keras' GRUCell, LSTMCell or SimpleRNNCell, whose "
+            f"masks can be drawn before the loop. Received: {cell.name}, a {type(cell).__name__} with dropout"
+        )

@@ -82,7 +82,7 @@ class ContextGateCell(Layer):
         return [ops.zeros((batch_size, self.units), dtype=self.compute_dtype)]
 
     def factors(self, gate):
-        """What the target's sum and the source's sum are multiplied by."""
+        """The factors of the target's sum and of the source's sum."""
         target = {"source": 1.0, "target": gate, "both": 1.0 - gate}[self.gate]
         return target, 1.0 if self.gate == "target" else gate
 

@@ -1,4 +1,4 @@
-"""The recurrent decoder that attends to the source at every step."""
+"""The recurrent decoder that attends to the source at every step, over one memory or several."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from keras import ops, tree
 
 from keras_attn.backend import scan
 from keras_attn.layers.attention import get_attention
-from keras_attn.layers.cell_checks import check_cell
-from keras_attn.layers.cell_dropout import draw_masks
 from keras_attn.layers.cells import (
     as_lists,
+    check_cell,
+    draw_masks,
     output_width,
     project,
     recurrence,
@@ -18,15 +18,117 @@ from keras_attn.layers.cells import (
     top_state,
     unroll,
 )
-from keras_attn.layers.decoder_checks import check_attentions, check_order, check_vector
-from keras_attn.layers.layer import Layer, build_once
-from keras_attn.layers.memories import attend, build_attentions, combine, each, initial_states, make_memory
+from keras_attn.layers.layer import SourceReader, build_once, check_mask
 from keras_attn.layers.normalizers import score_dtype
 from keras_attn.layers.readout import attentional_vector, build_attentional
 
 
+def each(name: str, given, attentions: list) -> list:
+    """The argument of each attention layer: one of a list, or the same for all.
+
+    Raises:
+        ValueError: for a list of another length than that of the attention layers.
+    """
+    if not isinstance(given, (list, tuple)):
+        return [given] * len(attentions)
+    if len(given) != len(attentions):
+        raise ValueError(f"Expected `{name}` for each of {len(attentions)} attention layers. Received: {len(given)}")
+    return list(given)
+
+
+def build_attentions(attentions: list, query_shape, values_shapes: list) -> tuple[list[int], list[int]]:
+    """Builds each attention layer; the widths of their contexts, and their numbers of heads."""
+    widths, heads = [], []
+    for attention, shape in zip(attentions, values_shapes, strict=True):
+        build_once(attention, query_shape, shape)
+        query, values = keras.KerasTensor(query_shape), keras.KerasTensor(shape)
+        context, alignment, _ = attention.compute_output_spec(query, values)
+        widths.append(context.shape[-1])
+        heads.append(alignment.shape[1] if len(alignment.shape) == 3 else 1)
+    return widths, heads
+
+
+def make_memory(attentions: list, values, mask=None) -> dict[str, Any]:
+    """Values, keys (projected here, once) and mask; with a list of values also the mask of each, as "masks"."""
+
+    def known(values, mask):
+        return ops.ones_like(values[:, :, 0], dtype="bool") if mask is None else check_mask(mask, values)  # (B, S)
+
+    if not isinstance(values, (list, tuple)):
+        mask = known(values, mask)
+        return (
+            {"values": values, "keys": [a.keys(values) for a in attentions], "mask": mask}
+            if attentions
+            else {"mask": mask}
+        )
+    values = each("values", values, attentions)
+    masks = [known(*pair) for pair in zip(values, each("mask", mask, attentions), strict=True)]
+    keys = [a.keys(v) for a, v in zip(attentions, values, strict=True)]
+    return {"values": values, "keys": keys, "mask": masks[0], "masks": masks}
+
+
+def initial_states(attentions: list, values) -> list:
+    """The first state of each attention layer."""
+    return [a.initial_state(v) for a, v in zip(attentions, each("values", values, attentions), strict=True)]
+
+
+def attend(attentions: list, query, memory: dict[str, Any], states: list, noise=()):
+    """Contexts side by side, the alignments of each layer, and next states, for one step (B, H) or all (B, T, H).
+
+    With `noise` None the layers do not train, whatever calls them: so it is in a step of search.
+    """
+    if not attentions:
+        return query[..., :0], [ops.zeros_like(spread(memory["mask"], query), score_dtype(query.dtype))], states
+    values = each("values", memory["values"], attentions)
+    masks = each("mask", memory.get("masks", memory["mask"]), attentions)
+    random = [{"noise": x[0]} if x else {} for x in noise or [()] * len(attentions)]
+    mode = {"training": False} if noise is None else {}
+    results = [
+        layer(query, values, keys=keys, mask=mask, state=state, **random, **mode)
+        for layer, values, keys, mask, state, random in zip(
+            attentions, values, memory["keys"], masks, states, random, strict=True
+        )
+    ]
+    contexts, alignments, states = zip(*results, strict=True)
+    contexts = [ops.cast(context, query.dtype) for context in contexts]  # of layers of another dtype policy
+    context = contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-1)  # (B, C) or (B, T, C)
+    return context, list(alignments), list(states)
+
+
+def combine(alignments: list, memory: dict[str, Any], steps: int, each_head: bool):
+    """The alignments of several layers as one: the mean over all heads `(..., S)`, or each of them `(..., N, S)`.
+
+    They stay apart, in a list, where each attention layer has a memory of its own.
+
+    Args:
+        alignments: Of each layer, `(..., S)`, or `(..., N, S)` of one that has heads.
+        memory: From `make_memory`.
+        steps: The number of axes in front: 1 for one step, (B,), 2 for all of them, (B, T).
+        each_head: Whether heads stay apart; a layer without has one.
+    """
+
+    def has_heads(x):
+        return len(x.shape) == steps + 2
+
+    def join(group):
+        if each_head:
+            return ops.concatenate([x if has_heads(x) else ops.expand_dims(x, steps) for x in group], axis=steps)
+        count = sum(x.shape[steps] if has_heads(x) else 1 for x in group)
+        sums = [ops.sum(x, axis=steps) if has_heads(x) else x for x in group]  # (..., S)
+        return sums[0] if count == 1 else sum(sums) / count
+
+    return [join([x]) for x in alignments] if "masks" in memory else join(alignments)
+
+
+def spread(x, query):
+    """Repeats a sentence's `x (B, N)` for each step of a query: (B, N) for one step, (B, T, N) for all."""
+    if len(query.shape) == 2:
+        return x
+    return ops.repeat(x[:, None], ops.shape(query)[1], axis=1)
+
+
 @keras.saving.register_keras_serializable(package="keras_attn")
-class AttentionDecoder(Layer):
+class AttentionDecoder(SourceReader):
     """A recurrent cell with one or several attention layers, run over all target steps or one at a time.
 
     With `attend="before"`, as Bahdanau 2015 (section 3.1), the query is the previous state and the cell reads the
@@ -50,6 +152,7 @@ class AttentionDecoder(Layer):
             query is the top layer's output, which for Keras' cells is its first state. In training, the dropout of
             Keras' cells has one mask for all steps, drawn outside the loop.
         attention: An `Attention` layer or its registered name, or a list of several, whose contexts are concatenated.
+            A layer given by name that has `units` gets as many as the query.
             With an empty list the contexts have width 0 and the alignments are zero.
         attend: "before", "between" or "after".
         second_cell: The cell that reads the context; only in "between". It takes over the states of `cell`, so both
@@ -66,7 +169,8 @@ class AttentionDecoder(Layer):
     Call arguments:
         inputs: `(B, T, E)`, embeddings of y_0 .. y_{T-1}.
         values: `(B, S, M)`, the encoder's h; or a list of several, one for each attention layer, of any S and M.
-        mask: Boolean `(B, S)`, True = real source token; None: all are real. With a list of values a list, too.
+        mask: Boolean `(B, S)`, True = real source token; None: the implicit mask of `values`, or else all are real.
+            With a list of values a list, too.
         cell_state: s_0 in the cell's own structure; None: zeros.
         fed: `(B, F)`, f_0, such as a first context; None: zeros. Only with `input_feeding`.
         training: Whether to apply dropout.
@@ -82,7 +186,8 @@ class AttentionDecoder(Layer):
     makes the alignment `(B, N, S)`.
 
     Mask behaviour: source padding gets alignment 0. Target padding needs no mask: it is at the right, after every real
-    step.
+    step. An implicit mask of `inputs` is handed on to outputs and contexts, so that Keras' losses leave padding out.
+    `memory` is no call of a layer: it needs the mask as an argument.
 
     Raises:
         ValueError: for a cell of one's own with dropout, an unknown `attend` or attention, arguments that do not go
@@ -126,7 +231,7 @@ class AttentionDecoder(Layer):
         # With a name for each: on torch, Keras clears the gradients of weights by their paths.
         names = [f"attention_{i}" for i in range(len(attention))] if several else ["attention"]
         given = zip(attention if several else [attention], names, strict=True)
-        layers = [get_attention(one, dtype=self.dtype_policy, name=name) for one, name in given]
+        layers = [get_attention(one, output_width(cell), self.dtype_policy, name) for one, name in given]
         vectors = list(attentional) if isinstance(attentional, (list, tuple)) else attentional
         check_attentions(attend, vectors, len(layers))
         self.cell = cell
@@ -164,8 +269,18 @@ class AttentionDecoder(Layer):
         self.input_width = width  # of the cell
         build_once(self.cell, (batch, width))
 
-    def call(self, inputs, values, mask=None, cell_state=None, fed=None, training=False, each_head=False):
-        memory = self.memory(values, mask)
+    def call(
+        self,
+        inputs,
+        values,
+        mask=None,
+        cell_state=None,
+        fed=None,
+        training=False,
+        each_head=False,
+        values_mask=None,
+    ):
+        memory = self.memory(values, values_mask if mask is None else mask)
         state = self.initial_state(values, cell_state, fed)
         inputs = self._cell_inputs(ops.transpose(inputs, (1, 0, 2)), memory)  # (T, B, I)
         keep = self._keep_mask(inputs, training)  # (T, B, F) or None
@@ -202,7 +317,7 @@ class AttentionDecoder(Layer):
         return output, context, combine(alignments, memory, 1, each_head), state
 
     def memory(self, values, mask=None) -> dict[str, Any]:
-        """What is constant for the sentence: values, keys (projected here, once) and mask."""
+        """The constants of a sentence: values, keys (projected here, once) and mask."""
         return make_memory(self.attentions, values, mask)
 
     def initial_state(self, values, cell_state=None, fed=None) -> dict[str, Any]:
@@ -219,11 +334,11 @@ class AttentionDecoder(Layer):
         return state
 
     def _cell_inputs(self, inputs, memory):
-        """What the cell reads that does not depend on the recurrence, (T, B, I) or (B, I)."""
+        """The cell's inputs that do not depend on the recurrence, (T, B, I) or (B, I)."""
         return inputs
 
     def _project(self, inputs, drops=None):
-        """What of the cell's work needs none of the loop, (T, B, P) or (B, P)."""
+        """The input projection, computed outside the loop, (T, B, P) or (B, P)."""
         return inputs if self.cell_input is not None else project(self.cell, inputs, drops)
 
     def _draw_masks(self, batch) -> list:
@@ -284,8 +399,19 @@ class AttentionDecoder(Layer):
         shape = (*ops.shape(inputs)[:2], self.vector_width)
         return keras.random.dropout(ops.ones(shape, inputs.dtype), self.dropout, seed=self.seed_generator)
 
+    def compute_mask(self, inputs, previous_mask):
+        return previous_mask, previous_mask  # of outputs and contexts
+
     def compute_output_spec(
-        self, inputs, values, mask=None, cell_state=None, fed=None, training=False, each_head=False
+        self,
+        inputs,
+        values,
+        mask=None,
+        cell_state=None,
+        fed=None,
+        training=False,
+        each_head=False,
+        values_mask=None,
     ):
         def spec(*shape, dtype=self.compute_dtype):
             return keras.KerasTensor((*inputs.shape[:2], *shape), dtype=dtype)
@@ -298,3 +424,57 @@ class AttentionDecoder(Layer):
         else:
             alignments = alignment(values, max(1, sum(self.heads)))
         return spec(self.output_width), spec(self.context_width), alignments
+
+
+def check_order(attend: str, cell, second_cell) -> None:
+    """Raises ValueError for an unknown order, or a second cell without "between" or with other states."""
+    if attend not in ("before", "between", "after"):
+        raise ValueError(f'Expected `attend` to be "before", "between" or "after". Received: attend={attend!r}')
+    if (second_cell is not None) != (attend == "between"):
+        raise ValueError(
+            f"Expected a `second_cell` with attend='between', and with it alone. Received: attend={attend!r}, "
+            f"second_cell={second_cell!r}"
+        )
+    if second_cell is None:
+        return
+    # A stack of one layer has its states in a list of lists.
+    sizes = [[tree.flatten(layer.state_size) for layer in getattr(one, "cells", [one])] for one in (cell, second_cell)]
+    if sizes[0] != sizes[1] or hasattr(cell, "cells") != hasattr(second_cell, "cells"):
+        raise ValueError(
+            f"Expected a `second_cell` with states of the same sizes as those of `cell`, which it takes over. "
+            f"Received: {second_cell.name} with {sizes[1]} and {cell.name} with {sizes[0]}, layer by layer"
+        )
+
+
+def check_vector(attend, attentional, input_feeding, output_attention, cell_input, dropout) -> None:
+    """Raises ValueError for a dropout rate out of range, or arguments of an attentional vector without one."""
+    if not 0 <= dropout < 1:
+        raise ValueError(f"Expected `dropout` from 0 to below 1. Received: dropout={dropout}")
+    if attend != "after" and (attentional is not None or input_feeding or dropout):
+        raise ValueError(
+            f"Expected `attentional`, `input_feeding` and `dropout` only with attend='after': otherwise a cell reads "
+            f"the context, and its output is the decoder's. Received: attend={attend!r}, attentional={attentional!r}, "
+            f"input_feeding={input_feeding}, dropout={dropout}"
+        )
+    if not output_attention and (attentional is None or not input_feeding):
+        raise ValueError(
+            f"Expected `output_attention=False` with `attentional` and `input_feeding=True`: the vector is then only "
+            f"fed back. Received: attentional={attentional!r}, input_feeding={input_feeding}"
+        )
+    if cell_input is not None and attend != "before" and not input_feeding:
+        raise ValueError(
+            f"Expected `cell_input` with something to add to the inputs: attend='before' or `input_feeding=True`. "
+            f"Received: attend={attend!r}, input_feeding=False"
+        )
+
+
+def check_attentions(attend, attentional, attentions: int) -> None:
+    """Raises ValueError for "between" without attention, or an `attentional` of another length or an unknown name."""
+    if attend == "between" and not attentions:
+        raise ValueError("Expected an attention layer with attend='between'. Received: none")
+    wrong = len(attentional) != attentions if isinstance(attentional, list) else attentional != "context"
+    if isinstance(attentional, (str, list)) and wrong:
+        raise ValueError(
+            f'Expected `attentional` to be a layer, "context", or a list of layers, one for each of {attentions} '
+            f"attention layers. Received: {attentional!r}"
+        )

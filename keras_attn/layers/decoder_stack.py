@@ -3,14 +3,21 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.cell_checks import check_cell
-from keras_attn.layers.cell_dropout import draw_masks
-from keras_attn.layers.cells import as_lists, output_width, project, recurrence, top_state, unroll
-from keras_attn.layers.layer import Layer, build_once
+from keras_attn.layers.cells import (
+    as_lists,
+    check_cell,
+    draw_masks,
+    output_width,
+    project,
+    recurrence,
+    top_state,
+    unroll,
+)
+from keras_attn.layers.layer import SourceReader, build_once
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class DecoderStack(Layer):
+class DecoderStack(SourceReader):
     """An `AttentionDecoder`, and recurrent layers that read its outputs. No attention depends on them.
 
         x^1_i, c_i = decoder(y_{i-1}, h),   x^{l+1}_i = cell_l([x^l_i ; c_i], s^l_{i-1}) + x^l_i,   output_i = x^L_i
@@ -84,7 +91,18 @@ class DecoderStack(Layer):
             width = output_width(cell)
         self.output_width = width
 
-    def call(self, inputs, values, mask=None, cell_state=None, fed=None, training=False, each_head=False):
+    def call(
+        self,
+        inputs,
+        values,
+        mask=None,
+        cell_state=None,
+        fed=None,
+        training=False,
+        each_head=False,
+        values_mask=None,
+    ):
+        mask = values_mask if mask is None else mask
         outputs, contexts, alignments = self.decoder(
             inputs, values, mask=mask, cell_state=cell_state, fed=fed, training=training, each_head=each_head
         )
@@ -109,7 +127,7 @@ class DecoderStack(Layer):
         return x, context, alignment, {**new, "upper": upper}
 
     def memory(self, values, mask=None):
-        """What is constant for the sentence, as in `AttentionDecoder`."""
+        """The constants of a sentence, as in `AttentionDecoder`."""
         return self.decoder.memory(values, mask)
 
     def initial_state(self, values, cell_state=None, fed=None):
@@ -128,6 +146,9 @@ class DecoderStack(Layer):
 
     def _join(self, layer: int, x, output):
         return output + x if layer >= self.first_skip else output
+
+    def compute_mask(self, inputs, previous_mask):
+        return previous_mask, previous_mask  # of outputs and contexts
 
     def compute_output_spec(self, inputs, values, **kwargs):
         outputs, contexts, alignments = self.decoder.compute_output_spec(inputs, values, **kwargs)

@@ -3,8 +3,7 @@
 import keras
 from keras import tree
 
-from keras_attn.layers.cell_dropout import GATES, has_dropout, has_known_call
-from keras_attn.layers.cells import as_lists, project, recurrence
+from keras_attn.layers.cells import GATES, as_lists, has_dropout, has_known_call, project, recurrence
 from keras_attn.layers.layer import Layer, build_once, refuse_unknown_arguments
 
 

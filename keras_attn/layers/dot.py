@@ -1,9 +1,12 @@
-"""Multiplicative attention: the dot product of query and word, plain, scaled, or through a matrix (general)."""
+"""Score functions without a hidden layer: dot product, scaled dot product, general, cosine, location."""
+
+import math
 
 from keras import initializers, ops
 
-from keras_attn.backend import dense, matmul
+from keras_attn.backend import dense, matmul, maximum
 from keras_attn.layers.attention import Attention, register_attention
+from keras_attn.layers.layer import check_size
 from keras_attn.layers.normalizers import at_least_float32
 
 
@@ -118,3 +121,115 @@ class GeneralAttention(Attention):
     def scores(self, query, keys):
         scores = dot_scores(query, keys)  # (B, S) or (B, T, S)
         return scores if self.scale is None else scores * ops.cast(self.scale, scores.dtype)
+
+
+@register_attention("cosine")
+class CosineAttention(Attention):
+    """Cosine similarity of a key, made from the state, with each word, times a sharpness made from the state.
+
+        k_i = W_k s_i,   beta_i = softplus(w_beta^T s_i + b_beta)
+        e_ij = beta_i  k_i . h_j / (|k_i| |h_j|)                               (Graves 2014, section 3.3.1, eqs. 5, 6)
+
+    Args:
+        sharpness: beta for a state of zeros, before training. Cosines lie in [-1, 1], and a softmax of those alone is
+            nearly flat.
+        kernel_initializer: For W_k `(H, M)`.
+
+    Call arguments, returns and mask behaviour: see `Attention`. `keys(values)` is h / |h|, `(B, S, M)`.
+
+    Raises:
+        ValueError: if `sharpness` is not above 0.
+
+    Example:
+        >>> attention = keras_attn.CosineAttention()
+        >>> query, values = np.ones((2, 5), "float32"), np.ones((2, 3, 11), "float32")
+        >>> context, alignment, _ = attention(query, values)
+        >>> context.shape, alignment.shape
+        ((2, 11), (2, 3))
+
+    Differences from the paper: it leaves open how the controller makes k and beta > 0; here a matrix, and softplus.
+    Only the content-based part of its addressing is here, without interpolation, shift and sharpening by location.
+
+    Reference: Graves, Wayne, Danihelka. Neural Turing Machines. 2014, arXiv:1410.5401.
+    """
+
+    def __init__(self, *, sharpness: float = 8.0, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        if not sharpness > 0:
+            raise ValueError(f"Expected `sharpness` above 0. Received: sharpness={sharpness!r}")
+        self.sharpness = sharpness
+        self.kernel_initializer = initializers.get(kernel_initializer)
+
+    def build(self, query_shape, values_shape, **_):
+        width = query_shape[-1]
+        self.kernel = self.add_weight(
+            name="kernel", shape=(width, values_shape[-1]), initializer=self.kernel_initializer
+        )
+        self.sharpness_vector = self.add_weight(name="sharpness_vector", shape=(width,), initializer="zeros")
+        bias = initializers.Constant(math.log(math.expm1(self.sharpness)))  # the inverse of softplus
+        self.sharpness_bias = self.add_weight(name="sharpness_bias", shape=(), initializer=bias)
+
+    def keys(self, values):
+        return ops.cast(_unit(at_least_float32(values)), values.dtype)  # (B, S, M)
+
+    def scores(self, query, keys):
+        key = dense(query, self.kernel)  # (B, M) or (B, T, M)
+        query = at_least_float32(query)
+        beta = ops.sum(
+            query * ops.cast(self.sharpness_vector, query.dtype), axis=-1, keepdims=True
+        )  # (B, 1), (B, T, 1)
+        beta = ops.softplus(beta + ops.cast(self.sharpness_bias, query.dtype))
+        return beta * dot_scores(_unit(at_least_float32(key)), keys)
+
+
+def _unit(x):
+    """Vectors of length 1 along the last axis; a zero vector stays zero, with zero gradients."""
+    return x * ops.rsqrt(maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-12))
+
+
+@register_attention("location")
+class LocationAttention(Attention):
+    """Luong's location score: a score for each source position, from the decoder's state and not from the words.
+
+        alpha_i = softmax(W_a s_i)                                           (Luong 2015, section 3.1, eq. 8, location)
+
+    Args:
+        max_length: L, the number of source positions that W_a scores.
+        kernel_initializer: For W_a `(H, L)`.
+
+    Call arguments, returns and mask behaviour: see `Attention`. Positions count from the left of the row, so padding
+    belongs at its right.
+
+    Shorter sources use the first S scores, and of longer ones the words from position L on get alignment 0, as in the
+    paper ("for short sentences, we only use the top part of a_t and for long sentences, we ignore words near the end").
+
+    Raises:
+        ValueError: if `max_length` is not a positive whole number.
+
+    Example:
+        >>> attention = keras_attn.LocationAttention(max_length=13)
+        >>> query, values = np.ones((2, 5), "float32"), np.ones((2, 3, 11), "float32")
+        >>> context, alignment, _ = attention(query, values)
+        >>> context.shape, alignment.shape
+        ((2, 11), (2, 3))
+
+    Differences from the paper: none.
+
+    Reference: Luong, Pham, Manning. EMNLP 2015, arXiv:1508.04025.
+    """
+
+    def __init__(self, max_length: int = 100, *, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        check_size("max_length", max_length)
+        self.max_length = max_length
+        self.kernel_initializer = initializers.get(kernel_initializer)
+
+    def build(self, query_shape, values_shape, **_):
+        shape = (query_shape[-1], self.max_length)
+        self.kernel = self.add_weight(name="kernel", shape=shape, initializer=self.kernel_initializer)
+
+    def scores(self, query, keys):
+        scores = at_least_float32(dense(query, self.kernel))  # (B, L) or (B, T, L)
+        positions = ops.arange(ops.shape(keys)[1], dtype="int32")  # (S,)
+        scores = ops.take(scores, ops.minimum(positions, self.max_length - 1), axis=-1)  # (B, S) or (B, T, S)
+        return ops.where(positions < self.max_length, scores, -1e9)

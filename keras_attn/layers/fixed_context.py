@@ -3,9 +3,8 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.decoder import AttentionDecoder
+from keras_attn.layers.decoder import AttentionDecoder, spread
 from keras_attn.layers.layer import refuse_unknown_arguments
-from keras_attn.layers.memories import spread
 from keras_attn.layers.normalizers import score_dtype
 
 

@@ -1,10 +1,11 @@
-"""The base of every layer of this package: checked arguments, a config made of them, and one mask behaviour."""
+"""The base of every layer of this package: checked arguments, a config made of them, and masks."""
 
 import inspect
 from collections.abc import Collection
 from typing import Any
 
 import keras
+from keras import ops
 
 
 def constructor_arguments(cls: type, base: type) -> dict[str, inspect.Parameter]:
@@ -29,7 +30,7 @@ def constructor_arguments(cls: type, base: type) -> dict[str, inspect.Parameter]
 
 
 def keras_layer_arguments() -> tuple[str, ...]:
-    """What Keras' own `Layer` takes: "activity_regularizer", "trainable", "dtype", "autocast" and "name"."""
+    """The arguments of Keras' own `Layer`: "activity_regularizer", "trainable", "dtype", "autocast" and "name"."""
     parameters = inspect.signature(keras.layers.Layer.__init__).parameters.values()
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
 
@@ -37,7 +38,7 @@ def keras_layer_arguments() -> tuple[str, ...]:
 def refuse_unknown_arguments(
     cls: type, kwargs: Collection[str], base: type = keras.layers.Layer, also: Collection[str] | None = None
 ) -> None:
-    """Refuses keyword arguments that no constructor of a class takes.
+    """Raises ValueError for keyword arguments that no constructor of a class takes.
 
     Args:
         cls: The class under construction, `type(self)`.
@@ -54,9 +55,37 @@ def refuse_unknown_arguments(
 
 
 def check_size(name: str, size: Any) -> None:
-    """Refuses a size that is not a positive whole number."""
+    """Raises ValueError for a size that is not a positive whole number."""
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ValueError(f"Expected `{name}` to be a positive whole number. Received: {name}={size!r}")
+
+
+def check_mask(mask, values, steps: int | None = None) -> Any:
+    """Casts the mask of a sequence to bool.
+
+    Args:
+        mask: `(B, S)`, or `(B, T, S)` where `steps` is T; None: every position is real.
+        values: The sequence, `(B, S, ...)`.
+        steps: T, for a layer whose steps may have a mask each; None: they may not.
+
+    Returns:
+        The mask as a boolean tensor, or None.
+
+    Raises:
+        ValueError: for another shape.
+    """
+    if mask is None:
+        return None
+    mask = ops.cast(mask, "bool")
+    batch, length = values.shape[:2]
+    expected = (batch, length) if steps is None or len(mask.shape) != 3 else (batch, steps, length)
+    sizes = zip(mask.shape, expected, strict=False)
+    if len(mask.shape) != len(expected) or any(None not in pair and pair[0] != pair[1] for pair in sizes):
+        raise ValueError(
+            f"Expected a mask of shape (B, S) = {expected[:1] + expected[-1:]}, True = real position. Received: a mask "
+            f"of shape {tuple(mask.shape)}. A mask of lengths (B,) is `ops.arange(S) < lengths[:, None]`."
+        )
+    return mask
 
 
 def build_once(layer, *shapes) -> None:
@@ -74,6 +103,9 @@ def layer_norm(layer, name: str, *, center: bool = False):
 class Layer(keras.layers.Layer):
     """Base of the layers of this package.
 
+    Keras' implicit masks flow as in Keras' own layers: a layer hands the mask of its first argument on to its first
+    output. An explicit mask wins.
+
     Subclasses keep each constructor argument as an attribute of its name: `get_config` reads them there. Names of
     arguments that are layers themselves stand in `_layer_arguments`, and `from_config` deserialises those.
 
@@ -88,8 +120,9 @@ class Layer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def compute_mask(self, *_):
-        """Returns None so that Keras does not propagate the inputs' mask: in this package masks are arguments."""
+    def compute_mask(self, inputs, previous_mask):
+        """Hands the mask of the first argument on to the first output."""
+        return previous_mask
 
     def get_config(self):
         names = constructor_arguments(type(self), base=Layer)
@@ -107,3 +140,19 @@ class Layer(keras.layers.Layer):
         layers = {name: config[name] for name in cls._layer_arguments if name in config}
         layers = {name: keras.saving.deserialize_keras_object(layer) for name, layer in layers.items()}
         return super().from_config({**config, **layers})
+
+
+class SourceReader(Layer):
+    """Base of the layers that read a source, with a mask of its own, beside their first argument.
+
+    Keras takes an argument `mask` for the mask of the first argument, and hands it on to the outputs. So the mask of
+    the source travels as `values_mask`, which Keras fills with the implicit mask of `values`. `call` takes both, and
+    `mask` wins.
+    """
+
+    _source_mask = "values_mask"
+
+    def __call__(self, *args, **kwargs):
+        if kwargs.get("mask") is not None:
+            kwargs[self._source_mask] = kwargs.pop("mask")
+        return super().__call__(*args, **kwargs)

@@ -1,8 +1,12 @@
-"""Luong's global attention, with a score function of choice."""
+"""Luong's global and local attention, with a score function of choice."""
 
 import keras
+from keras import ops
 
-from keras_attn.layers.attention import Attention, get_attention
+from keras_attn.backend import dense, tanh
+from keras_attn.layers.attention import Attention, get_attention, register_attention
+from keras_attn.layers.layer import check_size
+from keras_attn.layers.normalizers import at_least_float32, normalize, score_dtype
 
 _TFA_ARGUMENTS = {"units", "memory", "memory_sequence_length", "scale", "probability_fn"}
 
@@ -72,3 +76,142 @@ class LuongAttention(Attention):
 
     def scores(self, query, keys):
         return self.score.scores(query, keys)
+
+
+class _LocalAttention(LuongAttention):
+    """Attention to the words at most D away from a position p_t, which subclasses choose."""
+
+    def __init__(self, score="general", *, window: int = 10, **kwargs):
+        super().__init__(score, **kwargs)
+        check_size("window", window)
+        self.window = window
+
+    def align(self, query, keys, mask, state):
+        alignment, _, state = self.align_in_window(query, keys, mask, state)
+        return alignment, state
+
+    def align_in_window(self, query, keys, mask, state):
+        """The alignment in the window, and each word's distance from p_t, `(B, S)` or `(B, T, S)`; the next state."""
+        mask = ops.ones_like(keys[:, :, 0], "int32") if mask is None else ops.cast(mask, "int32")  # (B, S)
+        # Positions are counted over real words, so that padding on either side does not shift them.
+        positions = ops.cast(ops.cumsum(mask, axis=-1) - 1, score_dtype(query.dtype))  # (B, S)
+        lengths = ops.cast(ops.sum(mask, axis=-1), positions.dtype)  # (B,)
+        centres, state = self.centres(query, lengths, state)  # (B,) or (B, T)
+        if len(query.shape) == 3:
+            positions, mask = positions[:, None], mask[:, None]  # (B, 1, S)
+        distances = positions - centres[..., None]  # (B, S) or (B, T, S)
+        inside = ops.cast(mask, "bool") & (ops.abs(distances) <= self.window)
+        scores = at_least_float32(self.scores(query, keys))  # (B, S) or (B, T, S)
+        return normalize(scores, inside, self.normalizer), distances, state
+
+    def centres(self, query, lengths, state):
+        """p_t `(B,)` or `(B, T)`, float32, for sources of `lengths (B,)`; and the next state."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `centres(query, lengths, state)`.")
+
+
+@register_attention("local_m")
+class LocalMonotonicAttention(_LocalAttention):
+    """Luong's local-m: assumes that source and target run in parallel; step t attends around source word t.
+
+        p_t = t,   alpha_t(j) = softmax over j in [p_t - D, p_t + D] of score(s_t, h_j)    (Luong 2015, section 3.2)
+
+    It is not the monotonic attention of Raffel 2017: that is `BahdanauMonotonicAttention` and
+    `GeneralMonotonicAttention`, tensorflow_addons' `LuongMonotonicAttention`.
+
+    Args:
+        score: As in `LuongAttention`.
+        window: D.
+
+    Call arguments, returns and mask behaviour: see `Attention`. The state is t, the number of steps taken, `(B,)`
+    int32; `()` stands for 0. Positions are counted over the real words of a row, from 0.
+
+    Raises:
+        ValueError: for a score that `LuongAttention` refuses, or a window that is not a positive whole number.
+
+    Example:
+        >>> attention = keras_attn.LocalMonotonicAttention("dot", window=1)
+        >>> query, values = np.ones((2, 5), "float32"), np.ones((2, 4, 5), "float32")
+        >>> context, alignment, state = attention(query, values)
+        >>> print(keras.ops.convert_to_numpy(alignment)[0], keras.ops.convert_to_numpy(state))
+        [0.5 0.5 0.  0. ] [1 1]
+
+    Differences from the paper: p_t = min(t, S - 1), where S is the row's real length. The paper leaves open what a
+    target longer than S + D attends to.
+
+    Reference: Luong, Pham, Manning. EMNLP 2015, arXiv:1508.04025.
+    """
+
+    def centres(self, query, lengths, state):
+        if isinstance(state, tuple):
+            state = ops.zeros_like(lengths, "int32")  # (B,)
+        if len(query.shape) == 2:
+            return ops.minimum(ops.cast(state, lengths.dtype), lengths - 1), state + 1
+        steps = ops.shape(query)[1]
+        t = state[:, None] + ops.arange(steps, dtype="int32")  # (B, T)
+        return ops.minimum(ops.cast(t, lengths.dtype), lengths[:, None] - 1), state + steps
+
+    def initial_state(self, values):
+        return ops.zeros_like(values[:, 0, 0], "int32")  # (B,)
+
+    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), values_mask=None):
+        context, alignment, _ = super().compute_output_spec(query, values)
+        return context, alignment, keras.KerasTensor(query.shape[:1], dtype="int32")
+
+
+@register_attention("local_p")
+class LocalPredictiveAttention(_LocalAttention):
+    """Luong's local-p: predicts a position from the state, and weighs words by their distance from it.
+
+        p_t = S sigmoid(v_p^T tanh(W_p s_t))                                       (Luong 2015, section 3.2, eq. 9)
+        alpha_t(j) = align(s_t, h_j) exp(-(j - p_t)^2 / (2 sigma^2)),  sigma = D / 2                     (eq. 10)
+
+    where align is the softmax over j in [p_t - D, p_t + D] and S is the row's real length. p_t is not rounded:
+    gradients reach v_p and W_p through the Gaussian.
+
+    Args:
+        score: As in `LuongAttention`.
+        window: D.
+        kernel_initializer: For W_p `(H, H)` and v_p `(H,)`.
+
+    Call arguments, returns and mask behaviour: see `Attention`. As in the paper the alignment is not normalised again:
+    its rows sum to less than 1. Positions are counted over the real words of a row, from 0.
+
+    Raises:
+        ValueError: for a score that `LuongAttention` refuses, or a window that is not a positive whole number.
+
+    Example:
+        >>> attention = keras_attn.LocalPredictiveAttention("general", window=10)
+        >>> query, values = np.ones((2, 7, 5), "float32"), np.ones((2, 3, 11), "float32")
+        >>> context, alignment, _ = attention(query, values)
+        >>> context.shape, alignment.shape
+        ((2, 7, 11), (2, 7, 3))
+
+    Differences from the paper: none.
+
+    Reference: Luong, Pham, Manning. EMNLP 2015, arXiv:1508.04025.
+    """
+
+    def __init__(self, score="general", *, window: int = 10, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(score, window=window, **kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, values_shape, **_):
+        super().build(query_shape, values_shape)
+        width = query_shape[-1]
+        for name, shape in (("position_kernel", (width, width)), ("position_vector", (width,))):
+            setattr(self, name, self.add_weight(name=name, shape=shape, initializer=self.kernel_initializer.clone()))
+
+    def align(self, query, keys, mask, state):
+        alignment, distances, state = self.align_in_window(query, keys, mask, state)
+        return self.apply_gaussian(alignment, distances), state
+
+    def centres(self, query, lengths, state):
+        hidden = tanh(dense(query, self.position_kernel))  # (B, H) or (B, T, H)
+        hidden = at_least_float32(hidden)
+        shares = ops.sigmoid(ops.sum(hidden * ops.cast(self.position_vector, hidden.dtype), axis=-1))  # (B,) or (B, T)
+        return shares * (lengths if len(shares.shape) == 1 else lengths[:, None]), state
+
+    def apply_gaussian(self, alignment, distances):
+        """Multiplies each word's alignment by a Gaussian of its distance from p_t."""
+        sigma = self.window / 2
+        return alignment * ops.exp(-ops.square(distances) / (2 * sigma**2))  # (B, S) or (B, T, S)

@@ -5,7 +5,7 @@ from keras import initializers, ops, tree
 
 from keras_attn.backend import dense
 from keras_attn.layers.attention import Attention, get_attention
-from keras_attn.layers.layer import Layer, build_once, check_size, refuse_unknown_arguments
+from keras_attn.layers.layer import Layer, build_once, check_mask, check_size, refuse_unknown_arguments
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -31,7 +31,8 @@ class MultiHeadAttention(Attention):
         query: `(B, H)` for one step of a decoder, or `(B, T, H)` for all.
         values: `(B, S, M)`, the memory h.
         keys: The result of `keys(values)`, `(B, N, S, ...)`, computed once a sentence; None: computed by the call.
-        mask: Boolean, True = visible: `(B, S)` for real words, or `(B, T, S)`; None: every word is visible.
+        mask: Boolean, True = visible: `(B, S)` for real words, or `(B, T, S)`; None: the implicit
+            mask of `values`, or else every word is visible.
         state, noise: Those of `score`, with an axis of heads after that of sentences.
 
     Returns:
@@ -107,14 +108,15 @@ class MultiHeadAttention(Attention):
             self.attention = get_attention(self.score, units, self.dtype_policy)
         build_once(self.attention, (None, units), (None, values_shape[1], units))
 
-    def call(self, query, values, keys=None, mask=None, state=(), noise=None):
+    def call(self, query, values, keys=None, mask=None, state=(), noise=None, values_mask=None):
+        mask = self.source_mask(query, values, mask, values_mask)
         keys, values = self.keys(values) if keys is None else keys  # (B, N, S, ...), (B, N, S, D)
         queries = self._heads(query, self.query_kernel)  # (B, N, D) or (B, N, T, D)
         of_all = len(query.shape) == 3
         if noise is not None:
             noise = {"noise": _fold(ops.swapaxes(noise, 1, 2) if of_all else noise)}  # (B N, S) or (B N, T, S)
         if mask is not None:
-            mask = ops.repeat(ops.cast(mask, "bool"), self.num_heads, axis=0)  # (B N, S) or (B N, T, S)
+            mask = ops.repeat(mask, self.num_heads, axis=0)  # (B N, S) or (B N, T, S)
         keys, state = tree.map_structure(_fold, (keys, state))
         results = self.attention(_fold(queries), _fold(values), keys=keys, mask=mask, state=state, **noise or {})
         contexts, alignments, state = tree.map_structure(self._unfold, results)  # (B, N, ...)
@@ -149,7 +151,7 @@ class MultiHeadAttention(Attention):
     def _repeated(self, values):
         return ops.repeat(values, self.num_heads, axis=0)  # (B N, S, M)
 
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), noise=None):
+    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), noise=None, values_mask=None):
         batch, heads, units = query.shape[0], self.num_heads, self.value_kernel.shape[1] // self.num_heads
         rows = None if batch is None else batch * heads
         folded = [keras.KerasTensor((rows, *x.shape[1:-1], units), dtype=x.dtype) for x in (query, values)]
@@ -224,8 +226,9 @@ class SelfAttention(Layer):
         build_once(self.attention, inputs_shape, inputs_shape)
 
     def call(self, inputs, mask=None):
+        mask = check_mask(mask, inputs)
         if self.causal:
-            real = ops.ones_like(inputs[:, :, 0], "bool") if mask is None else ops.cast(mask, "bool")  # (B, S)
+            real = ops.ones_like(inputs[:, :, 0], "bool") if mask is None else mask  # (B, S)
             positions = ops.arange(ops.shape(inputs)[1])  # (S,)
             mask = (positions[:, None] >= positions) & real[:, None]  # (B, S, S)
         outputs, alignments, _ = self.attention(inputs, inputs, mask=mask)  # (B, S, E), (B, S, N, S)

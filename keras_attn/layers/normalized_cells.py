@@ -3,14 +3,13 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.cell_dropout import Masks, has_dropout
-from keras_attn.layers.cells import as_lists, project, recurrence
+from keras_attn.layers.cells import Masks, as_lists, has_dropout, project, recurrence
 from keras_attn.layers.layer import refuse_unknown_arguments
 from keras_attn.layers.normalizers import at_least_float32
 
 
 class _NormalizedCell:
-    """What both cells have in common, beside Keras' GRUCell or LSTMCell; `cells.py` calls the three methods."""
+    """The common part of both cells, beside Keras' GRUCell or LSTMCell; `cells.py` calls the three methods."""
 
     def call(self, inputs, states, training=False):
         # For `keras.layers.RNN`; the layers of this package project the inputs of all steps at once.

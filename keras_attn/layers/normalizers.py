@@ -1,4 +1,4 @@
-"""What makes an alignment of scores: softmax, hardmax, sparsemax or any function, with masked positions left out."""
+"""Normalizers of scores: softmax, hardmax, sparsemax or any function, with masked positions left out."""
 
 from collections.abc import Callable
 from typing import Any

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.backend import dense, maximum, segment_sum
-from keras_attn.layers.layer import Layer
+from keras_attn.layers.layer import SourceReader, check_mask
 from keras_attn.layers.normalizers import score_dtype
 
 _LEAST = 1e-30  # alignment of a word of the source, so that the logarithm of its probability is finite
@@ -12,7 +12,7 @@ _NOTHING = -1e30  # logarithm of the probability 0, within a sum
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class PointerGenerator(Layer):
+class PointerGenerator(SourceReader):
     """Mixes the distribution over the vocabulary with one over the words of the source.
 
         p_gen = sigmoid(w_c^T c_t + w_s^T s_t + w_y^T E y_{t-1} + b)                          (See 2017, eq. 8)
@@ -32,7 +32,7 @@ class PointerGenerator(Layer):
         context: `(..., M)`, c_t.
         alignment: `(..., S)`, alpha_t.
         token_ids: `(B, S)` int32 in [0, V + S), the source x.
-        mask: `(B, S)` bool, True = real source token.
+        mask: `(B, S)` bool, True = real source token; None: the implicit mask of `token_ids`, or else all are real.
 
     The leading axes `...` are B, or B and T.
 
@@ -57,6 +57,8 @@ class PointerGenerator(Layer):
     arXiv:1704.04368, section 2.2.
     """
 
+    _source_mask = "token_ids_mask"
+
     def __init__(self, *, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**{**kwargs, "autocast": False})  # alignments stay in float32
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -70,7 +72,9 @@ class PointerGenerator(Layer):
         self.context_kernel = kernel("context_kernel", context_shape)
         self.bias = self.add_weight(name="bias", shape=(1,), initializer="zeros")
 
-    def call(self, logits, state, embedding, context, alignment, token_ids, mask):
+    def call(self, logits, state, embedding, context, alignment, token_ids, mask=None, token_ids_mask=None):
+        mask = check_mask(token_ids_mask if mask is None else mask, token_ids)
+        mask = ops.ones_like(token_ids, "bool") if mask is None else mask
         dtype = score_dtype(self.compute_dtype)
         state, embedding, context = (ops.cast(x, self.compute_dtype) for x in (state, embedding, context))
         gate = (
@@ -96,7 +100,9 @@ class PointerGenerator(Layer):
         is_word = ops.arange(ops.shape(log_probs)[-1], dtype="int32") < logits.shape[-1]  # (V + S,)
         return ops.where(is_source | is_word, log_probs, float("-inf"))
 
-    def compute_output_spec(self, logits, state, embedding, context, alignment, token_ids, mask):
+    def compute_output_spec(
+        self, logits, state, embedding, context, alignment, token_ids, mask=None, token_ids_mask=None
+    ):
         source = token_ids.shape[1]
         width = None if source is None else logits.shape[-1] + source
         dtype = score_dtype(self.compute_dtype)

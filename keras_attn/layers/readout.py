@@ -95,7 +95,7 @@ class DeepOutput(Layer):
         return ops.max(ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, 2)), axis=-1)  # (..., l)
 
     def part(self, name: str, inputs):
-        """What one of the three inputs adds to t~, (..., 2 l) or (..., l)."""
+        """The summand of t~ from one of the three inputs, (..., 2 l) or (..., l)."""
         return dense(inputs, getattr(self, f"{name}_kernel"))
 
     def compute_output_shape(self, state_shape, embedding_shape, context_shape):

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.layer import Layer, check_size
+from keras_attn.layers.layer import SourceReader, check_mask, check_size
 from keras_attn.requirements import require
 
 
@@ -20,7 +20,7 @@ def kerashub_layers():
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class TransformerDecoder(Layer):
+class TransformerDecoder(SourceReader):
     """One decoder layer: self-attention, attention to the source, and a feed-forward network, each with a residual.
 
         x <- LN(x + Attention(x, x, x))       over x_1 .. x_t                        (Vaswani 2017, section 3.1)
@@ -43,7 +43,7 @@ class TransformerDecoder(Layer):
     Call arguments:
         inputs: `(B, T, H)`, target words; with a cache `(B, 1, H)`, the word at `position`.
         values: `(B, S, H)`, the encoder's h; with a cache only its shape is used, in `build`, and it may be None.
-        mask: Boolean `(B, S)`, True = real source token; None: all are real.
+        mask: Boolean `(B, S)`, True = real source token; None: the implicit mask of `values`, or else all are real.
         cache: None, or a dict of "target" `(B, 2, L, N, H / N)`, keys and values of the words before `position`;
             "source" `(B, 2, S, N, H / N)`, those of `values` (see `source_cache`); and "position" `(B,)` int32.
         return_alignments: Whether to return the alignments too.
@@ -133,15 +133,30 @@ class TransformerDecoder(Layer):
         name = f"feedforward_{name}_dense"
         return keras.layers.Dense(units, kernel_initializer=initializer, dtype=self.dtype_policy, name=name, **options)
 
-    def call(self, inputs, values=None, mask=None, cache=None, return_alignments=False, training=False):
+    def call(
+        self,
+        inputs,
+        values=None,
+        mask=None,
+        cache=None,
+        return_alignments=False,
+        training=False,
+        values_mask=None,
+    ):
         read = return_alignments or cache is not None
-        mask = None if mask is None else mask[:, None]  # (B, 1, S)
+        mask = values_mask if mask is None else mask
+        if mask is not None:
+            source = inputs if values is None else values
+            mask = check_mask(mask, source if cache is None else cache["source"][:, 0])[:, None]  # (B, 1, S)
 
         def attend(attention, query, values, mask, cache):
             """The context, and the alignment or None; with a cache, of the keys and values in it."""
             options = {"cache": cache, "return_attention_scores": read, "training": training}
             result = attention(query, query if values is None else values, attention_mask=mask, **options)
             return (result[0], ops.cast(result[1], "float32")) if read else (result, None)
+
+        # KerasHub's layers warn of implicit masks, which they do not read.
+        inputs, values = _without_mask(inputs), None if values is None else _without_mask(values)
 
         # Self-attention
         query = self._before(self._self_attention_layer_norm, inputs)
@@ -183,6 +198,11 @@ class TransformerDecoder(Layer):
     def source_cache(self, values):
         """Keys and values of the source, the same for every step: `(B, S, H)` -> `(B, 2, S, N, H / N)`."""
         return _keys_and_values(self._cross_attention_layer, values)
+
+
+def _without_mask(x):
+    """The same numbers as a tensor of their own, to which Keras has given no mask."""
+    return ops.squeeze(x[None], axis=0)
 
 
 def _keys_and_values(attention, x):

@@ -17,8 +17,6 @@ from keras_attn.layers import (
     check_size,
     get_attention,
     half_precision_safe,
-    vocabulary_embedding,
-    vocabulary_projection,
 )
 
 
@@ -66,7 +64,9 @@ def make_embeddings(
         )
 
     def embedding(size, name):
-        return vocabulary_embedding(size, width, embeddings_initializer=initializer.clone(), dtype=dtype, name=name)
+        return keras.layers.ReversibleEmbedding(
+            size, width, embeddings_initializer=initializer.clone(), dtype=dtype, name=name
+        )
 
     target = embedding(target_size, "target_embedding")
     return target if tie in ("source", "all") else embedding(source_size, "source_embedding"), target
@@ -76,7 +76,7 @@ def make_output_projection(size: int, initializer, tie: str | None, dtype=None):
     """The layer from features to logits; None if the transposed target embedding takes its place."""
     if tie in ("target", "all"):
         return None
-    return vocabulary_projection(size, kernel_initializer=initializer.clone(), dtype=dtype, name="output")
+    return keras.layers.Dense(size, kernel_initializer=initializer.clone(), dtype=dtype, name="output")
 
 
 def make_attention(attention, units: int, initializer: Initializer, dtype=None):

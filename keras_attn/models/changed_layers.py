@@ -1,4 +1,4 @@
-"""What was done to single layers of a model after it was made, which its arguments do not say."""
+"""Serializes frozen and quantized layers, which a model's arguments do not have."""
 
 import copy
 from typing import Any

@@ -7,7 +7,7 @@ _LEAST = 1e-6  # weight of attention, as in Marian: a word without any has a los
 
 
 def has_alignments(inputs) -> bool:
-    """Whether the inputs of a model include target alignments."""
+    """Returns True if the inputs of a model include target alignments."""
     return isinstance(inputs, dict) and ALIGNMENTS in inputs
 
 

@@ -34,10 +34,10 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
         readout_size: R, the width of U's output; None: three times the decoder's units, that of its input.
         order, monotonic, window: As in `HardAlignment`.
         initializer: None: uniform in [-0.1, 0.1] for every matrix. Otherwise as in `LSTMSeq2Seq`.
-        embedding_dropout, layer_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, between the
-            encoder's layers, of h, and of what W reads.
-        scale_embeddings, recurrent_dropout: As in `RNNSearch`.
-        word_dropout, source_special_ids, target_special_ids, mask_padding, source_length: As in `RecurrentSeq2Seq`.
+        layer_dropout: Dropout rate between the encoder's layers.
+        recurrent_dropout: As in `RNNSearch`.
+        embedding_dropout, memory_dropout, output_dropout, word_dropout, scale_embeddings, source_special_ids,
+            target_special_ids, mask_padding, source_length: As in `RecurrentSeq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     Raises ValueError for an unknown argument, another order, or a size that is not a positive whole number.
@@ -55,7 +55,7 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
     arXiv:1905.06319. Wu, Shapiro, Cotterell. EMNLP 2018, arXiv:1808.10024.
     """
 
-    shared_arguments = ("word_dropout",)
+    shared_arguments = ("embedding_dropout", "memory_dropout", "output_dropout", "word_dropout", "scale_embeddings")
 
     def __init__(
         self,
@@ -71,11 +71,7 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
         monotonic: bool = True,
         window: int = 4,
         initializer=None,
-        scale_embeddings: bool = False,
-        embedding_dropout: float = 0.0,
         layer_dropout: float = 0.0,
-        memory_dropout: float = 0.0,
-        output_dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         **kwargs,
     ):
@@ -100,10 +96,6 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
             ),
             readout=PairReadout(readout_size or 3 * width, **own, name="readout"),
             output_projection=make_output_projection(target_vocabulary_size, kernel, None, dtype),
-            embedding_dropout=embedding_dropout,
-            memory_dropout=memory_dropout,
-            output_dropout=output_dropout,
-            scale_embeddings=scale_embeddings,
             **kwargs,
         )
 
@@ -141,7 +133,7 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
         return log_probs, alignments[:, :, None] if each_head else alignments
 
     def _lattice(self, inputs, training=None):
-        """What `HardAlignment` is called with: states, values, log p(y_i | a_i) (B, T, S, V), token ids and mask."""
+        """The arguments of `HardAlignment`: states, values, log p(y_i | a_i) (B, T, S, V), token ids and mask."""
         values, mask, _ = self._encode_source(inputs["encoder_token_ids"], training)
         embedded = self._embed_all(self.target_embedding, inputs["decoder_token_ids"], training)  # (B, T, E)
         states, _, _ = self.decoder(embedded, values, mask=mask, training=training)  # (B, T, H)

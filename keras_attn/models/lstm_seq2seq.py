@@ -5,7 +5,7 @@ from functools import partial
 import keras
 from keras.initializers import RandomUniform
 
-from keras_attn.layers import AttentionDecoder, RNNEncoder, ScheduledSampling
+from keras_attn.layers import AttentionDecoder, RNNEncoder
 from keras_attn.models.builders import make_embeddings, make_initializers, make_lstm_stack, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
@@ -32,12 +32,10 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
         tie_embeddings: As in `RNNSearch`; "target" and "all" need `units == embedding_size`.
         initializer: None: uniform in [-0.08, 0.08] for every matrix (section 3.4). Otherwise an initialiser for
             matrices that are neither recurrent (orthogonal) nor embeddings (N(0, 1 / embedding_size)).
-        scale_embeddings: As in `RNNSearch`.
-        embedding_dropout, layer_dropout, output_dropout: Dropout rates of the embeddings, between the encoder's layers,
-            and of the decoder's output.
+        layer_dropout: Dropout rate between the encoder's layers.
         recurrent_dropout: As in `RNNSearch`.
-        scheduled_sampling: As in `RNNSearch`.
-        word_dropout, source_special_ids, target_special_ids, mask_padding, source_length: As in `RecurrentSeq2Seq`.
+        embedding_dropout, output_dropout, word_dropout, scale_embeddings, scheduled_sampling, source_special_ids,
+            target_special_ids, mask_padding, source_length: As in `RecurrentSeq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     The alignment of `step` is zero.
@@ -57,6 +55,8 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
     arXiv:1409.3215.
     """
 
+    shared_arguments = ("embedding_dropout", "output_dropout", "word_dropout", "scale_embeddings", "scheduled_sampling")
+
     def __init__(
         self,
         source_vocabulary_size: int,
@@ -68,12 +68,8 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
         reverse_source: bool = True,
         tie_embeddings: str | None = None,
         initializer=None,
-        scale_embeddings: bool = False,
-        embedding_dropout: float = 0.0,
         layer_dropout: float = 0.0,
-        output_dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        scheduled_sampling: ScheduledSampling | str | float | None = None,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
@@ -92,9 +88,5 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
             encoder=RNNEncoder(reader, reverse=reverse_source, dropout=layer_dropout, dtype=dtype, name="encoder"),
             decoder=AttentionDecoder(cell, [], dtype=dtype, name="decoder"),
             output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
-            embedding_dropout=embedding_dropout,
-            output_dropout=output_dropout,
-            scale_embeddings=scale_embeddings,
-            scheduled_sampling=scheduled_sampling,
             **kwargs,
         )

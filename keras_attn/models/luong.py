@@ -10,7 +10,6 @@ from keras_attn.layers import (
     AttentionalLayer,
     AttentionDecoder,
     RNNEncoder,
-    ScheduledSampling,
     get_attention,
 )
 from keras_attn.models.builders import make_embeddings, make_initializers, make_lstm_stack, make_output_projection
@@ -44,14 +43,11 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         tie_embeddings: As in `RNNSearch`.
         initializer: None: uniform in [-0.1, 0.1] for every matrix (section 4.1) but the attention's own. Otherwise an
             initialiser for matrices that are neither recurrent (orthogonal) nor embeddings (N(0, 1 / embedding_size)).
-        scale_embeddings: As in `RNNSearch`.
-        embedding_dropout, layer_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, between the
-            encoder's layers, of h, and of the output projection's input h~.
+        layer_dropout: Dropout rate between the encoder's layers.
         recurrent_dropout: As in `RNNSearch`.
-        scheduled_sampling: As in `RNNSearch`.
-        pointer: As in `RNNSearch`.
-        word_dropout, coverage_loss: As in `RecurrentSeq2Seq`.
-        source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
+        embedding_dropout, memory_dropout, output_dropout, word_dropout, scale_embeddings, scheduled_sampling, pointer,
+            coverage_loss, source_special_ids, target_special_ids, mask_padding, source_length: As in
+            `RecurrentSeq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     Raises:
@@ -86,14 +82,8 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         bidirectional: bool = False,
         tie_embeddings: str | None = None,
         initializer=None,
-        scale_embeddings: bool = False,
-        embedding_dropout: float = 0.0,
         layer_dropout: float = 0.0,
-        memory_dropout: float = 0.0,
-        output_dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        scheduled_sampling: ScheduledSampling | str | float | None = None,
-        pointer: bool = False,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
@@ -133,11 +123,5 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
                 name="decoder",
             ),
             output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
-            embedding_dropout=embedding_dropout,
-            memory_dropout=memory_dropout,
-            output_dropout=output_dropout,
-            scale_embeddings=scale_embeddings,
-            scheduled_sampling=scheduled_sampling,
-            pointer=pointer,
             **kwargs,
         )

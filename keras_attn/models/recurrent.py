@@ -21,7 +21,7 @@ from keras_attn.models.token_sampler import TokenSampler
 class RecurrentSeq2Seq(Seq2Seq):
     """Embeddings, an encoder, an `AttentionDecoder`, a read-out and an output projection.
 
-    A subclass makes the layers; see `RNNSearch`.
+    A subclass makes the layers; see `RNNSearch`. It takes the `shared_arguments` as keywords and passes them on.
 
     Args:
         source_embedding, target_embedding: From ids to vectors; one object for both ties them.
@@ -37,11 +37,16 @@ class RecurrentSeq2Seq(Seq2Seq):
             they are.
         embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of the encoder's memory, and
             of the features.
-        word_dropout: Rate of `WordDropout` of source and target embeddings. Every recurrent model takes it.
+        word_dropout: Rate of `WordDropout` of source and target embeddings.
         read_previous_state: The read-out reads s_{i-1} (Bahdanau 2015, A.2.2) instead of s_i.
-        scale_embeddings: Multiplies embeddings by the square root of their width (Vaswani 2017, section 3.4).
-        scheduled_sampling: As in `RNNSearch`. Its schedule follows the optimizer's updates.
-        pointer: As in `RNNSearch`.
+        scale_embeddings: Multiplies embeddings by sqrt(m), m their width (Vaswani 2017, section 3.4): N(0, 1 / m) suits
+            tied outputs but is too small as input, above all for a stack of LSTMs.
+        scheduled_sampling: In training, the decoder reads some tokens that the model chose itself (Bengio 2015):
+            `ScheduledSampling`, or a text such as "inverse_sigmoid,k=1000", or a constant probability. None: all tokens
+            are the given ones. The schedule follows the optimizer's updates.
+        pointer: Words may be copied from the source (See et al. 2017, section 2.2): the logits are over the extended
+            vocabulary of `PointerGenerator`, V + S wide, and ids V .. V + S - 1 are temporary ones, as
+            `ParallelDataset.from_text(..., pointer=True)` gives them. Needs one joint vocabulary.
         coverage_loss: lambda, the weight of `CoverageLoss` in training (See et al. 2017, section 2.3, has 1), whatever
             the attention; 0: none. Rows whose target has no word, such as those that fill a batch, are not counted.
         source_special_ids, target_special_ids, mask_padding, source_length, name, trainable, dtype: As in `Seq2Seq`.
@@ -53,7 +58,16 @@ class RecurrentSeq2Seq(Seq2Seq):
     The teacher-forced graph and the single step share `_encode_source` and `_logits`.
     """
 
-    shared_arguments = ("word_dropout", "coverage_loss")
+    shared_arguments = (
+        "embedding_dropout",
+        "memory_dropout",
+        "output_dropout",
+        "word_dropout",
+        "scale_embeddings",
+        "scheduled_sampling",
+        "pointer",
+        "coverage_loss",
+    )
 
     def __init__(
         self,
@@ -201,7 +215,8 @@ class RecurrentSeq2Seq(Seq2Seq):
         mean = ops.mean(alignments, axis=2) if each_head else alignments  # (B, T, S)
         if self.coverage_loss_layer is not None:
             real = self._real_steps(inputs["decoder_token_ids"])  # (B, T)
-            outputs = self.coverage_loss_layer(outputs, mean, mask=real, training=training)
+            # By position: Keras hands a keyword `mask` on, and the loss would read it from the logits.
+            outputs = self.coverage_loss_layer(outputs, mean, real, training=training)
         states = outputs
         if self.read_previous_state:
             s_0 = ops.zeros_like(outputs[:, 0]) if cell_state is None else top_state(cell_state)  # (B, H)
@@ -210,7 +225,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         return self._logits(states, embedded, contexts, mean, source, training=training), alignments
 
     def _real_steps(self, token_ids):
-        """Which steps (B, T) have a label: those that read a word, or the start of a target that has words."""
+        """The mask of steps (B, T) with a label: those that read a word, or the start of a target that has words."""
         ids = self.target_special_ids
         real = ops.not_equal(token_ids, ids.pad)
         if ids.end is not None:
@@ -253,7 +268,7 @@ class RecurrentSeq2Seq(Seq2Seq):
 
 
 def _check_previous_state(decoder) -> None:
-    """Refuses decoders whose output is not the state of their cell."""
+    """Raises ValueError for a decoder whose output is not the state of its cell."""
     cell = getattr(decoder, "cell", None)  # a stack of them has none
     if cell is None or hasattr(cell, "first_skip") or getattr(decoder, "attentional", None) is not None:
         raise ValueError(

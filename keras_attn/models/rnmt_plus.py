@@ -12,7 +12,6 @@ from keras_attn.layers import (
     MultiHeadAttention,
     ResidualCells,
     RNNEncoder,
-    ScheduledSampling,
     check_size,
 )
 from keras_attn.models.builders import (
@@ -51,13 +50,11 @@ class RNMTPlusSeq2Seq(RecurrentSeq2Seq):
         tie_embeddings: As in `RNNSearch`; "target" and "all" need `2 * units == embedding_size`.
         initializer: None: uniform in [-0.04, 0.04] for every matrix, as in the authors' program (Lingvo). Otherwise an
             initialiser for matrices that are neither recurrent (orthogonal) nor embeddings (N(0, 1 / embedding_size)).
-        scale_embeddings: As in `RNNSearch`.
-        embedding_dropout, layer_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of each
-            layer's output but the last's in encoder and decoder, of the encoder's last output, and of what the softmax
-            reads.
-        recurrent_dropout, scheduled_sampling, pointer: As in `RNNSearch`.
-        word_dropout, coverage_loss: As in `RecurrentSeq2Seq`.
-        source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
+        layer_dropout: Dropout rate of each layer's output but the last's, in encoder and decoder.
+        recurrent_dropout: As in `RNNSearch`.
+        embedding_dropout, memory_dropout, output_dropout, word_dropout, scale_embeddings, scheduled_sampling, pointer,
+            coverage_loss, source_special_ids, target_special_ids, mask_padding, source_length: As in
+            `RecurrentSeq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     Raises:
@@ -90,14 +87,8 @@ class RNMTPlusSeq2Seq(RecurrentSeq2Seq):
         attention: str | Attention = "additive",
         tie_embeddings: str | None = None,
         initializer=None,
-        scale_embeddings: bool = False,
-        embedding_dropout: float = 0.0,
         layer_dropout: float = 0.0,
-        memory_dropout: float = 0.0,
-        output_dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        scheduled_sampling: ScheduledSampling | str | float | None = None,
-        pointer: bool = False,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
@@ -125,12 +116,6 @@ class RNMTPlusSeq2Seq(RecurrentSeq2Seq):
             decoder=make_decoder_stack(lstms(decoder_layers, name="cell"), heads, "after", layer_dropout, dtype),
             readout=ConcatenatedOutput(dtype=dtype, name="readout"),
             output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
-            embedding_dropout=embedding_dropout,
-            memory_dropout=memory_dropout,
-            output_dropout=output_dropout,
-            scale_embeddings=scale_embeddings,
-            scheduled_sampling=scheduled_sampling,
-            pointer=pointer,
             **kwargs,
         )
 

@@ -5,7 +5,7 @@ from functools import partial
 import keras
 from keras.initializers import RandomNormal
 
-from keras_attn.layers import DeepOutput, FixedContextDecoder, RNNEncoder, ScheduledSampling
+from keras_attn.layers import DeepOutput, FixedContextDecoder, RNNEncoder
 from keras_attn.models.builders import make_cell, make_embeddings, make_initializers, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
@@ -28,13 +28,12 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
         embedding_size: Width of E.
         readout_size: Width of the read-out after maxout.
         project_context: c = tanh(V h_S), as in the paper; False: c = h_S.
-        readout_activation, tie_embeddings, initializer, scale_embeddings: As in `RNNSearch`; the paper's initialisers
-            are orthogonal recurrent matrices and N(0, 0.01^2) elsewhere.
-        embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h_S where c is computed
-            from it, and of the read-out.
+        readout_activation, tie_embeddings, initializer: As in `RNNSearch`; the paper's initialisers are orthogonal
+            recurrent matrices and N(0, 0.01^2) elsewhere.
+        memory_dropout: Dropout rate of h_S where c is computed from it.
         recurrent_dropout: As in `RNNSearch`.
-        scheduled_sampling: As in `RNNSearch`.
-        word_dropout, source_special_ids, target_special_ids, mask_padding, source_length: As in `RecurrentSeq2Seq`.
+        embedding_dropout, output_dropout, word_dropout, scale_embeddings, scheduled_sampling, source_special_ids,
+            target_special_ids, mask_padding, source_length: As in `RecurrentSeq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     The alignment of `step` is 1 at the last source word, which h_S belongs to.
@@ -55,6 +54,15 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
     EMNLP 2014, arXiv:1406.1078. Called RNNencdec by Bahdanau, Cho, Bengio, ICLR 2015.
     """
 
+    shared_arguments = (
+        "embedding_dropout",
+        "memory_dropout",
+        "output_dropout",
+        "word_dropout",
+        "scale_embeddings",
+        "scheduled_sampling",
+    )
+
     def __init__(
         self,
         source_vocabulary_size: int,
@@ -67,12 +75,7 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
         readout_activation: str = "maxout",
         tie_embeddings: str | None = None,
         initializer=None,
-        scale_embeddings: bool = False,
-        embedding_dropout: float = 0.0,
-        memory_dropout: float = 0.0,
-        output_dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        scheduled_sampling: ScheduledSampling | str | float | None = None,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
@@ -104,10 +107,5 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
                 name="readout",
             ),
             output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
-            embedding_dropout=embedding_dropout,
-            memory_dropout=memory_dropout,
-            output_dropout=output_dropout,
-            scale_embeddings=scale_embeddings,
-            scheduled_sampling=scheduled_sampling,
             **kwargs,
         )

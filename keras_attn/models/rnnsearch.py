@@ -11,7 +11,6 @@ from keras_attn.layers import (
     BahdanauAttention,
     BiGRUEncoder,
     DeepOutput,
-    ScheduledSampling,
     get_attention,
 )
 from keras_attn.models.builders import make_cell, make_embeddings, make_initializers, make_output_projection
@@ -48,19 +47,11 @@ class RNNSearch(RecurrentSeq2Seq):
         initializer: None: appendix A (orthogonal recurrent matrices, N(0, 0.001^2) for W and U of the attention, zero
             v and biases, N(0, 0.01^2) elsewhere). Otherwise an initialiser for every matrix that is not recurrent, with
             embeddings ~ N(0, 1 / m).
-        scale_embeddings: Multiplies embeddings by sqrt(m) (Vaswani 2017, section 3.4): N(0, 1 / m) suits tied outputs
-            but is too small as input, above all for a stack of LSTMs.
-        embedding_dropout, memory_dropout, output_dropout: Dropout rates of the embeddings, of h, and of the read-out.
         recurrent_dropout: Dropout rate of the states that cells read, in the encoder and in the decoder. A sentence has
             one mask for all steps, for each gate (Gal & Ghahramani 2016, section 4).
-        scheduled_sampling: In training, the decoder reads some tokens that the model chose itself (Bengio 2015):
-            `ScheduledSampling`, or a text such as "inverse_sigmoid,k=1000", or a constant probability. None: all tokens
-            are the given ones, as in the paper.
-        pointer: Words may be copied from the source (See et al. 2017, section 2.2): the logits are over the extended
-            vocabulary of `PointerGenerator`, V + S wide, and ids V .. V + S - 1 are temporary ones, as
-            `ParallelDataset.from_text(..., pointer=True)` gives them. Needs one joint vocabulary.
-        word_dropout, coverage_loss: As in `RecurrentSeq2Seq`.
-        source_special_ids, target_special_ids, mask_padding, source_length: As in `Seq2Seq`.
+        embedding_dropout, memory_dropout, output_dropout, word_dropout, scale_embeddings, scheduled_sampling, pointer,
+            coverage_loss, source_special_ids, target_special_ids, mask_padding, source_length: As in
+            `RecurrentSeq2Seq`.
         name, trainable, dtype: As in `keras.layers.Layer`; `dtype` applies to every layer.
 
     Raises:
@@ -94,13 +85,7 @@ class RNNSearch(RecurrentSeq2Seq):
         context_gate: str | None = None,
         tie_embeddings: str | None = None,
         initializer=None,
-        scale_embeddings: bool = False,
-        embedding_dropout: float = 0.0,
-        memory_dropout: float = 0.0,
-        output_dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        scheduled_sampling: ScheduledSampling | str | float | None = None,
-        pointer: bool = False,
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
@@ -137,12 +122,6 @@ class RNNSearch(RecurrentSeq2Seq):
                 name="readout",
             ),
             output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
-            embedding_dropout=embedding_dropout,
-            memory_dropout=memory_dropout,
-            output_dropout=output_dropout,
             read_previous_state=read_previous_state,
-            scale_embeddings=scale_embeddings,
-            scheduled_sampling=scheduled_sampling,
-            pointer=pointer,
             **kwargs,
         )

@@ -111,7 +111,7 @@ class Seq2Seq(keras.Model):
         """Raises ValueError if the model has no attention that guided alignment could train."""
 
     def align_in_training(self, inputs) -> tuple[Any, Any]:
-        """What `align` returns, with the dropout of training.
+        """The result of `align`, with the dropout of training.
 
         Keras' training on JAX calls `call` itself, so that nothing else tells the layers that they train: a subclass
         whose layers differ in training passes `training=True` to them.

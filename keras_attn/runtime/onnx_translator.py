@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_attn.decoding import TextSearch
 from keras_attn.requirements import require
 from keras_attn.runtime import manifest
 from keras_attn.runtime.beam import beam_search
 from keras_attn.runtime.candidates import Arrays
 from keras_attn.search import SearchOptions
 from keras_attn.text import Tokenizer
+from keras_attn.translation import TextSearch
 
 
 class OnnxTranslator(TextSearch):

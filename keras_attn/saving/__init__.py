@@ -1,4 +1,4 @@
-"""Presets: folders with a model, its two tokenizers and a manifest; where they are found; weights from elsewhere.
+"""Presets: folders with a model, its two tokenizers and a manifest; and where they are found.
 
     preset.py        saves and loads such a folder
     model_file.py    the model in it, its weights in fewer bits, and bounds on what a file may ask for
@@ -15,10 +15,8 @@ __getattr__, __dir__, __all__ = exports(
     __name__,
     {
         "card": ("CARD", "model_card", "task_of"),
-        "marian": ("from_marian",),
         "preset": ("load_preset", "load_presets", "save_preset"),
         "quantization": ("QuantizedMatrix", "is_quantized", "quantize_matrix", "rounded_model", "stored_size"),
         "registry": ("PREFIX", "PresetEntry", "add_preset", "locate", "presets", "upload"),
-        "tfa": ("from_tfa",),
     },
 )

@@ -16,7 +16,7 @@ _LOWEST = float(np.finfo("float32").min)
 
 
 def check_memory(memory) -> None:
-    """Refuses a memory without the mask of real source tokens."""
+    """Raises ValueError for a memory without the mask of real source tokens."""
     if not isinstance(memory, dict) or "mask" not in memory:
         received = sorted(memory) if isinstance(memory, dict) else type(memory).__name__
         raise ValueError(f'Expected `memory` to be a dict with "mask" (B, S) bool. Received: memory={received}')

@@ -1,16 +1,141 @@
-"""Greedy search: the most probable token at each step."""
+"""Greedy search, and the loop that it shares with sampling: a token is chosen at each step and never revised."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_attn.backend import take_in_rows
+from keras_attn.backend import put, take, take_in_rows, while_loop
 from keras_attn.search.constraints import candidates, check_memory, constrain
-from keras_attn.search.greedy_loop import GreedyConfig, GreedyState, run_greedy_loop
-from keras_attn.search.ranking import length_norms
-from keras_attn.search.records import SearchResult
+from keras_attn.search.records import NEGATIVE_INFINITY, Constraints, SearchResult
+from keras_attn.search.scoring import length_norms
+from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, share_shortlist, take_step
 from keras_attn.text import DEFAULT_IDS, SpecialIds
+
+
+class GreedyState(NamedTuple):
+    """The state of the loop. R = B * samples."""
+
+    position: Any  # () int32, of the token to be chosen
+    token_ids: Any  # (R,) int32, chosen last
+    alive: Any  # (R,) bool, has not ended yet
+    outputs: Any  # (L, R) int32
+    token_log_probs: Any  # (L, R) float32
+    alignments: Any  # (L, R, S) float32; () if not requested
+    history: Any  # (R, L) int32, the outputs again; () without n-grams
+    state: Any  # the model's, each (R, ...)
+
+
+class GreedyConfig(NamedTuple):
+    """The constants of the loop."""
+
+    step: Callable
+    choose: Callable  # (logits (R, V), GreedyState, GreedyConfig) -> token_ids (R,), log_probs (R,); of a module
+    memory: Any  # each (R, ...)
+    constraints: Constraints
+    draws: Any  # `stateless_random.Draws`; () for greedy search
+    shortlist: Any  # for `take_step`; () without one
+
+
+def run_greedy_loop(
+    step: Callable,
+    choose: Callable,
+    memory: dict[str, Any],
+    state: Any,
+    constraints: Constraints,
+    norms: Any,
+    *,
+    draws: Any = (),
+    shortlist: dict[str, Any] | None = None,
+    copies: int = 1,
+    return_alignments: bool = True,
+) -> SearchResult:
+    """Chooses tokens until every row has ended.
+
+    Args:
+        step: See `beam_search`.
+        choose: The `choose` of a `GreedyConfig`.
+        memory, state: `(B, ...)`, see `beam_search`.
+        constraints: Of the R = B * copies hypotheses.
+        norms: `(L,)` float32, divisors of the log-probabilities by length.
+        draws: For `choose`.
+        shortlist: See `beam_search`.
+        copies: Hypotheses of a row, the N of the result.
+        return_alignments: Whether alignments are kept.
+    """
+    batch, source = ops.shape(memory["mask"])
+    rows, length = batch * copies, ops.shape(norms)[0]
+    memory, shortlist = share_shortlist(memory, shortlist)
+    memory, state = repeat_rows(memory, copies), repeat_rows(state, copies)
+    special = constraints.special_ids
+    start = GreedyState(
+        position=ops.convert_to_tensor(0, dtype="int32"),
+        token_ids=ops.full((rows,), special.start, dtype="int32"),
+        alive=ops.ones((rows,), dtype="bool"),
+        outputs=ops.full((length, rows), special.pad, dtype="int32"),
+        token_log_probs=ops.zeros((length, rows), dtype="float32"),
+        alignments=ops.zeros((length, rows, source), dtype="float32") if return_alignments else (),
+        history=ops.zeros((rows, length), dtype="int32") if constraints.no_repeat_ngram_size else (),
+        state=state,
+    )
+    config = GreedyConfig(step, choose, memory, constraints, draws, shortlist)
+    final = while_loop(_any_alive, _advance, start, config, owner=getattr(step, "__self__", None))
+    return _result(final, copies, norms, special.pad)
+
+
+def _any_alive(state: GreedyState, _):
+    return ops.any(state.alive)
+
+
+def _advance(old: GreedyState, config: GreedyConfig) -> GreedyState:
+    """One step: the body of the loop."""
+    logits, model_state, alignment = take_step(config.step, old.token_ids, config.memory, old.state, config.shortlist)
+    token_ids, log_probs = config.choose(logits, old, config)  # (R,), (R,)
+    special = config.constraints.special_ids
+    token_ids = ops.where(old.alive, token_ids, special.pad)  # (R,)
+    ends = config.constraints.is_last(old.position) if special.end is None else token_ids == special.end  # (R,)
+    alignment = ops.where(old.alive[:, None], alignment, 0)  # (R, S)
+    new = GreedyState(
+        position=old.position + 1,
+        token_ids=token_ids,
+        # A log-probability of -inf: no token was allowed, and none ever will be.
+        alive=old.alive & ~ends & (log_probs > NEGATIVE_INFINITY),
+        outputs=put(old.outputs, old.position, token_ids),
+        token_log_probs=put(old.token_log_probs, old.position, ops.where(old.alive, log_probs, 0.0)),
+        alignments=append(old.alignments, old.position, alignment),
+        history=append(old.history, old.position, token_ids, axis=1),
+        state=model_state,
+    )
+    return match_spec(new, old)
+
+
+def _result(final: GreedyState, copies: int, norms, pad: int) -> SearchResult:
+    log_probs = ops.sum(final.token_log_probs, axis=0)  # (R,)
+    exists = log_probs > NEGATIVE_INFINITY  # (R,)
+    token_ids = ops.where(exists, final.outputs, pad)  # (L, R)
+    token_log_probs = ops.where(exists, final.token_log_probs, 0.0)  # (L, R)
+    lengths = ops.sum(ops.cast(token_ids != pad, "int32"), axis=0)  # (R,)
+    norms = take(norms, ops.maximum(lengths - 1, 0))  # (R,)
+
+    def by_row(x):
+        return ops.reshape(x, (-1, copies))  # (B, N)
+
+    def by_row_and_step(x):
+        return ops.reshape(ops.transpose(x, (1, 0)), (-1, copies, ops.shape(x)[0]))  # (B, N, L)
+
+    alignments = None
+    if not isinstance(final.alignments, tuple):
+        length, _, source = ops.shape(final.alignments)
+        alignments = ops.where(exists[:, None], final.alignments, 0.0)  # (L, R, S)
+        alignments = ops.reshape(ops.transpose(alignments, (1, 0, 2)), (-1, copies, length, source))  # (B, N, L, S)
+    return SearchResult(
+        by_row_and_step(token_ids),
+        by_row(lengths),
+        by_row(log_probs / norms),
+        by_row(log_probs),
+        by_row_and_step(token_log_probs),
+        alignments,
+    )
 
 
 def greedy_search(

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 NORMALIZATIONS = ("gnmt", "average", "none")  # of `length_norm`
+FLOAT32 = np.finfo("float32")
 LONGEST = 100_000  # tokens of a translation, whatever a ratio gives: the memory of a search grows with it
 
 
@@ -150,7 +151,7 @@ class SearchOptions(CommonOptions):
 
     @property
     def is_greedy(self) -> bool:
-        """Whether greedy search gives the same result: it does what a beam of one does, without a coverage penalty."""
+        """True if greedy search gives the same result, that of a beam of one without a coverage penalty."""
         return self.beam_size == 1 and not self.coverage_penalty
 
 
@@ -160,7 +161,7 @@ class SampleOptions(CommonOptions):
 
     Args:
         num_samples: Translations drawn for each sentence; two may be alike.
-        temperature: Above 0; log-probabilities are divided by it.
+        temperature: From 1e-37 to 1e37; log-probabilities are divided by it.
         top_k: Only the `top_k` most probable tokens are drawn; 0 turns this off.
         top_p: Only the fewest tokens that hold this share of the probability are drawn, in (0, 1]; 1 turns this off.
 
@@ -182,7 +183,8 @@ class SampleOptions(CommonOptions):
         super().__post_init__()
         check_sizes(num_samples=self.num_samples)
         check_sizes(minimum=0, top_k=self.top_k)
-        check_numbers(temperature=self.temperature, top_p=self.top_p, above=True)
+        check_temperature(self.temperature)
+        check_numbers(top_p=self.top_p, above=True)
         if self.top_p > 1:
             raise ValueError(f"Expected top_p to be at most 1. Received: top_p={self.top_p}")
 
@@ -251,7 +253,8 @@ def length_norm(normalization: str, length_penalty: float, lengths: Any) -> Any:
         An array or tensor of the shape of `lengths`.
 
     Raises:
-        ValueError: if the normalisation is unknown, or the penalty is negative or not finite.
+        ValueError: if the normalisation is unknown, the penalty is negative or not finite, or a divisor of an array of
+            lengths is too large for float32.
 
     Example:
         >>> keras_attn.search.length_norm("gnmt", 1.0, np.array([1.0, 7.0]))
@@ -264,7 +267,14 @@ def length_norm(normalization: str, length_penalty: float, lengths: Any) -> Any:
         )
     # A negative one would penalise length, and break the bound at which a row stops.
     check_numbers(length_penalty=length_penalty)
-    return bases[normalization] ** length_penalty
+    with np.errstate(over="ignore"):
+        norms = bases[normalization] ** length_penalty
+    if isinstance(norms, np.ndarray) and not (norms <= FLOAT32.max).all():
+        raise ValueError(
+            f"Expected a length_penalty with finite norms in float32. Received: length_penalty={length_penalty!r}, for "
+            f"normalization={normalization!r} and {int(np.max(lengths))} tokens"
+        )
+    return norms
 
 
 def as_python_numbers(options: Any) -> None:
@@ -275,7 +285,7 @@ def as_python_numbers(options: Any) -> None:
 
 
 def check_sizes(minimum: int = 1, maximum: int = 2**31 - 1, **sizes) -> None:
-    """Refuses values that are not whole numbers from `minimum` to `maximum`."""
+    """Raises ValueError for values that are not whole numbers from `minimum` to `maximum`."""
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not minimum <= size <= maximum:
             above = isinstance(size, (int, np.integer)) and size > maximum
@@ -283,8 +293,15 @@ def check_sizes(minimum: int = 1, maximum: int = 2**31 - 1, **sizes) -> None:
             raise ValueError(f"Expected {name} to be a whole number {expected}. Received: {name}={size!r}")
 
 
+def check_temperature(temperature) -> None:
+    """Raises ValueError outside 1e-37 to 1e37: XLA multiplies by the reciprocal, which must be a normal float32."""
+    check_numbers(above=True, temperature=temperature)
+    if not 1e-37 <= temperature <= 1e37:
+        raise ValueError(f"Expected temperature from 1e-37 to 1e37. Received: temperature={temperature!r}")
+
+
 def check_numbers(above: bool = False, **numbers) -> None:
-    """Refuses values that are not finite numbers of at least 0; of more than 0 if `above`."""
+    """Raises ValueError for values that are not finite numbers of at least 0, or of more than 0 if `above`."""
     for name, number in numbers.items():
         try:
             valid = (number > 0 if above else number >= 0) and number < math.inf

@@ -23,7 +23,7 @@ class SearchResult(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """The limits of each of R hypotheses. `()` where there is none."""
+    """The limits of each of R hypotheses; `()` for no limit."""
 
     max_lengths: Any  # (R,) int32, end token included
     min_lengths: Any  # (R,) int32, or ()
@@ -33,7 +33,7 @@ class Constraints(NamedTuple):
     special_ids: SpecialIds
 
     def is_last(self, position: Any) -> Any:
-        """Whether `position` is the last one of each hypothesis, `(R,)` bool."""
+        """The mask of hypotheses whose last position is `position`, `(R,)` bool."""
         return self.max_lengths <= position + 1
 
 

@@ -1,9 +1,10 @@
 """TensorFlow Serving: export of a translator, a client, and a server for development.
 
-    export/        writes a translator as a SavedModel that a stock model server loads, text in, text out
-    dev_server/    serves such a model without the stock server's binary, for development
-    client.py      translates through either server, over REST or gRPC, without Keras
-    transports.py  one request over REST or gRPC
+    export/          writes a translator as a SavedModel that a stock model server loads, text in, text out
+    server.py        serves such a model over REST without the stock server's binary, for development
+    saved_model.py   the versions in a folder
+    json_tensors.py  the JSON of requests and answers
+    client.py        translates through either server, without Keras
 
 Importing this package imports neither Keras nor TensorFlow.
 """

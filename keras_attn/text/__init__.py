@@ -1,9 +1,9 @@
 """Text: tokenizers, and files of parallel lines."""
 
 from keras_attn.text.bpe_dropout import BPEDropout
-from keras_attn.text.checks import checked_text
+from keras_attn.text.bpe_model import BPEModel
 from keras_attn.text.encoding import Encoders, TextBlock, TokenBlock, encode_lines
-from keras_attn.text.marian import marian_tokenizer
+from keras_attn.text.lookup_model import LookupModel
 from keras_attn.text.special_tokens import (
     BLANKS,
     DEFAULT_IDS,
@@ -13,6 +13,7 @@ from keras_attn.text.special_tokens import (
     START_ID,
     UNKNOWN_ID,
     SpecialIds,
+    checked_text,
 )
 from keras_attn.text.temporary_ids import (
     add_temporary_ids,
@@ -32,5 +33,4 @@ from keras_attn.text.text_files import (
     text_paths,
     unequal_lengths_error,
 )
-from keras_attn.text.tokenizer import Tokenizer
-from keras_attn.text.word_numbers import WordNumbers
+from keras_attn.text.tokenizer import Tokenizer, WordNumbers

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from keras_attn.text.bpe_model import BLANK_MARK
-from keras_attn.text.lowercase import lowercase_table
-from keras_attn.text.sentencepiece_file import USER_DEFINED, pieces_of_type
+from keras_attn.text.special_tokens import lowercase_table
 
 if TYPE_CHECKING:
     from keras_attn.text.tokenizer import Tokenizer
@@ -63,7 +62,10 @@ class BPEDropout:
                 self._bytes.append(token_id)
             elif not processor.is_control(token_id) and not processor.is_unknown(token_id):
                 self._ids[piece] = token_id
-        tags = pieces_of_type(tokenizer.sentencepiece_model, USER_DEFINED)
+        # Where SentencePiece itself leaves out every merge, a piece of several characters is whole only if it is a tag.
+        long = [piece for piece in self._ids if len(piece) > 1]
+        cut = processor.encode(long, enable_sampling=True, nbest_size=-1, alpha=1.0)
+        tags = [piece for piece, ids in zip(long, cut, strict=True) if len(ids) == 1]
         self._tags = {tag: self._ids.pop(tag) for tag in sorted(tags, key=len, reverse=True)}
         self._tag = re.compile(f"({'|'.join(map(re.escape, self._tags))})") if tags else None
         self._plain: dict[str, tuple[list[int], int]] = {}

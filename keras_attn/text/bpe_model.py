@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from keras_attn.text.lowercase import lowercase_table
 from keras_attn.text.special_tokens import (
     BLANKS,
     DEFAULT_IDS,
@@ -18,6 +17,7 @@ from keras_attn.text.special_tokens import (
     START_ID,
     UNKNOWN_ID,
     SpecialIds,
+    lowercase_table,
 )
 
 BLANK_MARK = "▁"  # U+2581, SentencePiece's sign for a blank inside a piece
@@ -74,6 +74,17 @@ class BPEModel:
                 f"Received: {vocabulary_size}"
             )
         return model
+
+    def extended(self, other: Self) -> Self:
+        """Returns a model with pieces of another behind its own; see `Tokenizer.extended`."""
+        added = _missing_pieces(self.sentencepiece_model, other.sentencepiece_model)
+        while True:
+            extended = type(self)(_with_pieces(self.sentencepiece_model, added) if added else self.sentencepiece_model)
+            # The merges of both lead to other pieces on the way, so that some of the new ones are never reached.
+            reached = [piece for piece in added if extended.cut(piece[0].replace(BLANK_MARK, " ")) == [piece[0]]]
+            if len(reached) == len(added):
+                return extended
+            added = reached
 
     def encode(self, texts: list[str], threads: int | None) -> list[list[int]]:
         """Returns the ids of each text."""
@@ -177,3 +188,33 @@ def _train_sentencepiece(
                 f"Received: {needed[1]}"
             ) from None
     return model.getvalue()
+
+
+def _model_proto(model: bytes) -> Any:
+    try:
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "Expected the package protobuf for extending a vocabulary of level 'bpe': pip install protobuf.",
+            name="google.protobuf",
+        ) from None
+    return ModelProto.FromString(model)
+
+
+def _missing_pieces(model: bytes, other: bytes) -> list[tuple[str, int]]:
+    """The pieces of another model, with their types, that this one lacks and could not spell: tags first."""
+    proto, others = _model_proto(model), _model_proto(other)
+    tag, normal = proto.SentencePiece.USER_DEFINED, proto.SentencePiece.NORMAL
+    own = {one.piece for one in proto.pieces if one.type == normal}
+    known, characters = own | {one.piece for one in proto.pieces if one.type == tag}, {p for p in own if len(p) == 1}
+    added = [(one.piece, tag) for one in others.pieces if one.type == tag and one.piece not in known]
+    return added + [(p.piece, normal) for p in others.pieces if p.type == normal and set(p.piece) - characters]
+
+
+def _with_pieces(model: bytes, pieces: Sequence[tuple[str, int]]) -> bytes:
+    """A model with more pieces behind its own. As a merge, each comes after all before it: its score is lower."""
+    proto = _model_proto(model)
+    lowest = min(one.score for one in proto.pieces)
+    for number, (piece, kind) in enumerate(pieces, 1):
+        proto.pieces.add(piece=piece, score=lowest - number, type=kind)
+    return proto.SerializeToString(deterministic=True)

@@ -9,6 +9,7 @@ import itertools
 import os
 import pickle
 import queue
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -135,10 +136,32 @@ class Encoders:
     def _start(self) -> subprocess.Popen:
         paths = os.pathsep.join([str(_ROOT), *filter(os.path.isabs, sys.path)])  # -P: not the current folder
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "keras_attn.text.encoding_worker"],
+            [sys.executable, "-P", "-c", "from keras_attn.text.encoding import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": paths},
         )
         self._processes.append(process)
         return process
+
+
+def serve() -> None:
+    """Is a process of `Encoders`: reads tokenizers, then blocks from its input; writes the ids of each to its output.
+
+    It ends with its input. The answer to a block that is no UTF-8 is its error.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is for the process that asks
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed is no answer
+    tokenizers = pickle.load(sys.stdin.buffer)
+    while True:
+        try:
+            block = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer = encode_block(block, tokenizers)
+        except ValueError as error:
+            answer = error
+        pickle.dump(answer, output, protocol=5)
+        output.flush()

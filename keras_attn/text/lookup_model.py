@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from keras_attn.text.lowercase import lowercase_table
-from keras_attn.text.special_tokens import BLANKS, DEFAULT_IDS, SPECIAL_TOKENS, SpecialIds
+from keras_attn.text.special_tokens import BLANKS, DEFAULT_IDS, SPECIAL_TOKENS, SpecialIds, lowercase_table
 
 
 class LookupModel:
@@ -29,6 +28,7 @@ class LookupModel:
         character_table: dict[int, int | None],
         special_ids: SpecialIds = DEFAULT_IDS,
     ):
+        self._level = level
         self.vocabulary = vocabulary
         self.character_table = character_table
         self.special_ids = special_ids
@@ -68,6 +68,13 @@ class LookupModel:
             )
         kept = None if size is None else size - len(first)
         return cls(level, [*first, *tokens[:kept]], table)
+
+    def extended(self, other: Self) -> Self:
+        """Returns a model with the tokens of another behind its own; see `Tokenizer.extended`."""
+        known = set(self.vocabulary)
+        tokens = [other.vocabulary[token_id] for token_id in other.special_ids.ordinary(len(other.vocabulary))]
+        vocabulary = [*self.vocabulary, *(token for token in tokens if token not in known)]
+        return type(self)(self._level, vocabulary, self.character_table, self.special_ids)
 
     def encode(self, texts: list[str], threads: int | None = None) -> list[list[int]]:
         """Returns the ids of each text. One thread encodes, whatever `threads` is."""

@@ -1,12 +1,14 @@
-"""The ids with a meaning of their own, in every vocabulary, and the characters that count as blank."""
+"""What all kinds of tokenizers share: special ids, the levels, blanks, lower case, and the check of a text."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from operator import index
 from typing import Any, Self
 
 PAD_ID, UNKNOWN_ID, START_ID, END_ID = 0, 1, 2, 3  # where nothing else is given
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+LEVELS = ("bpe", "word", "symbol", "character")  # that can be trained
 # Unicode's White_Space, written out: Python's str.split, its \s, RE2's \s and C's isspace all differ.
 BLANKS = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -106,3 +108,31 @@ class SpecialIds:
 
 
 DEFAULT_IDS = SpecialIds()
+
+
+@functools.cache
+def lowercase_table() -> dict[int, int]:
+    """Returns Unicode's simple lower-case mapping of code points: the first character that `str.lower` gives.
+
+    One character for one, so that Python, SentencePiece and a TensorFlow graph agree. Only "İ" has a second one.
+    """
+    pairs = ((code, ord(chr(code).lower()[0])) for code in range(0x110000))
+    return {code: lower for code, lower in pairs if code != lower}
+
+
+def checked_text(text: str) -> str:
+    """Returns a text if it is valid.
+
+    Raises:
+        ValueError: If it is no str, or has half of a surrogate pair.
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"Expected text as a str. Received: {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            "Expected text that can be encoded in UTF-8. Received: the lone surrogate "
+            f"U+{ord(text[error.start]):04X} at character {error.start}"
+        ) from None
+    return text

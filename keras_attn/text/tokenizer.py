@@ -13,18 +13,26 @@ Pad, start and end never come from text: a word `<pad>` in a text is an unknown 
 trained here; one of another program has them where it has them (`special_ids`).
 """
 
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
+from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from keras_attn.text import tokenizer_files
+import numpy as np
+
+from keras_attn import files
 from keras_attn.text.bpe_model import BLANK_MARK, BPEModel
-from keras_attn.text.checks import check_training, checked_ids, checked_text
 from keras_attn.text.lookup_model import LookupModel
+from keras_attn.text.special_tokens import BLANKS, LEVELS, SPECIAL_TOKENS, SpecialIds, checked_text, lowercase_table
 from keras_attn.text.text_files import PathLike, sample_lines
+from keras_attn.text.vocabularies import HUGGING_FACE, HuggingFaceModel, model_of
 
-if TYPE_CHECKING:
-    from keras_attn.text.tokenizer_models import TokenizerModel
+TokenizerModel = BPEModel | LookupModel | HuggingFaceModel
+_FORMAT = 1  # of the files
+_MANIFEST, _MODEL = "tokenizer.json", "sentencepiece.model"
+_LARGEST = 1 << 26  # bytes; a million words have some 20 MB
 
 
 class Tokenizer:
@@ -61,7 +69,7 @@ class Tokenizer:
         'ein Mann <unk>'
     """
 
-    def __init__(self, level: str, lowercase: bool, model: "TokenizerModel"):
+    def __init__(self, level: str, lowercase: bool, model: TokenizerModel):
         self.level = level
         self.lowercase = lowercase
         self.vocabulary = model.vocabulary
@@ -103,7 +111,7 @@ class Tokenizer:
             ValueError: If the level is unknown, the text has no word or is not valid Unicode, or the text does
                 not allow the vocabulary size; the message names the nearest size that it allows.
         """
-        check_training(lines, level, vocabulary_size, min_frequency, tags, lowercase)
+        _check_training(lines, level, vocabulary_size, min_frequency, tags, lowercase)
         lines = (checked_text(line) for line in lines)
         if level == "bpe":
             model = BPEModel.train(list(lines), vocabulary_size, lowercase, byte_fallback, tags)
@@ -161,8 +169,6 @@ class Tokenizer:
                 vocabulary, or a layer or file does what cannot be repeated.
             ModuleNotFoundError: If `tokenizers` is needed and not installed.
         """
-        from keras_attn.text.vocabularies import model_of  # here, as in `load`: most programs train their own
-
         special = {"pad": pad, "unknown": unknown, "start": start, "end": end}
         return cls(*model_of(vocabulary, level, lowercase, special))
 
@@ -177,10 +183,20 @@ class Tokenizer:
 
         Raises:
             ValueError: If it has another level or case, or one of both is another program's.
+            ModuleNotFoundError: For level "bpe" without protobuf.
         """
-        from keras_attn.text.extension import extended_model  # here, as few programs need it
-
-        return type(self)(self.level, self.lowercase, extended_model(self, other))
+        for one in (self, other):
+            if one.level not in LEVELS or (one.level == "bpe" and one._model.is_foreign):
+                raise ValueError(
+                    "Expected tokenizers that were trained here: another program's of level "
+                    f"{one.level!r} is not extended."
+                )
+        if (other.level, other.lowercase) != (self.level, self.lowercase):
+            raise ValueError(
+                f"Expected a tokenizer of level {self.level!r} and lowercase={self.lowercase}. Received: level "
+                f"{other.level!r} and lowercase={other.lowercase}"
+            )
+        return type(self)(self.level, self.lowercase, self._model.extended(other._model))
 
     @property
     def unknown_token(self) -> str | None:
@@ -196,7 +212,7 @@ class Tokenizer:
     @property
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of everything that decides the ids."""
-        return tokenizer_files.digest(self._manifest())
+        return _digest(self._manifest())
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without start and end. A blank text may have none."""
@@ -274,7 +290,18 @@ class Tokenizer:
         Raises:
             ValueError: If the folder contains another tokenizer, which is left as it is.
         """
-        tokenizer_files.write(Path(directory), self._manifest(), self.sentencepiece_model)
+        manifest = self._manifest()
+        recorded = {"format": _FORMAT, "sha256": _digest(manifest)} | manifest
+        contents = {_MANIFEST: json.dumps(recorded, ensure_ascii=False, indent=0).encode()}
+        if self.sentencepiece_model is not None:
+            contents = {_MODEL: self.sentencepiece_model} | contents  # the manifest last: it records the model's hash
+        for name, content in contents.items():
+            path = Path(directory) / name
+            if path.exists() and path.read_bytes() != content:
+                raise ValueError(f"Expected {directory} without a tokenizer. Received: a folder with another {name}")
+        for name, content in contents.items():
+            with files.replacing(Path(directory) / name) as path:
+                path.write_bytes(content)
 
     @classmethod
     def load(cls, directory: PathLike) -> "Tokenizer":
@@ -282,17 +309,168 @@ class Tokenizer:
 
         Raises:
             FileNotFoundError: If a file is missing.
-            ValueError: If a file is truncated, changed or of a later format.
+            ValueError: If a file is truncated, changed, of a later format or larger than 64 MiB.
         """
-        from keras_attn.text.tokenizer_models import restore
-
-        return cls(*tokenizer_files.read(Path(directory), restore))
+        path = Path(directory) / _MANIFEST
+        try:
+            manifest = json.loads(_read(path))
+            recorded = manifest.pop("format"), manifest.pop("sha256")
+            expected = _FORMAT, _digest(manifest)
+        except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
+            raise _changed(path) from None
+        if recorded != expected:
+            raise _changed(path)
+        model = None
+        if manifest.get("level") == "bpe":
+            path = Path(directory) / _MODEL
+            try:
+                model = _read(path)
+            except ValueError:
+                raise _changed(path) from None
+            if hashlib.sha256(model).hexdigest() != manifest.get("sentencepiece_sha256"):
+                raise _changed(path)
+        try:
+            return cls(*_restored(manifest, model))
+        except (ValueError, LookupError, AttributeError, TypeError, RuntimeError) as error:
+            raise _changed(path) from error
 
     def _manifest(self) -> dict:
         return {"level": self.level, "lowercase": self.lowercase} | self._model.manifest()
 
     def _checked_ids(self, ids: Iterable[int]) -> list[int]:
-        return checked_ids(ids, len(self.vocabulary))
+        try:
+            ids = [index(token_id) for token_id in ids]
+        except TypeError:
+            raise ValueError(f"Expected ids to be whole numbers. Received: {ids!r}") from None
+        for token_id in ids:
+            if not 0 <= token_id < self.vocabulary_size:
+                raise ValueError(f"Expected ids from 0 to {self.vocabulary_size - 1}. Received: {token_id}")
+        return ids
 
     def _surface(self, ids: list[int]) -> str:
         return self.vocabulary[ids[0]] if ids == [self.special_ids.end] else self.decode(ids).strip(" ")
+
+
+class WordNumbers:
+    """Numbers the words of rows of ids as `Tokenizer.words` does, many rows at a time.
+
+    Args:
+        tokenizer: The tokenizer whose ids they are; temporary ids count as unknown words.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._special, tokens = tokenizer.special_ids, tokenizer.vocabulary
+        self._opens = np.array([tokenizer._model.opens_word(token) for token in tokens])  # (V,)
+        self._visible = np.array([bool(token.strip(BLANK_MARK + " ")) for token in tokens])  # (V,)
+
+    def of_rows(self, token_ids: np.ndarray) -> np.ndarray:
+        """Returns the number of each token's word, int (B, S); -1 for pad, start and end.
+
+        Args:
+            token_ids: int (B, S), rows of ids, each followed by the end id, if there is one, and padding.
+        """
+        is_first = np.zeros(token_ids.shape, bool)  # (B, S)
+        is_first[:, 0] = True
+        special = [i for i in (self._special.pad, self._special.start, self._special.end) if i is not None]
+        is_text = ~np.isin(token_ids, special)
+        token_ids = self._known(token_ids)
+        visible = self._visible[token_ids] & is_text
+        has_more = np.maximum.accumulate(visible[:, ::-1], axis=1)[:, ::-1]  # else only blanks, of the last word
+        numbers = np.cumsum(is_first | (self._begins(token_ids) & has_more), axis=1) - 1
+        return np.where(is_text, numbers, -1)
+
+    def counts(self, token_ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Returns the number of words of each row, int (rows,); blanks at its end may count as one.
+
+        Args:
+            token_ids: int (N,), the ids of all rows, without start and end.
+            offsets: int (rows + 1,), where the rows begin and end.
+        """
+        is_first = np.zeros(len(token_ids), bool)
+        is_first[offsets[:-1][np.diff(offsets) > 0]] = True
+        begun = np.concatenate([[0], np.cumsum(is_first | self._begins(self._known(token_ids)))])  # (N + 1,)
+        return begun[offsets[1:]] - begun[offsets[:-1]]
+
+    def _begins(self, token_ids: np.ndarray) -> np.ndarray:
+        """Whether another word begins with each token: a blank belongs to the word after it."""
+        return self._opens[token_ids] & self._visible[np.roll(token_ids, 1, axis=-1)]
+
+    def _known(self, token_ids: np.ndarray) -> np.ndarray:
+        unknown = 0 if self._special.unknown is None else self._special.unknown  # temporary ids need one
+        return np.where(token_ids < len(self._opens), token_ids, unknown)
+
+
+def _check_training(
+    lines: Iterable[str], level: str, vocabulary_size: int | None, min_frequency: int, tags: Sequence[str], lower: bool
+) -> None:
+    """Refuses arguments of `Tokenizer.train` that are out of range.
+
+    Raises:
+        ValueError: For the first that is.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"Expected level to be one of {', '.join(LEVELS)}. Received: {level!r}")
+    if isinstance(lines, str):
+        raise ValueError("Expected lines to be an iterable of lines. Received: a single str")
+    if isinstance(tags, str) or not isinstance(tags, Sequence) or len(set(tags)) < len(tags):
+        raise ValueError(f"Expected tags as a list of tokens that differ from each other. Received: {tags!r}")
+    special = len(SPECIAL_TOKENS) + len(tags)
+    if vocabulary_size is not None and vocabulary_size <= special:
+        raise ValueError(
+            f"Expected vocabulary_size of at least {special + 1}, {special} of them special. "
+            f"Received: {vocabulary_size}"
+        )
+    if min_frequency < 1 or (min_frequency > 1 and level in ("bpe", "symbol")):
+        raise ValueError(
+            "Expected min_frequency of at least 1, and of 1 for the levels bpe and symbol, which have no "
+            f"frequency limit. Received: {min_frequency} for level {level}"
+        )
+    if tags and level == "character":
+        raise ValueError("Expected no tags for the level character, each of whose tokens is one character.")
+    for tag in tags:
+        if not tag or any(character in f"{BLANKS}▁," for character in checked_text(tag)) or tag in SPECIAL_TOKENS:
+            raise ValueError(f"Expected tags without blanks and commas, such as '<2fr>'. Received: {tag!r}")
+        if lower and tag != tag.translate(lowercase_table()):
+            raise ValueError(f"Expected tags in lower case with lowercase=True. Received: {tag!r}")
+
+
+def _restored(manifest: dict[str, Any], sentencepiece_model: bytes | None) -> tuple[str, bool, TokenizerModel]:
+    """The arguments of `Tokenizer`; any error if something is wrong, although the digests are right."""
+    level, lowercase = manifest["level"], manifest["lowercase"]
+    if level not in (*LEVELS, HUGGING_FACE) or not isinstance(lowercase, bool):
+        raise ValueError("Expected a level, and true or false for lowercase.")
+    if sentencepiece_model is not None:
+        if "special_ids" in manifest:
+            special_ids = SpecialIds(**manifest["special_ids"])
+            model = BPEModel(sentencepiece_model, special_ids, manifest["added"])
+            special_ids.check(len(model.vocabulary))
+        else:
+            model = BPEModel(sentencepiece_model)
+        if not model.is_foreign and tuple(model.vocabulary[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
+            raise ValueError("Expected the special tokens first.")
+    elif level == HUGGING_FACE:
+        model = HuggingFaceModel.restore(manifest)
+    else:
+        model = LookupModel.restore(manifest)
+    tokens = [checked_text(token) for token in model.vocabulary]
+    if tokens != model.vocabulary or len(set(tokens)) < len(tokens):
+        raise ValueError("Expected a list of tokens that occur once each.")
+    return level, lowercase, model
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    """Returns the SHA-256 of a manifest, in hexadecimal."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a tokenizer's file {path}. Received: a folder without it")
+    return files.read_bounded(path, _LARGEST)
+
+
+def _changed(path: Path) -> ValueError:
+    return ValueError(
+        f"Expected {path} to be what Tokenizer.save wrote in format {_FORMAT}. Received: a file that is truncated, "
+        "changed or of another format"
+    )

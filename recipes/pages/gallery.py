@@ -69,7 +69,7 @@ def draw_reports(folder: Path) -> None:
 def draw_preset(folder: Path) -> None:
     """Draws alignments of the preset, and writes its hover page."""
     from keras_attn import Translator, plots
-    from recipes import corpora
+    from keras_attn.training import corpora
 
     with command.quietly():
         translator = Translator.from_preset(PRESET)

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from keras_attn.cli import command
-from keras_attn.cli.run_report import read_report
+from keras_attn.training import read_report
 from recipes.pages import alt_texts, speed, studies
 from recipes.pages.markdown import table
 
@@ -72,10 +72,10 @@ def _read(run: Path) -> dict:
 def _publish_one(run: Path, report: dict, reports: Path) -> None:
     name = name_of(report)
     if "study" not in report:
-        from recipes.training.report import read_translations
+        from keras_attn.training import report as run_report
 
         names = "source", "reference", "translation"
-        blocks = read_translations(run / "translations.txt")[:SAMPLES]
+        blocks = run_report.read_translations(run / "translations.txt")[:SAMPLES]
         report["samples"] = [dict(zip(names, block, strict=True)) for block in blocks]
     for page in run.glob("*.html"):
         shutil.copyfile(page, reports / f"{name}.html")

@@ -21,7 +21,6 @@ def sections(rows: list[dict]) -> list[str]:
     serving = [
         *_serving(results.get("serve", [])),
         *_strings(results.get("strings", [])),
-        *_load(results.get("serving_load", [])),
     ]
     return [*(["## Speed", *speed] if speed else []), *(["## Serving", *serving] if serving else [])]
 
@@ -112,23 +111,3 @@ def _strings(rows: list[dict]) -> list[str]:
         "were a tie. The slowest line was translated alone."
     )
     return [said, table([*columns.values()], [[str(row[name]) for name in columns] for row in rows])] if rows else []
-
-
-def _load(rows: list[dict]) -> list[str]:
-    """The results of the requests of many clients at once."""
-    parts = []
-    for row in rows:
-        latency, memory, overload = row["latency_ms"], row["resident_mb"], row["overload"]
-        parts.append(
-            f"`keras-attn serve` with {row['clients']} concurrent clients for {row['seconds']:g} seconds, on the same "
-            f"cores as the clients (`tests.benchmarks.serving_load`, {row['run']}): {row['requests']:,} requests with "
-            f"{row['sentences']:,} sentences answered ({row['sentences_per_second']:g} sentences/s), {row['errors']} "
-            f"errors, {row['wrong']} wrong answers, {row['ties']} ties, {row['refused']} refused; "
-            f"{latency['p50']:g} ms median, {latency['p99']:g} ms the 99th percentile; {memory['start']:,} MB resident "
-            f"at the start, {memory['half']:,} halfway, {memory['end']:,} at the end. Then killed and started again "
-            f"with room for {overload['max_requests']} requests: {overload['answered']:,} answered, "
-            f"{overload['refused']:,} refused, {overload['errors']} errors, {overload['wrong']} wrong answers. Two "
-            f"exports at once into one folder made versions {' and '.join(row['versions'])}"
-            + (", kept through the kill." if row["kept_after_kill"] else ".")
-        )
-    return parts

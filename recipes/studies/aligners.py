@@ -6,7 +6,7 @@ from pathlib import Path
 
 from keras_attn.evaluation import Gold, Link, Model1, alignment_error_rate, grow_diag_final_and
 from keras_attn.requirements import is_installed
-from recipes import corpora
+from keras_attn.training import corpora
 from recipes.studies import attention_links, eflomal_links
 
 ITERATIONS = 5  # of EM

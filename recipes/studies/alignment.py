@@ -4,7 +4,7 @@
 
 Trains RNNsearch, Luong's global attention (general score) with a unidirectional and a bidirectional encoder, Luong's
 local-p, the Transformer and the conditional GRU of Nematus on English and French text that is tokenized as the gold is
-(`recipes.corpora.hansards`), with the same tokenizers, sizes within 5 % of each other, and as many updates. Each then
+(`recipes.studies.hansards`), with the same tokenizers, sizes within 5 % of each other, and as many updates. Each then
 scores the gold sentences with their translations (`Translator.score`), its alignments are merged from pieces into
 words, and each French word is linked to the English word with the largest weight, or to none if that is the end of the
 sentence. Error rates are those of `keras_attn.evaluation.alignment_error_rate`.
@@ -91,6 +91,7 @@ SYSTEMS = {
     "nematus-aligner": ("nematus", (*_NEMATUS, "guided_alignment=2.0", "shift_alignment=true")),
 }
 EFLOMAL = "nematus-guided-by-eflomal", "nematus-aligner"  # whose links guide them
+GUIDED = "recipes.studies.guided_nematus"  # the recipe of these
 NONE, BACKWARD = "none", "-backward"
 
 
@@ -113,9 +114,8 @@ def run_study(arguments: argparse.Namespace) -> None:
     out = folder_of(arguments, "alignment_study")
     runs = _runs(arguments, max_steps, out)
 
-    from recipes import corpora
-    from recipes.corpora import hansards
-    from recipes.studies import aligners, eflomal_links
+    from keras_attn.training import corpora
+    from recipes.studies import aligners, eflomal_links, hansards
 
     gold = hansards.read_gold(arguments.gold or _gold_folder(arguments.data))
     if not 0 < arguments.development < len(gold.links):
@@ -160,7 +160,8 @@ def _runs(arguments: argparse.Namespace, max_steps: int, out: Path) -> list[Run]
             settings = [f"max_steps={max_steps}", *_SHARED, *own, *changes[recipe]]
             if name in EFLOMAL:
                 settings.append(f"alignment_links={eflomal_links.guide(out, languages)}")
-            runs.append(Run(name + suffix, recipe, tuple(settings), languages=languages))
+            module = GUIDED if name in EFLOMAL else recipe
+            runs.append(Run(name + suffix, module, tuple(settings), languages=languages))
     return runs
 
 
@@ -170,9 +171,9 @@ def _counts(gold, development: int) -> dict[str, int]:
 
 
 def _gold_folder(data: str | None) -> Path:
-    from recipes import corpora
+    from keras_attn.training import named_corpora
 
-    folder = corpora.find("word-align", data)
+    folder = named_corpora.find("word-align", data)
     if folder is None:
         raise FileNotFoundError(
             "Expected --gold, the folder of enfr.gold.gz and enfr.src-tgt.gz (github.com/neulab/awesome-align, "
@@ -184,7 +185,7 @@ def _gold_folder(data: str | None) -> Path:
 
 def _write_text(corpus, folder: Path) -> None:
     """Writes the corpus, tokenized as the gold is, as a corpus of its own, in the same order."""
-    from recipes.corpora import hansards
+    from recipes.studies import hansards
 
     with files.staging(folder.parent) as temporary:
         new = temporary / "text"

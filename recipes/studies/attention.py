@@ -68,7 +68,7 @@ def run_study(arguments: argparse.Namespace) -> None:
     shared = (f"max_steps={max_steps}", *SIZES.get(arguments.corpus, ()), *changes)
     runs = {name: Run(name, "luong", (*own, *shared)) for name, own in SCORES.items()}
 
-    from recipes import corpora
+    from keras_attn.training import corpora
 
     with Study(arguments, "attention_study", list(runs.values()), max_steps=max_steps).opened() as study:
         corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
@@ -88,7 +88,7 @@ def measure(study: Study, run: Run, corpus) -> None:
     if path.exists():
         return
     from keras_attn import Translator, evaluation
-    from recipes.training import report
+    from keras_attn.training import report
 
     trained = study.reports()[run.name]
     with command.quietly():

@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from keras_attn import Translator, plots
-from keras_attn.decoding import padded
 from keras_attn.evaluation import Link, parse_links
 from keras_attn.plots import WordAlignment
-from keras_attn.translator import Translation
+from keras_attn.translation import Translation, padded
 
 ROWS = {"own": 0, "next": 1}  # offset of a word's rows: those that predict its pieces, or have just read them
 NEXT_WORD = "next-word"  # the rows that predict the next word, the first of which has just read the whole word

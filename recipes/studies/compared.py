@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from keras_attn.cli.run_report import read_report
+from keras_attn.training import read_report
 
 
 def compared(runs: Sequence[Path], corpus: str | None, data: str | None, of: int = 0):
@@ -30,11 +30,10 @@ def compared(runs: Sequence[Path], corpus: str | None, data: str | None, of: int
     ((source, target),) = directions
 
     from keras_attn import Tokenizer
-    from recipes import corpora
-    from recipes.training.starting_point import check_tags
+    from keras_attn.training import corpora, starting_point
 
     name = corpus or reports[runs[of]]["corpus"]
     found = corpora.load(name, source, target, data=data, tags=tags.pop())
     for run in reports:
-        check_tags(found, Tokenizer.load(run / "source_tokenizer"))
+        starting_point.check_tags(found, Tokenizer.load(run / "source_tokenizer"))
     return reports, found

@@ -37,7 +37,7 @@ def run_study(arguments: argparse.Namespace) -> None:
     steps = (f"max_steps={arguments.max_steps}",) if arguments.max_steps else ()
     variant = Variant(arguments.recipe, arguments.recipe, (*steps, *changes))
 
-    from recipes import corpora
+    from keras_attn.training import corpora
 
     settings = {"recipe": arguments.recipe, "max_steps": arguments.max_steps}
     study = Study(arguments, "ensembles_study", repeated.runs([variant], arguments), **settings)

@@ -5,7 +5,7 @@
     python -m recipes.studies.figure3 RUN --own-translations     # instead of those that the paper's figure has
 
 Draws the heat maps with English at the top and French on the left, 0 black and 1 white, as the paper does, and writes
-`figure3.svg` into the run's folder. The sentences are tokenized as the study's text is (`recipes.corpora.hansards`).
+`figure3.svg` into the run's folder. The sentences are tokenized as the study's text is (`recipes.studies.hansards`).
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from keras_attn.cli import command
-from keras_attn.cli.run_report import read_report
+from keras_attn.training import read_report
 
 SENTENCES = (  # source, and the translation by RNNsearch-50 in the paper's figure
     (
@@ -47,8 +47,7 @@ def main(argv=None) -> int:
 def draw(arguments: argparse.Namespace) -> None:
     from keras_attn import Translator, plots
     from keras_attn.plots.plot_style import check_ending
-    from recipes.corpora import hansards
-    from recipes.studies import attention_links
+    from recipes.studies import attention_links, hansards
 
     path = arguments.output or arguments.run / "figure3.svg"
     check_ending(path)

@@ -13,8 +13,8 @@ right; beside it is phoneme error rate (PER), the edits per phone. A word has on
 
 Of several seeds a single model's score is the mean, with an interval over seeds that is pooled over the languages with
 equally many words (`recipes.studies.repeated`). The seeds of a system are also an ensemble, and so are all models of
-all systems: by probability (`keras_attn.models.Ensemble`) and by vote (`keras_attn.decoding.vote`). Means are over the
-seven languages with 8,000 training words ("medium"), and over the eight with 800 ("low"), where all of them are there.
+all systems: by probability (`keras_attn.models.Ensemble`) and by vote (`keras_attn.translation.vote`). Means are over
+the seven languages with 8,000 training words ("medium"), and over the eight with 800 ("low"), where all are there.
 
 The baseline is the task's own, an ensemble of neural transducers (Ashby et al. 2021; `BASELINE` has its WER on the test
 words). Training takes as many updates as the recipe has, or `--max-steps`, within `--minutes` a run. Runs and ensembles
@@ -33,7 +33,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from keras_attn.cli import command
-from recipes.corpora.pronunciations import LANGUAGES, corpus_name
+from keras_attn.training import named_corpora
 from recipes.studies import repeated
 from recipes.studies.options import add_options, changes_by_recipe, chosen, settings_for
 from recipes.studies.repeated import Variant
@@ -62,7 +62,9 @@ def main(argv=None) -> int:
     parser.set_defaults(source="letters", target="phones")
     repeated.add_seeds(parser)
     option = parser.add_argument
-    option("--languages", metavar="NAME,...", default="medium", help=f"or {', '.join(LANGUAGES)}, {ALL}")
+    option(
+        "--languages", metavar="NAME,...", default="medium", help=f"or {', '.join(named_corpora.G2P_LANGUAGES)}, {ALL}"
+    )
     option("--systems", metavar="NAME,...", default="hard_monotonic,rnnsearch", help=f"of {', '.join(SYSTEMS)}")
     option("--minutes", type=float, help="of training a run at most, validation included")
     option("--from", nargs="+", metavar="SYSTEM=RUN", dest="starts", default=[], help="go on from multilingual runs")
@@ -80,7 +82,7 @@ def run_study(arguments: argparse.Namespace) -> None:
         for system in SYSTEMS
     }
 
-    from recipes import corpora
+    from keras_attn.training import corpora
 
     settings = {"max_steps": arguments.max_steps, "minutes": arguments.minutes}
     settings["starts"] = [f"{system}={Path(run).name}" for system, run in starts.items()] or None
@@ -105,15 +107,15 @@ def _languages(text: str) -> list[str]:
     Raises:
         ValueError: for another name.
     """
-    every = [language for some in LANGUAGES.values() for language in some]
-    groups = {ALL: every, **LANGUAGES, **{language: [language] for language in every}}
+    every = [language for some in named_corpora.G2P_LANGUAGES.values() for language in some]
+    groups = {ALL: every, **named_corpora.G2P_LANGUAGES, **{language: [language] for language in every}}
     wanted = {language for name in chosen("--languages", text, groups) for language in groups[name]}
     return [language for language in every if language in wanted]
 
 
 def _corpus(arguments: argparse.Namespace, language: str) -> str:
     """The name of a language's corpus, or its folder below that of `--corpus`."""
-    return corpus_name(language) if arguments.corpus == CORPUS else str(Path(arguments.corpus, language))
+    return f"g2p/{language}" if arguments.corpus == CORPUS else str(Path(arguments.corpus, language))
 
 
 def _sides(arguments: argparse.Namespace, language: str) -> tuple[str, str]:
@@ -140,7 +142,7 @@ def _variant(
     arguments: argparse.Namespace, language: str, system: str, changes: dict[str, list[str]], starts: dict[str, str]
 ) -> Variant:
     recipe, own = SYSTEMS[system]
-    known = settings_for(recipe, corpus_name("*")) if arguments.corpus != CORPUS else ()  # a folder is not known
+    known = settings_for(recipe, "g2p/*") if arguments.corpus != CORPUS else ()  # a folder is not known
     steps = (f"max_steps={arguments.max_steps}",) if arguments.max_steps else ()
     settings = (*known, *steps, *changes[recipe], *own)
     start = ("--from", starts[system], "--tags", "corpus") if system in starts else ()
@@ -172,7 +174,7 @@ def write(study: Study, variants: dict[tuple[str, str], Variant]) -> None:
     from recipes.studies import figures
 
     languages = []
-    for amount, names in LANGUAGES.items():
+    for amount, names in named_corpora.G2P_LANGUAGES.items():
         keys = {variant.name: key for key, variant in variants.items() if key[0] in names}
         rows = repeated.rows(study, [variants[key] for key in keys.values()], "wer")
         for name in names:
@@ -218,7 +220,7 @@ def _combined(study: Study, language: str) -> list[dict]:
 def means(languages: Sequence[dict]) -> list[dict]:
     """The means over the languages with equally many words, where all of them are there, of what all of them have."""
     rows = []
-    for amount, names in LANGUAGES.items():
+    for amount, names in named_corpora.G2P_LANGUAGES.items():
         own = [row for row in languages if row["amount"] == amount]
         if not len(own) == len(names) > 1:
             continue

@@ -21,10 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from keras_attn.cli import command, line_streaming
-from keras_attn.cli.command import between
-from keras_attn.cli.environment import surroundings
-from keras_attn.cli.run_report import length_penalty, run_folder
+from keras_attn.cli.command import between, run_folder
 from keras_attn.search import SearchOptions
+from keras_attn.training import length_penalty, surroundings
 from recipes.studies.compared import compared
 from recipes.studies.sharpness import sharpness
 
@@ -163,7 +162,7 @@ def command_line(arguments: argparse.Namespace, corpus: str) -> str:
 
 
 def _write(arguments, corpus, systems: list[dict], panels: list[dict], count: int) -> None:
-    from recipes.training import report
+    from keras_attn.training import report
 
     labels = next(iter(panels[0].values()))
     sentences = [

@@ -72,7 +72,7 @@ def run_study(arguments: argparse.Namespace) -> None:
         for name, (recipe, own, _) in INGREDIENTS.items()
     ]
 
-    from recipes import corpora
+    from keras_attn.training import corpora
 
     study = Study(arguments, "ingredients_study", repeated.runs(variants, arguments), max_steps=max_steps)
     repeated.check(study)

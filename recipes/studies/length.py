@@ -36,7 +36,6 @@ DEFAULT_MAX_STEPS = 5000
 RECIPES = {"rnnsearch": "RNNsearch", "rnnencdec": "RNNencdec"}  # the longest runs first: in parallel they end sooner
 MAX_WORDS = (50, 30)
 BINS = [(low, low + 9) for low in range(1, 60, 10)]  # source words, both ends included
-PER_BIN = 200  # generated test sentences of a length
 SAMPLES = 1000
 SIZE_TOLERANCE = 0.05
 
@@ -62,11 +61,11 @@ def run_study(arguments: argparse.Namespace) -> None:
         for words in MAX_WORDS
     ]
 
-    from recipes import corpora
+    from keras_attn.training import corpora
 
     with Study(arguments, "length_study", runs, max_steps=max_steps).opened() as study:
         corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
-        sources, references = sentences(corpus)
+        sources, references = corpus.splits.get("lengths", corpus.splits["test"])
         lengths = [len(line.split()) for line in sources]
         if not any(low <= length <= high for low, high in BINS for length in lengths):
             raise ValueError(f"Expected test sentences of at most {BINS[-1][1]} words. {corpus.name} has none.")
@@ -77,21 +76,6 @@ def run_study(arguments: argparse.Namespace) -> None:
         text.write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
         study.work({run.name: [study.train_step(run), _translation(study, run, text)] for run in runs})
         write(study, corpus, lengths, references)
-
-
-def sentences(corpus, per_bin: int = PER_BIN) -> tuple[list[str], list[str]]:
-    """Sources and references: the test split or, of `phrases`, equally many of each length, none of them trained on."""
-    if corpus.name != "phrases":
-        return corpus.splits["test"]
-    from recipes.corpora.phrases import generator
-
-    seen = {line for split in ("train", "val") for line in corpus.splits[split][0]}
-    pairs = []
-    for low, high in BINS:
-        # About a tenth of the shortest sentences were trained on.
-        generated = generator.generate(2 * per_bin, seed=1000 + low, min_words=max(3, low), max_words=high)
-        pairs += [pair for pair in generated if pair[0] not in seen][:per_bin]
-    return [source for source, _ in pairs], [target for _, target in pairs]
 
 
 def _translation(study: Study, run: Run, text: Path) -> Step:

@@ -22,8 +22,8 @@ import numpy as np
 
 from keras_attn import files
 from keras_attn.cli import command
-from recipes import train
-from recipes.config import override
+from keras_attn.training import override
+from recipes import nematus
 from recipes.studies import repeated
 from recipes.studies.options import add_options, changes_by_recipe, settings_for
 from recipes.studies.repeated import Variant
@@ -56,7 +56,7 @@ def main(argv=None) -> int:
 def run_study(arguments: argparse.Namespace) -> None:
     changes = changes_by_recipe(arguments, RECIPE)[RECIPE]
 
-    from recipes import corpora
+    from keras_attn.training import corpora
 
     corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
     pairs = len(corpus.splits["train"][0])
@@ -98,7 +98,7 @@ def _sizes(text: str, most: int) -> list[int]:
 
 def adapted(size: int, steps: int, shared: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     """The settings of the adapted system: half the sentences a batch, and twice the updates."""
-    batch_size = max(1, override(train.load_recipe(RECIPE).Config(), list(shared)).batch_size // 2)
+    batch_size = max(1, override(nematus.Config(), list(shared)).batch_size // 2)
     vocabulary = next(many for most, many in VOCABULARY.items() if size < most)
     sizes = [f"{side}_vocabulary_size={vocabulary}" for side in ("source", "target")]
     return (*shared, f"max_steps={2 * steps}", f"batch_size={batch_size}", *sizes, *_ADAPTED, *more)
@@ -125,8 +125,7 @@ def _write_text(corpus, size: int, seed: int, folder: Path) -> None:
 
 def _check_vocabularies(study: Study, corpus) -> None:
     """Raises ValueError if the smallest set, that of the first runs, has too little text for the vocabularies."""
-    from recipes import corpora
-    from recipes.training import fitting
+    from keras_attn.training import corpora, fitting
 
     first = study.runs[: len(KINDS)]
     text = corpora.load(first[0].corpus, corpus.source, corpus.target)

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from keras_attn.cli import command
-from recipes import train
-from recipes.config import config_for
+from keras_attn.training import config_for, plan
 
 
 def add_options(parser: command.Parser, corpus: str) -> None:
@@ -47,7 +46,7 @@ def changes_by_recipe(arguments, *recipes: str) -> dict[str, list[str]]:
 
 def settings_for(recipe: str, corpus: str) -> list[str]:
     """A recipe's settings for a corpus, or a pattern, that it knows, where they are not its defaults."""
-    module = train.load_recipe(recipe)
+    module = plan.load_recipe(recipe)
     config, default = config_for(module.CONFIGS, corpus) or module.Config(), module.Config()
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     return [f"{name}={value}" for name, value in values.items() if value != getattr(default, name)]

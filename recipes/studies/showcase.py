@@ -17,9 +17,8 @@ from pathlib import Path
 
 from keras_attn.cli import command, line_streaming
 from keras_attn.cli.command import between
-from keras_attn.cli.environment import surroundings
-from keras_attn.cli.run_report import length_penalty
 from keras_attn.search import SearchOptions
+from keras_attn.training import length_penalty, surroundings
 from recipes.studies.compared import compared
 
 EXAMPLES = 10  # shown at most
@@ -112,7 +111,7 @@ def command_line(arguments: argparse.Namespace, corpus: str) -> str:
 
 
 def _write(arguments, corpus, reports: list[dict], rows: list[Sentence]) -> None:
-    from recipes.training import report
+    from keras_attn.training import report
 
     scored = [row for row in rows if row.reference]
     chosen = ranked(scored)

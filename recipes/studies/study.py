@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from keras_attn import files
-from keras_attn.cli.environment import surroundings
-from recipes import train
-from recipes.config import TrainingConfig
+from keras_attn.cli import train
+from keras_attn.training import TrainingConfig, plan, run_folder, surroundings
 from recipes.studies.options import corpus_name, folder_of
-from recipes.training import run_folder
 
 _SETTINGS_FILE = "study.json"
 _OPTIONS = ("source", "target", "max_steps", "beam", "development", "seed", "seeds", "scores", "systems", "both_ways")
@@ -135,7 +133,7 @@ class Study:
             ValueError: for an unknown setting, or a value outside its range.
         """
         parse = train.parser().parse_args
-        return {run.name: train.configure(train.load_recipe(run.recipe), parse(self.training(run))) for run in runs}
+        return {run.name: plan.make_plan(**vars(parse(self.training(run)))).config for run in runs}
 
     def check_sizes(
         self, corpus, runs: Sequence[Run], tolerance: float = 0.05, earlier: Mapping[str, int] | None = None
@@ -151,7 +149,7 @@ class Study:
         Raises:
             ValueError: if they are or have not.
         """
-        from recipes.training import fitting
+        from keras_attn.training import fitting
 
         configs = self.configs(runs)
         texts = {tuple(getattr(config, name) for name in _TEXT_SETTINGS) for config in configs.values()}
@@ -160,7 +158,7 @@ class Study:
         tokenizers = fitting.train_tokenizers(next(iter(configs.values())), *corpus.splits["train"])
         sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
         counts = {
-            run.name: train.load_recipe(run.recipe).build(configs[run.name], *sizes).count_params() for run in runs
+            run.name: plan.load_recipe(run.recipe).build(configs[run.name], *sizes).count_params() for run in runs
         }
         counts |= earlier or {}
         if max(counts.values()) > (1 + tolerance) * min(counts.values()):
@@ -245,7 +243,7 @@ class Study:
         )
 
     def _tick(self) -> None:
-        from recipes.training import report  # late, as it imports Keras
+        from keras_attn.training import report  # late, as it imports Keras
 
         now = time.monotonic()
         self.seconds += now - self._ticked
@@ -254,7 +252,7 @@ class Study:
 
     def write_report(self, **figures: Any) -> dict:
         """Writes `report.json`: the study's figures, and what they depend on. Returns it."""
-        from recipes.training import report
+        from keras_attn.training import report
 
         self._tick()
         first = next(iter(self.reports().values()), self.settings)

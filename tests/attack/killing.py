@@ -7,7 +7,6 @@ number of the access to a file below the folder at which it kills itself, or `se
 `status` (negative: the signal), the number of `events` if it was not killed, and the `seconds` that it took.
 """
 
-import contextlib
 import importlib
 import json
 import os
@@ -68,28 +67,27 @@ def encode(folder: Path) -> int:
 def download(folder: Path) -> int:
     import hashlib
 
-    from recipes import corpora
-    from recipes.corpora import sources
+    from keras_attn.training import corpora, named_corpora
 
     os.environ["KERAS_HOME"] = str(folder / "home")
     os.environ.pop("KERAS_ATTN_DATA", None)
     upstream = folder.parent / "upstream"
-    sources.BASE = upstream.as_uri()
+    named_corpora.BASE = upstream.as_uri()
     root = upstream / "multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/tok"
     names = {"train": "train", "val": "val", "test": "test_2016_flickr"}
     is_new = not root.exists()  # the first attempt makes it, and is not killed
     root.mkdir(parents=True, exist_ok=True)
-    for name in sources.SHA256[CORPUS]:
+    for name in named_corpora.SHA256[CORPUS]:
         split, language = name.split(".")
         text = f"{split} {language}\n".encode()
         if is_new:
             (root / f"{names[split]}.lc.norm.tok.{language}").write_bytes(text)
-        sources.SHA256[CORPUS][name] = hashlib.sha256(text).hexdigest()
+        named_corpora.SHA256[CORPUS][name] = hashlib.sha256(text).hexdigest()
     return int(corpora.load(CORPUS).splits["val"] != (["val de"], ["val en"]))
 
 
 def train(folder: Path) -> int:
-    from recipes import train
+    from keras_attn.cli import train
 
     corpus = folder.parent / "corpus"
     if not corpus.exists():  # the first attempt makes it, and is not killed
@@ -109,10 +107,10 @@ def export(folder: Path) -> int:
 
 
 def export_a_small_graph() -> None:
-    """From now on in this process, in the place of the translator's, and without the check in another process."""
+    """From now on in this process, in the place of the translator's, and without the check."""
     import tensorflow as tf
 
-    from keras_attn.serving.export import graph, publish
+    from keras_attn.export import saved_model, signatures
 
     class Small(tf.Module):
         def __init__(self, *_):
@@ -123,29 +121,25 @@ def export_a_small_graph() -> None:
             f = self.f.get_concrete_function(tf.TensorSpec((None,), tf.string, name="text"))
             tf.saved_model.save(self, directory, signatures={"serving_default": f})
 
-    graph.ServedTranslator = Small
-    publish.check_translations = lambda *_: None
-    publish.replaying = lambda *_: contextlib.nullcontext()
-    from keras_attn.serving.export import validation
-
-    validation.validate = lambda *_, **__: None
+    signatures.ServedTranslator = Small
+    saved_model.check_signatures = lambda *_: None
 
 
 def export_whole(folder: Path) -> int:
-    from keras_attn.serving.export import export_translator
+    from keras_attn.export import export_translator
 
     export_translator(translator(), folder / "models", beam_size=2)
     return 0
 
 
 MODULES = {
-    save: ["keras_attn.translator", "keras_attn.models"],
-    save_beside: ["keras_attn.translator", "keras_attn.models"],
+    save: ["keras_attn.translation.translator", "keras_attn.models"],
+    save_beside: ["keras_attn.translation.translator", "keras_attn.models"],
     encode: ["keras_attn.data"],
-    download: ["recipes.corpora"],
-    train: ["keras_attn.translator", "recipes.training.fitting", "recipes.rnnsearch", "recipes.training.report"],
-    export: ["keras_attn.translator", "keras_attn.serving.export.publish"],
-    export_whole: ["keras_attn.translator", "keras_attn.serving.export.publish"],
+    download: ["keras_attn.training.corpora"],
+    train: ["keras_attn.translation.translator", "keras_attn.training.fitting", "keras_attn.training.report"],
+    export: ["keras_attn.translation.translator", "keras_attn.export.saved_model"],
+    export_whole: ["keras_attn.translation.translator", "keras_attn.export.saved_model"],
 }
 
 

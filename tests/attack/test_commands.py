@@ -17,12 +17,11 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.cli import evaluate, export, score, translate
+from keras_attn.cli import evaluate, export, score, train, translate
 from keras_attn.cli.main import COMMANDS
-from keras_attn.translator import Translator
-from recipes import train
+from keras_attn.translation import Translator
 from tests.models import test_golden
-from tests.test_scoring import word_tokenizer
+from tests.translation.test_scoring import word_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.once, pytest.mark.usefixtures("processes_on_jax")]
 
@@ -175,8 +174,7 @@ def test_training_that_diverges_fails(rate, tmp_path):
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
-@pytest.mark.parametrize("side", ["de", "fr"])
-@pytest.mark.parametrize("blank", ["\n" * 60, " \t\u3000\n" * 60])
+@pytest.mark.parametrize(("side", "blank"), [("de", "\n" * 60), ("fr", " \t\u3000\n" * 60)])
 def test_a_blank_split_is_named(split, side, blank, tmp_path, capfd):
     corpus = write_corpus(tmp_path / "digits", **{f"{split}_{side}": blank})
     status, error = called(train.main, training(corpus, tmp_path / "run"), capfd)
@@ -196,13 +194,13 @@ def test_a_batch_for_a_billion_takes_little_memory(tmp_path):
 # Damaged reports.
 
 DAMAGE = {
-    "length_penalty": ["much", None, [], {}, True, -1, float("nan"), float("inf"), "1.0"],
-    "tokenize": [5, None, [], {}, True, "nosuch"],
-    "metric": [5, None, [], {}, "accuracy"],
-    "corpus": [5, [], {}, True],
-    "source": [5, [], {}, True],
-    "target": [5, [], {}, True],
-    "config": [None, 5, [], "text", [["length_penalty", 1]]],
+    "length_penalty": ["much", None, True, -1, float("nan"), float("inf")],
+    "tokenize": [5, None, "nosuch"],
+    "metric": [[], None, "accuracy"],
+    "corpus": [5, []],
+    "source": [5, {}],
+    "target": [5, True],
+    "config": [None, 5, [["length_penalty", 1]]],
 }
 WHOLE = [b"", b"{", b"null", b"[]", b"5", b'"text"', b"\xff\xfe", b"[" * 100_000, b"{}x", b'{"config": ' * 9999]
 
@@ -243,9 +241,12 @@ def test_damaged_reports_are_refused_with_a_sentence(name, value, run, capfd):
 # Files and flags.
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS))
+VALUES = ["--beam=nan", "--length-penalty=inf", "--max-length=-1", "--batch-size=1e9"]
+
+
 @pytest.mark.parametrize(
-    "flag", ["--beam=nan", "--length-penalty=inf", "--max-length=-1", "--batch-size=1e9", "--frobnicate"]
+    ("command", "flag"),
+    [*((command, "--frobnicate") for command in sorted(COMMANDS)), *(("translate", flag) for flag in VALUES)],
 )
 def test_flags_are_refused_as_subprocesses(command, flag, tmp_path):
     status, out, error = ended(start("keras_attn", command, tmp_path, flag))

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import copy
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -22,13 +23,11 @@ import pytest
 import requests
 
 from keras_attn import ParallelDataset, Tokenizer, Translator, files
-from keras_attn.text import read_lines, tokenizer_files
-from recipes import corpora
-from recipes.corpora import sources
-from recipes.training import run_folder
-from recipes.training.callbacks import TimeBudget
-from recipes.training.checkpoint import Checkpoint
-from recipes.training.memory import memory_mb
+from keras_attn.text import read_lines
+from keras_attn.training import corpora, named_corpora, run_folder
+from keras_attn.training.callbacks import TimeBudget
+from keras_attn.training.checkpoint import Checkpoint
+from keras_attn.training.memory import memory_mb
 from tests.attack import killing
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
@@ -77,7 +76,7 @@ def damaged(content: bytes, kind: str, draw: random.Random) -> bytes:
         "empty": lambda: b"",
         "truncated": lambda: content[:place],
         "flipped": lambda: content[:place] + bytes([content[place] ^ (1 << draw.randrange(8))]) + content[place + 1 :],
-        "zeros": lambda: content[:place] + bytes(min(64, len(content) - place)) + content[place + 64 :],
+        "zeros": lambda: content[:place] + bytes(len(content) - place),  # to the end: a part may be zeros already
         "doubled": lambda: content * 2,
         "inserted": lambda: content[:place] + draw.randbytes(9) + content[place:],
         "page": lambda: b"<html><body>Please log in.</body></html>",
@@ -185,7 +184,7 @@ def loads_or_is_refused(folder: Path) -> None:
     assert isinstance(found, (Translator, *REFUSALS))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_config_with_another_value_does_no_harm(preset, tmp_path, seed):
     folder, draw = Path(shutil.copytree(preset, tmp_path / "copy")), random.Random(seed)
     parts = parts_of(folder / "model.keras")
@@ -208,17 +207,18 @@ def test_a_damaged_model_does_no_harm_whatever_the_manifest_says(preset, tmp_pat
 
 
 @pytest.mark.parametrize("side", ["source_tokenizer", "target_tokenizer"])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(7))
 def test_a_tokenizer_with_another_value_does_no_harm(preset, tmp_path, side, seed):
     folder = Path(shutil.copytree(preset, tmp_path / "copy"))
     path = folder / side / "tokenizer.json"
     recorded = mutated(json.loads(path.read_text()), random.Random(seed))
     rest = {name: value for name, value in recorded.items() if name not in ("format", "sha256")}
-    path.write_text(json.dumps(recorded | {"sha256": tokenizer_files.digest(rest)}))
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    path.write_text(json.dumps(recorded | {"sha256": digest}))
     loads_or_is_refused(folder)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_manifest_with_another_value_does_no_harm(preset, tmp_path, seed):
     folder = Path(shutil.copytree(preset, tmp_path / "copy"))
     path = folder / "translator.json"
@@ -234,7 +234,7 @@ import io, json, sys, zipfile
 from pathlib import Path
 import h5py
 from keras_attn import Translator
-from recipes.training.memory import peak_memory_mb
+from keras_attn.training.memory import peak_memory_mb
 from tests.attack.test_files import mend, parts_of, write_parts
 
 folder = Path(sys.argv[1])
@@ -331,7 +331,7 @@ def restores_or_is_refused(model, folder: Path) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(4)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_checkpoint_is_refused_or_whole(checkpointed, tmp_path, kind, request):
     model, source = checkpointed
     folder = Path(shutil.copytree(source, tmp_path / "copy"))
@@ -340,7 +340,7 @@ def test_a_damaged_checkpoint_is_refused_or_whole(checkpointed, tmp_path, kind, 
     restores_or_is_refused(model, folder)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_checkpoint_with_another_state_is_refused_or_harmless(checkpointed, tmp_path, seed):
     model, source = checkpointed
     folder = Path(shutil.copytree(source, tmp_path / "copy"))
@@ -367,7 +367,7 @@ def test_a_damaged_run_json_is_named(tmp_path, kind):
 LOADS = """
 import json, sys
 from pathlib import Path
-from keras_attn.serving.dev_server.saved_model import SavedModel
+from keras_attn.serving.saved_model import SavedModel
 
 for folder in sys.argv[1:]:
     try:
@@ -387,10 +387,9 @@ VERSION_FILES = (
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow writes and loads the graph")
 def test_a_damaged_version_is_refused_or_harmless(tmp_path, monkeypatch):
     """All in a process of their own, which goes on after each."""
-    from keras_attn.serving.export import publish
+    from keras_attn.export import saved_model
 
-    monkeypatch.setattr(publish, "check_translations", lambda *_: None)  # its process takes long
-    monkeypatch.setattr(publish, "replaying", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(saved_model, "check_signatures", lambda *_: None)  # it takes long
     assert killing.export_whole(tmp_path) == 0
     version, folders = tmp_path / "models" / "1", []
     for name in VERSION_FILES:
@@ -518,7 +517,7 @@ def test_an_odd_text_keeps_its_lines(tmp_path, text, zipped):
     assert len(found.splits["train"][1]) == 3
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(3)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_archive_of_text_is_refused_or_whole(tmp_path, kind, request):
     content = damaged(gzip.compress(TEXT * 99), kind, random.Random(request.node.nodeid))
     (tmp_path / "text.gz").write_bytes(content)
@@ -558,12 +557,12 @@ def archive() -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS for _ in range(3)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_download_is_refused_and_not_kept(tmp_path, monkeypatch, cache, kind, request):
     path = tmp_path / "genimind/seq2seq/4f3f8eb0adde54fcc8b89394336b002e7961244c/fra-eng.zip"
     path.parent.mkdir(parents=True)
     path.write_bytes(damaged(archive(), kind, random.Random(request.node.nodeid)))
-    monkeypatch.setattr(sources, "BASE", tmp_path.as_uri())
+    monkeypatch.setattr(named_corpora, "BASE", tmp_path.as_uri())
     assert "tatoeba-en-fr" in refused(corpora.load, "tatoeba-en-fr")
     assert not cache.exists()
 
@@ -577,7 +576,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("name", corpora.loading.SOURCES)
+@pytest.mark.parametrize("name", named_corpora.SOURCES)
 @pytest.mark.parametrize("failure", FAILURES)
 def test_without_a_network_a_sentence_says_what_to_do(monkeypatch, cache, name, failure):
     def fail(*_, **__):
@@ -596,7 +595,8 @@ import contextlib, io, json, os, sys
 from pathlib import Path
 from keras_attn import ParallelDataset, Tokenizer, Translator
 from keras_attn.cli import export, translate
-from recipes import corpora, train
+from keras_attn.training import corpora
+from keras_attn.cli import train
 
 preset, place, corpus = map(Path, sys.argv[1:4])
 if os.geteuid() == 0:  # root without the capability to write everywhere (CAP_DAC_OVERRIDE, number 1)
@@ -623,7 +623,7 @@ def call(name, function, *arguments, **options):
     else:
         found[name] = 0, ""
 
-corpora.sources.BASE = corpus.as_uri()
+corpora.named_corpora.BASE = corpus.as_uri()
 os.environ["KERAS_HOME"] = str(place / "home")
 os.environ.pop("KERAS_ATTN_DATA", None)
 languages = ["--source", "de", "--target", "fr"]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from keras_attn.backend import inference_function
-from keras_attn.decoding.search_models import SearchModel
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.search import beam_search, greedy_search
+from keras_attn.translation.search_models import SearchModel
 from tests.models.test_every_model import MODELS, inputs, make  # noqa: F401
 from tests.models.test_golden import SOURCE, load, model_with
 

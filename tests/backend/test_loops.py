@@ -251,21 +251,6 @@ def test_a_product_whose_result_is_unused_does_not_lose_the_others_gradient(rng)
         np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-3)
 
 
-def test_only_backend_serving_and_commands_name_a_backend():
-    from pathlib import Path
-
-    import keras_attn
-
-    root = Path(keras_attn.__file__).parent
-    offenders = [
-        str(path.relative_to(root))
-        for path in root.rglob("*.py")
-        if "backend.backend()" in path.read_text("utf-8") or "import tensorflow" in path.read_text("utf-8")
-    ]
-    allowed = [name for name in offenders if name.startswith(("backend", "serving", "cli"))]
-    assert offenders == allowed
-
-
 def test_scan_keeps_half_precision(backend):
     x = ops.ones((3, 2, 4), dtype="bfloat16")
     carry, ys = scan(lambda c, x: (c + x, c), ops.zeros((2, 4), dtype="bfloat16"), x)

@@ -2,7 +2,7 @@
 
 import keras
 
-from recipes.training.memory import peak_memory_mb
+from keras_attn.training.memory import peak_memory_mb
 
 BACKEND = keras.backend.backend()
 

@@ -13,7 +13,7 @@ from keras import layers
 
 from keras_attn import AttentionalLayer, AttentionDecoder, BahdanauAttention, BiGRUEncoder
 from keras_attn.models import RecurrentSeq2Seq
-from recipes.config import TrainingConfig
+from keras_attn.training import TrainingConfig
 
 EMBEDDING, UNITS, SENTENCES = 256, 512, 128
 

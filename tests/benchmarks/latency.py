@@ -36,8 +36,8 @@ from pathlib import Path
 
 from keras_attn import files
 from keras_attn.cli import command
-from keras_attn.cli.run_report import read_report
 from keras_attn.text import read_parallel
+from keras_attn.training import read_report
 from tests.benchmarks import joeynmt_peer
 from tests.benchmarks.latency_figures import BACKENDS, BATCH, figures, page_table
 from tests.benchmarks.marian_peer import write_texts

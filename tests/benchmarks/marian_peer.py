@@ -111,9 +111,7 @@ def command_line(arguments: argparse.Namespace, corpus: str) -> str:
 def measure(arguments: argparse.Namespace) -> None:
     """Trains, compares and writes the report."""
     from keras_attn import Translator, files
-    from keras_attn.cli.environment import surroundings
-    from recipes import corpora
-    from recipes.training import report
+    from keras_attn.training import corpora, report, surroundings
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends Marian, too
     work = arguments.work.resolve()

@@ -28,7 +28,8 @@ from pathlib import Path
 
 from keras_attn import files
 from keras_attn.cli import command
-from keras_attn.cli.run_report import read_report, run_folder
+from keras_attn.cli.command import run_folder
+from keras_attn.training import read_report
 from tests.benchmarks.pronunciation_systems import OF_REPORTS, SYSTEMS, Pairs, of_report, of_run
 
 
@@ -78,9 +79,7 @@ def kept_rows(work: Path, corpus: str, conditions: dict[str, dict]) -> dict[str,
 
 def measure(arguments: argparse.Namespace) -> None:
     """Measures what is not kept yet, and writes the report."""
-    from keras_attn.cli.environment import surroundings
-    from recipes import corpora
-    from recipes.training import report
+    from keras_attn.training import corpora, report, surroundings
 
     corpus = corpora.load(arguments.corpus, "letters", "phones", data=arguments.data)
     check(arguments, corpus.name)

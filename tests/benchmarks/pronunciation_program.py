@@ -17,7 +17,7 @@ from pathlib import Path
 def ours(words: list[str], run: str, beam: str) -> tuple[list[str], float]:
     """A preset of keras_attn. The first call, which compiles, is not counted."""
     from keras_attn import Translator
-    from keras_attn.cli.run_report import length_penalty
+    from keras_attn.training import length_penalty
 
     translator = Translator.from_preset(run)
     options = {"beam_size": int(beam), "return_alignments": False, "length_penalty": length_penalty(Path(run), None)}

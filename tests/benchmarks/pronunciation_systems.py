@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from keras_attn.cli.run_report import read_report
+from keras_attn.training import read_report
 
 PACKAGES = {
     "g2p-en": ("g2p-en==2.1.0",),

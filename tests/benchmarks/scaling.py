@@ -1,15 +1,12 @@
-"""Time and memory of training against sentence length, vocabulary and batch, and of data against the size of a corpus.
+"""Time and memory of training against sentence length, vocabulary and batch.
 
-    python -m tests.benchmarks.scaling [--out FILE.json] [--figure FILE.svg] [--backend jax] [--pairs N ...]
-    python -m tests.benchmarks.scaling --draw FILE.json --figure FILE.svg
+    python -m tests.benchmarks.scaling [--out FILE.json] [--backend jax]
 
 Trains an `RNNSearch` of 256 units with Adam on random ids: one length S = T, one vocabulary size V on both sides, and B
 sentences a batch, of which one differs from the middle case (16, 8,000, 32) at a time. The last case has the paper's
 sizes: n = 1000, m = 620, l = 500, V = 30,000, of which B = 16 fit these machines. `flops` counts the matrix products of
-an update (`tests.benchmarks.accelerator_work`). Then synthetic text of each number of `--pairs` is encoded by one
-process, and its token files are opened again (`tests.benchmarks.data_at_size`). Every case is a process of its own;
-`megabytes` are those of its peak above the imports. A run takes some 10 minutes on two cores; the last line is JSON.
-`--draw` draws the figure of an earlier run. Linux only.
+an update (`tests.benchmarks.accelerator_work`). Every case is a process of its own; `megabytes` are those of its peak
+above the imports. A run takes some 5 minutes on two cores; the last line is JSON. Linux only.
 """
 
 import argparse
@@ -18,23 +15,18 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from keras_attn.cli import command, environment
-from recipes.training.memory import memory_mb
+from keras_attn.training import surroundings
+from keras_attn.training.memory import memory_mb
 from tests.benchmarks.accelerator_work import SIZES, Sizes, training_flops
 from tests.benchmarks.processes import run_process
 
 LENGTHS, VOCABULARIES, BATCHES = (8, 16, 32, 64), (2_000, 8_000, 32_000), (8, 32, 128)
 MIDDLE = {"length": 16, "vocabulary": 8_000, "batch": 32}
 UPDATES, ROUNDS = 4, 3
-PANELS = (
-    ("length", "S = T, tokens"),
-    ("vocabulary", "V, words on each side"),
-    ("batch", "B, sentences"),
-)
 
 
 def cases() -> list[dict]:
@@ -106,99 +98,19 @@ def train(case: dict) -> dict:
     }
 
 
-def read_corpus(pairs: int) -> dict:
-    """Encodes synthetic text, in this process, and opens its token files again in another."""
-    from keras_attn import ParallelDataset, Tokenizer
-    from tests.benchmarks.data_at_size import REOPEN, write_text
-
-    with tempfile.TemporaryDirectory() as folder:
-        folder, tokenizers = Path(folder), []
-        texts = [folder / f"text.{side}" for side in ("source", "target")]
-        for seed, path in enumerate(texts, 1):
-            write_text(path, pairs, seed)
-            with path.open() as file:
-                lines = [line.rstrip("\n") for _, line in zip(range(20_000), file, strict=False)]
-            tokenizers.append(Tokenizer.train(lines, vocabulary_size=8000))
-            tokenizers[-1].save(f"{path}.tokenizer")
-        imports, started = memory_mb(), time.perf_counter()
-        ParallelDataset.from_files(*texts, *tokenizers, folder / "cache", batch_size=80)
-        seconds = time.perf_counter() - started
-        disk = sum(path.stat().st_size for path in (folder / "cache").rglob("*") if path.is_file())
-        arguments = [*map(str, texts)], [f"{path}.tokenizer" for path in texts], str(folder / "cache"), [0, 1]
-        again = run_process("-W", "ignore", "-c", REOPEN, json.dumps(arguments))
-        return {
-            "pairs": pairs,
-            "encoding_seconds": round(seconds, 2),
-            "encoding_megabytes": round(memory_mb("VmHWM") - imports),
-            "token_files_megabytes": round(disk / 1e6, 1),
-            "opening_seconds": again["seconds"],
-            "opening_megabytes": again["most_megabytes"],
-        }
-
-
-def draw(result: dict, path: Path) -> None:
-    """Above, rates against each size and the seconds of a corpus; below, memory, and the disk of a corpus."""
-    import matplotlib
-
-    from keras_attn.plots import plot_style
-    from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE
-
-    def line(axes, xs, ys, colour, label=None):
-        axes.plot(xs, ys, "o-", color=colour, markersize=4, linewidth=1.4, label=label)
-
-    with matplotlib.rc_context(plot_style.STYLE):
-        figure = plot_style.new_figure(figsize=(11.0, 4.6), layout="constrained")
-        panels = figure.subplots(2, 4)
-        for (name, label), (above, below) in zip(PANELS, panels.T[:3], strict=True):
-            fixed = {key: value for key, value in MIDDLE.items() if key != name}
-            rows = [row for row in result["training"] if row["model"] != "paper" and fixed.items() <= row.items()]
-            rows.sort(key=lambda row: row[name])
-            xs = [row[name] for row in rows]
-            line(above, xs, [row["target_tokens_per_second"] for row in rows], BLUE)
-            line(below, xs, [row["megabytes"] for row in rows], ORANGE)
-            below.set_xlabel(label, fontsize=9, color=INK)
-        corpora, (above, below) = result["corpora"], panels.T[3]
-        xs = [row["pairs"] for row in corpora]
-        line(above, xs, [row["encoding_seconds"] for row in corpora], BLUE, "first call")
-        line(above, xs, [row["opening_seconds"] for row in corpora], GREY, "opened again")
-        line(below, xs, [row["token_files_megabytes"] for row in corpora], BLUE, "on disk")
-        line(below, xs, [row["opening_megabytes"] for row in corpora], GREY, "memory, opened again")
-        below.set_xlabel("pairs of a corpus", fontsize=9, color=INK)
-        titles = ["Target tokens/s"] * 3 + ["Seconds"], ["Memory, MB"] * 3 + ["MB"]
-        for row, names in zip(panels, titles, strict=True):
-            for axes, title in zip(row, names, strict=True):
-                plot_style.plain_axes(axes)
-                axes.set_title(title, loc="left", fontsize=10, color=INK)
-                axes.set_ylim(bottom=0)
-        for axes in (above, below):
-            axes.legend(frameon=False, fontsize=8, labelcolor=INK)
-    plot_style.save(figure, path)
-
-
 def measure(options: argparse.Namespace) -> None:
-    """Measures every case, or reads an earlier run; writes the files."""
-    from keras_attn.plots.plot_style import check_ending
-    from recipes.training import report
+    """Measures every case, and writes the file."""
+    from keras_attn.training import report
 
     if options.case:  # in a process of its own
-        case = json.loads(options.case)
-        print(json.dumps(read_corpus(case["pairs"]) if "pairs" in case else train(case)))
+        print(json.dumps(train(json.loads(options.case))))
         return
-    check_ending(options.figure)
-    if options.draw:
-        if options.figure is None:
-            raise ValueError(f"Expected --figure to name the picture of --draw {options.draw}. Received: none")
-        draw(json.loads(options.draw.read_text("utf-8")), options.figure)
-        return
-    load, found = [round(one, 2) for one in os.getloadavg()], {"training": [], "corpora": []}
-    for name, ones in (("training", cases()), ("corpora", [{"pairs": one} for one in sorted(options.pairs)])):
-        for case in ones:
-            line = ["-m", "tests.benchmarks.scaling", "--backend", options.backend, "--case", json.dumps(case)]
-            found[name].append(run_process(*line))
-            print(json.dumps(found[name][-1]), flush=True)
-    result = {"benchmark": "scaling", **found, "load": load, **environment.surroundings()}
-    if options.figure:
-        draw(result, options.figure)
+    load, found = [round(one, 2) for one in os.getloadavg()], []
+    for case in cases():
+        line = ["-m", "tests.benchmarks.scaling", "--backend", options.backend, "--case", json.dumps(case)]
+        found.append(run_process(*line))
+        print(json.dumps(found[-1]), flush=True)
+    result = {"benchmark": "scaling", "training": found, "load": load, **surroundings()}
     if options.out:
         report.write(options.out, result)
     print(json.dumps(result))
@@ -208,10 +120,7 @@ def main(argv=None) -> int:
     parser = command.Parser("tests.benchmarks.scaling", description=__doc__.splitlines()[0])
     option = parser.add_argument
     option("--out", type=Path, metavar="FILE.json")
-    option("--figure", type=Path, metavar="FILE.svg")
-    option("--draw", type=Path, metavar="FILE.json", help="draw the figure of an earlier run")
     option("--backend", default="jax", choices=("jax", "tensorflow", "torch"), help="default: %(default)s")
-    option("--pairs", type=command.between(int, 1000, 10**8), nargs="+", default=[25_000, 100_000, 400_000])
     option("--case", help=argparse.SUPPRESS)
     backend = parser.parse_args(argv).backend
     return command.run(measure, parser, argv, prepare=lambda: environment.prepare(backend))

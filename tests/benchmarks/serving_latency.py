@@ -28,9 +28,9 @@ from pathlib import Path
 import keras
 
 from keras_attn import Shortlist, Translator, quantize, with_shortlist
-from keras_attn.cli.run_report import export_arguments, read_report
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
+from keras_attn.training import export_arguments, read_report
 from tests.benchmarks.search_limits import Limits
 from tests.benchmarks.spread import with_spread
 from tests.serving import loader

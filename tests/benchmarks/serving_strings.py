@@ -22,8 +22,8 @@ import keras
 import numpy as np
 
 from keras_attn import Translator
-from keras_attn.cli.run_report import export_arguments
 from keras_attn.text import BLANKS, END_ID, PAD_ID, corpus_path, read_lines
+from keras_attn.training import export_arguments
 from recipes.pages.results import name_of_run
 from tests import adversarial
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model

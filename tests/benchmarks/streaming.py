@@ -20,9 +20,10 @@ from tests.benchmarks.data_at_size import write_text
 PREPARE = """
 import json, sys, time
 from pathlib import Path
-from recipes import corpora, rnnsearch
-from recipes.training import fitting
-from recipes.training.memory import memory_mb
+from keras_attn.training import corpora
+from recipes import rnnsearch
+from keras_attn.training import fitting
+from keras_attn.training.memory import memory_mb
 
 folder, stream = Path(sys.argv[1]), sys.argv[2] == "files"
 before, started, steps = memory_mb("VmRSS"), time.perf_counter(), {}

@@ -63,7 +63,7 @@ import keras_attn
 from keras_attn.text import Tokenizer
 from keras_attn.cli import command, line_streaming
 from keras_attn.serving.client import Client
-Client("http://127.0.0.1:1", "model").close()
+Client("http://127.0.0.1:1", "model")
 try:
     keras_attn.RNNEncoder
 except ModuleNotFoundError as error:

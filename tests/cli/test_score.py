@@ -12,11 +12,10 @@ import pytest
 from keras_attn.backend import int8_products
 from keras_attn.cli import score as score_command
 from keras_attn.cli.main import main
-from keras_attn.decoding import vote
 from keras_attn.evaluation import bleu, chrf
 from keras_attn.models import RNNSearch
 from keras_attn.text import Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator, vote
 
 pytestmark = pytest.mark.once
 
@@ -99,8 +98,8 @@ def test_scores_as_json_lines_in_a_file(folder, tmp_path):
         (["score", "{f}/preset", *PAIR, "--fields", "text"], "--format jsonl with --fields"),
         (["score", "{f}/preset", *PAIR, "--normalization", "wu"], "gnmt"),
         (["score", "{f}/preset", *PAIR, "--output", "{f}/source"], "to be a new file"),
-        (["evaluate", "{f}/preset"], "--corpus FOLDER"),
-        (["evaluate", "{f}/preset", "--corpus", "multi30k"], "`python -m recipes.evaluate`"),
+        (["evaluate", "{f}/preset"], "Expected --corpus, or --input FILE"),
+        (["evaluate", "{f}/preset", "--corpus", "nosuch"], "Expected a corpus (phrases, "),
         (["evaluate", "{f}/preset", "--corpus", "{f}/corpus"], "--source and --target"),
         (["evaluate", "{f}/preset", "--input", "{f}/source"], "--input together with --references"),
         (["evaluate", "{f}/preset", "--input", "{f}/source", "--references", "{f}/short"], "Received: 5 and 2"),
@@ -165,7 +164,7 @@ def test_evaluate_reads_files_and_folders_alike(folder, tmp_path, capsys):
         assert run(folder, "evaluate", "{f}/preset", *arguments, *given) == 0
         found[name] = json.loads((tmp_path / name).read_text())
         assert found[name]["sentences"] == 5
-    assert found["folder"]["corpus"] == str(folder / "corpus")
+    assert found["folder"]["corpus"] == "corpus"
     assert found["files"]["input"] == str(folder / "source")
     keys = ("bleu", "chrf", "ter")
     systems = [[{key: one[key] for key in keys} for one in found[name]["systems"]] for name in where]

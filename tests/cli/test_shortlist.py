@@ -5,7 +5,7 @@ import json
 import pytest
 
 from keras_attn import Shortlist, with_shortlist
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.cli.test_score import SOURCES, folder, run  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.once

@@ -17,10 +17,10 @@ import pytest
 
 from keras_attn import quantize
 from keras_attn.backend import int8_products
-from keras_attn.cli import output_formats, text_windows, translate
+from keras_attn.cli import output_formats, sentences, text_windows, translate
 from keras_attn.models import RNNSearch
 from keras_attn.text import END_ID, Tokenizer
-from keras_attn.translator import Translation, Translator
+from keras_attn.translation import Translation, Translator
 
 pytestmark = pytest.mark.once
 
@@ -274,6 +274,15 @@ def test_a_failure_leaves_the_lines_that_were_finished(command, tmp_path):
         (["--html", "{tmp}/new", "--pharaoh", "{tmp}/new"], "There is already"),
         (["--png", "{tmp}"], "new or empty"),
         (["--frobnicate"], "unrecognized"),
+        (["--samples", "2", "--early-stopping", "--beam", "3"], "Expected no --samples with --beam, --early-stopping"),
+        (["--samples", "2", "--shortlist", "a"], "Expected no --samples with --shortlist"),
+        (["--temperature", "0.5", "--seed", "0"], "Expected --samples with --seed, --temperature"),
+        (["--threshold", "0.5"], "Expected --pharaoh with --threshold"),
+        (["--split-sentences", "english"], "uk. Received: 'english'"),
+        (["--split-sentences"], "uk. Received: None"),
+        (["--split-sentences", "en", "--n-best", "2"], "Received: n_best=2"),
+        (["--split-sentences", "en", "--samples", "2"], "Received: n_best=2"),
+        (["--split-sentences", "en", "--pharaoh", "{tmp}/new"], "alignments: True"),
     ],
 )
 def test_bad_options_are_refused_with_a_sentence(command, preset, tmp_path, arguments, message):
@@ -315,7 +324,7 @@ def test_memory_does_not_grow_with_the_input():
     script = """
 import io, types
 from keras_attn.cli import line_streaming, text_windows
-from recipes.training.memory import peak_memory_mb
+from keras_attn.training.memory import peak_memory_mb
 
 def echo(texts, numbers):
     return [types.SimpleNamespace(text=text) for text in texts]
@@ -463,6 +472,31 @@ def test_products_in_int8(preset, tmp_path, monkeypatch):
         (t.text, pytest.approx(t.score, rel=1e-5)) for t in expected
     ]
     assert rounded != exact
+
+
+def test_sentences_of_a_line_are_translated_alone_and_joined(command, monkeypatch):
+    pytest.importorskip("sentencex")
+    text = b"Mr. Smith ran.  So did he.\n\nOne.\n"
+    assert command(text, "--split-sentences", "en") == (0, b"RAN. SMITH MR. HE. DID SO\n\nONE.\n", b"")
+    _, out, _ = command(
+        text, "--split-sentences", "en", "--format", "jsonl", "--fields", "score,tokens,token_log_probs"
+    )
+    first, blank, _ = map(json.loads, out.splitlines())
+    assert first["source"] == "Mr. Smith ran.  So did he."
+    (found,) = first["translations"]
+    assert found["score"] == round(-6 - 2 / 3, 5)
+    assert len(found["tokens"]) == len(found["token_log_probs"]) == 8
+    assert blank["translations"] == [{"score": 0, "tokens": [], "token_log_probs": []}]
+    monkeypatch.setattr(translate, "read_report", lambda run: {"source": "en", "target": "ja"})
+    monkeypatch.setattr(sentences, "read_report", translate.read_report)
+    assert command(text, "--split-sentences")[1].splitlines()[0] == b"RAN. SMITH MR.HE. DID SO"
+
+
+def test_sentences_need_sentencex(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    status, _, error = command(b"One.\n", "--split-sentences", "en")
+    assert status == 2
+    assert b'"keras_attn[sentences]"' in error
 
 
 def test_samples_depend_on_the_line_and_not_on_the_window(command, preset):

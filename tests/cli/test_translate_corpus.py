@@ -1,14 +1,11 @@
 """`keras-attn translate-corpus`: the bytes of `translate`, whatever is killed; lines that fail are kept."""
 
-import contextlib
-import copy
 import gzip
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -16,10 +13,11 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn import quantize
-from keras_attn.cli import corpus_blocks, corpus_worker, ray_cluster, translate, translate_corpus
+from keras_attn import files
+from keras_attn.cli import translate, translate_corpus
+from keras_attn.cli.text_windows import window_limits
 from keras_attn.requirements import is_installed
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.attack.killing import translator
 
 pytestmark = pytest.mark.once
@@ -70,27 +68,34 @@ OPTIONS = ["--window", "4", "--batch-size", "4", "--beam", "1"]
 def here(monkeypatch):
     """The command with a worker in this process in the place of Ray's."""
 
-    def mapped(worker, arguments, rows, workers, gpus):
-        yield from map(worker(*arguments), rows[::-1])
+    def translated(arguments, inputs, job):
+        worker, folder = translate_corpus.BlockTranslator(arguments), arguments.output / translate_corpus.FOLDER
+        with files.replacing(folder / "job") as new:
+            new.write_text(job)
+        limits = window_limits(worker.options, arguments)
+        for name, path in inputs.items():
+            source = {"path": str(path), "blocks": str(folder / name)}
+            for block in reversed(list(translate_corpus._blocks(limits, source))):
+                done = worker(block)
+                if done["error"]:
+                    raise OSError(done.pop("error"))
+                yield {name: count for name, count in done.items() if name != "error"}
 
     monkeypatch.setattr(translate_corpus, "require", lambda *names, purpose: None)
-    monkeypatch.setattr(ray_cluster, "connected", lambda *_: contextlib.nullcontext(2))
-    monkeypatch.setattr(ray_cluster, "once", lambda kind, arguments, method, gpus: getattr(kind(*arguments), method)())
-    monkeypatch.setattr(ray_cluster, "mapped", mapped)
+    monkeypatch.setattr(translate_corpus, "_translated_blocks", translated)
     return lambda *line: translate_corpus.main([*map(str, line)])
 
 
 @pytest.mark.not_once
 def test_the_bytes_of_one_machine(here, preset, corpus, tmp_path, capfd, backend):
-    wanted, same = ["--scores", "--alignments"], ["--format", "jsonl", "--fields", "text,score,tokens,alignment"]
-    if backend == "tensorflow":  # there the last digits depend on the shapes that were traced before
-        wanted = same = ["--format", "jsonl", "--fields", "text,tokens"]
+    # On TensorFlow the last digits depend on the shapes that were traced before.
+    form = ["--format", "jsonl", "--fields", "text,tokens" if backend == "tensorflow" else "text,score,alignment"]
     out = tmp_path / "out"
-    assert here(preset, "--input", corpus / "a*", corpus / "*", "--output", out, *OPTIONS, *wanted) == 0
+    assert here(preset, "--input", corpus / "a*", corpus / "*", "--output", out, *OPTIONS, *form) == 0
     assert "1 of 26 lines contained bytes that are not UTF-8" in capfd.readouterr().err
     assert sorted(path.name for path in out.iterdir()) == ["a.txt", "b.txt"]
     for path in corpus.iterdir():
-        expected = one_machine(preset, path, tmp_path / path.name, *OPTIONS, *same)
+        expected = one_machine(preset, path, tmp_path / path.name, *OPTIONS, *form)
         assert (out / path.name.removesuffix(".gz")).read_bytes() == expected
         assert len(set(expected.splitlines())) > 4
 
@@ -118,61 +123,36 @@ def test_a_line_that_fails_is_empty_and_kept(here, corpus, tmp_path, capfd):
 
 def test_only_the_job_itself_goes_on(here, preset, corpus, tmp_path, capfd, monkeypatch):
     out, line = tmp_path / "out", (preset, "--input", corpus / "*", "--output", tmp_path / "out", *OPTIONS)
-    blocks = []
+    whole, translated = translate_corpus.BlockTranslator._generate, []
 
-    def interrupted(self, row):
-        if len(blocks) == 3:
-            return {"lines": 0, "error": "Expected room."}
-        blocks.append(row)
-        return whole(self, row)
+    def counted(self, failures, texts, numbers):
+        if len(translated) == 3:
+            raise OSError("Expected room.")
+        translated.append(texts)
+        return whole(self, failures, texts, numbers)
 
-    whole = corpus_worker.BlockTranslator.__call__
-    monkeypatch.setattr(corpus_worker.BlockTranslator, "__call__", interrupted)
-    assert here(*line) == 1
-    assert "Expected room. The finished blocks are kept: the same command goes on." in capfd.readouterr().err
-
-    def counted(self, row):
-        blocks.append(row)
-        return whole(self, row)
-
-    monkeypatch.setattr(corpus_worker.BlockTranslator, "__call__", counted)
+    with monkeypatch.context() as patch:
+        patch.setattr(translate_corpus.BlockTranslator, "_generate", counted)
+        assert here(*line) == 1
+    assert "Expected room." in capfd.readouterr().err
+    assert finished(out) == 3
     assert here(*line, "--no-repeat", 2) == 2
-    assert "another set of options than it has" in capfd.readouterr().err
+    assert "Expected the options, models and files of the job that was begun" in capfd.readouterr().err
+    kept = {path: path.stat().st_mtime_ns for path in out.glob(".translate-corpus/*/*.output")}
+    joined = translate_corpus._join
+
+    def checked(blocks, output):
+        assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+        joined(blocks, output)
+
+    monkeypatch.setattr(translate_corpus, "_join", checked)
     assert here(*line) == 0
-    assert len(blocks) == len({(row["folder"], row["index"]) for row in blocks}) == 7
+    assert "Going on with the job" in capfd.readouterr().err
     for path in corpus.iterdir():
         expected = one_machine(preset, path, tmp_path / path.name, *OPTIONS)
         assert (out / path.name.removesuffix(".gz")).read_bytes() == expected
-        assert len(set(expected.splitlines())) > 4
-    capfd.readouterr()
     assert here(*line) == 2
     assert "Expected an output folder without 'a.txt'" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("number", "status", "said"),
-    [(signal.SIGINT, 130, "interrupted. "), (signal.SIGTERM, 143, "received SIGTERM. ")],
-)
-def test_a_signal_is_a_sentence_and_the_job_goes_on(
-    here, preset, corpus, tmp_path, capfd, monkeypatch, number, status, said
-):
-    line = (preset, "--input", corpus / "*", "--output", tmp_path / "out", *OPTIONS)
-    whole, handler = corpus_worker.BlockTranslator.__call__, signal.getsignal(signal.SIGTERM)
-
-    def signalled(self, row):
-        if finished(tmp_path / "out") == 2:
-            os.kill(os.getpid(), number)
-        return whole(self, row)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(corpus_worker.BlockTranslator, "__call__", signalled)
-        assert here(*line) == status
-    error = capfd.readouterr().err
-    assert error == f"keras-attn translate-corpus: {said}{KEPT}\n"
-    assert finished(tmp_path / "out") == 2
-    assert signal.getsignal(signal.SIGTERM) is handler
-    assert here(*line) == 0
-    assert "Going on with the job" in capfd.readouterr().err
 
 
 def test_a_name_with_the_characters_of_a_glob_is_a_file(here, preset, tmp_path):
@@ -190,7 +170,7 @@ def test_a_name_with_the_characters_of_a_glob_is_a_file(here, preset, tmp_path):
         (["--input", "{tmp}/bad.gz"], "to be a whole gzip file"),
         (["--input", "{tmp}/in/*", "--output", "{tmp}/in"], "an output folder without 'b.txt'"),
         (["--input", "{tmp}/in/*", "--output", "{tmp}/in/b.txt"], "Expected a folder"),
-        (["--input", "{tmp}/in/*", "--format", "tsv", "--scores"], "--format jsonl"),
+        (["--input", "{tmp}/in/*", "--format", "tsv", "--fields", "text"], "--format jsonl"),
         (["--input", "{tmp}/in/*", "--beam", "2", "--n-best", "3"], "n_best to be at most beam_size=2"),
         (["--input", "{tmp}/in/*", "--workers", "0"], "--workers: expected a whole number"),
     ],
@@ -213,44 +193,19 @@ def test_bad_input_is_refused_with_a_sentence(here, preset, corpus, tmp_path, ca
 
 
 def test_an_output_folder_has_one_job_at_a_time(here, preset, corpus, tmp_path, capfd):
-    from keras_attn import files
-
     with files.locked(tmp_path / "out"):
         assert here(preset, "--input", corpus / "*", "--output", tmp_path / "out") == 2
     assert "Expected no other process in" in capfd.readouterr().err
 
 
-def answer(web):
-    """As a web server answers to what is no request; ends when its socket is closed."""
-    with contextlib.suppress(OSError):
-        connection, _ = web.accept()
-        with connection:
-            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            connection.recv(99)
-
-
-@pytest.mark.parametrize(
-    ("address", "workers", "message"),
-    [
-        (None, 10**5, "Expected --workers of at most"),
-        ("here", 1, "to be HOST:PORT"),
-        ("127.0.0.1:{closed}", 1, "Nobody answers there"),
-        ("127.0.0.1:{silent}", 1, "Nobody answers there: timed out"),
-        ("127.0.0.1:{web}", 1, "Something else answers there"),
-    ],
-)
-def test_no_cluster_is_a_sentence(address, workers, message, monkeypatch):
-    monkeypatch.setattr(ray_cluster, "_PATIENCE", 0.3)
-    with contextlib.ExitStack() as stack:
-        sockets = {name: stack.enter_context(socket.socket()) for name in ("closed", "silent", "web")}
-        for name, one in sockets.items():
-            one.bind(("127.0.0.1", 0))
-            if name != "closed":
-                one.listen()
-        threading.Thread(target=lambda: answer(sockets["web"]), daemon=True).start()
-        address = address and address.format(**{name: one.getsockname()[1] for name, one in sockets.items()})
-        with pytest.raises((ValueError, ConnectionError), match=message), ray_cluster.connected(address, workers, 0):
-            pass
+@pytest.mark.skipif(not HAS_RAY, reason="needs Ray: pip install 'keras_attn[cluster]'")
+@pytest.mark.parametrize(("address", "reason"), [("here", "invalid literal"), ("127.0.0.1:{port}", "refused")])
+def test_no_cluster_is_a_sentence(address, reason):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = address.format(port=closed.getsockname()[1])
+        with pytest.raises(ConnectionError, match=f"Expected a Ray cluster at '{address}'. Received: .*{reason}"):
+            translate_corpus._connected_ray(address)
 
 
 def test_without_ray_the_command_says_what_to_install(monkeypatch, capfd):
@@ -278,7 +233,7 @@ def workers_of(process: int) -> list[int]:
 
 
 def finished(out: Path) -> int:
-    return len(list((out / corpus_blocks.FOLDER).glob("files/*/*/counts.json")))
+    return len(list((out / translate_corpus.FOLDER).glob("*/*.output")))
 
 
 @pytest.mark.not_once
@@ -334,23 +289,11 @@ def test_the_same_bytes_though_the_job_and_a_worker_are_killed(preset, tmp_path,
         assert (out / path.name.removesuffix(".gz")).read_bytes() == expected
 
 
-def test_a_block_at_which_workers_die_ends_the_job(tmp_path, monkeypatch):
-    (tmp_path / "in").write_text("w1\nw2\n")
-    (block,) = corpus_blocks.split(tmp_path / "in", tmp_path / "blocks", {"max_lines": 9})
-    monkeypatch.setattr(corpus_worker.BlockTranslator, "_translate", lambda self, block: None)  # and no results
-    worker = corpus_worker.BlockTranslator.__new__(corpus_worker.BlockTranslator)
-    worker.run = "run"
-    errors = [worker(block._asdict())["error"] for _ in range(5)]
-    assert errors[:4] == [""] * 4
-    assert errors[4].startswith("Expected workers that survive. Received: lines 1 to 2 of 'blocks', at which 4 have")
-    worker.run = "the next"
-    assert worker(block._asdict())["error"] == ""
-
-
-def test_a_job_in_int8_is_another():
-    plain = translator()
-    worker = corpus_worker.BlockTranslator.__new__(corpus_worker.BlockTranslator)
-    found = []
-    for worker.translator in (plain, copy.copy(plain), quantize(plain)):
-        found.append(worker.fingerprint())
-    assert found[0] == found[1] != found[2]
+def test_a_block_at_which_workers_die_ends_the_job(tmp_path):
+    worker = translate_corpus.BlockTranslator.__new__(translate_corpus.BlockTranslator)
+    worker.run, worker.max_characters = "run", 9
+    block = {"path": str(tmp_path / "news.txt" / "00000001.output"), "first": 5, "text": b"w1\nw2"}
+    (tmp_path / "news.txt").mkdir()
+    (tmp_path / "news.txt" / "00000001.run").write_bytes(b"....")
+    expected = "Expected workers that survive. Received: lines 5 to 6 of 'news.txt', at which 4 have died."
+    assert worker(block)["error"] == expected

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.data.bucketing import choose_buckets
+from keras_attn.data.batch_plan import choose_buckets
 from keras_attn.data.dataset import ParallelDataset
 from keras_attn.data.token_store import TokenStore
 from keras_attn.losses import SmoothedCrossentropy

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_attn import ParallelDataset, Tokenizer
-from keras_attn.data import drawn_store
+from keras_attn.data import token_store
 from tests.data.test_dataset import pairs_of
 
 LINES = [f"{word} and {other}er" for word in ("low", "new", "wide", "slow") for other in ("low", "fast", "old")] * 7
@@ -72,7 +72,7 @@ def test_the_sides_are_drawn_apart(tokenizer):
 
 
 def test_a_draw_that_is_too_long_for_its_bucket_is_plain_at_last(tokenizer, monkeypatch):
-    monkeypatch.setattr(drawn_store, "_DRAWS", 0)  # the buckets are those of the plain pieces
+    monkeypatch.setattr(token_store, "_DRAWS", 0)  # the buckets are those of the plain pieces
     dataset = made(tokenizer, bpe_dropout=1.0)  # characters, which never fit
     rows = [(source, target) for _, source, target in pairs_of(dataset)]
     assert all(ids == tokenizer.encode(tokenizer.decode(ids)) for pair in rows for ids in pair)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from keras_attn import evaluation
+from keras_attn.cli import evaluate, train
 from keras_attn.evaluation import by_metric
 from keras_attn.evaluation.error_rates import edit_distance
-from recipes import evaluate, sweep, train
+from recipes import sweep
 from recipes.pages import results
 
 pytestmark = pytest.mark.once
@@ -160,7 +161,7 @@ def test_a_run_is_scored_and_chosen_by_word_error_rate(corpus, tmp_path, capfd):
 
 @pytest.mark.skipif(not DATA, reason="needs the corpora")
 def test_no_word_of_the_dictionary_is_in_two_splits():
-    from recipes import corpora
+    from keras_attn.training import corpora
 
     splits = corpora.load("cmudict", data=DATA).splits
     words = [set(splits[split][0]) for split in ("train", "val", "test")]

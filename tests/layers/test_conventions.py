@@ -343,17 +343,3 @@ def test_symbolic_outputs_have_the_shapes_and_dtypes_of_real_ones(name, case, dt
             assert got.dtype == keras.backend.standardize_dtype(expected.dtype)
             assert all(a in (b, None) for a, b in zip(got.shape, expected.shape, strict=True))
             assert not sized or None not in got.shape
-
-
-@every_layer
-def test_an_implicit_mask_of_keras_is_not_handed_on(name, rng):
-    if name in ("AttentionalLayer", "TransformerDecoder"):  # made of Keras' and KerasHub's layers, which see the mask
-        return
-    if name == "WordDropout":  # outside training it returns the inputs themselves
-        return
-    arrays = arrays_of(name, rng)
-    embedded = keras.layers.Embedding(3, arrays[next(iter(arrays))].shape[-1], mask_zero=True)
-    first = embedded(np.array([[1, 2, 1, 1, 1], [1, 2, 0, 0, 0]])[:, : next(iter(arrays.values())).shape[1]])
-    outputs = called(make(name), {**arrays, next(iter(arrays)): first})
-    for x in keras.tree.flatten(outputs):
-        assert getattr(x, "_keras_mask", None) is None

@@ -197,8 +197,7 @@ def test_each_of_two_cells_has_its_own_dropout(rng, first):
 @pytest.mark.parametrize("cell", ["gru", "simple"])
 def test_a_cells_dropout_is_keras_own(rng, cell):
     """With everything dropped but what Keras' cell keeps with the same masks."""
-    from keras_attn.layers.cell_dropout import draw_masks
-    from keras_attn.layers.cells import project, recurrence
+    from keras_attn.layers.cells import draw_masks, project, recurrence
 
     kind = {"gru": layers.GRUCell, "simple": layers.SimpleRNNCell}[cell]
     cell = kind(H, dropout=0.5, recurrent_dropout=0.5)
@@ -273,9 +272,9 @@ def test_the_noise_of_an_attention_without_a_state_is_drawn_in_any_order(attend)
         def noise(self, steps, values):
             return ops.ones((steps, *values.shape[:2]))
 
-        def call(self, query, values, keys=None, mask=None, state=(), noise=None):
+        def call(self, query, values, keys=None, mask=None, state=(), noise=None, values_mask=None):
             seen.append(noise)
-            return super().call(query, values, keys, mask, state)
+            return super().call(query, values, keys, mask, state, values_mask)
 
     decoder = AttentionDecoder(layers.GRUCell(H), Noisy(), attend=attend)
     inputs, values = np.ones((B, T, E), "float32"), np.ones((B, S, H), "float32")

@@ -49,6 +49,7 @@ OTHERS = {
     "average": "log_probability",
     "bidirectional": True,
     "context_gate": "both",
+    "coverage_loss": 0.5,
     "cell": "lstm",
     "dropout": 0.2,
     "embedding_dropout": 0.4,
@@ -90,9 +91,14 @@ def compiled_models(but=()):
     return pytest.mark.parametrize("cls", marked, ids=lambda cls: cls.__name__)
 
 
-def parameters(cls):
+def own_parameters(cls):
     found = inspect.signature(cls.__init__).parameters.values()
     return {p.name: p.default for p in found if p.name != "self" and p.kind is not inspect.Parameter.VAR_KEYWORD}
+
+
+def parameters(cls):
+    shared = own_parameters(models.RecurrentSeq2Seq)
+    return own_parameters(cls) | {name: shared[name] for name in cls.shared_arguments}
 
 
 def members():
@@ -143,7 +149,7 @@ def test_the_public_models_are_tested():
 
 @every_model
 def test_an_unknown_argument_is_refused_with_the_valid_ones(cls):
-    names = [*parameters(cls), "name", "trainable", "dtype"]
+    names = [*own_parameters(cls), "name", "trainable", "dtype"]
     names += ["source_special_ids", "target_special_ids", "mask_padding", "source_length", *cls.shared_arguments]
     with pytest.raises(ValueError, match=r"Expected arguments among: .*\. Received: embeding_dropout$") as error:
         tiny(cls, embeding_dropout=0.9)

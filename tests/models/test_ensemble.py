@@ -10,7 +10,7 @@ from keras import ops
 from keras_attn.backend import distribution
 from keras_attn.models import Ensemble, RNNSearch, Seq2Seq, average_weights
 from keras_attn.text import END_ID, START_ID, Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 
 pytestmark = pytest.mark.by_turns
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import keras_attn as ka
-from keras_attn.decoding import SearchModel
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 from keras_attn.search import beam_search, greedy_search
+from keras_attn.translation import SearchModel
 from tests.models.test_every_model import MODELS, ONE_EACH, STATEFUL, VS, VT, B, S, T, make
 
 pytestmark = pytest.mark.skipif(

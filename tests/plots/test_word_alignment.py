@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from keras_attn import plots
 from keras_attn.plots import WordAlignment
 from keras_attn.text import END_ID, UNKNOWN_ID, Tokenizer
-from keras_attn.translator import Translation
+from keras_attn.translation import Translation
 from tests import browser
 
 pytestmark = pytest.mark.once

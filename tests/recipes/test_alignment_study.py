@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from keras_attn import evaluation, plots
+from keras_attn.cli import train
 from keras_attn.text.tokenizer import Tokenizer
-from keras_attn.translator import Translator
-from recipes import train
-from recipes.corpora import hansards
+from keras_attn.training import plan
+from keras_attn.translation import Translator
 from recipes.pages import studies as study_sections
-from recipes.studies import alignment, attention_links, earlier, eflomal_links, figure3
+from recipes.studies import alignment, attention_links, earlier, eflomal_links, figure3, hansards
 from recipes.studies.study import Study
 
 pytestmark = pytest.mark.once
@@ -87,7 +87,7 @@ def test_every_row_of_a_model(kind):
     """A word's next row is that of the word after it; the Transformer's layers have the whole as their mean."""
     sources, targets = ["a b c", "b", "c a b a c"], ["v w", "x y z", "w w v z"]
     tokenizers = [Tokenizer.train(lines, level="word") for lines in (sources, targets)]
-    recipe = train.load_recipe(kind)
+    recipe = plan.load_recipe(kind)
     sizes = {"units": 6, "num_layers": 3, "num_heads": 2} if kind == "transformer" else {"units": 5}
     model = recipe.build(recipe.Config(**sizes), *(tokenizer.vocabulary_size for tokenizer in tokenizers))
     result = attention_links.candidates(Translator(model, *tokenizers), sources, targets)
@@ -282,7 +282,7 @@ def test_figure_3_has_the_papers_sentences(tmp_path, monkeypatch, capfd):
     """A model that was never trained draws them; every word has its label, in the gold's tokenization."""
     sides = [[cut(pair[n]) for pair in figure3.SENTENCES] for n, cut in enumerate((hansards.english, hansards.french))]
     tokenizers = [Tokenizer.train(lines, level="word") for lines in sides]
-    recipe = train.load_recipe("rnnsearch")
+    recipe = plan.load_recipe("rnnsearch")
     model = recipe.build(recipe.Config(units=5), *(tokenizer.vocabulary_size for tokenizer in tokenizers))
     Translator(model, *tokenizers).save_to_preset(tmp_path / "run")
     assert figure3.main([str(tmp_path / "run")]) == 2

@@ -3,21 +3,21 @@
 import contextlib
 import csv
 import json
+import re
 
 import keras
 import numpy as np
 import pytest
 
-from keras_attn import Translator
-from recipes import train
-from recipes.training import distribution, vocabulary
+from keras_attn.cli import train
+from keras_attn.training import distribution
 from tests.data_parallel import finish, start
 
 TRAIN = """
 import sys
 import keras
 from recipes import train
-from recipes.training.callbacks import TimeBudget
+from keras_attn.training.callbacks import TimeBudget
 
 if keras.backend.backend() == "tensorflow":
     import tensorflow as tf
@@ -104,116 +104,37 @@ def test_two_devices_and_then_one_take_the_course_of_one(corpus, tmp_path):
     assert "Training on 2 devices: cpu:0, cpu:1." in outputs[0]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras divides variables on JAX alone")
-def test_a_divided_vocabulary_takes_the_course_of_one_device_and_leaves_its_files(corpus, tmp_path):
-    """Both vocabularies have 10 words: 10 rows on one device, where this run begins, and 12 in three parts."""
-    flags = "--xla_force_host_platform_device_count=3"
-    outs, outputs = train_side_by_side(corpus, tmp_path, ["batch_size=15"], [",model=3", ""], XLA_FLAGS=flags)
-    assert outputs[0].count("the vocabulary in 3 parts.") == 1
-    reports = [json.loads((out / "report.json").read_text()) for out in outs.values()]
-    assert reports[0]["parameters"] == reports[1]["parameters"]
-    ours, expected = ((out / "translations.txt").read_text() for out in outs.values())
-    assert ours == expected
-    ours, expected = (Translator.from_preset(out).model for out in outs.values())
-    assert ours.target_embedding.embeddings.shape == (10, 11)
-    for values, one in zip(ours.get_weights(), expected.get_weights(), strict=True):
-        np.testing.assert_allclose(values, one, rtol=1e-4, atol=1e-5)
-
-
 @pytest.fixture
 def eight_devices(monkeypatch):
     monkeypatch.setattr(distribution, "training_devices", lambda: [f"cpu:{i}" for i in range(8)])
 
 
-def refusal(capsys, line, distribute="data"):
-    assert train.main([*line, "--distribute", distribute]) == 2
+def refusal(capsys, line):
+    assert train.main([*line, "--distribute", "data"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     return error
 
 
 @pytest.mark.usefixtures("eight_devices")
-@pytest.mark.parametrize(
-    ("batch_size", "sentence"),
-    [
-        (12, "divide among 8 devices. Received: batch_size=12. With --set batch_size=8 or 16 they do."),
-        (5, "divide among 8 devices. Received: batch_size=5. With --set batch_size=8 they do."),
-    ],
-)
-def test_batches_that_do_not_divide_are_refused(corpus, tmp_path, capsys, batch_size, sentence):
-    assert sentence in refusal(capsys, command_line(corpus, tmp_path / "run", f"batch_size={batch_size}"))
+def test_batches_that_do_not_divide_are_refused(corpus, tmp_path, capsys):
+    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=12"))
+    assert "divides among 8 devices, such as 16. Received: batch_size=12" in error
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("count", "advice"),
-    [(16, "With --set batch_size=16 they do."), (32, "Use at most 24 devices, or a larger split.")],
-)
-def test_batches_of_a_small_split_are_refused(corpus, tmp_path, capsys, monkeypatch, count, advice):
-    """Its batches have 24 rows: its 17 pairs, rounded up to a multiple of 8."""
-    monkeypatch.setattr(distribution, "training_devices", lambda: [f"cpu:{i}" for i in range(count)])
-    monkeypatch.setattr("keras_attn.backend.data_parallel", lambda *_: contextlib.nullcontext(contextlib.nullcontext))
-    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=64"))
-    assert f"among {count} devices. Received: batches of 24 in the small split val. {advice}" in error
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("count", "advice"),
-    [(8, "With --set tokens_per_batch=48 or more they do."), (3, "Set batch_size in place of tokens_per_batch.")],
-)
-def test_batches_of_tokens_that_do_not_divide_are_refused(corpus, tmp_path, capsys, monkeypatch, count, advice):
-    monkeypatch.setattr(distribution, "training_devices", lambda: [f"cpu:{i}" for i in range(count)])
-    monkeypatch.setattr("keras_attn.backend.data_parallel", lambda *_: contextlib.nullcontext(contextlib.nullcontext))
-    error = refusal(capsys, command_line(corpus, tmp_path / "run", "tokens_per_batch=30"))
-    assert f"divide among {count} devices. Received: 5 pairs of up to 6 tokens in the split train. {advice}" in error
-
-
-@pytest.mark.usefixtures("eight_devices")
-@pytest.mark.parametrize("word", ["model", "model=0", "model=two", "model=-2", "batch", "data=2", "model=9999999"])
-def test_other_words_are_refused(corpus, tmp_path, capsys, word):
-    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"), word)
-    assert f"Expected --distribute data or model=N, such as model=2. Received: {word}\n" in error
-
-
-@pytest.mark.usefixtures("eight_devices")
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras divides variables on JAX alone")
-@pytest.mark.parametrize(
-    ("parts", "sentence"),
+    ("setting", "received"),
     [
-        (3, "divide the 8 devices of this machine, as model=2 or model=4 or model=8 does. Received: model=3"),
-        (16, "divide the 8 devices of this machine, as model=2 or model=4 or model=8 does. Received: model=16"),
-        (2, "among 4 groups of 2 devices. Received: batch_size=15. With --set batch_size=12 or 16 they do."),
+        ("batch_size=64", "24 pairs of up to [0-9]+ tokens in the split val"),  # 17 pairs, and a multiple of 8 rows
+        ("tokens_per_batch=30", "[0-9] pairs of up to [0-9] tokens in the split train"),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(corpus, tmp_path, capsys, parts, sentence):
-    assert sentence in refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=15"), f"model={parts}")
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX divides variables")
-def test_parts_on_other_backends_are_refused(corpus, tmp_path, capsys):
-    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"), "model=2")
-    assert f"Received: --distribute model=2 on {keras.backend.backend()}" in error
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("array", "shape", "expected"),
-    [
-        ([[1, 2], [3, 4], [0, 0]], (2, 2), [[1, 2], [3, 4]]),
-        ([[1, 2], [3, 4], [0, 1]], (2, 2), None),  # no padding
-        ([[1, 0], [3, 0]], (2, 1), None),  # no vocabulary: both have 2 words or 3
-        ([[1, 2, 3]], (1, 4), [[1, 2, 3, 0]]),
-        ([[1, 2, 3]], (2, 4), None),
-        ([1, 2, 3, 0], (3,), [1, 2, 3]),
-        ([1, 2, 3], (3, 1), None),
-    ],
-)
-def test_padding_of_saved_arrays_is_cut_and_made(array, shape, expected):
-    array = np.array(array)
-    np.testing.assert_array_equal(vocabulary.fit_padding(array, shape, [2, 3]), array if expected is None else expected)
+def test_batches_of_few_rows_are_refused(corpus, tmp_path, capsys, monkeypatch, setting, received):
+    monkeypatch.setattr(distribution, "training_devices", lambda: [f"cpu:{i}" for i in range(16)])
+    monkeypatch.setattr("keras_attn.backend.data_parallel", lambda *_: contextlib.nullcontext(contextlib.nullcontext))
+    error = refusal(capsys, command_line(corpus, tmp_path / "run", setting))
+    assert re.search(f"divide among 16 devices: .* Received: {received}", error), error
 
 
 @pytest.mark.usefixtures("eight_devices")
@@ -230,7 +151,7 @@ def test_several_workers_on_tensorflow_are_refused(corpus, tmp_path, capsys, mon
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1", "b:1"]}}))
     error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"))
     assert "KERAS_BACKEND=jax" in error
-    assert "2 workers" in error
+    assert "Received: TF_CONFIG=" in error
 
 
 @pytest.mark.usefixtures("eight_devices")
@@ -242,8 +163,6 @@ def test_accumulation_on_several_devices_is_refused_on_tensorflow(corpus, tmp_pa
 
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's alone")
-def test_torch_is_refused_before_keras_3_16(corpus, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(keras, "__version__", "3.15.1")
+def test_torch_is_refused(corpus, tmp_path, capsys):
     error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"))
-    assert "Expected Keras 3.16 or later" in error
-    assert "Received: torch with Keras 3.15.1" in error
+    assert "Expected the backend jax or tensorflow for training on several devices" in error

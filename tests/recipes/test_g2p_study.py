@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from keras_attn import Translator
-from keras_attn.decoding import vote
 from keras_attn.evaluation import phoneme_error_rate, word_error_rate
-from recipes.corpora.pronunciations import LANGUAGES
+from keras_attn.training import named_corpora
+from keras_attn.translation import vote
 from recipes.pages import studies as study_sections
 from recipes.studies import g2p
 
@@ -49,7 +49,7 @@ def report():
         return {"name": name, "kind": kind, "wer": {"mean": wer, "interval": None, **more}, "per": wer / 4}
 
     rows = []
-    for amount, names in LANGUAGES.items():
+    for amount, names in named_corpora.G2P_LANGUAGES.items():
         for n, name in enumerate(names[: None if amount == "medium" else 7]):
             run = {"parameters": 7, "updates": 6, "train_seconds": 90.0, "command": f"train {name}"}
             single = scored("hard_monotonic", "single", 10.0 + n, scores=[9.0 + n, 11.0 + n]) | run
@@ -64,7 +64,7 @@ def report():
 
 def test_the_baseline_has_the_means_of_the_task():
     assert list(g2p.BASELINE) == g2p._languages("all")
-    medium, low = ([g2p.BASELINE[name] for name in LANGUAGES[amount]] for amount in ("medium", "low"))
+    medium, low = ([g2p.BASELINE[name] for name in named_corpora.G2P_LANGUAGES[amount]] for amount in ("medium", "low"))
     assert statistics.mean(medium) == pytest.approx(10.0)
     assert statistics.mean(low) == pytest.approx(22.6, abs=0.05)
 
@@ -99,7 +99,12 @@ def test_the_page_and_the_figure_have_every_language(report, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("kor,high", ["eng_us", "kor"]), ("low", [*LANGUAGES["low"]]), ("all", [*g2p.BASELINE]), ("fre,fre", ["fre"])],
+    [
+        ("kor,high", ["eng_us", "kor"]),
+        ("low", [*named_corpora.G2P_LANGUAGES["low"]]),
+        ("all", [*g2p.BASELINE]),
+        ("fre,fre", ["fre"]),
+    ],
 )
 def test_languages_are_chosen_by_name_or_amount(text, expected):
     assert g2p._languages(text) == expected

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_attn.saving.marian_file import read_model
-from keras_attn.saving.marian_options import describe
-from keras_attn.saving.marian_weights import convert
+from keras_attn.converters.marian import describe
+from keras_attn.converters.marian_file import read_model
+from keras_attn.converters.marian_weights import convert
 from recipes.pages import guide_diagrams, pictures
 from tests import fixtures
 from tests.recipes.test_gallery import OKABE_ITO, PHONE, channels, colours, is_close
@@ -94,12 +94,12 @@ def test_marians_weights_go_where_the_picture_says(tmp_path):
     with zipfile.ZipFile(Path(fixtures.__file__).with_name("marian.zip")) as archive:
         path.write_bytes(archive.read(path.name))
     options, weights = read_model(path)
-    about = describe(options, path)
+    sizes, arguments = describe(options, path)
     places, named = [], []
     for pattern, layer, _ in guide_diagrams.MARIAN:
         names = [name for name in weights if re.match(pattern, name)]
         one = {name: np.full_like(array, name in names) for name, array in weights.items()}
-        found = convert(one, about, path)
+        found = convert(one, sizes, arguments, path)
         found["output/bias"] = found["output/bias"][: -len(("padding", "start"))]  # never produced
         filled = {place for place, array in found.items() if array.any()}
         assert filled

@@ -9,7 +9,8 @@ from keras_attn import Tokenizer, Translator, files, saving
 from keras_attn.evaluation import bleu
 from keras_attn.models import RNNSearch
 from keras_attn.saving import registry
-from recipes import corpora, publish
+from keras_attn.training import corpora, origins
+from recipes import publish
 
 pytestmark = pytest.mark.once
 
@@ -118,9 +119,9 @@ def test_a_run_that_was_killed_before_its_entry_is_published_anew(run, place, mo
 
 def test_every_named_corpus_has_an_origin():
     for name in corpora.NAMES:
-        (origin,) = corpora.origins(name)
+        (origin,) = origins.origins(name)
         assert origin.title != f"The folder {name}", name
-    assert [origin.licence for origin in corpora.origins("phrases+g2p/dut+mine")] == [
+    assert [origin.licence for origin in origins.origins("phrases+g2p/dut+mine")] == [
         "apache-2.0",
         "cc-by-sa-3.0",
         None,

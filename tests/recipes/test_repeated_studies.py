@@ -6,8 +6,8 @@ import statistics
 
 import pytest
 
+from keras_attn.training import override
 from recipes import nematus
-from recipes.config import override
 from recipes.pages import studies as study_sections
 from recipes.studies import ensembles, ingredients, low_resource, options, repeated
 from tests.recipes.small_study import write_digits

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from recipes import corpora, train
-from recipes.corpora.phrases import generator
+from keras_attn.cli import train
+from keras_attn.training import callbacks, corpora, plan
 from recipes.pages import results
 from recipes.studies import attention, length, showcase
 from recipes.studies.sharpness import sharpness
 from recipes.studies.study import Run, Step, Study
-from recipes.training import callbacks
 from tests.recipes.small_study import InProcess, write_digits
 
 pytestmark = pytest.mark.once
@@ -119,7 +118,7 @@ def test_systems_may_differ_in_size_and_updates(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(Study, "work", work)
     own = ["rnnencdec.units=30", "rnnencdec.max_steps=11", "--size-tolerance", "50"]
     assert length.main(command_line(corpus, tmp_path / "out", *SIZES, *own)) == 130
-    configs = [train.configure(train.load_recipe(one.recipe), one) for one in started]
+    configs = [plan.make_plan(**vars(one)).config for one in started]
     assert [(config.units, config.max_steps) for config in configs] == [(7, 5), (30, 11)]
 
 
@@ -171,18 +170,6 @@ def test_pairs_are_kept_by_their_longer_side():
     assert corpora.pairs_up_to(None, lines) is lines
     with pytest.raises(ValueError, match="at most 0 words a side"):
         corpora.pairs_up_to(0, lines)
-
-
-def test_phrases_of_every_length_are_tested_without_training_sentences():
-    generated = generator.generate(22, seed=1001, min_words=3, max_words=10)
-    seen = {english for english, _ in generated[:11]}
-    seen_corpus = corpora.Corpus("phrases", "en", "fr", {"train": (sorted(seen), []), "val": ([], [])})
-    sources, references = length.sentences(seen_corpus, per_bin=11)
-    assert not seen & set(sources)
-    lengths = [len(line.split()) for line in sources]
-    assert [sum(low <= n <= high for n in lengths) for low, high in length.BINS] == [11] * 6
-    assert len(references) == 66
-    assert length.sentences(seen_corpus, per_bin=11)[0] == sources
 
 
 # --- the runner, on commands that take no time

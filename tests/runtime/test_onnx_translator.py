@@ -16,7 +16,7 @@ from keras_attn.cli.main import main
 from keras_attn.models import LuongSeq2Seq
 from keras_attn.runtime import OnnxTranslator
 from keras_attn.text import Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests import adversarial
 from tests.serving.absent import run_without
 from tests.serving.conftest import READ, SENTENCES, build
@@ -33,7 +33,6 @@ OPTIONS = {
     "small batches": {"batch_size": 3, "tokens_per_batch": 64},
     "unknown ones replaced": {"beam_size": 2, "replace_unknown": True},
     "ranked otherwise": {"normalization": "average", "length_penalty": 0.4, "coverage_penalty": 0.2},
-    "with markup": {"markup": "html", "n_best": 2},
     "limited": {"min_length": 3, "max_length": 6, "no_repeat_ngram_size": 2, "early_stopping": True},
 }
 
@@ -159,7 +158,7 @@ ABSENT = [
     ),
     (
         "tf2onnx",
-        ("from keras_attn.serving.export import export_onnx", "export_onnx(None, 'x')"),
+        ("from keras_attn.export import export_onnx", "export_onnx(None, 'x')"),
         'Expected tf2onnx to be installed for export to ONNX: pip install "keras_attn[onnx]".',
     ),
 ]

@@ -491,6 +491,7 @@ def test_the_best_of_a_large_vocabulary():
         ({"beam_size": 2.5}, "beam_size to be a whole number"),
         ({"length_penalty": -1.0}, "length_penalty to be a number of at least 0"),
         ({"length_penalty": float("inf")}, "Received: length_penalty=inf"),
+        ({"length_penalty": 1000.0}, "finite norms in float32. Received: length_penalty=1000.0"),
         ({"coverage_penalty": float("inf")}, "Received: coverage_penalty=inf"),
         ({"coverage_penalty": -1.0}, "coverage_penalty to be a number of at least 0"),
         ({"normalization": "wu"}, "'average', 'gnmt', 'none'"),
@@ -509,7 +510,8 @@ def test_options_are_checked(options, message):
 
 def test_sample_options_and_memory_are_checked():
     model = TableModel()
-    wrong = [{"temperature": 0.0}, {"temperature": np.inf}, {"top_p": 0.0}, {"top_p": 1.5}, {"top_k": -1}]
+    wrong = [{"temperature": t} for t in (0.0, 1e-40, 1e38, np.inf)]
+    wrong += [{"top_p": 0.0}, {"top_p": 1.5}, {"top_k": -1}]
     for options in (*wrong, {"top_k": 0.5}, {"num_samples": 0}):
         with pytest.raises(ValueError, match="Expected"):
             sample(model.step, model.memory, model.state, max_length=L, seed=0, **options)

@@ -3,8 +3,8 @@
 import numpy as np
 from keras import ops
 
+from keras_attn.search.beam import merge, select
 from keras_attn.search.constraints import candidates, constrain
-from keras_attn.search.selection import merge, select
 
 # tfa.seq2seq (tensorflow/addons, tests/beam_search_decoder_test.py): K 3, V 5, end 0, length penalty 0.6, all
 # logits 0.0001 but those below. tfa keeps live and finished hypotheses in one list ranked by normalised

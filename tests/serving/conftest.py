@@ -7,10 +7,10 @@ from pathlib import Path
 import keras
 import pytest
 
+from keras_attn.export import export_translator
 from keras_attn.models import RNNSearch
-from keras_attn.serving.export import export_translator
 from keras_attn.text import Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.serving import loader
 
 SENTENCES = [
@@ -111,5 +111,5 @@ def live(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("live") / "mirror"
     served.save(folder / "1")
-    with served.serving(folder, "--max-request-bytes", "100000") as found:
+    with served.serving(folder) as found:
         yield found

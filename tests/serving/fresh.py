@@ -27,7 +27,8 @@ def run(requests: list) -> list[list[dict[str, np.ndarray]]]:
 
 
 def _hex(values):
-    return [value.hex() for value in values] if isinstance(values, list) and isinstance(values[0], bytes) else values
+    is_bytes = isinstance(values, list) and any(isinstance(value, bytes) for value in values)
+    return [value.hex() for value in values] if is_bytes else values
 
 
 def _array(values) -> np.ndarray:

@@ -20,7 +20,6 @@ class Served(NamedTuple):
     process: subprocess.Popen
     name: str
     rest: str
-    rpc: str
 
 
 def save(directory: Path, prefix: str = "") -> Path:
@@ -106,14 +105,14 @@ def _default(path: Path, signature: str, name: str, value: float) -> None:
 @contextlib.contextmanager
 def serving(directory: Path, *flags: str) -> Iterator[Served]:
     """Starts `keras-attn serve` on free ports, yields when it accepts requests, and kills it at the end."""
-    command = [sys.executable, "-m", "keras_attn", "serve", str(directory), "--port", "0", "--grpc-port", "0", *flags]
+    command = [sys.executable, "-m", "keras_attn", "serve", str(directory), "--port", "0", *flags]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, text=True, env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}, **pipes) as process:
         try:
             lines = []
             for line in process.stdout:
                 lines.append(line)
-                if ready := re.match(r"(\S+) is served on (http://\S+) .* (grpc://\S+)\. ", line):
+                if ready := re.match(r"(\S+) is served on (http://\S+) ", line):
                     break
             else:
                 raise AssertionError("".join(lines))

@@ -3,7 +3,6 @@
 import http.server
 import json
 import random
-import socket
 import threading
 import time
 
@@ -75,10 +74,10 @@ def test_what_the_server_could_not_take_is_sent_again_after_longer_and_longer(wa
 
 def test_in_the_end_it_says_why(waits):
     with Scripted(*[(429, {"error": "It is full."})] * 3) as server:
-        sentence = r"none to 3 requests in .* s: status 429, It is full\. Send fewer requests"
+        sentence = r"none to 3 requests: status 429, .*It is full\."
         with pytest.raises(ConnectionError, match=sentence):
             Client(server.address, "m", retries=2).translate(["a"])
-    with pytest.raises(ConnectionError, match=r"none to 8 requests .* refused\. Start the server"):
+    with pytest.raises(ConnectionError, match=r"none to 8 requests: the connection is refused\. Start the server"):
         Client(server.address, "m", retries=7).translate(["a"])
     assert waits[2:] == [(0, 0.1), (0, 0.2), (0, 0.4), (0, 0.8), (0, 1.6), (0, 3.2), (0, 5.0)]
 
@@ -86,16 +85,16 @@ def test_in_the_end_it_says_why(waits):
 @pytest.mark.parametrize(
     ("answer", "error", "sentence"),
     [
-        ((400, {"error": "Expected text."}), ValueError, r"refuses this \(status 400\): Expected text\."),
-        ((404, {"error": "Servable not found"}), ValueError, r"status 404\): Servable"),
+        ((400, {"error": "Expected text."}), ValueError, r"status 400, .*Expected text\."),
+        ((404, {"error": "Servable not found"}), ValueError, r"status 404, .*Servable"),
         ((413, {"error": "too large"}), ValueError, "status 413"),
-        ((403, {"error": "another Host"}), ValueError, "status 403"),
-        ((504, {"error": "Too long."}), TimeoutError, r"stopped this \(status 504\): Too long"),
-        ((500, {"error": "broken"}), RuntimeError, r"failed \(status 500\): broken"),
-        ((200, b"<html>"), RuntimeError, "a model server at 127.0.0.1.* status 200 and no JSON"),
-        ((200, {"outputs": [3]}), RuntimeError, "gives no translation, score"),
-        (("sleep", 1.0), TimeoutError, r"in 0\.3 s\. There was none\. Send fewer texts at once \(batch_size\)"),
-        (("sleep", 0.0), ConnectionError, "failed: Remote end closed connection"),
+        ((504, {"error": "Too long."}), TimeoutError, "status 504, .*Too long"),
+        ((500, {"error": "broken"}), RuntimeError, "status 500, .*broken"),
+        ((200, b"<html>"), RuntimeError, "JSON of a model server at http://127.0.0.1"),
+        ((200, {"outputs": [3]}), RuntimeError, "gives translation, score. Received: "),
+        ((200, [3]), RuntimeError, "gives translation, score. Received: "),
+        (("sleep", 1.0), TimeoutError, r"within 0\.3 s"),
+        (("sleep", 0.0), ConnectionError, "Remote end closed connection"),
     ],
 )
 def test_what_it_did_not_do_or_began_is_not_sent_again(answer, error, sentence):
@@ -121,20 +120,19 @@ def test_hypotheses_that_were_not_found_are_none():
 
 
 def test_a_long_list_goes_in_several_requests():
-    texts = ["a", "\u4e00" * 2**18, "c", "d", "e"]  # each is 6 bytes of JSON
-    sizes = [1, 1, 2, 1]
-    answers = [(200, {"outputs": {"translation": ["x"] * n, "score": [0.0] * n}}) for n in sizes]
+    answers = [(200, {"outputs": {"translation": ["x"] * n, "score": [0.0] * n}}) for n in (2, 2, 1)]
     with Scripted(*answers) as server:
         client = Client(server.address + "/prefix/", "a model", version=7, batch_size=2)
-        assert len(client.translate(texts)) == 5
+        assert len(client.translate("abcde"[n] for n in range(5))) == 5
         assert client.translate([]) == []
-    assert [content["inputs"]["text"] for _, content in server.requests] == [
-        texts[:1],
-        texts[1:2],
-        texts[2:4],
-        texts[4:],
-    ]
+    assert [content["inputs"]["text"] for _, content in server.requests] == [["a", "b"], ["c", "d"], ["e"]]
     assert {path for path, _ in server.requests} == {"/prefix/v1/models/a%20model/versions/7:predict"}
+
+
+def test_an_endless_answer_is_not_read_whole(monkeypatch):
+    monkeypatch.setattr("keras_attn.serving.client._MOST_BYTES", 20)
+    with Scripted(GOOD) as server, pytest.raises(RuntimeError, match="less than 20 bytes"):
+        Client(server.address, "m").translate(["a"])
 
 
 def test_neither_keras_nor_tensorflow_is_needed():
@@ -146,57 +144,35 @@ print(Client({server.address!r}, "m").translate(["a"])[0].text)
         assert run_without(("keras", "tensorflow", "jax", "torch", "sentencepiece"), code) == "x"
 
 
-def test_a_missing_signature_is_named():
-    metadata = {"metadata": {"signature_def": {"signature_def": {"serving_default": {}}}}}
-    sentence = r"the signature score. It has: serving_default\. Export the"
-    with Scripted((400, {"error": "no such"}), (200, metadata)) as server, pytest.raises(ValueError, match=sentence):
-        Client(server.address, "m").score(["a"], ["b"])
-
-
 @pytest.mark.parametrize(
-    ("arguments", "options", "sentence"),
+    ("address", "options"),
     [
-        (("localhost:8501", "m"), {}, "an address as http://localhost:8501"),
-        (("ftp://localhost", "m"), {}, "Received: 'ftp://localhost'"),
-        (("grpc://localhost", "m"), {}, "Received: 'grpc://localhost'"),
-        (("http://localhost:port", "m"), {}, "an address"),
-        (("http://[::1", "m"), {}, "an address"),
-        (("http://localhost", "a/b"), {}, "without / and :. Received: 'a/b'"),
-        (("http://localhost", "m"), {"retries": -1}, "retries to be a whole number of at least 0"),
-        (("http://localhost", "m"), {"batch_size": True}, "batch_size"),
-        (("http://localhost", "m"), {"timeout": 0}, "above 0 seconds"),
-        (("http://localhost", "m"), {"timeout": "3"}, "above 0 seconds"),
-        (("http://localhost", "m"), {"version": True}, "version to be a whole number or None"),
+        ("localhost:8501", {}),
+        ("grpc://localhost:8500", {}),
+        ("http://x", {"retries": -1}),
+        ("http://x", {"batch_size": 0}),
     ],
 )
-def test_arguments_are_checked(arguments, options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        Client(*arguments, **options)
+def test_arguments_are_checked(address, options):
+    with pytest.raises(ValueError, match="Expected"):
+        Client(address, "m", **options)
 
 
-def test_texts_may_come_from_an_iterator():
-    with Scripted(GOOD, (200, {"outputs": {"log_prob": [-1.5], "lengths": [2]}})) as server:
-        client = Client(server.address, "m")
-        assert [one.text for one in client.translate(iter(["a"]))] == ["x"]
-        assert [one.log_prob for one in client.score(iter(["a"]), iter(["b"]))] == [-1.5]
-
-
-@pytest.mark.parametrize("texts", ["text", [1], ["a", ["b"]], ["\ud800"]])
+@pytest.mark.parametrize("texts", ["text", [1], ["a", ["b"]]])
 def test_texts_are_checked(texts):
     client = Client("http://localhost:1", "m", retries=0)
-    with pytest.raises(ValueError, match=r"a list of strings|valid Unicode"):
+    with pytest.raises(ValueError, match="a list of strings"):
         client.translate(texts)
-    with pytest.raises(ValueError, match=r"1 and 2"):
+    with pytest.raises(ValueError, match=r"a target for each source. Received: [12] and [12]"):
         client.score(["a"], ["b", "c"])
 
 
 TEXTS = ["ein Hund läuft", b"zwei \xff Hunde", "", "😀"] + [f"Satz {n}" for n in range(7)]
 
 
-@pytest.fixture(params=["rest", "rpc"])
-def client(request, live):
-    with Client(getattr(live, request.param), live.name, batch_size=3) as made:
-        yield made
+@pytest.fixture
+def client(live):
+    return Client(live.rest, live.name, batch_size=3)
 
 
 def test_translations_come_in_order(client):
@@ -230,46 +206,7 @@ def test_scores_of_pairs(client):
 
 
 def test_errors_of_a_real_server(client, live):
-    assert {"serving_default", "score"} < set(client.signatures())
-    with pytest.raises(ValueError, match=r"refuses this.*(413|larger than max|at most 100,000 bytes)"):
-        client.translate(["x" * 200_000])
-    with pytest.raises(ValueError, match=r"refuses this.*Servable not found for request: Specific\(mirror, 9\)"):
+    with pytest.raises(ValueError, match=r"status 413, .*Maximum request body size"):
+        client.translate(["x" * 5_000_000])
+    with pytest.raises(ValueError, match=r"Servable not found for request: Specific\(mirror, 9\)"):
         Client(client.address, live.name, version=9).translate(["x"])
-    scheme = client.address.partition(":")[0]
-    with pytest.raises(ConnectionError, match="Start the server, or check the address"):
-        Client(f"{scheme}://127.0.0.1:{_free_port()}", "m", retries=1).translate(["x"])
-
-
-def test_a_server_that_comes_late_is_waited_for(live):
-    port = _free_port()
-    refusing = Client(f"grpc://127.0.0.1:{port}", live.name, retries=20)
-
-    def forward():  # what listens there from now on hands everything on to the server
-        with socket.create_server(("127.0.0.1", port)) as listening:
-            one, _ = listening.accept()
-            other = socket.create_connection(("127.0.0.1", int(live.rpc.rpartition(":")[2])))
-            with one, other:
-                back = threading.Thread(target=_copy, args=(other, one))
-                back.start()
-                _copy(one, other)
-                back.join()
-
-    late = threading.Timer(0.3, forward)
-    late.start()
-    with refusing as client:
-        assert client.translate(["x"])[0].text == "X"
-    late.join(10)
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    try:
-        while data := source.recv(2**16):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
-    except OSError:  # the other side has gone
-        pass
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        return bound.getsockname()[1]

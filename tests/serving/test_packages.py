@@ -22,25 +22,10 @@ except ImportError as error:
     assert printed == sentence
 
 
-def test_grpc_without_its_packages():
-    code = """
-from keras_attn.serving.client import Client
-try:
-    Client("grpc://localhost:8500", "m")
-except ImportError as error:
-    print(error)
-"""
-    printed = run_without(("grpc", "tensorflow", "tensorflow_serving"), code)
-    assert printed.startswith(
-        "Expected grpc and tensorflow and tensorflow_serving to be installed for a grpc:// address"
-    )
-    assert printed.endswith('pip install "keras_attn[serving]".')
-
-
 def test_the_package_imports_neither_keras_nor_tensorflow():
     code = """
-import sys, keras_attn.serving.client, keras_attn.serving.export
-keras_attn.serving.export.ExportOptions(beam_size=2)
+import sys, keras_attn.serving.client, keras_attn.export
+keras_attn.export.ExportOptions(beam_size=2)
 print({"keras", "tensorflow", "keras_nlp"} & sys.modules.keys() or "none")
 """
     assert run_without((), code) == "none"

@@ -34,8 +34,10 @@ def test_without_merges_the_pieces_are_characters(tokenizer):
 
 def test_tags_are_never_cut():
     tokenizer = Tokenizer.train(LINES, vocabulary_size=300, tags=["<2fr>"])
-    drawn = BPEDropout(tokenizer, 1).encode(["<2fr> low"], seed=1)[0]
-    assert tokenizer.tokens(drawn) == ["<2fr>", *"▁low"]
+    extended = tokenizer.extended(Tokenizer.train(["Łódź"] * 9, vocabulary_size=268, tags=["<2pl>"]))
+    for one, tag in ((tokenizer, "<2fr>"), (extended, "<2fr>"), (extended, "<2pl>")):
+        drawn = BPEDropout(one, 1).encode([f"{tag} low"], seed=1)[0]
+        assert one.tokens(drawn) == [tag, *"▁low"]
 
 
 def test_a_merge_is_left_out_with_the_probability():

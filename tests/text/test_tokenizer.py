@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import keras
 import numpy as np
@@ -341,11 +342,14 @@ def test_an_extended_vocabulary_has_the_same_ids_for_what_it_could_spell(level, 
     assert old.extended(old).encode_batch(LINES + WEIRD) == old.encode_batch(LINES + WEIRD)
 
 
-def test_extension_refuses(bpe, words, tmp_path):
+def test_extension_refuses(bpe, words, monkeypatch):
     with pytest.raises(ValueError, match=r"of level 'bpe' and lowercase=False\. Received: level 'word'"):
         bpe.extended(words)
     with pytest.raises(ValueError, match=r"lowercase=False\. Received: level 'bpe' and lowercase=True"):
         bpe.extended(Tokenizer.train(LINES, lowercase=True))
+    monkeypatch.setitem(sys.modules, "sentencepiece.sentencepiece_model_pb2", None)
+    with pytest.raises(ModuleNotFoundError, match="protobuf for extending a vocabulary of level 'bpe'"):
+        bpe.extended(bpe)
 
 
 # The same in a TensorFlow graph.

@@ -56,7 +56,7 @@ def test_a_trained_vocabulary_given_as_a_list_is_the_same_tokenizer(tmp_path):
 def test_a_text_vectorization_gives_the_same_ids(standardize, split, tmp_path):
     import tensorflow as tf
 
-    from keras_attn.serving.export.graph_tokenizer import graph_tokenizer
+    from keras_attn.export.tokenizers import graph_tokenizer
 
     layer = keras.layers.TextVectorization(standardize=standardize, split=split)
     layer.adapt(LINES)

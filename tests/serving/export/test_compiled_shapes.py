@@ -8,9 +8,9 @@ import pytest
 
 from keras_attn import quantize, with_shortlist
 from keras_attn.cli import main
-from keras_attn.decoding import token_ids_of
+from keras_attn.export import ExportOptions, export_translator, saved_model
 from keras_attn.models import RNNSearch, TransformerSeq2Seq
-from keras_attn.serving.export import export_translator, publish
+from keras_attn.translation import token_ids_of
 from tests.serving import loader
 from tests.serving.conftest import LINES, READ, SENTENCES, build
 from tests.serving.export.test_graph_shortlist import ensemble, of
@@ -23,22 +23,21 @@ on_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reas
 
 @on_tensorflow
 def test_shapes():
-    from keras_attn.serving.export import compiled_shapes, length_limits
-    from keras_attn.serving.export.options import ExportOptions
+    from keras_attn.export import search
 
     translator = build("word")  # of 1.3 S + 2.5 tokens
     sizes = {1: [1], 2: [1, 2], 4: [1, 4], 16: [1, 4, 8, 16], 20: [1, 4, 8, 16, 20]}
-    assert {size: compiled_shapes.rows(ExportOptions(batch_size=size)) for size in sizes} == sizes
-    assert compiled_shapes.lengths(translator, ExportOptions()) == {16: 24, 32: 45, 64: 86, 128: 169}
+    assert {size: search.compiled_rows(ExportOptions(batch_size=size)) for size in sizes} == sizes
+    assert search.compiled_lengths(translator, ExportOptions()) == {16: 24, 32: 45, 64: 86, 128: 169}
     few = ExportOptions(max_source_length=40, max_length=7, no_repeat_ngram_size=9)
-    assert compiled_shapes.lengths(translator, few) == {16: 9, 32: 9, 40: 9}
-    assert compiled_shapes.lengths(translator, ExportOptions(max_length_ratio=10)) == {16: 160, 32: 320}
-    assert length_limits.max_output_length(translator, ExportOptions(max_source_length=64, max_length_ratio=3)) == 192
+    assert search.compiled_lengths(translator, few) == {16: 9, 32: 9, 40: 9}
+    assert search.compiled_lengths(translator, ExportOptions(max_length_ratio=10)) == {16: 160, 32: 320}
+    assert search.max_output_length(translator, ExportOptions(max_source_length=64, max_length_ratio=3)) == 192
     with pytest.raises(ValueError, match=r"Expected outputs of at most 512 tokens .* allow 513"):
-        compiled_shapes.lengths(translator, ExportOptions(max_length=513))
-    assert compiled_shapes.shortlist_sizes(100) == [100]
-    assert compiled_shapes.shortlist_sizes(512) == [512]
-    assert compiled_shapes.shortlist_sizes(2000) == [512, 1024, 2000]
+        search.compiled_lengths(translator, ExportOptions(max_length=513))
+    assert search.compiled_shortlists(100) == [100]
+    assert search.compiled_shortlists(512) == [512]
+    assert search.compiled_shortlists(2000) == [512, 1024, 2000]
 
 
 @on_tensorflow
@@ -54,8 +53,7 @@ def test_shapes():
 def test_in_this_process(kind, options):
     import tensorflow as tf
 
-    from keras_attn.serving.export.graph import ServedTranslator
-    from keras_attn.serving.export.options import ExportOptions
+    from keras_attn.export.signatures import ServedTranslator
 
     translator = build("bpe")
     if kind == "ensemble":
@@ -76,8 +74,7 @@ def test_in_this_process(kind, options):
 @on_tensorflow
 @pytest.mark.slow
 def test_the_c_program_says_what_python_says(program, tmp_path):
-    from keras_attn.serving.export.graph import ServedTranslator
-    from keras_attn.serving.export.options import ExportOptions
+    from keras_attn.export.signatures import ServedTranslator
 
     translator = build("bpe")
     ServedTranslator(translator, ExportOptions(**OPTIONS)).save(str(tmp_path / "1"))
@@ -97,9 +94,9 @@ def test_the_c_program_says_what_python_says(program, tmp_path):
 @pytest.mark.slow
 def test_in_int8_with_a_shortlist(program, tmp_path, monkeypatch):
     """A line has the precision of its own length, whatever the lines beside it; the shortlists have several sizes."""
-    from keras_attn.serving.export import compiled_shapes
+    from keras_attn.export import search
 
-    monkeypatch.setattr(compiled_shapes, "SHORTLIST_SIZE", 16)
+    monkeypatch.setattr(search, "SHORTLIST_SIZE", 16)
     sizes = dict.fromkeys(("units", "embedding_size", "readout_size", "attention_units", "decoder_units"), 32)
     model = RNNSearch(320, 320, **sizes, initializer=keras.initializers.RandomNormal(stddev=0.5))
     exact = build("bpe", model)
@@ -120,11 +117,12 @@ def test_in_int8_with_a_shortlist(program, tmp_path, monkeypatch):
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="TensorFlow exports in its own process")
 def test_another_backend_asks_tensorflow_for_int8(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(publish, "run_python", lambda command, request: asked.append(request) or "x")
+    monkeypatch.setattr(saved_model, "on_tensorflow", lambda *_, int8: asked.append(int8))
+    monkeypatch.setattr(saved_model, "_publish", lambda folder, *_: folder)
     for translator in (build("bpe"), quantize(build("bpe"))):
         for compiled in (False, True):
             export_translator(translator, tmp_path / "model", beam_size=BEAM, jit_compile=compiled)
-    assert [request["int8"] for request in asked] == [False, False, False, True]
+    assert asked == [False, False, False, True]
 
 
 def assert_says(program, folder, expected, rtol: float):

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from keras_attn import LocalPredictiveAttention, models
+from keras_attn.export import ExportOptions
 from keras_attn.text import END_ID, Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.serving import fresh, loader
 from tests.serving.conftest import SENTENCES
 
@@ -96,8 +97,7 @@ def calls(translator: Translator) -> list:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """`{name: (translator, folder, outputs of each call)}`."""
-    from keras_attn.serving.export.graph import ServedTranslator
-    from keras_attn.serving.export.options import ExportOptions
+    from keras_attn.export.signatures import ServedTranslator
 
     translators, requests = {}, []
     for name in MODELS:
@@ -189,16 +189,25 @@ def assert_same(found, expected, step=1):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_graph_asks_nothing_of_xla_and_keeps_loops_and_constants_once(served, name):
+def test_the_stock_server_has_the_operations_and_the_graph_each_constant_once(served, name):
+    import tensorflow as tf
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-    from keras_attn.serving.export import validation
-
     _, folder, _ = served[name]
-    saved_model = SavedModel.FromString((folder / "saved_model.pb").read_bytes())
-    assert validation.graph_faults(saved_model) == []
-    functions = saved_model.meta_graphs[0].graph_def.library.function
-    assert sum("search_rows" in function.signature.name for function in functions) == 2
+    (graph,) = SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs
+    functions = graph.graph_def.library.function
+    nodes = [*graph.graph_def.node, *(node for function in functions for node in function.node_def)]
+    ops = {node.op for node in nodes} - {function.signature.name for function in functions}
+    assert all(op.startswith("_") or hasattr(tf.raw_ops, op) for op in ops), "ops of other libraries"
+    assert not [op for op in ops if "PyFunc" in op or "Mutable" in op or op.startswith("Xla")]
+    assert not any(part.attr["_XlaMustCompile"].b for part in [*nodes, *functions])
+    assert not any("GPU" in node.device or "TPU" in node.device for node in nodes)
+    for signature_name, signature in graph.signature_def.items():
+        for tensor_name, info in [*signature.inputs.items(), *signature.outputs.items()]:
+            is_number = signature_name == "translate_with_options" and tensor_name in signature.defaults
+            if not is_number and not signature_name.startswith("__"):  # the loader's own, for initialization
+                assert info.tensor_shape.dim[0].size == -1, f"{signature_name}: {tensor_name} has no free batch axis"
+    assert sum("search_rows" in function.signature.name for function in functions) == 2, "shared by the signatures"
     for function in functions:
         constants = [node for node in function.node_def if node.op == "Const" and not node.input]
         contents = {(node.attr["value"].SerializeToString(deterministic=True), node.device) for node in constants}

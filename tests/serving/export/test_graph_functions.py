@@ -12,10 +12,9 @@ if keras.backend.backend() != "tensorflow":
 
 import tensorflow as tf
 
-from keras_attn.serving.export import length_limits
-from keras_attn.serving.export.chunking import run_in_chunks
-from keras_attn.serving.export.graph import ServedTranslator
-from keras_attn.serving.export.options import ExportOptions
+from keras_attn.export import ExportOptions
+from keras_attn.export.search import RequestOptions
+from keras_attn.export.signatures import ServedTranslator, run_in_chunks
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +95,11 @@ def test_limits_are_the_translators(translator, said):
     expected = translator.limits(**said)
     longest = [expected.longest(length) for length in lengths]
     shortest = [min(expected.shortest(length), 10**5) for length in lengths]
-    fixed = length_limits.default_request(ExportOptions(**said))
-    sent = length_limits.RequestOptions(
-        *(tf.constant(v, tf.int32 if isinstance(v, int) else tf.float32) for v in fixed)
-    )
-    for request in (length_limits.as_constants(fixed), length_limits.validated(sent)):
-        found = length_limits.row_limits(tf.constant(lengths), request, translator, 10**5)
+    fixed = RequestOptions.default(ExportOptions(**said))
+    for request in (fixed.constants(), fixed.constants("float32").validated()):
+        found = request.limits(tf.constant(lengths), translator, 10**5)
         assert [row.numpy().tolist() for row in found] == [longest, shortest]
-    most = length_limits.row_limits(tf.constant(lengths), request, translator, 11)
+    most = request.limits(tf.constant(lengths), translator, 11)
     assert [row.numpy().max() for row in most] == [min(11, max(longest)), min(11, max(shortest))]
 
 
@@ -117,9 +113,6 @@ def test_limits_are_the_translators(translator, said):
     ],
 )
 def test_a_request_out_of_range_is_refused(name, value):
-    request = length_limits.default_request(ExportOptions())._replace(**{name: value})
-    sent = length_limits.RequestOptions(
-        *(tf.constant(v, tf.int32 if isinstance(v, int) else tf.float32) for v in request)
-    )
+    request = RequestOptions.default(ExportOptions())._replace(**{name: value})
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"Expected {name} to be a number of at least 0"):
-        length_limits.validated(sent)
+        request.constants("float32").validated()

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from keras_attn import Shortlist, SpecialIds, with_shortlist
+from keras_attn.export import export_onnx, export_translator
 from keras_attn.models import Ensemble, NematusSeq2Seq
 from keras_attn.saving import rounded_model
-from keras_attn.serving.export import export_onnx, export_translator
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.serving import fresh
 from tests.serving.conftest import LINES, READ, SENTENCES, build
 
@@ -59,7 +59,7 @@ class Model:
 def test_rows_are_those_of_python(source, target, banned):
     import tensorflow as tf
 
-    from keras_attn.serving.export.graph_shortlist import GraphShortlist
+    from keras_attn.export.search import GraphShortlist
 
     model = Model(source, target)
     shortlist, both = of(model), (source, target)

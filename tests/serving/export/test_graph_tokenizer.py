@@ -12,7 +12,7 @@ if keras.backend.backend() != "tensorflow":
 
 import tensorflow as tf
 
-from keras_attn.serving.export.graph_tokenizer import graph_tokenizer, is_blank, repair, without_end
+from keras_attn.export.tokenizers import graph_tokenizer, is_blank, repair, without_end
 
 ODD = [
     b"\xed\xa0\x80",

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_attn.export.onnx import in_float32, write_graphs
 from tests.models import test_every_model as every_model
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -31,9 +32,7 @@ class Graphs:
     """Both graphs of a model, with the methods of a `Seq2Seq` on arrays by name."""
 
     def __init__(self, model, folder):
-        from keras_attn.serving.export import onnx_graphs
-
-        onnx_graphs.write_graphs(onnx_graphs.in_float32(model), folder)
+        write_graphs(in_float32(model), folder)
         self.encoder, self.decoder = (
             onnxruntime.InferenceSession(str(folder / name)) for name in ("encode.onnx", "step.onnx")
         )

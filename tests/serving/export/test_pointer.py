@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from keras_attn import models
+from keras_attn.export import ExportOptions
 from keras_attn.text import Tokenizer
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.serving import fresh, loader
 from tests.serving.export.test_every_model import assert_n_best, assert_same
 
@@ -21,8 +22,7 @@ BEAM = 3
 
 @pytest.fixture(scope="module", params=["word", "character"])
 def served(request, tmp_path_factory):
-    from keras_attn.serving.export.graph import ServedTranslator
-    from keras_attn.serving.export.options import ExportOptions
+    from keras_attn.export.signatures import ServedTranslator
 
     tokenizer = Tokenizer.train(["und sah sahen zwei Hunde"], level=request.param, lowercase=True)
     size = tokenizer.vocabulary_size

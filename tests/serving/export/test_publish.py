@@ -1,21 +1,16 @@
 """Versions: the next number, never overwritten, complete or absent, and refused if they could not be served."""
 
-import contextlib
-import json
 import subprocess
 import sys
 import threading
-from pathlib import Path
-from types import SimpleNamespace
 
 import keras
 import pytest
 
 from keras_attn import files, quantize
 from keras_attn.backend import int8_products
-from keras_attn.serving.export import export_translator, publish, self_check
-from keras_attn.serving.export.options import ExportOptions
-from keras_attn.serving.export.python_process import run_python
+from keras_attn.export import ExportOptions, export_translator, saved_model, self_check
+from keras_attn.export.process import on_tensorflow
 from tests.serving.conftest import build
 
 
@@ -33,14 +28,14 @@ def version(folder, content):
 def test_the_next_version_is_one_above_the_highest(tmp_path):
     for name in ("2", "0009", ".tmp-77", "12a", "٣"):
         version(tmp_path / name, "kept")
-    folder = publish._publish(version(tmp_path / ".tmp-x", "new"), tmp_path, None)
+    folder = saved_model._publish(version(tmp_path / ".tmp-x", "new"), tmp_path, None)
     assert folder == tmp_path / "10"
     assert (folder / "saved_model.pb").read_text() == "new"
 
 
 def test_exports_at_once_make_a_version_each(tmp_path):
     besides = [version(tmp_path / f".tmp-{n}", str(n)) for n in range(7)]
-    threads = [threading.Thread(target=publish._publish, args=(beside, tmp_path, None)) for beside in besides]
+    threads = [threading.Thread(target=saved_model._publish, args=(beside, tmp_path, None)) for beside in besides]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -55,7 +50,7 @@ def test_a_version_is_never_overwritten(translator, tmp_path):
         export_translator(translator, tmp_path, version=3)
     # Another export may put the version there meanwhile.
     with pytest.raises(FileExistsError, match="is kept"):
-        publish._publish(version(tmp_path / ".tmp-1", "new"), tmp_path, 3)
+        saved_model._publish(version(tmp_path / ".tmp-1", "new"), tmp_path, 3)
     assert (folder / "saved_model.pb").read_text() == "kept"
 
 
@@ -110,9 +105,7 @@ def test_another_translation_is_refused():
     expected = [("ein", [("un", -1.25), ("deux", -1.25001), ("trois", -1.5)]), ("", [("", 0.0)])]
 
     def check(translation, score):
-        batch = {"translation": [translation.encode().hex(), ""], "score": [score, 0.0]}
-        process = SimpleNamespace(answer=lambda _: json.dumps({"batches": [batch]}))
-        self_check.check_translations(process, expected, "float32")
+        self_check.check_answers(expected, [(translation, score), ("", 0.0)], "float32")
 
     check("un", -1.250001)
     check("deux", -1.25)  # a tie: both are as good
@@ -122,95 +115,81 @@ def test_another_translation_is_refused():
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is written by the TensorFlow backend")
-def test_what_is_refused_leaves_nothing(translator, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("a full disk", r"Expected a version that can .*No space left on device"),
+        ("a wrong score", "Expected the exported"),
+    ],
+)
+def test_a_version_that_is_not_whole_or_not_right_is_an_error_and_leaves_nothing(
+    translator, tmp_path, monkeypatch, error, expected
+):
     import tensorflow as tf
 
-    from keras_attn.serving.export import graph
-
-    class Compiled(tf.Module):
-        def __init__(self, *_):
-            super().__init__()
-            self.f = tf.function(lambda text: {"score": tf.strings.length(text) * 2}, jit_compile=True)
-
+    class Wrong(Small):
         def save(self, directory):
-            f = self.f.get_concrete_function(tf.TensorSpec((None,), tf.string, name="text"))
-            tf.saved_model.save(self, directory, signatures={"serving_default": f})
+            super().save(directory)
+            if error == "a full disk":
+                raise tf.errors.ResourceExhaustedError(None, None, f"{directory}/variables; No space left on device")
 
-    monkeypatch.setattr(graph, "ServedTranslator", Compiled)
-    with pytest.raises(ValueError, match="XLA-compiled code"):
-        publish.write_version(translator, tmp_path, ExportOptions(), references=[])
+    from keras_attn.export import assets, signatures
+
+    monkeypatch.setattr(signatures, "ServedTranslator", Wrong)
+    monkeypatch.setattr(assets, "warm_up_requests", lambda *_: [])
+    with pytest.raises((OSError, ValueError), match=expected):
+        export_translator(translator, tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is written by the TensorFlow backend")
-def test_a_full_disk_is_a_sentence_and_leaves_nothing(translator, tmp_path, monkeypatch):
-    import tensorflow as tf
+class Small:
+    """A graph in the place of the translator's."""
 
-    from keras_attn.serving.export import graph
+    def __init__(self, *_):
+        pass
 
-    class Full:
-        def __init__(self, *_):
-            pass
+    def save(self, directory):
+        import tensorflow as tf
 
-        def save(self, directory):
-            version(Path(directory), "half")
-            raise tf.errors.ResourceExhaustedError(None, None, f"{directory}/variables; No space left on device")
+        def translate(text):
+            return {"translation": text, "score": tf.cast(tf.strings.length(text), tf.float32)}
 
-    monkeypatch.setattr(graph, "ServedTranslator", Full)
-    with pytest.raises(OSError, match=r"Expected a version to be written to .*new'\. .*No space left on device"):
-        publish.write_version(translator, tmp_path / "new", ExportOptions(), references=[])
-    assert list(tmp_path.iterdir()) == []
+        spec = tf.TensorSpec((None,), tf.string, name="text")
+        module = tf.Module()
+        tf.saved_model.save(module, directory, signatures=tf.function(translate, input_signature=[spec]))
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is written by the TensorFlow backend")
 def test_what_a_killed_export_left_is_removed_by_the_next(translator, tmp_path, monkeypatch):
-    from keras_attn.serving.export import graph, metadata, validation
+    from keras_attn.export import signatures
 
-    class Small:
-        def __init__(self, *_):
-            pass
-
-        def save(self, directory):
-            version(Path(directory), "whole")
-
-    monkeypatch.setattr(graph, "ServedTranslator", Small)
-    monkeypatch.setattr(validation, "validate", lambda *_, **__: None)
-    monkeypatch.setattr(metadata, "write_record", lambda *_: None)
-    monkeypatch.setattr(publish, "check_translations", lambda *_: None)
-    monkeypatch.setattr(publish, "replaying", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(signatures, "ServedTranslator", Small)
+    monkeypatch.setattr(saved_model, "check_signatures", lambda *_: None)
     version(tmp_path / f".tmp-{'a' * 32}", "of an earlier version")
     version(tmp_path / f".tmp-{'b' * 32}" / "version", "half")
     (tmp_path / f".tmp-{'b' * 32}" / files.LOCK).touch()
     with files.staging(tmp_path) as alive:
         (alive / "version").mkdir()
-        publish.write_version(translator, tmp_path, ExportOptions(), references=[("ein", [("un", -1.0)])])
+        export_translator(translator, tmp_path)
         assert (alive / "version").is_dir()
-    assert {path.name for path in tmp_path.iterdir()} == {"1", "README.md", "models.config"}
-    assert (tmp_path / "1" / "saved_model.pb").read_text() == "whole"
+    assert [path.name for path in tmp_path.iterdir()] == ["1"]
 
 
-def test_an_export_ends_with_the_command_that_started_it(monkeypatch):
-    """On the backends that export in another process, which would go on and publish."""
-    from keras_attn.serving.export import __main__ as process
+def refuse(translator, sentence):
+    raise FileNotFoundError(f"{sentence}: {keras.backend.backend()}, {translator.max_length_constant}")
 
-    parents, ended = [7, 7, 1], []
-    monkeypatch.setattr(process.os, "getppid", lambda: parents.pop(0))
-    monkeypatch.setattr(process.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(process.os, "_exit", ended.append)
-    process._end_with(7)
-    assert (parents, ended) == ([], [1])
+
+def end(translator, code):
+    sys.exit(code)
 
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_a_process_that_fails_says_why_in_a_sentence(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no translator\.json"):
-        run_python(["-m", "keras_attn.serving.export", str(tmp_path), str(tmp_path / "new")], REQUEST)
-    with pytest.raises(RuntimeError, match="ended with 3: too bad"):
-        run_python(["-c", "import sys; print('too bad', file=sys.stderr); sys.exit(3)"], {})
-
-
-REQUEST = {"options": {}, "references": [], "modules": [], "path": []}
+def test_errors_of_the_process_are_raised_here(translator):
+    with pytest.raises(FileNotFoundError, match=r"missing: tensorflow, 2\.5"):
+        on_tensorflow(refuse, translator, "missing")
+    with pytest.raises(RuntimeError, match="ended with 3: "):
+        on_tensorflow(end, translator, 3)
 
 
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="about the other backends")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attn.saving import quantization, rounded_model
-from keras_attn.translator import Translator
+from keras_attn.translation import Translator
 from tests.serving.conftest import SENTENCES, build
 
 
@@ -47,10 +47,8 @@ def test_a_model_keeps_its_vectors_and_small_matrices(monkeypatch):
 def test_the_graph_computes_with_what_is_left_and_stores_it_once(monkeypatch, tmp_path):
     import tensorflow as tf
 
-    from keras_attn.serving.export import validation
-    from keras_attn.serving.export.graph import ServedTranslator
-    from keras_attn.serving.export.options import ExportOptions
-    from keras_attn.serving.export.publish import tokenizer_size
+    from keras_attn.export import ExportOptions
+    from keras_attn.export.signatures import ServedTranslator
     from tests.serving import fresh
 
     monkeypatch.setattr(quantization, "MIN_SIZE", 1)
@@ -65,7 +63,8 @@ def test_the_graph_computes_with_what_is_left_and_stores_it_once(monkeypatch, tm
     for bits in ("int8", "float16"):
         folder = tmp_path / bits
         ServedTranslator(translator, ExportOptions(beam_size=2, quantize=bits)).save(str(folder))
-        validation.validate(folder, quantization.stored_size(translator.model, bits), sum(map(tokenizer_size, sides)))
+        stored = (folder / "variables" / "variables.data-00000-of-00001").stat().st_size
+        assert stored < 1.2 * quantization.stored_size(translator.model, bits) + 2**14
         checkpoint = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
         types, sizes = checkpoint.get_variable_to_dtype_map(), checkpoint.get_variable_to_shape_map()
         assert sorted(tuple(sizes[name]) for name in types if types[name].name == bits) == shapes

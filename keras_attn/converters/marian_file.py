@@ -1,0 +1,148 @@
+"""Marian's files, read within bounds: YAML, and a model's options and weights, by the names of type s2s."""
+
+import math
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from keras_attn import files
+from keras_attn.requirements import require
+
+Weights = dict[str, np.ndarray]
+Options = dict[str, str | list[str]]
+
+_CONFIG = "special:model.yml"
+_LARGEST_CONFIG = 1 << 16  # bytes; one has some 2 kB
+_LONGEST_HEADER = 10_000  # characters before an array
+TYPES = ("s2s", "nematus", "amun")
+# The names of types amun and nematus, with those of type s2s, from `models/amun.h` and `models/nematus.h`.
+_NAMES = (
+    (r"encoder_(r_)?(Ux?|bx?)_drt_(\d+)", lambda m: f"encoder_bi_{m[1] or ''}cell{int(m[3]) + 1}_{m[2]}"),
+    (r"encoder_(r_)?(Ux?|Wx?|bx?|gamma[12])", lambda m: f"encoder_bi_{m[1] or ''}{m[2]}"),
+    (r"decoder_(Ux?|bx?)_nl_drt_(\d+)", lambda m: f"decoder_cell{int(m[2]) + 2}_{m[1]}"),
+    (r"decoder_(Ux?|bx?)_nl", lambda m: f"decoder_cell2_{m[1]}"),
+    (r"decoder_Wc(x?)", lambda m: f"decoder_cell2_W{m[1]}"),
+    (r"decoder_(Ux?|Wx?|bx?)", lambda m: f"decoder_cell1_{m[1]}"),
+    (r"ff_logit_(prev|lstm|ctx)_(W|b|ln_s|ln_b)", lambda m: f"decoder_ff_logit_l1_{m[2]}{_INPUTS.index(m[1])}"),
+    (r"ff_logit_l1_(gamma[012])", lambda m: f"decoder_ff_logit_l1_{m[1]}"),
+    (r"ff_logit_(W|b)", lambda m: f"decoder_ff_logit_l2_{m[1]}"),
+    (r"ff_state_(W|b|gamma|ln_s|ln_b)", lambda m: f"decoder_ff_state_{m[1]}"),
+    (r"Wemb_dec", lambda m: "decoder_Wemb"),
+)
+_INPUTS = ("prev", "lstm", "ctx")  # of the read-out: the last word, the state, the context
+_IGNORED = ("decoder_c_tt", "uidx", "history_errs")  # what Nematus' files have besides weights
+
+
+def yaml_entries(text: str) -> Iterator[tuple[str, str | list[str]]]:
+    """Yields the entries of a YAML mapping from scalars to scalars or lists of scalars, all of them as text.
+
+    PyYAML's events are read one by one, so that nothing is built of aliases and of collections that are nested deeper.
+
+    Raises:
+        ValueError: for anything else; the message has the line.
+        ModuleNotFoundError: without PyYAML.
+    """
+    require("marian", "yaml", purpose="reading Marian's files")
+    import yaml
+
+    key, items, depth = None, [], 0  # depth 1 is the mapping, 2 a list in it
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader)):
+            if isinstance(event, yaml.ScalarEvent) and depth == 2:
+                items.append(event.value)
+            elif isinstance(event, yaml.ScalarEvent) and depth == 1 and key is None:
+                key = event.value
+            elif isinstance(event, yaml.ScalarEvent) and depth == 1:
+                yield key, event.value
+                key = None
+            elif isinstance(event, yaml.MappingStartEvent) and depth == 0:
+                depth = 1
+            elif isinstance(event, yaml.SequenceStartEvent) and depth == 1 and key is not None:
+                items, depth = [], 2
+            elif isinstance(event, yaml.SequenceEndEvent):
+                yield key, items
+                key, depth = None, 1
+            elif isinstance(event, yaml.MappingEndEvent):
+                depth = 0
+            elif isinstance(event, yaml.NodeEvent):  # an alias, or one of the others where it should not be
+                kind = type(event).__name__.removesuffix("Event")
+                line = event.start_mark.line + 1
+                raise ValueError(f"Expected `name: value` in each line. Received in line {line}: {kind} of YAML")
+    except yaml.YAMLError as error:
+        raise ValueError(f"Expected YAML. Received: {' '.join(str(error).split())}") from error
+
+
+def read_model(path: Path) -> tuple[Options, Weights]:
+    """Reads the options and the weights of a model.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is no model of Marian in `.npz`, of one of `TYPES`.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a model of Marian. Received: {str(path)!r}, which does not exist")
+    try:
+        files.check_archive(path)
+        with zipfile.ZipFile(path) as archive:
+            parts = {part.filename.removesuffix(".npy"): part for part in archive.infolist()}
+            if len(parts) < len(archive.infolist()):
+                raise ValueError("Some of its arrays are stored twice.")
+            if _CONFIG not in parts:
+                raise ValueError(f"It has no {_CONFIG}, in which Marian keeps the options.")
+            if parts[_CONFIG].file_size > _LARGEST_CONFIG:
+                raise ValueError(f"Its {_CONFIG} has more than {_LARGEST_CONFIG:,} bytes.")
+            stored = {name: _array(archive, part) for name, part in parts.items() if name not in _IGNORED}
+    except files.BAD_ARCHIVE as error:
+        raise ValueError(
+            f"Expected {str(path)!r} to be a model that Marian saved as .npz. Received: {error}"
+        ) from error
+    options = _options(stored.pop(_CONFIG).tobytes(), path)
+    weights = {}
+    for name, array in stored.items():
+        name = _name_of_s2s(name, options)
+        if array.dtype != np.float32 or name in weights:
+            raise ValueError(f"Expected weights in float32, each once. Received: {name!r} in {array.dtype}")
+        weights[name] = array.reshape(1, -1) if array.ndim == 1 else array  # Nematus' biases have one axis
+    return options, weights
+
+
+def _array(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> np.ndarray:
+    """One array; its size is checked before it is read."""
+    with archive.open(part) as file:
+        version = np.lib.format.read_magic(file)
+        read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        if version not in read_header:
+            raise ValueError(f"{part.filename} has the format {version} of NumPy.")
+        shape, fortran, dtype = read_header[version](file, max_header_size=_LONGEST_HEADER)
+        if dtype.hasobject or any(n < 0 for n in shape) or math.prod(shape) * dtype.itemsize > part.file_size:
+            raise ValueError(f"{part.filename} has {dtype} {shape}, in {part.file_size:,} bytes.")
+        content = file.read(math.prod(shape) * dtype.itemsize)
+    if len(content) < math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{part.filename} is truncated.")
+    return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _options(content: bytes, path: Path) -> Options:
+    try:
+        options = dict(yaml_entries(content.rstrip(b"\0").decode("utf-8")))
+    except ValueError as error:
+        raise ValueError(f"Expected options in {_CONFIG} of {str(path)!r}. {error}") from error
+    if options.get("type") not in TYPES:
+        raise ValueError(
+            f"Expected a model of type {', '.join(TYPES)}. Received: {str(path)!r} of type {options.get('type')}"
+        )
+    return options
+
+
+def _name_of_s2s(name: str, options: Options) -> str:
+    if options["type"] == "s2s":
+        return name
+    bare, suffix = re.fullmatch(r"(.*?)(_lns|_lnb)?", name).groups()
+    for pattern, own in _NAMES:
+        if match := re.fullmatch(pattern, bare):
+            return own(match) + (suffix or "")
+    shared = "true" in (options.get("tied-embeddings-src"), options.get("tied-embeddings-all"))
+    return "encoder_Wemb" if name == "Wemb" and not shared else name

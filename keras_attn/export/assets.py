@@ -1,0 +1,133 @@
+"""The files of a version beside its graph: warm-up records, a record of its origin, and batching parameters.
+
+A server runs the warm-up records before it accepts traffic, because each first call is slow.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from keras_attn.export import search
+from keras_attn.export.options import ExportOptions
+from keras_attn.text import BLANKS, Tokenizer
+from keras_attn.translation import Translator
+
+WARM_UP = "tf_serving_warmup_requests"  # a TFRecord file of `PredictionLog` messages
+BATCH_SIZES = (1, 8, 32)
+LONGEST_COMPILED = 64  # source tokens: for longer ones a program is compiled at the first request for it
+RECORD = "keras_attn.json"  # in assets.extra/, of which servers read the warm-up records only
+# The entries of a run's report that are copied: where the weights come from, and how good they are.
+REPORTED = ("recipe", "corpus", "command", "seed", "updates", "backend", "beam_size", "test_sentences")
+SCORES = ("bleu", "greedy_bleu", "chrf", "ter", "wer", "greedy_wer", "per")
+MAX_BATCH_SIZE = 64  # sentences that a server joins; the graph splits them into chunks of similar lengths
+
+Request = tuple[str, dict[str, tf.Tensor]]  # a signature and its inputs
+
+
+def write_assets(
+    folder: Path,
+    engine: Translator,
+    options: ExportOptions,
+    functions: Mapping[str, Callable],
+    requests: list[Request],
+    report: Mapping[str, Any],
+) -> None:
+    """Writes the files into a version's folder; `functions` are its signatures as `tf.saved_model.load` gives them."""
+    extra = folder / "assets.extra"
+    extra.mkdir()
+    with tf.io.TFRecordWriter(str(extra / WARM_UP)) as writer:
+        for signature, inputs in requests:
+            log = prediction_log_pb2.PredictionLog()
+            log.predict_log.request.model_spec.signature_name = signature
+            for name, tensor in inputs.items():
+                log.predict_log.request.inputs[name].CopyFrom(tf.make_tensor_proto(tensor.numpy()))
+            writer.write(log.SerializeToString(deterministic=True))
+    text = json.dumps(_record(engine, options, functions, report), indent=2, ensure_ascii=False) + "\n"
+    (extra / RECORD).write_text(text, encoding="utf-8")
+    threads = os.cpu_count() or 1
+    (folder / "batching_params.pbtxt").write_text(  # for --enable_per_model_batching_parameters
+        f"max_batch_size {{ value: {MAX_BATCH_SIZE} }}\n"
+        "batch_timeout_micros { value: 2000 }\n"
+        f"num_batch_threads {{ value: {threads} }}\n"
+        f"max_enqueued_batches {{ value: {64 * threads} }}\n"
+        "pad_variable_length_inputs: true\n"
+    )
+
+
+def warm_up_requests(engine: Translator, options: ExportOptions, sentences: Sequence[str]) -> list[Request]:
+    """Requests for every signature, with short and long ones of the `sentences`, alone and in batches."""
+    texts = sorted((text for text in sentences if text.strip(BLANKS)), key=len) or ["a"]
+    middle, quarters = texts[len(texts) // 2], [texts[len(texts) * i // 4] for i in range(4)]
+    batches = [quarters * (size // 4) if size > 1 else [quarters[-1]] for size in BATCH_SIZES]
+    requests = [("serving_default", {"text": batch}) for batch in [[quarters[0]], *batches]]
+    requests += [(name, {"text": [middle]}) for name in ("translate", "translate_n_best")]
+    numbers = search.RequestOptions.default(options)._asdict()
+    requests += [("translate_with_options", {"text": [middle]} | numbers)]
+    source, target = engine.source_tokenizer, engine.target_tokenizer
+    ids = source.special_ids.with_end(source.encode(middle))
+    requests += [("translate_token_ids", {"token_ids": [ids], "lengths": [len(ids)]})]
+    if options.jit_compile:
+        real = [i for text in texts for i in source.encode(text)] or ids[:1]
+        for size in search.compiled_lengths(engine, options):
+            line = source.special_ids.with_end((real * size)[: size - 1])[:size]
+            room = options.tokens_per_batch if size <= LONGEST_COMPILED else 0
+            for rows in [number for number in search.compiled_rows(options) if number * size <= room]:
+                inputs = {"token_ids": [line] * rows, "lengths": [len(line)] * rows}
+                requests += [("translate_token_ids", inputs)]
+    words = target.decode(target.special_ids.ordinary(target.vocabulary_size)[:11])
+    requests += [("score", {"source": [middle], "target": [words]})]
+    return [(name, {key: tf.constant(value) for key, value in inputs.items()}) for name, inputs in requests]
+
+
+def _record(
+    engine: Translator, options: ExportOptions, functions: Mapping[str, Callable], report: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The origin of a version, its options and its signatures."""
+    tokenizers = {"source": engine.source_tokenizer, "target": engine.target_tokenizer}
+    return {
+        "format": "keras_attn.serving",
+        "version": 3,
+        "model": type(engine.model).__name__,
+        "parameters": engine.model.count_params(),
+        "languages": {side: report.get(side) for side in tokenizers},
+        "run": {name: report[name] for name in REPORTED if name in report},
+        "scores": {name: report[name] for name in SCORES if name in report},
+        "options": options.recorded(),
+        "int8_products": options.jit_compile and engine.int8_weights is not None,
+        "shortlist": engine.shortlist and engine.shortlist.fingerprint,
+        "max_length_ratio": engine.max_length_ratio,
+        "max_length_constant": engine.max_length_constant,
+        "tokenizers": {side: _described(tokenizer) for side, tokenizer in tokenizers.items()},
+        "signatures": {name: _signature(function, options) for name, function in sorted(functions.items())},
+        "versions": {m.__name__: m.__version__ for m in (sys.modules["keras_attn"], keras, tf)},
+    }
+
+
+def _described(tokenizer: Tokenizer) -> dict[str, Any]:
+    return {
+        "level": tokenizer.level,
+        "lowercase": tokenizer.lowercase,
+        "size": tokenizer.vocabulary_size,
+        "special_ids": tokenizer.special_ids.get_config(),
+        "sha256": tokenizer.fingerprint,
+    }
+
+
+def _signature(function: Callable, options: ExportOptions) -> dict[str, dict]:
+    """The inputs, outputs and defaults of a signature. An axis of any size is None."""
+
+    def described(specs: Mapping[str, tf.TensorSpec]) -> dict:
+        return {name: {"dtype": x.dtype.name, "shape": x.shape.as_list()} for name, x in sorted(specs.items())}
+
+    inputs = described(function.structured_input_signature[1])
+    numbers = search.RequestOptions.default(options)._asdict()
+    defaults = {name: numbers[name] for name in inputs if name in numbers}
+    found = {"inputs": inputs, "outputs": described(function.structured_outputs)}
+    return found | ({"defaults": defaults} if defaults else {})

@@ -1,0 +1,153 @@
+"""Export to ONNX: a translator as a folder that `keras_attn.runtime` reads, checked before it appears.
+
+    encode.onnx  encoder_token_ids (B, S) int32[, max_length () int32] -> memory_..., state_...
+    step.onnx    token_ids (B,) int32, memory_..., state_... -> logits (B, V), alignment (B, S), next_state_...
+
+B and S are free. `memory_mask` `(B, S)` bool is among the outputs; the other names are those of the model's nested
+structures, joined by "_". An input that a model does not use is not there. TensorFlow makes the graphs, by tf2onnx.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+from keras import tree
+
+from keras_attn import files
+from keras_attn.backend import copy_weights, without_initial_weights
+from keras_attn.export.options import ExportOptions
+from keras_attn.export.process import on_tensorflow
+from keras_attn.export.self_check import check_answers, reference_translations
+from keras_attn.models import Seq2Seq
+from keras_attn.requirements import require
+from keras_attn.runtime import manifest
+from keras_attn.translation import Translator
+
+OPSET = 18
+_STAGED = "onnx"
+
+
+def export_onnx(translator: Translator, directory: str | os.PathLike) -> Path:
+    """Writes `encode.onnx`, `step.onnx`, both tokenizers and `manifest.json` into a new folder.
+
+    `keras_attn.runtime.OnnxTranslator` translates with them, and needs neither Keras nor TensorFlow. The graphs compute
+    in float32, whatever precision the model was trained in. They are made by TensorFlow, on every backend in a process
+    of its own, which imports the modules that define custom layers. Before the folder appears, the runtime must give
+    the translations of `translator.generate` for a few sentences.
+
+    Args:
+        translator: A `keras_attn.Translator`, on any backend.
+        directory: The new folder.
+
+    Returns:
+        The folder.
+
+    Raises:
+        FileExistsError: if the folder exists and is not empty, or is a file.
+        ImportError: if TensorFlow, tf2onnx or onnxruntime is not installed.
+        ValueError: if custom layers are defined in `__main__`, the translator has a shortlist, or the runtime
+            translates otherwise than `generate`.
+        RuntimeError: if the model cannot be converted.
+    """
+    require("onnx", "tensorflow", "tf2onnx", "onnxruntime", purpose="export to ONNX")
+    from keras_attn.runtime import OnnxTranslator
+
+    if translator.shortlist is not None:
+        raise ValueError("Expected a translator without a shortlist for ONNX. Received: one with a shortlist")
+    directory = Path(directory).absolute()
+    if directory.is_file() or (directory.is_dir() and any(directory.iterdir())):
+        raise _taken(directory)
+    options = ExportOptions()
+    references = reference_translations(translator, options)
+    with files.staging(directory.parent) as temporary:
+        folder = temporary / _STAGED
+        on_tensorflow(write_onnx, translator, folder)
+        texts = [text for text, _ in references]
+        found = OnnxTranslator(folder).generate(texts, **options.generate_arguments())
+        answers = [(translation.text, translation.score) for translation in found]
+        check_answers(references, answers, translator.model.compute_dtype)
+        with contextlib.suppress(FileNotFoundError):
+            directory.rmdir()  # an empty one, on which Windows moves nothing
+        if not files.publish(folder, directory):
+            raise _taken(directory)
+    return directory
+
+
+def _taken(directory: Path) -> FileExistsError:
+    return FileExistsError(f"Expected a new or empty folder. Received: {str(directory)!r}")
+
+
+def write_onnx(engine: Translator, folder: Path) -> None:
+    """Writes all files into a new folder, on the TensorFlow backend."""
+    folder.mkdir()
+    model, tokenizers = engine.model, (engine.source_tokenizer, engine.target_tokenizer)
+    write_graphs(in_float32(model), folder)
+    for name, tokenizer in zip(manifest.TOKENIZERS, tokenizers, strict=True):
+        tokenizer.save(folder / name)
+    limits = engine.max_length_ratio, engine.max_length_constant
+    recorded = type(model).__name__, model.count_params(), model.pointer, model.source_length, *limits
+    manifest.write(folder, manifest.Properties(*recorded))
+
+
+def write_graphs(model: Seq2Seq, folder: Path) -> None:
+    """Writes both graphs of a model, whose layers must compute in float32, into a folder."""
+    import tensorflow as tf
+
+    inputs = [tf.TensorSpec((None, None), tf.int32, "encoder_token_ids"), tf.TensorSpec((), tf.int32, "max_length")]
+    traced = tf.function(model.encode, autograph=False).get_concrete_function(*inputs)
+    structures = traced.structured_outputs  # memory, state
+    specs = [tf.TensorSpec(x.shape, x.dtype, name) for name, x in _both_named(structures).items()]
+
+    def encode(encoder_token_ids, max_length):
+        return _both_named(model.encode(encoder_token_ids, max_length))
+
+    def step(token_ids, *arrays):
+        memory, state = tree.pack_sequence_as(structures, arrays)
+        logits, state, alignment = model.step(token_ids, memory, state)
+        states = {f"next_{name}": x for name, x in _named("state", state).items()}
+        return {"logits": tf.cast(logits, tf.float32), "alignment": tf.cast(alignment, tf.float32), **states}
+
+    _convert(encode, inputs, folder / manifest.ENCODE)
+    _convert(step, [tf.TensorSpec((None,), tf.int32, "token_ids"), *specs], folder / manifest.STEP)
+
+
+def in_float32(model: Seq2Seq) -> Seq2Seq:
+    """The model with layers that compute in float32; itself if they do."""
+    if model.compute_dtype == "float32":
+        return model
+    copy = without_initial_weights(lambda: type(model).from_config(_with_float32(model.get_config())))
+    copy_weights(model, copy)
+    return copy
+
+
+def _with_float32(config: Any) -> Any:
+    if isinstance(config, dict):
+        if config.get("class_name") == "DTypePolicy":
+            return keras.saving.serialize_keras_object(keras.dtype_policies.get("float32"))
+        return {name: _with_float32(value) for name, value in config.items()}
+    return [_with_float32(value) for value in config] if isinstance(config, (list, tuple)) else config
+
+
+def _both_named(structures: tuple[Any, Any]) -> dict[str, Any]:
+    memory, state = structures
+    return _named("memory", memory) | _named("state", state)
+
+
+def _named(kind: str, structure: Any) -> dict[str, Any]:
+    """The tensors of a nested structure by name, in the order of `tree.flatten`."""
+    return {"_".join(map(str, (kind, *path))): x for path, x in tree.flatten_with_path(structure)}
+
+
+def _convert(function: Callable, specs: list, path: Path) -> None:
+    import tensorflow as tf
+    import tf2onnx
+
+    def outputs(*inputs):  # an input that is an output, too, has two names
+        return {name: tf.identity(x) for name, x in function(*inputs).items()}
+
+    tf2onnx.convert.from_function(
+        tf.function(outputs, autograph=False), input_signature=specs, opset=OPSET, output_path=str(path)
+    )

@@ -1,0 +1,174 @@
+"""Export to TensorFlow Serving: a translator becomes the next version folder, complete and checked, or not at all.
+
+TensorFlow Serving watches a folder and loads each new integer that it finds, at once. So a version is written to a
+folder beside it, in `.tmp-...` (a name that servers ignore), checked, synced to disk and then renamed. The next export
+removes the leftovers of a killed one.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_attn import files
+from keras_attn.export.options import ExportOptions
+from keras_attn.export.process import on_tensorflow
+from keras_attn.export.self_check import Reference, check_signatures, reference_translations
+from keras_attn.requirements import require
+from keras_attn.text import DEFAULT_IDS, Tokenizer
+from keras_attn.translation import Translator, token_ids_of
+
+
+def export_translator(
+    translator: Translator,
+    directory: str | os.PathLike,
+    *,
+    sentences: Sequence[str] = (),
+    report: Mapping[str, Any] | None = None,
+    **options,
+) -> Path:
+    """Writes a SavedModel for TensorFlow Serving as a new version in `directory`; nothing is overwritten.
+
+    | signature | in | out |
+    |---|---|---|
+    | serving_default, translate | text (B,) | translation (B,), score (B,) |
+    | translate_n_best | text (B,) | translations, scores (B, K); source_tokens (B, S), source_lengths (B,); |
+    |                  |           | target_tokens (B, K, T), target_lengths (B, K), alignments (B, K, T, S) |
+    | translate_with_options | text (B,); length_penalty, max_length, max_length_ratio, min_length, | as translate |
+    |                        | min_length_ratio (), each optional, 0 = no limit | |
+    | translate_token_ids | token_ids (B, S) int32, lengths (B,) | token_ids (B, T), lengths (B,), score (B,) |
+    | score | source (B,), target (B,) | log_prob (B,), lengths (B,) |
+
+    Text is strings of any bytes: bytes that are not UTF-8 are read as by `bytes.decode(errors="replace")`. All outputs
+    are those of `translator.generate` (of `translator.score`) for the same arguments, padded with "" and 0; blank text
+    gives an empty translation, score 0 and lengths 0. The scalars of `translate_with_options` cannot be batched: a
+    server with `--enable_batching` refuses this signature, and no other. Ids may come from any tokenizer with this
+    vocabulary; pad, start and end ids among them are ignored, and ids outside the vocabulary are read as unknown.
+
+    Beside the graph are warm-up records, `assets.extra/keras_attn.json` (its origin, the special ids of its
+    vocabularies, and its signatures with their shapes) and `batching_params.pbtxt`.
+
+    With `jit_compile`, XLA compiles the search of `translate`, `translate_with_options` and `translate_token_ids` for a
+    few shapes of batches, and there a translator of `keras_attn.quantize` multiplies in int8. Not compiled, and in
+    float32, are `translate_n_best`, `score`, and lines of more than 128 tokens, or whose translation may be longer than
+    512 or than the export's own options allow for 128. The server then needs its flag
+    `--xla_cpu_compilation_enabled`.
+
+    A translator of `with_shortlist` is exported with its shortlist: translations are those of `generate`, with scores
+    among a sentence's tokens; `score` has the whole vocabulary.
+
+    The graph is TensorFlow's. On another backend the translator is saved as a preset and exported by a TensorFlow
+    process, which imports the modules that define custom layers. A custom layer must compute with operations that the
+    stock server has: no calls to Python, no XLA. Before a version is published it is loaded, runs its warm-up records
+    and translates a few sentences.
+
+    Args:
+        translator: A `keras_attn.Translator`, on any backend.
+        directory: The model's folder, with a folder for each version: 1, 2, ...
+        sentences: Source text for the warm-up records; best a few dozen real sentences, short and long.
+        report: The run's `report.json`, for the record.
+        **options: The fields of `keras_attn.export.ExportOptions`: `beam_size`, `length_penalty`, `max_length`,
+            `n_best`, `banned_tokens`, `max_source_length`, `quantize`, `version`, ...
+
+    Returns:
+        The version's folder.
+
+    Raises:
+        ValueError: if an option is unknown or out of range, if custom layers are defined in `__main__` (on JAX and
+            torch), if `jit_compile` is asked for outputs of more than 512 tokens, if a translator in int8 is exported
+            with `jit_compile` and `quantize`, or if the graph translates otherwise than `generate`. Nothing is left
+            behind.
+        FileExistsError: if the version exists, or `directory` is a file.
+        ImportError: if TensorFlow, tensorflow-text or tensorflow-serving-api is not installed.
+        OSError: if the version cannot be written. Nothing is left behind.
+        RuntimeError: if the process on the other backend fails.
+    """
+    require("tensorflow", "tensorflow", "tensorflow_text", "tensorflow_serving", purpose="export")
+    options = ExportOptions.from_keywords(options)
+    _check_tokenizers(translator.source_tokenizer, translator.target_tokenizer)
+    int8 = options.jit_compile and translator.int8_weights is not None
+    if int8 and options.quantize:
+        raise ValueError(
+            "Expected quantize=None with jit_compile for a translator that multiplies in int8. Received: "
+            f"quantize={options.quantize!r}"
+        )
+    banned = tuple(token_ids_of(translator.target_tokenizer, options.banned_tokens))
+    options = dataclasses.replace(options, banned_tokens=banned)
+    directory = Path(directory).absolute()
+    if options.version is not None and (directory / str(options.version)).exists():
+        raise _taken(directory / str(options.version))
+    with files.staging(directory) as temporary:
+        folder = temporary / "version"
+        references = reference_translations(translator, options)
+        arguments = folder, options, references, list(sentences), dict(report or {})
+        if keras.backend.backend() == "tensorflow":
+            write_version(translator, *arguments)
+        else:
+            on_tensorflow(write_version, translator, *arguments, int8=int8)
+        return _publish(folder, directory, options.version)
+
+
+def write_version(
+    translator: Translator,
+    folder: Path,
+    options: ExportOptions,
+    references: list[Reference],
+    sentences: Sequence[str],
+    report: Mapping[str, Any],
+) -> None:
+    """Writes a version into a new folder, on the TensorFlow backend; it must reproduce the `references`."""
+    import tensorflow as tf
+
+    from keras_attn.export import assets, signatures
+
+    requests = assets.warm_up_requests(translator, options, sentences or [text for text, _ in references])
+    in_int8 = options.jit_compile and translator.int8_weights is not None
+    dtype = "int8" if in_int8 else translator.model.compute_dtype
+    try:
+        signatures.ServedTranslator(translator, options).save(str(folder))
+        with tf.device("CPU"):  # where a server runs it
+            loaded = tf.saved_model.load(str(folder))
+            check_signatures(loaded.signatures, references, requests, dtype)
+        assets.write_assets(folder, translator, options, loaded.signatures, requests, report)
+    except tf.errors.OpError as error:  # TensorFlow's own, of a full disk for example
+        raise OSError(f"Expected a version that can be written and run. Received: {error.message}") from error
+
+
+def _check_tokenizers(*tokenizers: Tokenizer) -> None:
+    for tokenizer in tokenizers:
+        if tokenizer.level == "hugging_face":
+            received = "one that runs in Hugging Face's package tokenizers"
+        elif tokenizer.level == "bpe" and tokenizer.special_ids != DEFAULT_IDS:
+            received = "a SentencePiece model of another program, of which tensorflow-text may make other pieces"
+        else:
+            continue
+        raise ValueError(f"Expected tokenizers that a TensorFlow graph can repeat. Received: {received}")
+
+
+def _publish(new: Path, directory: Path, version: int | None) -> Path:
+    """Syncs a folder to disk, so that no version is incomplete after a power failure, and makes it a version."""
+    for path in [*new.rglob("*"), new]:
+        _sync(path)
+    while True:
+        numbers = [int(path.name) for path in directory.iterdir() if path.name.isascii() and path.name.isdigit()]
+        folder = directory / str(version or max(numbers, default=0) + 1)
+        if files.publish(new, folder):
+            _sync(directory)
+            return folder
+        if version is not None:  # another export has published it meanwhile
+            raise _taken(folder)
+
+
+def _taken(folder: Path) -> FileExistsError:
+    return FileExistsError(f"Expected a new version. Received one that exists and is kept: {str(folder)!r}")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

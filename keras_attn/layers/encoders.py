@@ -1,0 +1,387 @@
+"""Encoders: any recurrent cell in one direction or both, the bidirectional GRU, and stacks that read in turns."""
+
+import keras
+from keras import ops, tree
+
+from keras_attn.layers.cells import as_lists, check_cell, concatenate, draw_masks, output_width, skip, top_state, unroll
+from keras_attn.layers.initializers import half_precision_safe
+from keras_attn.layers.layer import Layer, build_once, check_mask, check_size, refuse_unknown_arguments
+
+
+def _states(cell) -> list[int]:
+    """The number of states of each layer of a cell."""
+    return [len(tree.flatten(layer.state_size)) for layer in getattr(cell, "cells", [cell])]
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class RNNEncoder(Layer):
+    """Runs a recurrent cell over the source; in a stack, each layer reads all outputs of the one below.
+
+        h_j = cell(x_j, h_{j-1})          (Cho 2014, section 2.2; Sutskever 2014, section 2; Luong 2015, section 2)
+
+    With a `backward_cell` every layer is bidirectional: the outputs of both directions are concatenated, and so are
+    their final states.
+
+        h_j = [->h_j ; <-h_j]                                                (Bahdanau 2015, section 3.2, eq. 7)
+
+    Args:
+        cell: Any Keras RNN cell; `StackedRNNCells` for several layers. GRU and LSTM cells project their inputs for all
+            S in one product. In training, the dropout of Keras' cells has one mask for all steps.
+        backward_cell: A second cell, with as many layers and states as `cell`, that reads from the last real word to
+            the first; None: one direction.
+        reverse: Reads from the last real word to the first (Sutskever 2014, section 3.3); only in one direction.
+            Outputs stay aligned with their words, and padding is skipped on either side.
+        dropout: Dropout rate of each layer's outputs but the last's, before a skip connection adds the inputs to them.
+
+    Call arguments:
+        inputs: `(B, S, E)`, embeddings.
+        mask: Boolean `(B, S)`, True = real token; None: the implicit mask of the inputs, or else all are real.
+        training: Whether to apply dropout.
+
+    Returns:
+        `(values, states, final)`: the top layer's outputs `(B, S, H)`; the final states of every layer, in lists nested
+        as the cell's (h and c for an LSTM), from which a decoder of the same layers can start; and the top layer's
+        final h `(B, H)`, without a skip connection. In both directions, H is the sum of the two cells' units.
+
+    Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing. The mask is handed
+    on to `values`. A row with no real position has zero states.
+
+    Raises:
+        ValueError: for a cell of one's own with dropout, what is not a cell, or two cells whose states do not match.
+
+    Example:
+        >>> cell = keras.layers.StackedRNNCells([keras.layers.LSTMCell(5), keras.layers.LSTMCell(7)])
+        >>> values, states, final = keras_attn.RNNEncoder(cell)(np.ones((2, 3, 11), "float32"))
+        >>> values.shape, [h.shape for layer in states for h in layer], final.shape
+        ((2, 3, 7), [(2, 5), (2, 5), (2, 7), (2, 7)], (2, 7))
+
+    References: Cho et al. EMNLP 2014, arXiv:1406.1078. Sutskever, Vinyals, Le. Sequence to Sequence Learning with
+    Neural Networks. NeurIPS 2014, arXiv:1409.3215. Luong, Pham, Manning. EMNLP 2015, arXiv:1508.04025.
+    """
+
+    _layer_arguments = ("cell", "backward_cell")
+
+    def __init__(self, cell, *, backward_cell=None, reverse: bool = False, dropout: float = 0.0, **kwargs):
+        super().__init__(**kwargs)
+        check_cell(cell)
+        if backward_cell is not None:
+            check_cell(backward_cell)
+            if _states(cell) != _states(backward_cell):
+                raise ValueError(
+                    f"Expected a `backward_cell` of as many layers and states as `cell`. Received: "
+                    f"{_states(backward_cell)} and {_states(cell)} states by layer"
+                )
+            if reverse:
+                raise ValueError(
+                    "Expected `reverse` or a `backward_cell`, which reads backwards already. Received: both."
+                )
+        self.cell = cell
+        self.backward_cell = backward_cell
+        self.reverse = reverse
+        self.dropout = dropout
+        self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def build(self, inputs_shape, **_):
+        batch, width = inputs_shape[0], inputs_shape[-1]
+        if self.backward_cell is None:
+            if not self.cell.built:  # a cell loaded from a file already is
+                self.cell.build((batch, width))
+            return
+        for directions in self._directions():
+            for cell, _ in directions:
+                if not cell.built:
+                    cell.build((batch, width))
+            width = sum(output_width(cell) for cell, _ in directions)
+
+    def call(self, inputs, mask=None, training=False):
+        values, states = self._read(inputs, mask, training)
+        states = [tree.map_structure(concatenate, *directions) for directions in states]
+        states = states if hasattr(self.cell, "cells") else states[0]
+        return values, states, top_state(states)
+
+    def _directions(self):
+        """Of each layer: `(cell, reverse)` for each of its directions."""
+        cells = [self.cell] if self.backward_cell is None else [self.cell, self.backward_cell]
+        directions = [self.reverse, True]
+        layers = zip(*[getattr(cell, "cells", [cell]) for cell in cells], strict=True)
+        return [list(zip(layer, directions, strict=False)) for layer in layers]
+
+    def _read(self, inputs, mask, training):
+        """The top layer's outputs (B, S, H), and the final states by layer and direction, in lists as the cell's."""
+        mask = check_mask(mask, inputs)
+        outputs = ops.transpose(inputs, (1, 0, 2))  # (S, B, E)
+        mask = None if mask is None else ops.transpose(mask)  # (S, B)
+        states = []
+        layers = self._directions()
+        for i, directions in enumerate(layers):
+            inputs, runs = outputs, []
+            for cell, reverse in directions:
+                batch = ops.shape(inputs)[1]
+                initial = as_lists(cell.get_initial_state(batch_size=batch))
+                drops = draw_masks(cell, batch, inputs.shape[-1]) if training else None
+                runs.append(unroll(cell, inputs, initial, mask=mask, reverse=reverse, drops=drops))
+            outputs, finals = zip(*runs, strict=True)
+            outputs = concatenate(*outputs)  # (S, B, H)
+            outputs = self.dropout_layer(outputs, training=training) if i < len(layers) - 1 else outputs
+            outputs = skip(self.cell, i, inputs, outputs) if i else outputs
+            states.append(list(finals))
+        return ops.transpose(outputs, (1, 0, 2)), states
+
+    def compute_output_spec(self, inputs, mask=None, training=False):
+        batch, length = inputs.shape[:2]
+
+        def spec(*shape):
+            return keras.KerasTensor((batch, *shape), dtype=self.compute_dtype)
+
+        layers = [[cell for cell, _ in directions] for directions in self._directions()]
+        sizes = [
+            tree.map_structure(lambda *widths: sum(widths), *[as_lists(cell.state_size) for cell in cells])
+            for cells in layers
+        ]
+        states = tree.map_structure(spec, sizes if hasattr(self.cell, "cells") else sizes[0])
+        width = sum(map(output_width, layers[-1]))
+        return spec(length, width), states, spec(width)
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class BiGRUEncoder(RNNEncoder):
+    """Bidirectional GRU: the annotation of a word is the concatenation of its forward and backward states.
+
+        h_j = [->h_j ; <-h_j]                                                (Bahdanau 2015, section 3.2, eq. 7)
+
+    It is an `RNNEncoder` of GRU cells of one size.
+
+    Args:
+        units: H, units of one direction (n of the paper); the memory is M = 2 H wide.
+        num_layers: Number of layers; each reads the concatenated outputs of the one below.
+        reset_after: False for the papers' GRU (reset before the matrix product), True for cuDNN's.
+        dropout: Dropout rate of each layer's outputs but the last's.
+        recurrent_dropout: Dropout rate of the cells' states, with one mask for all steps.
+        kernel_initializer, recurrent_initializer: For the input and the recurrent matrices.
+
+    Call arguments:
+        inputs: `(B, S, E)`, embeddings.
+        mask: Boolean `(B, S)`, True = real token; None: the implicit mask of the inputs, or else all are real. Padding
+            may be left, right or anywhere.
+        training: Whether to apply dropout.
+
+    Returns:
+        `(values, forward, backward)`: the memory `(B, S, 2 H)`, and the top layer's final states `(B, H)`:
+        ->h after the last real word, <-h after the first (<-h_1 of the paper).
+
+    Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing. The mask is handed
+    on to `values`. A row with no real position has zero states.
+
+    Raises:
+        ValueError: if `units` or `num_layers` is not a positive whole number.
+
+    Example:
+        >>> encoder = keras_attn.BiGRUEncoder(5)
+        >>> values, forward, backward = encoder(np.ones((2, 3, 7), "float32"))
+        >>> values.shape, backward.shape
+        ((2, 3, 10), (2, 5))
+
+    Differences from the paper: the update gate is Keras', one minus the paper's; a bias is added to every gate.
+
+    Reference: Bahdanau, Cho, Bengio. ICLR 2015, arXiv:1409.0473, section 3.2 and appendix A.1.
+    """
+
+    _layer_arguments = ()
+    _replaces_arguments = True
+
+    def __init__(
+        self,
+        units: int,
+        *,
+        num_layers: int = 1,
+        reset_after: bool = False,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        **kwargs,
+    ):
+        refuse_unknown_arguments(type(self), kwargs)
+        check_size("units", units)
+        check_size("num_layers", num_layers)
+        kernel_initializer = keras.initializers.get(kernel_initializer)
+        recurrent_initializer = keras.initializers.get(recurrent_initializer)
+
+        def cell(direction):
+            cells = [
+                keras.layers.GRUCell(
+                    units,
+                    reset_after=reset_after,
+                    recurrent_dropout=recurrent_dropout,
+                    kernel_initializer=kernel_initializer.clone(),
+                    recurrent_initializer=half_precision_safe(recurrent_initializer.clone(), kwargs.get("dtype")),
+                    dtype=kwargs.get("dtype"),
+                    name=f"{direction}_{i}",
+                )
+                for i in range(num_layers)
+            ]
+            return cells[0] if num_layers == 1 else keras.layers.StackedRNNCells(cells, dtype=kwargs.get("dtype"))
+
+        super().__init__(cell("forward"), backward_cell=cell("backward"), dropout=dropout, **kwargs)
+        self.units = units
+        self.num_layers = num_layers
+        self.reset_after = reset_after
+        self.recurrent_dropout = recurrent_dropout
+        self.kernel_initializer = kernel_initializer
+        self.recurrent_initializer = recurrent_initializer
+
+    def call(self, inputs, mask=None, training=False):
+        values, states = self._read(inputs, mask, training)
+        return values, *[h for (h,) in states[-1]]
+
+    @property
+    def forward_cells(self):
+        """The cells that read forwards, layer by layer."""
+        return list(getattr(self.cell, "cells", [self.cell]))
+
+    @property
+    def backward_cells(self):
+        """The cells that read backwards, layer by layer."""
+        return list(getattr(self.backward_cell, "cells", [self.backward_cell]))
+
+    def compute_output_spec(self, inputs, mask=None, training=False):
+        batch, length = inputs.shape[:2]
+        state = keras.KerasTensor((batch, self.units), dtype=self.compute_dtype)
+        values = keras.KerasTensor((batch, length, 2 * self.units), dtype=self.compute_dtype)
+        return values, state, keras.KerasTensor(state.shape, dtype=self.compute_dtype)
+
+
+ORDERS = ("parallel", "alternating", "upwards")
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class StackedEncoder(Layer):
+    """Two stacks of recurrent layers, whose top outputs are concatenated.
+
+        ->h_j^k = cell_k(->h_j^{k-1}, ->h_{j-1}^k),   h_j = [->h_j^n ; <-h_j^n]       (Miceli Barone 2017, section 2.1)
+
+    Unlike in `RNNEncoder`, whose layers read both directions of the layer below, each stack reads its own alone. The
+    layers of the first stack read
+
+    * order="parallel": from the first word to the last, those of the second stack from the last to the first;
+    * order="alternating" (Zhou 2016): forwards and backwards in turns, and those of the second stack the other way.
+
+    With order="upwards" only the first layer of each stack reads the words; the rest of `cells` is one stack above
+    both, which reads h_j forwards.
+
+    Args:
+        cells: A list of Keras RNN cells, one a layer; those of the first stack.
+        backward_cells: Those of the second one: as many, or one with order="upwards".
+        order: "parallel", "alternating" or "upwards".
+        residual: Whether a layer's outputs have its inputs added to them, in each stack from its second layer on.
+        dropout: Dropout rate of each layer's outputs but the last's, before inputs are added to them.
+
+    Call arguments:
+        inputs: `(B, S, E)`, embeddings.
+        mask: Boolean `(B, S)`, True = real token; None: the implicit mask of the inputs, or else all are real.
+        training: Whether to apply dropout.
+
+    Returns:
+        `(values, states, final)`: outputs `(B, S, M)`; the final states of all layers, in the order of `cells` and then
+        `backward_cells`; and the final h `(B, H)` of the last of `cells`, without a skip connection.
+
+    Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing. The mask is handed
+    on to `values`.
+
+    Raises:
+        ValueError: for an unknown order, or another number of backward cells.
+
+    Example:
+        >>> cells = [[keras.layers.GRUCell(5) for _ in range(2)] for _ in range(2)]
+        >>> values, states, final = keras_attn.layers.StackedEncoder(*cells)(np.ones((2, 3, 7), "float32"))
+        >>> values.shape, len(states), final.shape
+        ((2, 3, 10), 4, (2, 5))
+
+    References: Miceli Barone et al. Deep Architectures for Neural Machine Translation. WMT 2017, arXiv:1707.07631.
+    Zhou et al. Deep Recurrent Models with Fast-Forward Connections. TACL 2016, arXiv:1606.04199.
+    """
+
+    _layer_arguments = ("cells", "backward_cells")
+
+    def __init__(
+        self,
+        cells,
+        backward_cells,
+        *,
+        order: str = "parallel",
+        residual: bool = False,
+        dropout: float = 0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        cells, backward_cells = list(cells), list(backward_cells)
+        for cell in (*cells, *backward_cells):
+            check_cell(cell)
+        expected = 1 if order == "upwards" else len(cells)
+        if order not in ORDERS or not cells or len(backward_cells) != expected:
+            raise ValueError(
+                f"Expected `order` to be one of {', '.join(ORDERS)}, and as many backward cells as cells, or one with "
+                f"'upwards'. Received: order={order!r}, {len(cells)} cells and {len(backward_cells)} backward cells"
+            )
+        self.cells = cells
+        self.backward_cells = backward_cells
+        self.order = order
+        self.residual = residual
+        self.dropout = dropout
+        self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    @property
+    def _stacks(self):
+        """The stacks that read the words, and the one above: lists of `(cell, backwards)`."""
+
+        def stack(cells, backwards):
+            turns = self.order == "alternating"
+            return [(cell, backwards ^ (turns and i % 2 == 1)) for i, cell in enumerate(cells)]
+
+        wide = len(self.backward_cells)
+        return stack(self.cells[:wide], False), stack(self.backward_cells, True), stack(self.cells[wide:], False)
+
+    def build(self, inputs_shape, **_):
+        forward, backward, above = self._stacks
+        widths = [self._build_stack(stack, inputs_shape[-1]) for stack in (forward, backward)]
+        self.output_width = self._build_stack(above, sum(widths))
+
+    def _build_stack(self, stack, width: int) -> int:
+        for cell, _ in stack:
+            build_once(cell, (None, width))
+            width = output_width(cell)
+        return width
+
+    def call(self, inputs, mask=None, training=False):
+        mask = check_mask(mask, inputs)
+        inputs = ops.transpose(inputs, (1, 0, 2))  # (S, B, E)
+        mask = None if mask is None else ops.transpose(mask)  # (S, B)
+        forward, backward, above = self._stacks
+        lower = [self._read(stack, inputs, mask, training, last=not above) for stack in (forward, backward)]
+        (a, a_states), (b, b_states) = lower
+        values, states = self._read(above, concatenate(a, b), mask, training, last=True)
+        states = [*a_states, *states, *b_states]
+        return ops.transpose(values, (1, 0, 2)), states, states[len(self.cells) - 1][0]
+
+    def _read(self, stack, inputs, mask, training, last: bool):
+        """The outputs (S, B, H) of a stack, and its final states; `last`: no other stack reads them."""
+        states = []
+        for i, (cell, backwards) in enumerate(stack):
+            batch = ops.shape(inputs)[1]
+            initial = as_lists(cell.get_initial_state(batch_size=batch))
+            drops = draw_masks(cell, batch, inputs.shape[-1]) if training else None
+            outputs, final = unroll(cell, inputs, initial, mask=mask, reverse=backwards, drops=drops)
+            if not last or i < len(stack) - 1:
+                outputs = self.dropout_layer(outputs, training=training)
+            inputs = outputs + inputs if self.residual and i else outputs
+            states.append(final)
+        return inputs, states
+
+    def compute_output_spec(self, inputs, mask=None, training=False):
+        batch, length = inputs.shape[:2]
+
+        def spec(*shape):
+            return keras.KerasTensor((batch, *shape), dtype=self.compute_dtype)
+
+        states = [[spec(size) for size in as_lists(cell.state_size)] for cell in (*self.cells, *self.backward_cells)]
+        return spec(length, self.output_width), states, spec(output_width(self.cells[-1]))

@@ -1,0 +1,19 @@
+"""Training: settings, corpora, runs and their reports.
+
+What a recipe needs, and what reads a run, is here and light to import. `corpora`, `plan` and `run` have the rest.
+"""
+
+from keras_attn.training.config import (
+    BIBLE,
+    G2P,
+    MULTI30K,
+    PHRASES,
+    RecurrentConfig,
+    TrainingConfig,
+    check_range,
+    config_for,
+    model_arguments,
+    override,
+)
+from keras_attn.training.run_report import export_arguments, length_penalty, read_report, surroundings
+from keras_attn.training.termination import Terminated

@@ -1,0 +1,293 @@
+"""The settings of a training in four groups, the values that recipes share for a corpus, and how to change them.
+
+- text: tokenizers, and the pairs that are trained on (`TextSettings`)
+- model: sizes and dropout, which each recipe adds (`model_arguments`)
+- optimisation: batches, updates, learning rate, regularisation (`OptimisationSettings`)
+- scoring: validation and the final scores (`ScoringSettings`)
+"""
+
+import dataclasses
+import difflib
+import fnmatch
+import math
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextSettings:
+    """Tokenizers, and the pairs that are trained on."""
+
+    level: str = "bpe"  # "bpe", "word" or "symbol" (see keras_attn.Tokenizer)
+    source_vocabulary_size: int | None = 8000  # with the four special ids; "bpe": exact, or none: what the text allows
+    target_vocabulary_size: int | None = 8000
+    min_frequency: int = 1  # rarer words are unknown ("word" only)
+    lowercase: bool = False
+    shared_vocabulary: bool = False  # one vocabulary for both sides, of source_vocabulary_size
+    extend_vocabulary: bool = False  # of --from: the text's own vocabulary is added to the preset's
+    max_tokens: int = 100  # longer training pairs are dropped, counted and reported
+    max_words: int | None = None  # the same in words (split on blanks); the tokenizers still learn from all pairs
+    bpe_dropout: float = 0.0  # probability of leaving out a merge, anew in each epoch (Provilkov 2020; "bpe")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimisationSettings:
+    """Batches, updates, learning rate and regularisation."""
+
+    epochs: int = 10
+    max_steps: int | None = None  # exactly so many updates, whatever epochs and patience are
+    validate_every: int | None = None  # updates after which to score and save; none: after each epoch
+    batch_size: int = 96  # sentences
+    tokens_per_batch: int | None = None  # instead of batch_size: at most so many positions of the longer side
+    accumulation_steps: int = 1  # batches of an update, whose mean gradient it takes
+    curriculum_epochs: int = 0  # the first epochs go from short sentences to long ones
+    learning_rate: float = 1e-3
+    warmup_steps: int = 0  # linear from zero; none with --minutes, in which the rate follows the time
+    schedule: str = "linear"  # after the warm-up, without --minutes; or "inverse_sqrt" (Vaswani 2017, section 5.3)
+    hold_fraction: float = 0.5  # of all steps at the full rate; then linearly to zero ("linear" only)
+    global_clipnorm: float = 1.0
+    label_smoothing: float = 0.1
+    guided_alignment: float = 0.0  # weight of the loss of attention against links of IBM Model 1 (Chen 2016); 0: none
+    ema_decay: float = 0.0  # of the moving average of the weights, which is validated and saved; 0: no average
+    patience: int = 5  # validations without a better score before training stops
+    average_checkpoints: int = 0  # of the last validations: their mean is kept if it scores no worse than the best
+    precision: str = "auto"  # or a dtype policy; auto: "mixed_bfloat16" on GPUs and TPUs that have it, else "float32"
+    bfloat16_products: bool = False  # on a CPU, in training, see keras_attn.backend
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoringSettings:
+    """Validation and the final scores."""
+
+    metric: str = "bleu"  # or "wer", for pronunciations (see keras_attn/evaluation/by_metric.py)
+    validation_sentences: int = 500  # at most, translated greedily after each epoch
+    tokenize: str = "13a"  # sacreBLEU's; "none" for text that is already tokenised
+    length_penalty: float = 1.0
+
+
+GROUPS = {"text": TextSettings, "optimisation": OptimisationSettings, "scoring": ScoringSettings}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingConfig(ScoringSettings, OptimisationSettings, TextSettings):
+    """The settings of every recipe. A recipe's `Config` adds those of its model.
+
+    Raises:
+        ValueError: For a value outside its range.
+    """
+
+    def __post_init__(self):
+        _check_choice(self, "metric", ("bleu", "wer"))
+        _check_choice(self, "schedule", ("linear", "inverse_sqrt"))
+        if self.bpe_dropout and self.level != "bpe":
+            raise ValueError(f'Expected `level` to be "bpe" with `bpe_dropout`. Received: {self.level!r}')
+        for name in ("epochs", "max_steps", "validate_every", "batch_size", "tokens_per_batch", "accumulation_steps"):
+            check_range(self, name, low=1)
+        for name in ("patience", "min_frequency", "max_tokens", "max_words", "validation_sentences"):
+            check_range(self, name, low=1)
+        for name in ("curriculum_epochs", "warmup_steps", "length_penalty", "average_checkpoints"):
+            check_range(self, name, low=0)
+        for name in ("learning_rate", "global_clipnorm"):
+            check_range(self, name, low=0, low_included=False)
+        check_range(self, "guided_alignment", low=0)
+        for name in ("hold_fraction", "label_smoothing", "ema_decay", "bpe_dropout"):
+            check_range(self, name, low=0, high=1)
+        if self.ema_decay == 1:
+            raise ValueError("Expected `ema_decay` below 1. With 1 the average keeps the first weights. Received: 1")
+
+    @property
+    def sentences_per_batch(self) -> int | None:
+        """`batch_size`, or None with `tokens_per_batch`."""
+        return None if self.tokens_per_batch else self.batch_size
+
+
+def _check_choice(config: TrainingConfig, name: str, choices: tuple[str, ...]) -> None:
+    if (value := getattr(config, name)) not in choices:
+        expected = " or ".join(f'"{choice}"' for choice in choices)
+        raise ValueError(f"Expected `{name}` to be {expected}. Received: {value!r}")
+
+
+def check_range(
+    config: TrainingConfig, name: str, low: float, high: float = math.inf, low_included: bool = True
+) -> None:
+    """Raises ValueError for a number outside its range; NaN and infinity are outside every range, None in all."""
+    value = getattr(config, name)
+    if value is None or (low <= value <= high and (low_included or value > low) and math.isfinite(value)):
+        return
+    expected = f"from {low} to {high}" if high < math.inf else f"of at least {low}" if low_included else f"above {low}"
+    raise ValueError(f"Expected `{name}` {expected}. Received: {value}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecurrentConfig(TrainingConfig):
+    """The settings that the recipes of recurrent models share besides.
+
+    Raises:
+        ValueError: For a `scheduled_sampling` that `keras_attn.ScheduledSampling` refuses, too.
+    """
+
+    recurrent_dropout: float = 0.0  # of the cells' states: one mask a sentence (Gal & Ghahramani 2016)
+    word_dropout: float = 0.0  # of whole words of source and target (Gal & Ghahramani 2016, Sennrich & Zhang 2019)
+    scheduled_sampling: str | None = None  # such as "inverse_sigmoid,k=1000" or "0.25"
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_range(self, "recurrent_dropout", low=0, high=1)
+        check_range(self, "word_dropout", low=0, high=1)
+        if self.scheduled_sampling is not None:
+            from keras_attn.layers import get_scheduled_sampling
+
+            get_scheduled_sampling(self.scheduled_sampling)
+
+
+# Shared by the recipes' configurations for a corpus, so that they are compared under one budget.
+PHRASES = {
+    "source_vocabulary_size": 1200,
+    "target_vocabulary_size": 1800,
+    "epochs": 5,
+    "batch_size": 64,
+    "curriculum_epochs": 1,
+    "learning_rate": 3e-3,
+    "warmup_steps": 100,
+    "label_smoothing": 0.0,
+    "validation_sentences": 200,
+}
+MULTI30K = {
+    "source_vocabulary_size": 6000,
+    "target_vocabulary_size": 6000,
+    "epochs": 12,
+    "curriculum_epochs": 1,
+    "warmup_steps": 200,
+    "ema_decay": 0.998,
+}
+BIBLE = {
+    "source_vocabulary_size": 4000,
+    "target_vocabulary_size": 4000,
+    "epochs": 10,
+    "batch_size": 64,
+    "curriculum_epochs": 1,
+    "learning_rate": 2e-3,
+    "warmup_steps": 200,
+    "validation_sentences": 200,
+}
+# Pronunciation: `g2p/LANGUAGE`, from 800 words up. Updates, not epochs, so that few words are seen often enough.
+G2P = {
+    "level": "symbol",
+    "source_vocabulary_size": None,
+    "target_vocabulary_size": None,
+    "max_steps": 6000,
+    "validate_every": 250,
+    "batch_size": 64,
+    "learning_rate": 2e-3,
+    "warmup_steps": 200,
+    "hold_fraction": 0.4,
+    "ema_decay": 0.99,
+    "validation_sentences": 1000,
+    "metric": "wer",
+}
+
+
+def config_for(configs: Mapping[str, TrainingConfig], corpus: str) -> TrainingConfig | None:
+    """Returns a recipe's configuration for a corpus, by its name, else by the first pattern that it matches.
+
+    Args:
+        configs: A recipe's `CONFIGS`.
+        corpus: The corpus, as it is given on the command line. The pattern "g2p/*" also matches several of them joined
+            by "+". Weights do not count.
+
+    Returns:
+        The configuration; None if there is none.
+    """
+    corpus = re.sub(r":[^:+/]*(?=\+|$)", "", corpus)
+    matching = (config for pattern, config in configs.items() if fnmatch.fnmatchcase(corpus, pattern))
+    return configs[corpus] if corpus in configs else next(matching, None)
+
+
+def model_arguments(config: TrainingConfig) -> dict[str, typing.Any]:
+    """Returns the fields that a recipe's `Config` adds to `TrainingConfig`: its model's arguments of the same names."""
+    names = [field.name for field in dataclasses.fields(config) if _group_of(field.name) == "model"]
+    return {name: getattr(config, name) for name in names}
+
+
+def override(config: TrainingConfig, assignments: Sequence[str]) -> TrainingConfig:
+    """Applies `name=value` strings, each value read as the type of its field.
+
+    Raises:
+        ValueError: For an unknown name (the message has the most similar ones), or a value of the wrong type.
+    """
+    kinds = typing.get_type_hints(type(config))
+    changes = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise ValueError(f"Expected --set name=value. Received: {assignment!r}")
+        if name not in kinds:
+            raise ValueError(_unknown(name, list(kinds), type(config)))
+        changes[name] = _parse(name, text, kinds[name])
+    return dataclasses.replace(config, **changes)
+
+
+def read_config(path: Path) -> list[str]:
+    """Reads a TOML file of settings, in the tables of their groups: `[text]`, `[model]`, `[optimisation]`, `[scoring]`.
+
+    Returns:
+        The settings as `override` takes them. TOML has no None: it is the string "none".
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is no TOML, or has a setting outside its group's table.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a TOML file with --config. Received: {str(path)!r}, which does not exist")
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"Expected {str(path)!r} to be TOML. {error}") from None
+    assignments = []
+    for group, table in tables.items():
+        if group not in (*GROUPS, "model") or not isinstance(table, dict):
+            raise ValueError(f"Expected tables text, model, optimisation, scoring in {path}. Received: {group!r}")
+        for name, value in table.items():
+            if isinstance(value, (dict, list)):
+                raise ValueError(f"Expected a number, a string, true or false for {name} in {path}. Received: {value}")
+            if _group_of(name) != group:
+                raise ValueError(f"Expected {name} in the table {_group_of(name)} of {path}. Received: in {group}")
+            assignments.append(f"{name}={str(value).lower() if isinstance(value, bool) else value}")
+    return assignments
+
+
+def _group_of(name: str) -> str:
+    """The group of a setting; one that no group has is a recipe's own, of its model."""
+    return next((group for group, kind in GROUPS.items() if name in kind.__dataclass_fields__), "model")
+
+
+def _unknown(name: str, names: list[str], kind: type[TrainingConfig]) -> str:
+    """The message for a name that is no setting, with the most similar names and the modules that list all."""
+    similar = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
+    such_as = f", such as {', '.join(similar)}" if similar else ""
+    modules = dict.fromkeys(one.__module__ for one in kind.__mro__ if dataclasses.is_dataclass(one))
+    return (
+        f"Expected --set with the name of a setting{such_as}. Received: {name!r}. All {len(names)} are listed in "
+        f"{' and '.join(modules)}."
+    )
+
+
+def _parse(name: str, text: str, kind) -> typing.Any:
+    allowed = kind.__args__ if isinstance(kind, types.UnionType) else (kind,)
+    if text.lower() == "none" and types.NoneType in allowed:
+        return None
+    plain = next(one for one in allowed if one is not types.NoneType)
+    try:
+        if plain is bool:
+            return {"true": True, "false": False}[text.lower()]
+        value = plain(text)
+    except (ValueError, KeyError):
+        names = " or ".join("none" if one is types.NoneType else one.__name__ for one in allowed)
+        raise ValueError(f"Expected --set {name} to be a value of type {names}. Received: {text!r}") from None
+    if plain is float and not math.isfinite(value):
+        raise ValueError(f"Expected --set {name} to be a finite number. Received: {text!r}")
+    return value

@@ -1,0 +1,399 @@
+"""Parallel text: `load("multi30k")`, `load("my/folder", "de", "en")`, `load("pairs.tsv")`, `load("text", "de", "en")`.
+
+A corpus is one of
+
+- a name: `phrases`, which is part of the package, or one of `keras_attn.training.named_corpora`;
+- a folder of `<split>.<language>` files, aligned line by line, plain, `.gz`, `.xz` or `.bz2`, or of parts of these,
+  `<split>.<part>.<language>`. The training split of a large folder stays in its files;
+- a table, a line "source, tab, target" for each pair; further columns are ignored;
+- two files, `text.de` and `text.en`, given by what their names share, `text`.
+
+Of a table, or two files, a twentieth of the distinct source lines, at most 1,000, is held out for validation, and as
+many for the test, always the same ones, each with its first translation.
+
+A plus sign joins several corpora: `load("a+b")`, with weights `load("a:3+b:1")`, and with tags before the source lines
+that name the target language or the corpus.
+"""
+
+import math
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from keras_attn.text import corpus_paths, iterate_lines, read_parallel
+from keras_attn.training import named_corpora, phrases
+from keras_attn.training.named_corpora import SPLITS
+
+NAMES = ("phrases", *named_corpora.SOURCES)
+TAGS = ("target", "corpus")
+LARGE = 64_000_000  # bytes of both sides of a training split in a folder, beyond which they stay in their files
+_EXPANSION = 3  # of compressed text
+_HELD_OUT = 1000  # at most, for validation, and as many for the test
+Lines = tuple[list[str], list[str]]
+
+
+class TextFiles:
+    """The lines of some files, one file after the other. Each iteration reads them anew.
+
+    Args:
+        paths: The files, plain, `.gz`, `.xz` or `.bz2`.
+    """
+
+    def __init__(self, paths: Sequence[Path]):
+        self.paths = list(paths)
+
+    def __iter__(self) -> Iterator[str]:
+        for path in self.paths:
+            yield from iterate_lines(path)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Parallel text: `splits["train"]` is `(source lines, target lines)`, lists or `TextFiles`.
+
+    Of several corpora, `parts` has the name of each and its lines in each split.
+    """
+
+    name: str
+    source: str
+    target: str
+    splits: dict[str, Lines | tuple[TextFiles, TextFiles]]
+    tags: tuple[str, ...] = ()
+    parts: tuple[tuple[str, dict[str, int]], ...] = ()
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the training split stays in its files."""
+        return isinstance(self.splits.get("train", ((),))[0], TextFiles)
+
+
+def load(
+    name_or_path: str | os.PathLike,
+    source: str | None = None,
+    target: str | None = None,
+    data: str | os.PathLike | None = None,
+    stream: bool | None = False,
+    tags: str | None = None,
+    seed: int = 0,
+) -> Corpus:
+    """Returns the splits of a corpus.
+
+    Args:
+        name_or_path: One of `NAMES`, or a path as above; or several, joined by "+". A part may lack a split, and have
+            a weight, as in "a:3+b:1".
+        source, target: Languages, as in the file names; a named corpus has a default direction, and those of a table
+            are only names. Of several corpora, one for all, or one for each, joined by "+".
+        data: Folder in which named corpora are looked for; default `$KERAS_ATTN_DATA`.
+        stream: Whether the training split stays in its files, as `TextFiles`; folders only. None: if it is large.
+        tags: Whether source lines get a tag, from the "target" language or the name of the "corpus".
+        seed: For what weights leave to be drawn.
+
+    Raises:
+        ValueError: For a named corpus, weights or tags with text that is to stay in files, an unknown corpus, language
+            or kind of tags, weights that are not positive, files of unequal length or empty, invalid UTF-8, or text
+            that is not the named corpus'.
+        FileNotFoundError: If there is no such folder, or the download fails.
+    """
+    name = os.fspath(name_or_path)
+    parts, weights = map(list, zip(*_parts_of(name), strict=True))
+    if tags not in (None, *TAGS):
+        raise ValueError(f"Expected tags from: {', '.join(TAGS)}. Received: {tags!r}")
+    in_memory = "tags" if tags else "weights" if len(parts) > 1 and weights[0] is not None else None
+    if stream and in_memory:
+        raise ValueError(f"Expected --no-stream with {in_memory}, which change the lines. Received: text files")
+    others = [part for part in parts if part in NAMES or not Path(part).is_dir()]
+    if stream and others:
+        raise ValueError(f"Expected folders of text to stream, for other corpora are small. Received: {others[0]!r}")
+    if stream is None:
+        stream = not (others or in_memory) and _is_large([Path(part) for part in parts], source, target)
+    if len(parts) > 1:
+        sides = _one_for_each(source, len(parts), "--source"), _one_for_each(target, len(parts), "--target")
+        return join([load(*part, data, stream, tags) for part in zip(parts, *sides, strict=True)], weights, seed)
+    corpus = _load(parts[0], source, target, data, stream)
+    return tagged(corpus, tags) if tags else corpus
+
+
+def public_name(name_or_path: str | os.PathLike, weights: bool = True) -> str:
+    """Returns the corpus' name in reports: a folder or file by its own name, without its path on this machine.
+
+    Args:
+        name_or_path: As for `load`.
+        weights: Whether the name has the weights, as a report has.
+    """
+    return "+".join(
+        (part if part in NAMES else Path(part).resolve().name) + _suffix(weight if weights else None)
+        for part, weight in _parts_of(name_or_path)
+    )
+
+
+def tagged(corpus: Corpus, kind: str) -> Corpus:
+    """Returns the corpus with a tag before each source line: `<2fr>` (Johnson et al. 2017, section 3).
+
+    Args:
+        corpus: One in memory.
+        kind: "target" for the target language, "corpus" for the corpus' name, of "g2p/ice" its part.
+    """
+    name = corpus.target if kind == "target" else corpus.name.split("/")[-1]
+    tag = "<2" + re.sub(r"[\s,▁]", "_", name.lower()) + ">"
+    splits = {
+        split: ([f"{tag} {line}" if line.strip() else line for line in source], target)
+        for split, (source, target) in corpus.splits.items()
+    }
+    return replace(corpus, splits=splits, tags=(tag,))
+
+
+def join(corpora: Sequence[Corpus], weights: Sequence[float | None], seed: int) -> Corpus:
+    """Returns several corpora as one, split by split.
+
+    With weights, an epoch has pairs of each corpus in that ratio. The corpus that is the largest for its weight is in
+    it once. Of each other one come as many whole copies as the ratio allows, and the rest is drawn by the seed, the
+    same in each epoch, so that no pair is left out and a resumed run has the same. The lines of `val` alternate, so
+    that the first of them are of all corpora.
+
+    Args:
+        corpora: In memory, or without weights all in files.
+        weights: Of the training split.
+        seed: For what is drawn.
+
+    Raises:
+        ValueError: If they have other languages, and no tags.
+    """
+    languages = {(corpus.source, corpus.target) for corpus in corpora}
+    if len(languages) > 1 and not all(corpus.tags for corpus in corpora):
+        received = ", ".join(f"{corpus.name} from {corpus.source} to {corpus.target}" for corpus in corpora)
+        raise ValueError(
+            f"Expected corpora of one direction, or --tags, or --source and --target. Received: {received}"
+        )
+    splits = {}
+    for split in SPLITS:
+        having = [
+            (corpus.splits[split], weight)
+            for corpus, weight in zip(corpora, weights, strict=True)
+            if split in corpus.splits
+        ]
+        if not having:
+            continue
+        sides = [side for side, _ in having]
+        if isinstance(sides[0][0], TextFiles):
+            paths = [[path for side in both for path in side.paths] for both in zip(*sides, strict=True)]
+            splits[split] = tuple(map(TextFiles, paths))
+            continue
+        if split == "train" and weights[0] is not None:
+            sides = _drawn(sides, [weight for _, weight in having], seed)
+        joined = tuple([line for side in both for line in side] for both in zip(*sides, strict=True))
+        if split == "val":
+            order = _alternating([len(source) for source, _ in sides])
+            joined = tuple([side[place] for place in order] for side in joined)
+        splits[split] = joined
+    sizes = [
+        (corpus.name, {split: len(side[0]) for split, side in corpus.splits.items() if isinstance(side[0], list)})
+        for corpus in corpora
+    ]
+    return Corpus(
+        "+".join(corpus.name + _suffix(weight) for corpus, weight in zip(corpora, weights, strict=True)),
+        *(_joined_languages([getattr(corpus, side) for corpus in corpora]) for side in ("source", "target")),
+        splits,
+        tuple(dict.fromkeys(tag for corpus in corpora for tag in corpus.tags)),
+        tuple(sizes),
+    )
+
+
+def pairs_up_to(words: int | None, lines: tuple[list, ...]) -> tuple[list, ...]:
+    """Returns the pairs with at most `words` words (split on blanks) on each side; for None all pairs.
+
+    Args:
+        words: The limit.
+        lines: Those of the source and of the target, and of what else belongs to the pairs, such as their links.
+
+    Raises:
+        ValueError: If there is no such pair.
+    """
+    if words is None:
+        return lines
+    pairs = [pair for pair in zip(*lines, strict=True) if all(len(line.split()) <= words for line in pair[:2])]
+    if not pairs:
+        raise ValueError(f"Expected training pairs of at most {words} words a side. There are none.")
+    return tuple(map(list, zip(*pairs, strict=True)))
+
+
+# --- one corpus
+
+
+def _load(name: str, source: str | None, target: str | None, data: str | os.PathLike | None, stream: bool) -> Corpus:
+    if name == "phrases":
+        source, target = source or "en", target or "fr"
+        named_corpora.check_languages(name, source, target, ("en", "fr"))
+        if (source, target) != ("en", "fr"):
+            raise ValueError(f"Expected phrases from en to fr. Received: {source} to {target}")
+        return Corpus(name, source, target, phrases.splits())
+    if name in named_corpora.SOURCES:
+        return Corpus(name, *named_corpora.read(name, source, target, data))
+    path = Path(name)
+    if name and path.is_dir():
+        return _folder(path, source, target, stream)
+    if path.is_file():
+        return Corpus(path.name, source or "source", target or "target", _with_held_out(path, *_table(path)))
+    if name and any(Path(f"{name}.{source}{suffix}").is_file() for suffix in ("", ".gz", ".xz", ".bz2")):
+        sides = read_parallel(path.parent, path.name, source, target or "")
+        return Corpus(path.name, source, target, _with_held_out(path, *sides))
+    raise ValueError(
+        f"Expected a corpus ({', '.join(NAMES)}), a folder of <split>.<language> files, a table of pairs, or, with "
+        f"--source and --target, what the names of two files share. Received: {name!r}"
+    )
+
+
+def _folder(folder: Path, source: str | None, target: str | None, stream: bool) -> Corpus:
+    found: dict[str, set[str]] = {}
+    for path in sorted(folder.iterdir()):
+        split, *rest = re.sub(r"\.(gz|xz|bz2)$", "", path.name).split(".")
+        if rest and path.is_file():
+            found.setdefault(split, set()).add(rest[-1])
+    known = [split for split in SPLITS if split in found]
+    if not known:
+        raise ValueError(
+            f"Expected train.<language>, val.<language>, test.<language> (or .gz) in {folder}. Received: "
+            f"{', '.join(path.name for path in sorted(folder.iterdir())[:9]) or 'an empty folder'}"
+        )
+    languages = sorted(found[known[0]])
+    if not source or not target:
+        given = " ".join(f"--{side} {one}" for side, one in (("source", source), ("target", target)) if one)
+        raise ValueError(
+            f"Expected --source and --target, two languages of {folder} ({', '.join(languages)}). Received: "
+            f"{given or 'neither'}"
+        )
+    named_corpora.check_languages(os.fspath(folder), source, target, languages)
+    splits = {
+        split: tuple(TextFiles(corpus_paths(folder, split, language)) for language in (source, target))
+        if stream and split == "train"
+        else read_parallel(folder, split, source, target)
+        for split in known
+    }
+    return Corpus(folder.resolve().name, source, target, splits)
+
+
+def _table(path: Path) -> Lines:
+    """The first two columns of a table.
+
+    Raises:
+        ValueError: For a line without a tab.
+    """
+    sides: Lines = ([], [])
+    for number, line in enumerate(iterate_lines(path), 1):
+        columns = line.split("\t")
+        if len(columns) < 2:
+            raise ValueError(f"Expected 'source, tab, target' in line {number:,} of {path}. Received: {line[:80]!r}")
+        for side, text in zip(sides, columns, strict=False):
+            side.append(text)
+    return sides
+
+
+def _with_held_out(path: Path, sources: list[str], targets: list[str]) -> dict[str, Lines]:
+    """The splits of pairs that have none.
+
+    Raises:
+        ValueError: If there are not enough for three splits.
+    """
+    pairs = [pair for pair in zip(sources, targets, strict=True) if all(map(str.strip, pair))]
+    distinct = {source for source, _ in pairs}
+    count = min(_HELD_OUT, max(1, len(distinct) // 20))
+    if len(distinct) <= 2 * count:
+        raise ValueError(
+            f"Expected pairs with 3 different source lines or more, some of which are held out, in {path}. Received: "
+            f"{len(distinct)}"
+        )
+    held = named_corpora.held_out(distinct, 0, count, count)
+    splits: dict[str, Lines] = {split: ([], []) for split in SPLITS}
+    seen = set()
+    for source, target in pairs:
+        split = held.get(source, "train")
+        if split == "train" or source not in seen:
+            seen.add(source)
+            splits[split][0].append(source)
+            splits[split][1].append(target)
+    return splits
+
+
+def _is_large(folders: Sequence[Path], source: str | None, target: str | None) -> bool:
+    """Whether the training split of some folders together has more than `LARGE` bytes."""
+    size = 0
+    for folder in folders:
+        for language in (source, target):
+            try:
+                paths = corpus_paths(folder, "train", language or "")
+            except FileNotFoundError:  # of a part without that split, or of a wrong language, which `load` refuses
+                continue
+            packed = [_EXPANSION if path.suffix in (".gz", ".xz", ".bz2") else 1 for path in paths]
+            size += sum(path.stat().st_size * times for path, times in zip(paths, packed, strict=True))
+    return size > LARGE
+
+
+# --- several corpora
+
+
+def _parts_of(name_or_path: str | os.PathLike) -> list[tuple[str, float | None]]:
+    """The corpora that are joined by "+", each with its weight, None without one.
+
+    Raises:
+        ValueError: If a weight is no positive number, or some corpora have one and others have none.
+    """
+    name = os.fspath(name_or_path)
+    parts = [(name, None)] if Path(name).exists() else [_weighted(part) for part in name.split("+")]
+    if len({weight is None for _, weight in parts}) > 1:
+        raise ValueError(f"Expected a weight for each corpus, such as a:3+b:1, or for none. Received: {name!r}")
+    return parts
+
+
+def _weighted(part: str) -> tuple[str, float | None]:
+    name, colon, text = part.rpartition(":")
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = math.nan
+    is_weight, is_known = 0 < weight < math.inf, name in NAMES or (bool(name) and Path(name).exists())
+    if not colon or Path(part).exists() or not (is_weight or is_known):
+        return part, None
+    if not is_weight:
+        raise ValueError(f"Expected the weight of {name!r} to be a positive number. Received: {text!r}")
+    return name, weight
+
+
+def _suffix(weight: float | None) -> str:
+    return "" if weight is None else f":{weight:g}"
+
+
+def _one_for_each(text: str | None, count: int, option: str) -> list[str | None]:
+    """The language of each of `count` corpora: one for all, or as many joined by "+".
+
+    Raises:
+        ValueError: If there are as many as neither.
+    """
+    languages = [text] if text is None else text.split("+")
+    if len(languages) not in (1, count):
+        raise ValueError(f"Expected {option} with one language, or one for each of {count} corpora. Received: {text!r}")
+    return languages * (count if len(languages) == 1 else 1)
+
+
+def _joined_languages(languages: Sequence[str]) -> str:
+    return languages[0] if len(set(languages)) == 1 else "+".join(languages)
+
+
+def _drawn(sides: Sequence[Lines], weights: Sequence[float], seed: int) -> list[Lines]:
+    sizes = [len(source) for source, _ in sides]
+    unit = max(size / weight for size, weight in zip(sizes, weights, strict=True))
+    drawn = []
+    for number, (side, size, weight) in enumerate(zip(sides, sizes, weights, strict=True)):
+        copies, rest = divmod(round(unit * weight), size)
+        random = np.random.default_rng((seed, number))
+        rows = [*range(size)] * copies + sorted(random.permutation(size)[:rest].tolist())
+        drawn.append(tuple([lines[row] for row in rows] for lines in side))
+    return drawn
+
+
+def _alternating(sizes: Sequence[int]) -> list[int]:
+    """The order of the rows of parts, one after the other, in which each part is spread evenly."""
+    shares = [(row + 0.5) / size for size in sizes for row in range(size)]
+    return sorted(range(len(shares)), key=shares.__getitem__)

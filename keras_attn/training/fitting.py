@@ -1,0 +1,233 @@
+"""From a configuration and a corpus to trained weights: tokenizers, batches, and one call of `model.fit`."""
+
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import keras
+
+from keras_attn import ParallelDataset, Tokenizer, Translator
+from keras_attn.backend import Job, bfloat16_products, clipping_replicas, compilation_scope, fast_products
+from keras_attn.evaluation import model1_links
+from keras_attn.losses import SmoothedCrossentropy
+from keras_attn.metrics import Perplexity, TokenAccuracy
+from keras_attn.training import corpora
+from keras_attn.training.callbacks import TimeBudget, Validation
+from keras_attn.training.checkpoint import Checkpoint
+from keras_attn.training.config import TrainingConfig
+from keras_attn.training.corpora import TextFiles
+from keras_attn.training.plan import TrainingPlan
+from keras_attn.training.run_batches import RunBatches
+from keras_attn.training.schedules import schedule
+from keras_attn.training.stopping import StopAfterSteps, StopIfNotFinite, StopTogether
+from keras_attn.training.termination import Termination
+
+
+def train_tokenizers(
+    config: TrainingConfig,
+    sources: Sequence[str] | TextFiles,
+    targets: Sequence[str] | TextFiles,
+    tags: Sequence[str] = (),
+) -> tuple[Tokenizer, Tokenizer]:
+    """Returns a tokenizer for each side, that of the source with `tags`; with `shared_vocabulary` the same one twice.
+
+    From lists they learn from all lines, and from files from a sample, which is all lines if there are few.
+
+    Raises:
+        ValueError: If a tokenizer refuses the text or its size; the message names the setting of the size.
+    """
+
+    def learn(setting, *sides, tags=()):
+        options = {"vocabulary_size": getattr(config, setting), "level": config.level, "tags": tags}
+        options |= {"min_frequency": config.min_frequency, "lowercase": config.lowercase}
+        try:
+            if isinstance(sides[0], TextFiles):
+                return Tokenizer.train_from_files([path for side in sides for path in side.paths], **options)
+            return Tokenizer.train([line for side in sides for line in side], **options)
+        except ValueError as error:
+            if "vocabulary_size" not in str(error):
+                raise
+            raise ValueError(
+                f"{error}. Set it by --set {setting}=N; {setting}=none takes as many as a small text allows"
+            ) from None
+
+    if config.shared_vocabulary:
+        return (learn("source_vocabulary_size", sources, targets, tags=tags),) * 2
+    return learn("source_vocabulary_size", sources, tags=tags), learn("target_vocabulary_size", targets)
+
+
+def datasets(
+    config: TrainingConfig,
+    corpus: corpora.Corpus,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    seed: int,
+    cache: Path,
+    data_options: Callable[..., dict] | None = None,
+) -> tuple[ParallelDataset, ...]:
+    """Returns training and validation batches.
+
+    A training split that stays in files is encoded into token files in `cache`, unless it has them. Another process
+    that calls this meanwhile waits for them.
+
+    Args:
+        config: The settings.
+        corpus: The text.
+        tokenizers: Of source and target.
+        seed: Of the order of the batches.
+        cache: Folder of token files.
+        data_options: A recipe's function of this name, see `keras_attn.training.run.train`; None: `guided_alignment`.
+
+    Raises:
+        ValueError: If a split has no pair with text on both sides that is short enough; the message names the split.
+    """
+    shared = {"max_length": config.max_tokens, "on_too_long": "drop", "seed": seed}
+    shared |= {"batch_size": config.sentences_per_batch, "tokens_per_batch": config.tokens_per_batch}
+
+    def batches(split, lines, **options):
+        pointer = getattr(config, "pointer", False)
+        try:
+            if isinstance(lines[0], TextFiles):
+                for name in ("pointer", "bpe_dropout", "guided_alignment"):  # which read pairs
+                    if getattr(config, name, False):
+                        raise ValueError(f"Expected --no-stream with {name}. Received: text files")
+                paths = (side.paths for side in lines)
+                return ParallelDataset.from_files(*paths, *tokenizers, cache, **shared, **options)
+            return ParallelDataset.from_text(*lines, *tokenizers, pointer=pointer, **shared, **options)
+        except ValueError as error:
+            raise ValueError(f"In the split {split} of the corpus: {error}") from None
+
+    pairs = corpora.pairs_up_to(config.max_words, corpus.splits["train"])
+    every = config.validate_every and config.validate_every * config.accumulation_steps
+    options = {"curriculum_epochs": config.curriculum_epochs, "batches_per_epoch": every}
+    if config.bpe_dropout:
+        options |= {"bpe_dropout": config.bpe_dropout}
+    if not corpus.is_streamed:
+        options |= (data_options or guided_alignment)(config, pairs, tokenizers)
+    training = batches("train", pairs, **options)
+    return training, batches("val", corpus.splits["val"], shuffle=False)
+
+
+def guided_alignment(config: TrainingConfig, pairs: Sequence[Sequence[str]], tokenizers: Sequence[Tokenizer]) -> dict:
+    """Returns the arguments of `ParallelDataset.from_text` for links of IBM Model 1 in both directions.
+
+    The links are between words as the tokenizers separate them.
+    """
+    if not config.guided_alignment:
+        return {}
+    sides = ([_words(tokenizer, line) for line in side] for tokenizer, side in zip(tokenizers, pairs, strict=True))
+    return {"links": model1_links(*sides), "alignment_weight": config.guided_alignment}
+
+
+def _words(tokenizer: Tokenizer, line: str) -> str:
+    """A line whose words, separated by blanks, are those of `Tokenizer.words`."""
+    words = tokenizer.pieces(line) if tokenizer.separator else line.split(" ")
+    return " ".join(re.sub(r"\s", "_", word) for word in words if word)
+
+
+def fit(
+    plan: TrainingPlan,
+    translator: Translator,
+    training: ParallelDataset,
+    validation: ParallelDataset,
+    validation_pairs: Sequence[Sequence[str]],
+    job: Job,
+    termination: Termination,
+) -> tuple[TimeBudget, list[dict], dict]:
+    """Compiles and fits the translator's model, which then has its best weights.
+
+    All processes of the job fit it together, each with its rows of every batch.
+
+    Args:
+        plan: The plan of the training.
+        translator: Has the model.
+        training, validation: Their batches.
+        validation_pairs: Source and target lines, the first of which are translated and scored.
+        job: The processes.
+        termination: Notes SIGTERM.
+
+    Returns:
+        The seconds that training took, the history, a row for each epoch, and the best of these, with what
+        `Validation.choose_average` says.
+    """
+    model, config, out = translator.model, plan.config, plan.out
+    steps = config.accumulation_steps
+    max_batches = steps * config.max_steps if config.max_steps else config.epochs * training.report()["batches"]
+    rate = schedule(config, math.ceil(max_batches / steps)) if plan.minutes is None else config.learning_rate
+    if plan.minutes is not None and (config.warmup_steps or config.schedule != "linear"):
+        print("Note: with --minutes the learning rate follows the time, without warmup_steps and schedule.", flush=True)
+    options = {"global_clipnorm": config.global_clipnorm / clipping_replicas(model)}
+    if steps > 1:
+        options |= {"gradient_accumulation_steps": steps}
+    if config.ema_decay:  # which Keras applies after each batch
+        if plan.minutes is None and (note := note_on_average(config.ema_decay, math.ceil(max_batches / steps))):
+            print(note, flush=True)
+        options |= {"use_ema": True, "ema_momentum": config.ema_decay ** (1 / steps)}
+    with compilation_scope(model):
+        model.compile(
+            optimizer=keras.optimizers.Adam(rate, **options),
+            loss=SmoothedCrossentropy(
+                config.label_smoothing, vocabulary_size=model.target_vocabulary_size if model.pointer else None
+            ),
+            weighted_metrics=[Perplexity(), TokenAccuracy()],
+        )
+    sources, references = (lines[: config.validation_sentences] for lines in validation_pairs)
+    patience = math.inf if config.max_steps else config.patience
+    options = {"metric": config.metric, "tokenize": config.tokenize, "patience": patience}
+    options |= {"average_checkpoints": config.average_checkpoints}
+    scorer = Validation(translator, sources, references, **options)
+    budget = TimeBudget(plan.minutes and 60 * plan.minutes, config.learning_rate, config.hold_fraction, job)
+    checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, budget, job)
+    batches, validation_batches = (RunBatches(data, (job.rank, job.count)) for data in (training, validation))
+    # Keras prepares the batches of an epoch one epoch early on some backends. Set here, epoch n has the order of
+    # epoch n after --resume too.
+    order = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: batches.begin(epoch))
+    has_ended = job.broadcast(checkpoint.path.exists()) and checkpoint.restore(model)
+    while not has_ended:
+        batches.start(checkpoint.first_batch)
+        callbacks = [
+            StopIfNotFinite(checkpoint),  # before all that would score or save such weights
+            order,
+            StopAfterSteps(max_batches, batches),
+            budget,
+            scorer,
+            checkpoint,
+            StopTogether(termination, budget, checkpoint, batches),
+        ]
+        # For Keras all epochs are equally long. The rest of one is a fit of its own, whose checkpoint is then resumed.
+        if batches.first:
+            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: _stop(model)))
+        with termination.deferred(), bfloat16_products() if config.bfloat16_products else fast_products():
+            model.fit(
+                batches,
+                validation_data=validation_batches,
+                initial_epoch=len(checkpoint.history),
+                epochs=math.ceil(max_batches / len(training)),
+                shuffle=False,  # the dataset shuffles, by seed and epoch
+                callbacks=callbacks,
+                verbose=1 if sys.stdout.isatty() else 2,
+            )
+        has_ended = not batches.first or checkpoint.restore(model)
+    scorer.set_model(model)
+    scorer.on_train_end()
+    return budget, checkpoint.history, {"best_epoch": 1 + scorer.best_epoch} | scorer.choose_average()
+
+
+def note_on_average(decay: float, updates: int) -> str | None:
+    """Returns a note where a moving average of the weights covers more than a fifth of a run; else None.
+
+    It looks back about `1 / (1 - decay)` updates, so that early weights, which are worse, count as well.
+    """
+    window = round(1 / (1 - decay))
+    if 5 * window <= updates:
+        return None
+    fewer = max(0, updates // 10 - 1) / max(1, updates // 10)  # a tenth of the run
+    return (
+        f"Note: ema_decay={decay:g} averages the weights of about the last {window:,} updates, and the run has "
+        f"{updates:,}. For so few set it to {fewer:.4g}."
+    )
+
+
+def _stop(model: keras.Model) -> None:
+    model.stop_training = True

@@ -1,0 +1,335 @@
+"""The corpora that have a name: where they come from, how their splits are built, and the SHA-256 of every file.
+
+A named corpus is looked for in a folder of the user's, else in Keras' cache, where it is downloaded and split once.
+Every source is a file of a GitHub repository at a pinned commit, and `named_corpora.sha256` has the SHA-256 of each
+resulting file, decompressed: training always reads the same bytes. To train on a changed copy give its folder.
+
+`g2p/LANGUAGE` are those of the second SIGMORPHON shared task (Ashby et al. 2021), words of Wiktionary with their phones
+in the task's own splits, collected by WikiPron (CC BY-SA 3.0): 33,344 words of American English to train on ("high"),
+8,000 of seven languages ("medium") and 800 of eight others ("low"). Letters are NFC code points; a blank in a word is
+"_". The side "decomposed" has the same letters as NFD code points, which are the consonants and vowels of Korean's
+syllables: 67 of them instead of 1,089 letters.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import textwrap
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from keras_attn import downloads, files
+from keras_attn.text import read_lines, read_parallel
+
+BASE = "https://raw.githubusercontent.com"
+SPLITS = ("train", "val", "test")
+G2P_LANGUAGES = {  # by the amount of training data
+    "high": ("eng_us",),
+    "medium": ("arm_e", "bul", "dut", "fre", "geo", "jpn_hira", "kor"),
+    "low": ("ady", "ice", "ita", "khm", "lav", "mlt_latn", "rum", "wel_sw"),
+}
+_LARGEST = 1 << 26  # bytes of a file in an archive
+# What `build` raises for files that are something else, such as a portal's page: no JSON, no zip file, no lines.
+_NOT_THE_CORPUS = (
+    *(ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+
+Fetch = Callable[[str], Path]
+Lines = dict[str, list[str]]
+
+
+class Source(NamedTuple):
+    """A named corpus.
+
+    Args:
+        languages: The languages of its files.
+        direction: The default source and target.
+        build: Makes the lines of each file `<split>.<language>`. It takes a function that downloads an address and
+            returns the path.
+        derived: Sides that are made of another one's lines: by name, that other one and the function.
+    """
+
+    languages: tuple[str, ...]
+    direction: tuple[str, str]
+    build: Callable[[Fetch], Lines]
+    derived: Mapping[str, tuple[str, Callable[[str], str]]] = {}
+
+
+def held_out(sources: Iterable[str], seed: int, test: int, val: int) -> dict[str, str]:
+    """The split of each source line that is not trained on: of all, sorted, then shuffled, the first are for test."""
+    lines = sorted(set(sources))
+    random.Random(seed).shuffle(lines)
+    return dict.fromkeys(lines[:test], "test") | dict.fromkeys(lines[test : test + val], "val")
+
+
+def _multi30k(names: str, fetch: Fetch) -> Lines:
+    root = f"{BASE}/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1"
+    upstream = {"train": "train", "val": "val", "test": "test_2016_flickr"}
+    return {
+        f"{split}.{language}": read_lines(fetch(f"{root}/{names.format(split=name, language=language)}"))
+        for split, name in upstream.items()
+        for language in ("de", "en", "fr")
+    }
+
+
+def _news(fetch: Fetch) -> Lines:
+    root = f"{BASE}/Helsinki-NLP/OPUS-MT-testsets/ac0f19c0be3cb4e0d9450fcb2d7a9847c4bdd180/testsets/eng-fra"
+    years = ["news-test2008", "newssyscomb2009", *(f"newstest{year}" for year in range(2009, 2013))]
+    sets = {"train": years, "val": ["newstest2013"], "test": ["newstest2014"]}
+    return {
+        f"{split}.{language}": [line for name in sets[split] for line in read_lines(fetch(f"{root}/{name}.{upstream}"))]
+        for split in SPLITS
+        for language, upstream in (("en", "eng"), ("fr", "fra"))
+    }
+
+
+def _bible(fetch: Fetch) -> Lines:
+    """Verses aligned one to one, split by chapter: index mod 15 = 7 is test, mod 30 = 3 is val."""
+    english = f"{BASE}/aruljohn/Bible-kjv/a9aa4e55afbb3e095f57e4b14cd1f22c5ee8d7c9"
+    spanish = f"{BASE}/thiagobodruk/bible/13225a15fa5e3e3043495b0c82df56c3fdfeb7f4/json/es_rvr.json"
+    books = json.loads(fetch(f"{english}/Books.json").read_text("utf-8-sig"))
+    king_james = [
+        [next(iter(verse.values())) for verse in chapter["verses"]]
+        for book in books
+        for chapter in json.loads(fetch(f"{english}/{book.replace(' ', '')}.json").read_text("utf-8-sig"))["chapters"]
+    ]
+    reina_valera = [
+        [re.sub(r"^\s*\(\d+-\d+\)", "", verse) for verse in chapter]
+        for book in json.loads(fetch(spanish).read_text("utf-8-sig"))
+        for chapter in book["chapters"]
+    ]
+    texts: Lines = {f"{split}.{language}": [] for split in SPLITS for language in ("en", "es")}
+    for index, chapters in enumerate(zip(king_james, reina_valera, strict=False)):
+        split = "test" if index % 15 == 7 else "val" if index % 30 == 3 else "train"
+        for verses in zip(*chapters, strict=False):
+            for language, verse in zip(("en", "es"), verses, strict=True):
+                texts[f"{split}.{language}"].append(" ".join(verse.split()))
+    return texts
+
+
+def _tatoeba(fetch: Fetch) -> Lines:
+    """2,000 English sentences for test and 2,000 for val, each with its first translation; the others, with all."""
+    path = fetch(f"{BASE}/genimind/seq2seq/4f3f8eb0adde54fcc8b89394336b002e7961244c/fra-eng.zip")
+    with zipfile.ZipFile(path) as archive:
+        if archive.getinfo("fra.txt").file_size > _LARGEST:
+            raise ValueError(f"fra.txt has more than {_LARGEST:,} bytes")
+        text = archive.read("fra.txt").decode("utf-8")
+    pairs = [line.split("\t")[:2] for line in text.split("\n") if line]
+    held = held_out((english for english, _ in pairs), 17, 2000, 2000)
+    texts: Lines = {f"{split}.{language}": [] for split in SPLITS for language in ("en", "fr")}
+    seen = set()
+    for english, french in pairs:
+        split = held.get(english, "train")
+        if split == "train" or english not in seen:
+            seen.add(english)
+            texts[f"{split}.en"].append(english)
+            texts[f"{split}.fr"].append(french)
+    return texts
+
+
+def _cmudict(fetch: Fetch) -> Lines:
+    """A tenth of the words for test, 2,000 for val. Stress marks are dropped, and so are the pronunciations that
+    differed only in them."""
+    path = fetch(f"{BASE}/cmusphinx/cmudict/0f8072f814306c5ee4fbf992ed853601b12c01f9/cmudict.dict")
+    entries: dict[tuple[str, str], None] = {}
+    for line in read_lines(path):
+        word, *phones = line.split("#")[0].split()
+        entries[re.sub(r"\(\d+\)$", "", word), re.sub(r"\d", "", " ".join(phones))] = None
+    held = held_out((word for word, _ in entries), 23, len({word for word, _ in entries}) // 10, 2000)
+    texts: Lines = {f"{split}.{language}": [] for split in SPLITS for language in ("letters", "phones")}
+    for word, phones in sorted(entries, key=lambda entry: entry[0]):
+        split = held.get(word, "train")
+        texts[f"{split}.letters"].append(" ".join(word))
+        texts[f"{split}.phones"].append(phones)
+    return texts
+
+
+def _pronunciations(amount: str, language: str, fetch: Fetch) -> Lines:
+    root = f"{BASE}/sigmorphon/2021-task1/821bcdece5a47820872215969f275004b0abe80c/data/{amount}"
+    texts: Lines = {}
+    for split, name in (("train", "train"), ("val", "dev"), ("test", "test")):
+        path = fetch(f"{root}/{language}_{name}.tsv")
+        words, pronunciations = zip(*(line.split("\t") for line in read_lines(path)), strict=True)
+        texts[f"{split}.letters"] = [" ".join(word.replace(" ", "_")) for word in words]
+        texts[f"{split}.phones"] = list(pronunciations)
+    return texts
+
+
+def _decomposed(letters: str) -> str:
+    """Letters with blanks between, as NFD code points with blanks between."""
+    return " ".join(unicodedata.normalize("NFD", letters.replace(" ", "")))
+
+
+_LETTERS = ("letters", "phones")
+SOURCES = {
+    "multi30k": Source(("de", "en", "fr"), ("de", "en"), partial(_multi30k, "raw/{split}.{language}.gz")),
+    "multi30k-tok": Source(("de", "en", "fr"), ("de", "en"), partial(_multi30k, "tok/{split}.lc.norm.tok.{language}")),
+    "bible-en-es": Source(("en", "es"), ("en", "es"), _bible),
+    "tatoeba-en-fr": Source(("en", "fr"), ("en", "fr"), _tatoeba),
+    "news-en-fr": Source(("en", "fr"), ("en", "fr"), _news),
+    **{
+        f"g2p/{language}": Source(
+            _LETTERS, _LETTERS, partial(_pronunciations, amount, language), {"decomposed": ("letters", _decomposed)}
+        )
+        for amount, languages in G2P_LANGUAGES.items()
+        for language in languages
+    },
+    "cmudict": Source(_LETTERS, _LETTERS, _cmudict),
+}
+
+
+def _hashes() -> dict[str, dict[str, str]]:
+    """The SHA-256 of each decompressed file of each corpus."""
+    found: dict[str, dict[str, str]] = {}
+    for line in read_lines(Path(__file__).with_name("named_corpora.sha256")):
+        sha256, path = line.split()
+        corpus, _, file = path.rpartition("/")
+        found.setdefault(corpus, {})[file] = sha256
+    return found
+
+
+SHA256 = _hashes()
+
+
+def check_languages(name: str, source: str, target: str, languages: Iterable[str]) -> None:
+    """Raises ValueError unless source and target are two of the languages of a corpus."""
+    listed = ", ".join(languages)
+    for language in (source, target):
+        if language not in languages:
+            raise ValueError(f"Expected a language of {name} ({listed}). Received: {language!r}")
+    if source == target:
+        raise ValueError(f"Expected two languages of {name} ({listed}). Received: {source!r} twice")
+
+
+def read(
+    name: str, source: str | None, target: str | None, data: str | os.PathLike | None
+) -> tuple[str, str, dict[str, tuple[list[str], list[str]]]]:
+    """Returns source, target and the splits of a corpus of `SOURCES`.
+
+    Args:
+        name: The corpus.
+        source, target: Languages; None: the corpus' default.
+        data: As for `find`.
+
+    Raises:
+        ValueError: For another language, or text that is not this corpus.
+        FileNotFoundError: If it cannot be downloaded, or a file is missing.
+    """
+    languages, direction, _, derived = SOURCES[name]
+    source, target = source or direction[0], target or direction[1]
+    if source == target and (source, target) != direction:  # only one was given, and it is the other's default
+        raise ValueError(f"Expected both a source and a target language for {name}. Received: {source} twice")
+    check_languages(name, source, target, [*languages, *derived])
+    sides = [derived[side][0] if side in derived else side for side in (source, target)]
+    folder = find(name, data)
+    is_cached = folder is None
+    folder = download(name) if is_cached else folder
+    try:
+        splits = {split: read_parallel(folder, split, *sides) for split in SPLITS}
+        for split, both in splits.items():
+            for language, lines in zip(sides, both, strict=True):
+                file = f"{split}.{language}"
+                received, expected = _digest(lines), SHA256[name][file]
+                if received != expected:
+                    raise ValueError(
+                        f"Expected {file} of {name} in {folder} to have the SHA-256 {expected}. Received: {received}."
+                    )
+    except (ValueError, FileNotFoundError) as error:
+        if is_cached:
+            shutil.rmtree(folder, ignore_errors=True)
+            remedy = "The folder was deleted; run again to download it anew."
+        else:
+            remedy = "Give the folder instead of the name to train on it as it is."
+        raise type(error)(f"{error}{'' if str(error).endswith('.') else '.'} {remedy}") from None
+    for number, side in enumerate((source, target)):
+        if side in derived:
+            for both in splits.values():
+                both[number][:] = map(derived[side][1], both[number])
+    return source, target, splits
+
+
+def find(name: str, data: str | os.PathLike | None) -> Path | None:
+    """Returns the folder of a corpus, `data/NAME` or `NAME` below `data`, else below `$KERAS_ATTN_DATA`; else None."""
+    data = data or os.environ.get("KERAS_ATTN_DATA")
+    if not data:
+        return None
+    if not Path(data).is_dir():
+        raise FileNotFoundError(f"Expected the data folder to exist. Received: {os.fspath(data)!r}")
+    return next((folder for folder in (Path(data, "data", name), Path(data, name)) if folder.is_dir()), None)
+
+
+def download(name: str) -> Path:
+    """Downloads and splits a corpus into Keras' cache, once. Returns its folder.
+
+    Raises:
+        FileNotFoundError: If a file cannot be downloaded.
+        ValueError: If the result is not the corpus of these hashes; it is deleted.
+    """
+    folder = downloads.cache_folder() / name
+    if folder.is_dir():
+        files.remove_leftovers(folder.parent)
+        return folder
+    with files.staging(folder.parent) as temporary:
+        texts = _built(name, temporary)
+        new = temporary / folder.name
+        new.mkdir()
+        for file, lines in texts.items():
+            with gzip.GzipFile(new / f"{file}.gz", "wb", mtime=0) as out:
+                out.write(_bytes(lines))
+        files.publish(new, folder)  # unless another process was faster
+    return folder
+
+
+def _built(name: str, folder: Path) -> Lines:
+    """The lines of each file of a corpus; what is downloaded for it goes into `folder`."""
+    try:
+        texts = SOURCES[name].build(lambda address: _fetch(name, address, folder))
+    except FileNotFoundError:
+        raise
+    except _NOT_THE_CORPUS as error:
+        reason = textwrap.shorten(str(error), 600) or type(error).__name__
+        raise ValueError(
+            _advice(name, f"The files received are not this corpus, and were deleted ({reason}).")
+        ) from error
+    for file, sha256 in SHA256[name].items():
+        received = _digest(texts.get(file, []))
+        if received != sha256:
+            raise ValueError(
+                _advice(name, f"Its {file} has the SHA-256 {received} instead of {sha256}, and was deleted.")
+            )
+    return texts
+
+
+def _fetch(name: str, address: str, folder: Path) -> Path:
+    """Downloads one file into `folder`, named by its whole path, since two sources may have a `train.en`."""
+    file = re.sub(r"[^\w.]+", "-", address.split("://")[-1])[-120:].lstrip("-.")
+    try:
+        return downloads.download(address, folder / file)
+    except OSError as error:
+        raise FileNotFoundError(_advice(name, str(error))) from None
+
+
+def _advice(name: str, what: str) -> str:
+    wanted = ", ".join(f"{file}.gz" for file in SHA256[name])
+    return (
+        f"Expected to download the corpus {name}. {what} To use a copy of your own, put {wanted} (or the same without "
+        f".gz) into a folder DATA/{name} and give --data DATA."
+    )
+
+
+def _bytes(lines: list[str]) -> bytes:
+    return "".join(line + "\n" for line in lines).encode("utf-8")
+
+
+def _digest(lines: list[str]) -> str:
+    return hashlib.sha256(_bytes(lines)).hexdigest()

@@ -1,0 +1,243 @@
+"""A training as it was asked for: the recipe, its settings, the text, and where the run goes."""
+
+import dataclasses
+import importlib
+import importlib.util
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from keras_attn.search import SearchOptions
+from keras_attn.training import corpora
+from keras_attn.training.config import TrainingConfig, config_for, override, read_config
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """What one training is asked to do; `make_plan` makes it from the options of `keras-attn train`.
+
+    Args:
+        recipe: Name, file or module of the recipe.
+        config: The recipe's settings for the corpus, with `changes`.
+        changes: Settings that the recipe does not have by itself, "name=value".
+        out: Folder of the run.
+        corpus, source, target, tags, data, stream: As for `keras_attn.training.load_corpus`.
+        preset: Preset or run from whose weights training goes on; None: new weights.
+        minutes: Of training at most; None: as many as it takes.
+        seed: Of the weights, the order of the batches, dropout, and what weights of corpora leave to be drawn.
+        resume: Whether to continue the run in the folder.
+        distribute: "data": all devices share a batch; None: one device.
+        cache: Folder of the token files of streamed text; None: in Keras' cache.
+        beam: Beam size of the final scores.
+        export: Whether to write a SavedModel.
+    """
+
+    recipe: str
+    config: TrainingConfig
+    changes: tuple[str, ...]
+    out: Path
+    corpus: str = "phrases"
+    source: str | None = None
+    target: str | None = None
+    tags: str | None = None
+    data: str | None = None
+    preset: str | None = None
+    minutes: float | None = None
+    seed: int = 0
+    resume: bool = False
+    distribute: str | None = None
+    stream: bool | None = None
+    cache: Path | None = None
+    beam: int = SearchOptions.beam_size
+    export: bool = True
+
+    @property
+    def recipe_name(self) -> str:
+        """The recipe as reports have it: a file by its name, without its path on this machine."""
+        return Path(self.recipe).name if self.recipe.endswith(".py") else self.recipe
+
+    @property
+    def changed_names(self) -> set[str]:
+        """The names of the settings in `changes`."""
+        return {change.partition("=")[0] for change in self.changes}
+
+
+def make_plan(
+    recipe: str,
+    *,
+    corpus: str = "phrases",
+    config_file: Path | None = None,
+    epochs: int | None = None,
+    changes: Sequence[str] = (),
+    out: Path | None = None,
+    **options,
+) -> TrainingPlan:
+    """Returns the plan of a training.
+
+    Args:
+        recipe: As for `load_recipe`.
+        corpus: A named corpus, a folder or a file, or several joined by "+".
+        config_file: TOML file of settings; `epochs` and `changes` come after it.
+        epochs: At most.
+        changes: Settings as "name=value".
+        out: Folder of the run; None: `runs/RECIPE`.
+        **options: The other fields of `TrainingPlan`.
+
+    Raises:
+        ValueError: For an unknown recipe or setting, a value outside its range, or options that exclude each other.
+        FileNotFoundError: If there is no such file.
+    """
+    module = load_recipe(recipe)
+    changes = [*(read_config(config_file) if config_file else []), *changes]
+    changes += [] if epochs is None else [f"epochs={epochs}"]
+    config = override(config_for(module.CONFIGS, corpus) or module.Config(), changes)
+    name = Path(recipe).stem if recipe.endswith(".py") else recipe
+    out = out or Path("runs", name)
+    plan = TrainingPlan(recipe=recipe, config=config, changes=tuple(changes), corpus=corpus, out=out, **options)
+    if plan.stream and config.max_words:
+        raise ValueError(
+            "Expected --stream without max_words, for it counts tokens alone (max_tokens). Received: "
+            f"max_words={config.max_words}"
+        )
+    if epochs is not None and config.max_steps:
+        raise ValueError(
+            f"Expected --set max_steps=N in place of --epochs, where updates are counted. Received: "
+            f"--epochs {epochs} and max_steps={config.max_steps}"
+        )
+    if plan.minutes is not None and not 0 < plan.minutes < math.inf:
+        raise ValueError(f"Expected --minutes above 0. Received: {plan.minutes}")
+    _check_start(plan)
+    return plan
+
+
+def _check_start(plan: TrainingPlan) -> None:
+    """Raises ValueError for settings that have no meaning with --from, or without."""
+    config = plan.config
+    if plan.preset is None:
+        if config.extend_vocabulary:
+            raise ValueError("Expected --from PRESET, whose vocabulary is extended. Received: extend_vocabulary=true")
+        return
+    own = {"level", "lowercase", "shared_vocabulary"}
+    if not config.extend_vocabulary:
+        own |= {"source_vocabulary_size", "target_vocabulary_size", "min_frequency"}
+    if unused := sorted(own & plan.changed_names):
+        raise ValueError(f"Expected --from without --set of what its tokenizers decide. Received: {', '.join(unused)}")
+
+
+def of_command(plan: TrainingPlan) -> dict:
+    """Returns what the plans of the processes of a job have in common. Corpora may have different places."""
+    names = ("recipe", "source", "target", "tags", "minutes", "seed", "resume", "distribute", "beam", "export")
+    same = {name: getattr(plan, name) for name in names} | {"out": str(plan.out)}
+    return same | {"from_preset": plan.preset is not None} | dataclasses.asdict(plan.config)
+
+
+def identity(plan: TrainingPlan, corpus: corpora.Corpus, tokenizers, start: dict | None) -> dict:
+    """Returns what determines the outcome of a run, as JSON types, because --resume compares it with run.json.
+
+    Args:
+        plan: The plan, with the settings that were trained with.
+        corpus: The text.
+        tokenizers: Of source and target.
+        start: The identity of the preset that it begins from.
+    """
+    return {
+        "recipe": plan.recipe_name,
+        "from_preset": start,
+        "corpus": corpus.name,
+        "tags": plan.tags,
+        "source": corpus.source,
+        "target": corpus.target,
+        "seed": plan.seed,
+        "minutes": plan.minutes,
+        "config": dataclasses.asdict(plan.config),
+        "source_vocabulary_size": tokenizers[0].vocabulary_size,
+        "target_vocabulary_size": tokenizers[1].vocabulary_size,
+        "tokenizers": [tokenizer.fingerprint for tokenizer in tokenizers],
+    }
+
+
+def command_line(plan: TrainingPlan, preset: str | None = None) -> str:
+    """Returns the command of a plan, without the folders of this machine.
+
+    Args:
+        plan: The plan.
+        preset: The public name of the preset that it begins from.
+    """
+    parts = ["keras-attn train", plan.recipe_name]
+    for name, value in (
+        ("corpus", corpora.public_name(plan.corpus)),
+        ("source", plan.source),
+        ("target", plan.target),
+        ("tags", plan.tags),
+        ("from", preset),
+    ):
+        parts += [f"--{name} {value}"] if value else []
+    if plan.minutes is not None:  # a whole number without ".0"
+        parts.append(f"--minutes {int(plan.minutes) if plan.minutes == int(plan.minutes) else plan.minutes}")
+    parts.append(f"--seed {plan.seed}")
+    parts += [f"--beam {plan.beam}"] if plan.beam != SearchOptions.beam_size else []
+    parts += [f"--distribute {plan.distribute}"] if plan.distribute else []
+    parts += ["--stream" if plan.stream else "--no-stream"] if plan.stream is not None else []
+    return " ".join([*parts, *(["--set", *plan.changes] if plan.changes else [])])
+
+
+def load_recipe(name: str) -> ModuleType:
+    """Returns a recipe: a module with `Config`, `CONFIGS` and `build`.
+
+    Args:
+        name: A recipe of this project, such as "rnnsearch", a file, "my/recipe.py", or a module, "my.recipe".
+
+    Raises:
+        ValueError: If there is none of that name; the message lists the recipes.
+    """
+    folder = _recipes_folder()
+    path = Path(name) if name.endswith(".py") else folder / f"{name}.py"
+    recipe = None
+    if path.is_file():
+        recipe = _from_file(path.resolve())
+    elif "." in name and not name.endswith(".py"):
+        recipe = _from_module(name)
+    if hasattr(recipe, "build"):
+        return recipe
+    known = sorted(path.stem for path in folder.glob("*.py") if "\ndef build(" in path.read_text("utf-8"))
+    raise ValueError(
+        f"Expected a recipe among: {', '.join(known)}; or a module or file of your own with Config, CONFIGS and build. "
+        f"Received: {name!r}"
+    )
+
+
+def _recipes_folder() -> Path:
+    """The folder of the recipes: the wheel has them in the package, a clone beside it."""
+    return next(folder for folder in (_PACKAGE / "recipes", _PACKAGE.parent / "recipes") if folder.is_dir())
+
+
+def _from_file(path: Path) -> ModuleType:
+    name = f"recipes.{path.stem}"
+    loaded = sys.modules.get(name)
+    if loaded is not None and loaded.__file__ and Path(loaded.__file__).resolve() == path:
+        return loaded
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look their annotations up
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _from_module(name: str) -> ModuleType | None:
+    if (here := os.getcwd()) not in sys.path:  # the program keras-attn does not look there by itself
+        sys.path.append(here)
+    try:
+        if importlib.util.find_spec(name) is None:
+            return None
+    except ModuleNotFoundError:  # of a parent package
+        return None
+    return importlib.import_module(name)

@@ -1,0 +1,291 @@
+"""From text to text by a search: sentences in batches, and back as translations. Needs neither Keras nor a backend.
+
+A subclass computes: `Translator` compiles models of Keras, `keras_attn.runtime` runs graphs in ONNX.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from keras_attn.search import Limits, SampleOptions, SearchOptions, check_numbers
+from keras_attn.text import BLANKS, Tokenizer, temporary_ids, without_temporary_ids
+from keras_attn.translation.batching import (
+    Sentence,
+    batches,
+    check_list,
+    check_whole,
+    encoded,
+    search_inputs,
+    token_ids_of,
+)
+from keras_attn.translation.results import Translation
+
+
+class TextSearch:
+    """Search from text to text. A subclass has the model, and overrides the four members that know it.
+
+    For the arguments see `keras_attn.Translator`.
+    """
+
+    def __init__(
+        self,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        max_length_ratio: float,
+        max_length_constant: float,
+    ):
+        check_numbers(max_length_ratio=max_length_ratio, max_length_constant=max_length_constant)
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
+        self.max_length_ratio = max_length_ratio
+        self.max_length_constant = max_length_constant
+
+    @property
+    def pointer(self) -> bool:
+        """True if the model copies words of the source; see `Seq2Seq`."""
+        raise NotImplementedError
+
+    @property
+    def source_length(self) -> int | None:
+        """The length that the model pads or cuts source rows to; see `Seq2Seq`."""
+        raise NotImplementedError
+
+    def _search_of(self, options: SearchOptions) -> Callable:
+        """The function of these options, whose keyword arguments are among their fields."""
+        raise NotImplementedError
+
+    def _searched(
+        self, search: Callable, inputs: Mapping[str, np.ndarray], longest: int, count: int, **arguments: Any
+    ) -> Mapping[str, np.ndarray]:
+        """The arrays of a `SearchResult` by name.
+
+        Args:
+            search: The function.
+            inputs, longest: From `search_inputs`.
+            count: The rows that are sentences; the others fill the batch, and their results are not read.
+            arguments: Of `search`.
+        """
+        raise NotImplementedError
+
+    def generate(
+        self,
+        texts: Sequence[str],
+        *,
+        prefixes: Sequence[str] | None = None,
+        replace_unknown: bool | Mapping[str, str] = False,
+        return_alignments: bool = True,
+        **options,
+    ) -> list[Translation]:
+        """Translates sentences by beam search, or by greedy search for `beam_size=1`.
+
+        The result is in the order of `texts` and the same for any `batch_size`. Sentences are sorted by length and
+        padded to a bounded set of shapes, so that nothing is compiled twice.
+
+        Args:
+            texts: Sentences. A blank one gives a `Translation` with the text "".
+            prefixes: A text for each sentence that its translation begins with; "" for none.
+            replace_unknown: True replaces each `<unk>` of the text by the source word that it is aligned to; a
+                dictionary from source words to target words also translates these words.
+            return_alignments: Adds alignments, the means of all heads, to translations. Search is a little quicker
+                without. Each head's has `score(texts, [t.token_ids for t in translations], each_head=True)`.
+            **options: The fields of `keras_attn.search.SearchOptions`: `beam_size`, `n_best`, `length_penalty`,
+                `max_length`, `batch_size`, ...
+
+        Returns:
+            A `Translation` for each sentence. With `n_best` above 1 it is the best one, and its `n_best` has all.
+
+        Raises:
+            ValueError: if a text is not valid Unicode, an option is unknown, or a value is out of range; or if the
+                model's logits are NaN.
+        """
+        options = SearchOptions.from_keywords(options)
+        search = self._search_of(options)
+        return self._search(texts, search, options, prefixes, replace_unknown, return_alignments)
+
+    def limits(self, **lengths) -> Limits:
+        """The lengths of translations that `generate` allows, given its `max_length`, `min_length_ratio`, ..."""
+        return self._limits(SearchOptions.from_keywords(lengths))
+
+    def _limits(self, options: SearchOptions | SampleOptions) -> Limits:
+        ratio, constant = options.max_length_ratio, 0.0
+        if options.max_length is None and ratio is None:
+            ratio, constant = self.max_length_ratio, self.max_length_constant
+        return Limits(options.max_length, ratio, constant, options.min_length, options.min_length_ratio)
+
+    def _search(
+        self,
+        texts: Sequence[str],
+        search: Callable,
+        options: SearchOptions | SampleOptions,
+        prefixes: Sequence[str] | None,
+        replace_unknown: bool | Mapping[str, str],
+        return_alignments: bool,
+        seed: int | None = None,
+        row_ids: Sequence[int] | None = None,
+    ) -> list[Translation]:
+        texts = check_list("texts", texts)
+        if not isinstance(replace_unknown, (bool, Mapping)):
+            raise ValueError(
+                f"Expected replace_unknown to be True, False or a dictionary. Received: {replace_unknown!r}"
+            )
+        dictionary = replace_unknown if isinstance(replace_unknown, Mapping) else {} if replace_unknown else None
+        arguments = options.arguments_of(search)
+        arguments["banned_token_ids"] = token_ids_of(self.target_tokenizer, options.banned_tokens)
+        arguments["return_alignments"] = return_alignments or dictionary is not None
+        sentences = self._sentences(texts, self._limits(options), prefixes, row_ids)
+        results = [Translation("")] * len(sentences)
+        source_lengths = [len(sentence.token_ids) for sentence in sentences]
+        for rows, shape in batches(source_lengths, options.batch_size, options.tokens_per_batch):
+            ids = self.source_tokenizer.special_ids, self.target_tokenizer.special_ids
+            inputs, longest = search_inputs([sentences[row] for row in rows], shape, seed, ids)
+            outputs = self._searched(search, inputs, longest, len(rows), **arguments)
+            for i, row in enumerate(rows):
+                several = self._translations(sentences[row], {k: v[i] for k, v in outputs.items()}, dictionary)
+                if not return_alignments:
+                    several = [replace(translation, alignment=None) for translation in several]
+                many = len(outputs["lengths"][i]) > 1
+                results[row] = replace(several[0], n_best=tuple(several)) if many else several[0]
+        return results
+
+    def _sentences(
+        self,
+        texts: Sequence[str],
+        limits: Limits,
+        prefixes: Sequence[str] | None = None,
+        row_ids: Sequence[int] | None = None,
+    ) -> list[Sentence]:
+        """Each text with its ids, limits, prefix and number."""
+        oov = [temporary_ids(self.source_tokenizer, text) if self.pointer else {} for text in texts]
+        source_ids = [self._source_row(ids) for ids in encoded(self.source_tokenizer, texts, oov)]
+        prefixes = [""] * len(texts) if prefixes is None else check_list("prefixes", prefixes, len(texts))
+        prefix_ids = encoded(self.target_tokenizer, prefixes, oov)
+        row_ids = range(len(texts)) if row_ids is None else check_list("row_ids", row_ids, len(texts))
+        check_whole(row_ids=row_ids)
+        return [
+            Sentence(text, ids, limits.longest(len(ids)), limits.shortest(len(ids)), *rest)
+            for text, ids, *rest in zip(texts, source_ids, prefix_ids, prefixes, row_ids, oov, strict=True)
+        ]
+
+    def _source_row(self, ids: list[int]) -> list[int]:
+        """The ids of a text and the end, cut to what the model reads; nothing for a blank text."""
+        special, most = self.source_tokenizer.special_ids, self.source_length
+        kept = None if most is None else most - len(special.with_end([]))
+        return special.with_end(ids[:kept]) if ids else []
+
+    def _translations(
+        self, sentence: Sentence, result: Mapping[str, np.ndarray], dictionary: Mapping[str, str] | None = None
+    ) -> list[Translation]:
+        """The hypotheses of one sentence; fewer may exist than were requested, but there is always one, if empty.
+
+        Args:
+            sentence: The source sentence.
+            result: Its row of each array of a `SearchResult`.
+            dictionary: Replaces each unknown token by the source word that it is aligned to, translated by this
+                dictionary if it has that word. None: unknown tokens stay.
+        """
+        source_tokens = _tokens(sentence, sentence.token_ids, self.source_tokenizer)
+        translations = []
+        for n in np.flatnonzero(result["lengths"]) if result["lengths"].any() else [0]:
+            length = result["lengths"][n]
+            ids = [int(i) for i in result["token_ids"][n, :length]]
+            alignment = result.get("alignments")
+            if alignment is not None:
+                alignment = alignment[n, :length, : len(source_tokens)].copy()  # (T, S)
+            heads = result.get("head_alignments")
+            if heads is not None:
+                heads = heads[n, :length, :, : len(source_tokens)].swapaxes(0, 1).copy()  # (heads, T, S)
+            translation = Translation(
+                text=self._text(sentence, ids, alignment, dictionary),
+                tokens=_tokens(sentence, ids, self.target_tokenizer),
+                token_ids=tuple(ids),
+                score=float(result["scores"][n]),
+                token_log_probs=result["token_log_probs"][n, :length].copy(),
+                alignment=alignment,
+                source_tokens=source_tokens,
+                source_token_ids=tuple(sentence.token_ids),
+                head_alignments=heads,
+            )
+            translations.append(translation)
+        return translations
+
+    def _text(
+        self,
+        sentence: Sentence,
+        ids: list[int],
+        alignment: np.ndarray | None,
+        dictionary: Mapping[str, str] | None,
+    ) -> str:
+        """The text of a hypothesis, with copied words, replaced unknown tokens and the prefix as it was given."""
+        target = self.target_tokenizer
+        words_of_ids = {token_id: word for word, token_id in sentence.oov.items()}
+        copied = {position: words_of_ids[token_id] for position, token_id in enumerate(ids) if token_id in words_of_ids}
+        ids = without_temporary_ids(target, ids)
+        positions = [position for position, token_id in enumerate(ids) if token_id == target.special_ids.unknown]
+        if not positions or (dictionary is None and not copied and positions[0] >= len(sentence.prefix)):
+            return target.decode(ids)
+        words = [target.unknown_token] * len(positions)
+        if dictionary is not None:
+            source_ids = without_temporary_ids(self.source_tokenizer, sentence.token_ids)
+            source = self.source_tokenizer, source_ids
+            words = words_for_unknown(sentence.text, source, (target, ids), alignment, dictionary)
+        pieces = copied | dict(enumerate(target.pieces(sentence.prefix_text)[: len(sentence.prefix)]))
+        words = [pieces.get(position, word) for position, word in zip(positions, words, strict=True)]
+        return target.decode(ids, words)
+
+
+def _tokens(sentence: Sentence, ids: Sequence[int], tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The vocabulary's entry of each id; of an extended-vocabulary id, the word."""
+    words = {token_id: word for word, token_id in sentence.oov.items()}
+    known = tokenizer.tokens(without_temporary_ids(tokenizer, ids))
+    return tuple(words.get(token_id, token) for token_id, token in zip(ids, known, strict=True))
+
+
+def words_for_unknown(
+    text: str,
+    source: tuple[Tokenizer, Sequence[int]],
+    target: tuple[Tokenizer, Sequence[int]],
+    alignment: np.ndarray,
+    dictionary: Mapping[str, str],
+) -> list[str]:
+    """The replacement of each unknown id of a translation, in their order, for `Tokenizer.decode`.
+
+    An unknown word is replaced by the source word with the largest alignment weight, or by that word's entry in the
+    dictionary (Luong et al. 2015, arXiv:1410.8206, section 3; by attention as in Jean et al. 2015, arXiv:1412.2007,
+    and Luong, Pham & Manning 2015, arXiv:1508.04025). The word is a substring of the raw source text, with its case
+    and its characters, whatever the tokenizer knows. An unknown id that is only part of a word (a rare character
+    among pieces) is replaced by the text of the aligned source id, not by the whole word.
+
+    Args:
+        text: The source sentence.
+        source: Its tokenizer, and its ids with the end token.
+        target: Tokenizer and ids of the translation.
+        alignment: `(T, S)`. A row without weight on any word leaves the unknown token.
+        dictionary: From source words to target words; source words as in the text or, for a tokenizer that
+            lower-cases, in lower case. Words that are not in it are copied.
+    """
+    words, parts = _source_words(text, *source)
+    tokenizer, ids = target
+    unknown, surface = tokenizer.special_ids.unknown, tokenizer.unknown_token
+    whole = {position for word, group in tokenizer.words(ids) if word == surface for position in group}
+    replacements = []
+    for position in np.flatnonzero(np.asarray(ids) == unknown):
+        weights = alignment[position, : len(words)]  # without the end token
+        is_aligned = bool(weights.size) and weights.max() > 0
+        word = (words if position in whole else parts)[int(weights.argmax())] if is_aligned else ""
+        lower = word.lower() if source[0].lowercase else word
+        replacements.append(dictionary.get(word, dictionary.get(lower, word)) if word else surface)
+    return replacements
+
+
+def _source_words(text: str, tokenizer: Tokenizer, token_ids: Sequence[int]) -> tuple[list[str], list[str]]:
+    """For each source id but the end token: the word of the text to which it belongs, and its own text."""
+    spans = tokenizer.spans(text)
+    words = [""] * len(spans)
+    for _, group in tokenizer.words(token_ids[: len(spans)]):
+        word = text[spans[group[0]][0] : spans[group[-1]][1]].strip(BLANKS)
+        for position in group:
+            words[position] = word
+    parts = [text[start:end].strip(BLANKS) or word for (start, end), word in zip(spans, words, strict=True)]
+    return words, parts

@@ -1,0 +1,352 @@
+"""Text to text by a model, two tokenizers and a search, as one object that can be saved, loaded and exported."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_attn.backend import Int8Weights
+from keras_attn.converters import from_marian
+from keras_attn.models import Seq2Seq
+from keras_attn.saving import load_preset, load_presets, save_preset
+from keras_attn.search import SampleOptions, SearchOptions, beam_search, greedy_search, sample
+from keras_attn.text import Tokenizer, check_joint, without_temporary_ids
+from keras_attn.translation.batching import Sentence, batches, check_list, check_whole, encoded, padded
+from keras_attn.translation.quantization import int8_weights
+from keras_attn.translation.results import Translation
+from keras_attn.translation.search_models import ScoreModel, SearchModel, check_scores
+from keras_attn.translation.shortlist import Shortlist
+from keras_attn.translation.text_search import TextSearch
+
+
+class Translator(TextSearch):
+    """A `Seq2Seq` model with its tokenizers: text in, text out.
+
+    Args:
+        model: A `keras_attn.models.Seq2Seq`.
+        source_tokenizer, target_tokenizer: A `keras_attn.Tokenizer` for each side (the same one twice for a shared
+            vocabulary).
+        max_length_ratio, max_length_constant: A translation has at most `ratio * source tokens + constant`
+            tokens. The limit depends on the sentence alone, so that its translation never depends on its
+            batch mates. Search continues until no hypothesis up to this length can be better: a generous limit costs
+            steps. With the ratio 0 all sentences have the same limit; without an end token, that is the length of every
+            translation.
+
+    Several threads may use one translator while its model is not trained. It can be copied and pickled, as far as Keras
+    can save its model; a copy compiles anew. A process that is forked after a model was loaded cannot compute with
+    TensorFlow or JAX, whose threads it lacks: load the translator in the new process, or start that with `spawn`.
+
+    Raises:
+        ValueError: if the size of a vocabulary or its special ids differ from the model's, or the model does not mask
+            padding and has no `source_length`.
+
+    Example:
+        >>> translator = keras_attn.Translator(model, source_tokenizer, target_tokenizer)
+        >>> translator.generate(["two dogs"], beam_size=5)[0].text
+        'deux chiens'
+    """
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        *,
+        max_length_ratio: float = 1.5,
+        max_length_constant: float = 10,
+    ):
+        _check_parts(model, source_tokenizer, target_tokenizer)
+        super().__init__(source_tokenizer, target_tokenizer, max_length_ratio, max_length_constant)
+        self.model = model
+        self.int8_weights: Int8Weights | None = None  # see `quantize`
+        self.shortlist: Shortlist | None = None  # see `with_shortlist`
+        self._models: dict[tuple, SearchModel | ScoreModel] = {}  # compiled so far
+
+    def __getstate__(self):
+        """For `copy` and `pickle`: without the compiled models, which a copy compiles anew."""
+        return vars(self) | {"_models": {}, "int8_weights": self.int8_weights is not None}
+
+    def __setstate__(self, state):
+        vars(self).update(state, int8_weights=int8_weights(state["model"]) if state["int8_weights"] else None)
+
+    def sample(
+        self,
+        texts: Sequence[str],
+        *,
+        seed: int = 0,
+        row_ids: Sequence[int] | None = None,
+        prefixes: Sequence[str] | None = None,
+        replace_unknown: bool | Mapping[str, str] = False,
+        return_alignments: bool = True,
+        **options,
+    ) -> list[Translation]:
+        """Draws translations from the model's distribution.
+
+        A sample depends on the seed, the sentence's number and the sample's number alone: not on `batch_size`, the
+        order of work or the backend (except where rounding decides on the border between two tokens).
+
+        Args:
+            texts: Sentences. A blank one gives a `Translation` with the text "".
+            seed: The random seed.
+            row_ids: A number for each sentence, on which its random numbers depend; None: 0, 1, 2, ... For a
+                part of a corpus, give the numbers in the whole.
+            prefixes, replace_unknown, return_alignments: See `generate`.
+            **options: The fields of `keras_attn.search.SampleOptions`: `num_samples`, `temperature`, `top_k`,
+                `top_p`, `max_length`, ... `batch_size` counts samples (all samples of a single sentence are still
+                drawn at once).
+
+        Returns:
+            A `Translation` for each sentence. With `num_samples` above 1 it is the first one drawn, and its `n_best`
+            has all in the order drawn.
+
+        Raises:
+            ValueError: see `generate`.
+        """
+        check_whole(seed=[seed])
+        options = SampleOptions.from_keywords(options)
+        options = replace(options, batch_size=max(1, options.batch_size // options.num_samples))
+        return self._search(texts, sample, options, prefixes, replace_unknown, return_alignments, seed, row_ids)
+
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str | Sequence[int]],
+        *,
+        length_penalty: float = 1.0,
+        normalization: str = "gnmt",
+        coverage_penalty: float = 0.0,
+        return_alignments: bool = True,
+        each_head: bool = False,
+        batch_size: int = 64,
+        tokens_per_batch: int = 2048,
+    ) -> list[Translation]:
+        """Scores given translations as search scores its own, in one teacher-forced pass (forced decoding).
+
+        A blank target is the end token alone. A blank source has one translation, the blank one, with score 0 as in
+        `generate`; any other has score -inf.
+
+        Args:
+            sources: Sentences.
+            targets: Their translations, each a text or ids as in `Translation.token_ids`. (Search may have found a
+                text by other ids than those that the tokenizer gives for it.)
+            length_penalty, normalization, coverage_penalty: See `keras_attn.search.SearchOptions`.
+            return_alignments: Whether the result has alignments.
+            each_head: Whether it also has `head_alignments`, those of each attention layer and head.
+            batch_size: Pairs scored at once, at most.
+            tokens_per_batch: Padded tokens of the longer side scored at once, at most (a single longer pair
+                is still scored), which bounds the memory: each has logits for the whole vocabulary.
+
+        Returns:
+            A `Translation` for each pair.
+
+        Raises:
+            ValueError: if the lists differ in length, a text is not valid Unicode, ids are not a translation or outside
+                the vocabulary, or the model's logits are NaN.
+        """
+        ranking = {"length_penalty": length_penalty, "normalization": normalization}
+        ranking |= {"coverage_penalty": coverage_penalty}
+        checked = SearchOptions(**ranking, batch_size=batch_size, tokens_per_batch=tokens_per_batch)
+        options = {name: getattr(checked, name) for name in ranking}
+        options |= {"return_alignments": return_alignments, "each_head": each_head}
+        sources = check_list("sources", sources)
+        targets = check_list("targets", targets, len(sources))
+        sentences = self._sentences(sources, self.limits())
+        target_ids = self._target_ids(targets, sentences)
+        pairs = list(zip(sentences, target_ids, strict=True))
+        results = [self._score_of_blank(*pair, target) for pair, target in zip(pairs, targets, strict=True)]
+        longer = [max(len(s.token_ids), len(ids)) if s.token_ids and ids else 0 for s, ids in pairs]
+        for rows, shape in batches(longer, checked.batch_size, checked.tokens_per_batch):
+            ids = self.model.source_special_ids, self.model.target_special_ids
+            inputs = {
+                "encoder_token_ids": padded([sentences[row].token_ids for row in rows], shape, ids[0]),  # (B, S)
+                "target_token_ids": padded([target_ids[row] for row in rows], shape, ids[1]),  # (B, T), T = S
+            }
+            outputs = self._compiled(ScoreModel, **options).predict_on_batch(inputs)
+            check_scores(outputs["scores"][: len(rows)], self.model)
+            for i, row in enumerate(rows):
+                (scored,) = self._translations(sentences[row], {k: v[i] for k, v in outputs.items()})
+                results[row] = replace(scored, text=scored.text if _is_ids(targets[row]) else targets[row])
+        return results
+
+    def save_to_preset(
+        self, directory: str | Path, *, dtype: str | None = None, report: Mapping[str, Any] | None = None
+    ) -> None:
+        """Writes model, tokenizers, a manifest with each file's size and SHA-256, and a card into `directory`.
+
+        Everything is first written to a temporary folder beside it and then moved into place, the manifest last: a
+        directory with a manifest is complete. The optimizer's state is left out. The files load on every backend.
+        Last comes the card, README.md, in the form of Hugging Face's model cards; one that is there is kept.
+
+        Args:
+            directory: The new preset. It may exist with other files in it.
+            dtype: In what matrices of at least 1,024 weights are stored: "float16" (half the bytes) or "int8" (a
+                quarter, with a scale for each row or column); None: as they are. A loaded model computes as before.
+            report: A run's `report.json`, for the card: languages, corpus, scores with signatures, command.
+
+        Raises:
+            ValueError: if `dtype` is another.
+            FileExistsError: if `directory` already contains a preset, or part of one.
+        """
+        limits = {"max_length_ratio": self.max_length_ratio, "max_length_constant": self.max_length_constant}
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+        save_preset(directory, self.model, *tokenizers, limits, dtype=dtype, report=report)
+
+    @classmethod
+    def from_preset(cls, preset: str | Path) -> "Translator":
+        """Loads what `save_to_preset` wrote, on any backend, in Keras' safe mode.
+
+        Args:
+            preset: A folder; the name of a preset in `keras_attn.presets()`, which is downloaded once, if need be, and
+                must have the SHA-256 that this package has; or "hf://USER/NAME" at Hugging Face, with "@REVISION"
+                after it for a branch, a tag or a commit.
+
+        Raises:
+            FileNotFoundError: if the folder contains no preset, a file of it is missing, or it cannot be downloaded.
+            ValueError: if a file is truncated or changed, or the format is unknown.
+            ModuleNotFoundError: if "hf://" needs the package huggingface_hub.
+
+        Example:
+            >>> translator = keras_attn.Translator.from_preset("phrases_en_fr")
+            >>> translator.generate(["The queen forgot the black orange."])[0].text
+            "La reine a oublié l'orange noire."
+        """
+        *parts, limits = load_preset(preset)
+        return cls(*parts, **limits)
+
+    @classmethod
+    def from_presets(cls, directories: Sequence[str | Path], *, average: str = "probability") -> "Translator":
+        """Loads several presets with the same tokenizers as one translator, with the length limits of the first.
+
+        Args:
+            directories: Presets, as `from_preset` takes them.
+            average: "probability" or "log_probability" for an `Ensemble`; "weights" for one model whose weights
+                are the mean of theirs, which suits checkpoints of one run (see `average_weights`).
+
+        Raises:
+            FileNotFoundError: see `from_preset`.
+            ValueError: see `from_preset`; and if the tokenizers differ, or the models do not fit together.
+        """
+        *parts, limits = load_presets(directories, average)
+        return cls(*parts, **limits)
+
+    @classmethod
+    def from_marian(cls, model: str | Path, vocabularies: str | Path | Sequence[str | Path]) -> "Translator":
+        """Reads a model that Marian trained: see `keras_attn.converters.from_marian`, with arguments and errors."""
+        return cls(*from_marian(model, vocabularies))
+
+    def export(self, directory: str | Path, *, format: str = "saved_model", **options) -> Path:
+        """Writes the translator for programs without Keras; returns the folder that was written.
+
+        Args:
+            directory: A folder.
+            format: "saved_model": a SavedModel for TensorFlow Serving, the next version in `directory`. "onnx": graphs
+                for `keras_attn.runtime.OnnxTranslator`, in `directory` itself, which must be new.
+            **options: Of "saved_model" (beam_size, length_penalty, ...): those of
+                `keras_attn.export.export_translator`. "onnx" has none: search takes them when it translates.
+
+        Raises:
+            ValueError: if the format is unknown, and as `export_translator` and `export_onnx` of
+                `keras_attn.export`, with all other errors.
+        """
+        from keras_attn.export import export_onnx, export_translator
+
+        if format not in ("saved_model", "onnx"):
+            raise ValueError(f'Expected format to be "saved_model" or "onnx". Received: format={format!r}')
+        if format == "saved_model":
+            return export_translator(self, directory, **options)
+        if options:
+            raise ValueError(
+                f'Expected no options with format="onnx", because `generate` takes them. Received: {sorted(options)}'
+            )
+        return export_onnx(self, directory)
+
+    @property
+    def pointer(self) -> bool:
+        return self.model.pointer
+
+    @property
+    def source_length(self) -> int | None:
+        return self.model.source_length
+
+    def _search_of(self, options: SearchOptions) -> Callable:
+        return greedy_search if options.is_greedy else beam_search
+
+    def _searched(
+        self, search: Callable, inputs: Mapping[str, np.ndarray], longest: int, count: int, **arguments: Any
+    ) -> Mapping[str, np.ndarray]:
+        reduced = None
+        if self.shortlist is not None and search is not sample:
+            ids = self.model.source_special_ids, self.model.target_special_ids
+            reduced = self.shortlist.reduced(inputs, count, arguments["banned_token_ids"], ids)
+        if reduced:
+            inputs, arguments = reduced.inputs, arguments | reduced.arguments
+        outputs = self._compiled(SearchModel, search, longest, **arguments).predict_on_batch(inputs)
+        check_scores(outputs["scores"][:count], self.model)
+        return {**outputs, "token_ids": reduced.shortlist[outputs["token_ids"]]} if reduced else outputs
+
+    def _compiled(self, kind: type, *arguments, **options) -> SearchModel | ScoreModel:
+        key = kind, *arguments, *sorted((name, repr(value)) for name, value in options.items())
+        if key not in self._models:
+            new = kind(self.model, *arguments, int8_weights=self.int8_weights, **options)
+            self._models.setdefault(key, new)  # another thread may be first
+        return self._models[key]
+
+    def _target_ids(self, targets: Sequence[str | Sequence[int]], sentences: list[Sentence]) -> list[list[int]]:
+        words = [sentence.oov for sentence in sentences]
+        rows = encoded(self.target_tokenizer, ["" if _is_ids(target) else target for target in targets], words)
+        target_ids, special = [], self.target_tokenizer.special_ids
+        for target, row, temporary in zip(targets, rows, words, strict=True):
+            ids = list(target) if _is_ids(target) else special.with_end(row)
+            # It refuses ids out of range.
+            self.target_tokenizer.tokens([i for i in ids if i not in temporary.values()])
+            ids = [int(i) for i in ids]
+            inner = ids if special.end is None else ids[:-1]
+            if ids[len(inner) :] != special.with_end([]) or special.reserved.intersection(inner):
+                end = "" if special.end is None else f"that end in the end token {special.end} and "
+                raise ValueError(
+                    f"Expected target ids {end}that contain no other special token but "
+                    f"{special.unknown}, the unknown one. Received: {ids}"
+                )
+            target_ids.append(ids)
+        return target_ids
+
+    def _score_of_blank(self, sentence: Sentence, ids: list[int], target: str | Sequence[int]) -> Translation:
+        """A given translation that no model scores: of a blank sentence, or without a token, not even the end."""
+        if ids == self.target_tokenizer.special_ids.with_end([]):
+            return Translation("", score=0.0 if ids or not sentence.token_ids else -np.inf)
+        known = without_temporary_ids(self.target_tokenizer, ids)
+        text = target if isinstance(target, str) else self.target_tokenizer.decode(known)
+        log_probs = np.full(len(ids), -np.inf, "float32")
+        return Translation(text, tuple(self.target_tokenizer.tokens(known)), tuple(ids), -np.inf, log_probs)
+
+
+def _check_parts(model: Seq2Seq, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
+    """Raises ValueError for tokenizers of other sizes or special ids than the model's, or translations that vary.
+
+    Without a mask and without `source_length`, a translation would depend on the padding of its batch.
+    """
+    for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
+        expected, special_ids = (getattr(model, f"{side}_{name}") for name in ("vocabulary_size", "special_ids"))
+        if tokenizer.vocabulary_size != expected:
+            raise ValueError(
+                f"Expected a {side} tokenizer with the model's {expected} ids. "
+                f"Received one with {tokenizer.vocabulary_size}."
+            )
+        if tokenizer.special_ids != special_ids:
+            raise ValueError(
+                f"Expected a {side} tokenizer with the model's {special_ids}; a model takes those of its tokenizer as "
+                f"`{side}_special_ids`. Received one with {tokenizer.special_ids}."
+            )
+    if model.pointer:
+        check_joint(source_tokenizer, target_tokenizer)
+    if not model.mask_padding and model.source_length is None:
+        raise ValueError(
+            "Expected a model with `source_length`, because it does not mask padding: a translation would depend on "
+            "its batch mates. Received: source_length=None"
+        )
+
+
+def _is_ids(target) -> bool:
+    return isinstance(target, (list, tuple, np.ndarray))

@@ -1,1 +1,0 @@
-"""`phrases`, the embedded corpus: generated English and French sentences."""

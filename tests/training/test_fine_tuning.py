@@ -1,0 +1,338 @@
+"""Training from a preset, tags, and several corpora with weights."""
+
+import contextlib
+import json
+import math
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import Tokenizer, Translator, files
+from keras_attn.cli import evaluate, train
+from keras_attn.training import config, corpora, fitting, origins
+from keras_attn.training.starting_point import StartingPoint, check_tags
+from recipes import luong, rnnsearch, sweep
+
+pytestmark = pytest.mark.once
+
+TINY = ["units=3", "embedding_size=5", "readout_size=5", "attention_units=7", "decoder_units=4"]
+TINY += ["tie_embeddings=none"]
+RUN = ["max_steps=2", "validate_every=1", "batch_size=8", "validation_sentences=3"]
+NAMES = {"fr": ["zéro", "un", "deux", "trois"], "es": ["cero", "uno", "dos", "tres"]}
+
+
+def write(folder: Path, target: str, digits: list[str], seed: int) -> Path:
+    folder.mkdir()
+    random = np.random.default_rng(seed)
+    for split, size in (("train", 24), ("val", 5), ("test", 4)):
+        rows = random.integers(0, 4, (size, 3)).tolist()
+        (folder / f"{split}.de").write_text("".join(" ".join(digits[i] for i in row) + "\n" for row in rows))
+        (folder / f"{split}.{target}").write_text(
+            "".join(" ".join(NAMES[target][i] for i in row) + "\n" for row in rows)
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Digits in two languages; those of the second are letters on the source side."""
+    folder = tmp_path_factory.mktemp("corpora")
+    return write(folder / "french", "fr", list("0123"), 1), write(folder / "spanish", "es", list("abcd"), 2)
+
+
+def line(out: Path, corpus, target: str, *more: str, recipe: str = "rnnsearch") -> list[str]:
+    where = ["--corpus", str(corpus), "--source", "de", "--target", target, "--out", str(out)]
+    return [recipe, *where, "--beam", "1", "--no-export", *more]
+
+
+@pytest.fixture(scope="module")
+def run(folders, tmp_path_factory):
+    """A finished run of symbols, from digits to French."""
+    out = tmp_path_factory.mktemp("runs") / "first"
+    assert train.main(line(out, folders[0], "fr", "--set", *TINY, *RUN, "level=symbol")) == 0
+    return out
+
+
+def started(preset, corpus, **changes):
+    """A starting point, the recipe's model with its weights, and the tokenizers."""
+    start = StartingPoint(str(preset))
+    chosen = start.configured(config.override(rnnsearch.Config(), [f"{k}={v}" for k, v in changes.items()]), "x", ())
+    tokenizers = start.tokenizers(chosen, corpus)
+    model = start.build(rnnsearch, chosen, [one.vocabulary_size for one in tokenizers], changes)
+    start.give_weights(model)
+    return start, Translator(model, *tokenizers, **start.options)
+
+
+def test_what_is_translated_is_the_same_before_training_with_more_vocabulary(tmp_path):
+    old = Translator.from_preset("phrases_en_fr")
+    lines = ["The queen forgot the black orange.", "The dogs are not hungry."]
+    text = {"en": ["Łódź costs 7 €", "Ω ≤ Ψ"] * 9, "fr": ["Łódź coûte 7 €", "Ω ≤ Ψ"] * 9}
+    corpus = corpora.Corpus("new", "en", "fr", {"train": (text["en"], text["fr"])}, ("<2fr>",))
+    sizes = {"extend_vocabulary": "true", "source_vocabulary_size": 290, "target_vocabulary_size": 290}
+    start, new = started("phrases_en_fr", corpus, **sizes)
+    grown = new.model.target_vocabulary_size - old.model.target_vocabulary_size
+    assert grown > 5
+    assert new.source_tokenizer.pieces("<2fr> Łódź")[0] == "<2fr>"
+    assert "Ł" not in old.source_tokenizer.vocabulary
+    assert "Ł" in "".join(new.source_tokenizer.pieces("Łódź"))
+    for before, after in zip(
+        (old.source_tokenizer, old.target_tokenizer), (new.source_tokenizer, new.target_tokenizer), strict=True
+    ):
+        assert after.vocabulary[: before.vocabulary_size] == before.vocabulary
+    texts = {}
+    for beam_size in (1, 4):
+        found = [one.generate(lines, beam_size=beam_size) for one in (old, new)]
+        texts[beam_size] = [translation.text for translation in found[0]]
+        assert texts[beam_size] == [translation.text for translation in found[1]]
+    assert texts[4][0] == "La reine a oublié l'orange noire."
+    # Hewitt's bound: by Jensen's inequality, the mean logit adds at most new / old to the sum of the exponentials.
+    scores = [one.score(lines, texts[4]) for one in (old, new)]
+    for before, after in zip(*scores, strict=True):
+        lost = np.subtract(before.token_log_probs, after.token_log_probs)
+        assert (lost > -1e-4).all()
+        assert (lost < math.log(1 + grown / old.model.target_vocabulary_size) + 1e-4).all()
+    assert start.identity["digest"] == files.sha256(
+        Path(__file__).parents[2] / "saved_models/presets/phrases_en_fr/translator.json"
+    )
+
+
+def test_means_are_at_the_end_of_each_axis_of_a_vocabulary(run, folders):
+    corpus = corpora.load(folders[1], "de", "es")
+    _, new = started(run, corpus, extend_vocabulary="true")
+    old = Translator.from_preset(run).model
+    assert (old.source_vocabulary_size, new.model.source_vocabulary_size) == (8, 12)
+    assert (old.target_vocabulary_size, new.model.target_vocabulary_size) == (8, 12)
+    grown = 0
+    for before, after in zip(old.get_weights(), new.model.get_weights(), strict=True):
+        if before.shape == after.shape:
+            np.testing.assert_array_equal(after, before)
+            continue
+        axis = before.shape.index(8)
+        kept, added = np.split(after, [8], axis=axis)
+        np.testing.assert_array_equal(kept, before)
+        mean = np.broadcast_to(before.mean(axis=axis, keepdims=True), added.shape)
+        np.testing.assert_allclose(added, mean, atol=1e-6)
+        grown += 1
+    assert grown == 4, "two embeddings, the output and its bias"
+
+
+def test_a_run_goes_on_from_another_and_says_so(run, folders, tmp_path):
+    before = Translator.from_preset(run)
+    out = tmp_path / "second"
+    changes = ["learning_rate=1e-9", "output_dropout=0.1", "extend_vocabulary=true"]
+    assert train.main(line(out, folders[1], "es", "--from", str(run), "--set", *RUN, *changes)) == 0
+    report = json.loads((out / "report.json").read_text())
+    assert report["from_preset"] == {
+        "name": "first",
+        "digest": files.sha256(run / "translator.json"),
+        "corpus": "french",
+    }
+    assert "--from first" in report["command"]
+    assert str(run) not in (out / "report.json").read_text()
+    assert (report["config"]["units"], report["config"]["level"]) == (3, "symbol"), "the preset's"
+    assert report["config"]["output_dropout"] == 0.1, "the command's"
+    assert report["config"]["embedding_dropout"] == 0.4
+    titles = [origin.name for origin in origins.origins(report["corpus"], report["from_preset"])]
+    assert titles == ["spanish", "french"]
+    assert "began from `first`" in (out / "README.md").read_text()
+    after = Translator.from_preset(out)
+    for old, new in zip(before.model.get_weights(), after.model.get_weights(), strict=True):
+        np.testing.assert_allclose(new[tuple(map(slice, old.shape))], old, atol=1e-7)
+    third = StartingPoint(str(out))
+    assert third.identity["corpus"] == "spanish+french"
+
+
+class Stopped(BaseException):
+    """Ends a command as a kill does."""
+
+
+@pytest.mark.slow
+def test_a_resumed_run_keeps_its_weights_and_refuses_another_start(run, folders, tmp_path, monkeypatch, capfd):
+    other = tmp_path / "other"
+    assert train.main(line(other, folders[0], "fr", "--seed", "9", "--set", *TINY, *RUN, "level=symbol")) == 0
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    changes = ["--from", str(run), "--set", *RUN, "learning_rate=0.1", "hold_fraction=1"]
+    assert train.main(line(whole, folders[0], "fr", *changes)) == 0
+
+    def stop(self, epoch, logs=None):
+        if epoch == 1:
+            raise Stopped
+        on_epoch_begin(self, epoch, logs)
+
+    on_epoch_begin = fitting.TimeBudget.on_epoch_begin
+    with monkeypatch.context() as patch, contextlib.suppress(Stopped):
+        patch.setattr(fitting.TimeBudget, "on_epoch_begin", stop)
+        train.main(line(out, folders[0], "fr", *changes))
+    assert (out / "checkpoint.npz").exists()
+    capfd.readouterr()
+    for another in (["--from", str(other), *changes[2:]], [*changes[2:], *TINY, "level=symbol"]):
+        assert train.main(line(out, folders[0], "fr", *another, "--resume")) == 2
+        assert "It was begun with another from_preset" in capfd.readouterr().err
+    monkeypatch.setattr(StartingPoint, "give_weights", lambda self, model: pytest.fail("weights were loaded again"))
+    assert train.main(line(out, folders[0], "fr", *changes, "--resume")) == 0
+    for one, two in zip(*(Translator.from_preset(end).model.get_weights() for end in (whole, out)), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "arguments", "sentence"),
+    [
+        ("luong", [], "Expected the recipe of 'first', a RNNSearch, with --from. Received: 'luong'."),
+        ("rnnsearch", ["--set", "units=5"], "which are kept. Received: units=5 instead of 3"),
+        ("rnnsearch", ["--set", "level=word"], "what its tokenizers decide. Received: level"),
+        ("rnnsearch", ["--set", "source_vocabulary_size=9"], "Received: source_vocabulary_size"),
+        ("rnnsearch", ["--tags", "corpus"], "the tag <2french>; --set extend_vocabulary=true adds it"),
+    ],
+)
+def test_a_start_that_does_not_fit_is_refused(recipe, arguments, sentence, run, folders, tmp_path, capfd):
+    out = tmp_path / "out"
+    assert train.main(line(out, folders[0], "fr", "--from", str(run), *arguments, recipe=recipe)) == 2
+    error = capfd.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not out.exists()
+
+
+def test_settings_without_a_start_and_unknown_starts_are_refused(folders, tmp_path, capfd):
+    out = tmp_path / "out"
+    assert train.main(line(out, folders[0], "fr", "--set", "extend_vocabulary=true")) == 2
+    assert "Expected --from PRESET" in capfd.readouterr().err
+    assert train.main(line(out, folders[0], "fr", "--from", "nosuch")) == 2
+    assert "Expected a preset: one of" in capfd.readouterr().err
+    assert not out.exists()
+
+
+def test_the_attention_of_a_preset_is_not_replaced_by_one_of_the_same_weights(tmp_path):
+    """Local attention with monotonic positions has the weights of global attention."""
+    sizes = {"units": 3, "embedding_size": 5, "readout_size": 5, "num_layers": 1}
+    chosen = luong.Config(**sizes, attention="local_m", window=2)
+    tokenizer = Tokenizer.train(["a b c"], level="symbol")
+    Translator(luong.build(chosen, 7, 7), tokenizer, tokenizer).save_to_preset(tmp_path / "local")
+    start = StartingPoint(str(tmp_path / "local"))
+    assert start.identity["corpus"] is None
+    (origin,) = origins.origins("phrases", start.identity)[1:]
+    assert origin.licence is None
+    with pytest.raises(ValueError, match="It has another attention"):
+        start.build(luong, start.configured(luong.Config(), "luong", ()), (7, 7), ())
+    (tmp_path / "local" / "report.json").write_text(
+        json.dumps({"recipe": "luong", "config": {"attention": "local_m", "score": None, "window": 2}})
+    )
+    start = StartingPoint(str(tmp_path / "local"))
+    assert start.configured(luong.Config(), "luong", ()).window == 2
+    start.build(luong, start.configured(luong.Config(), "luong", ()), (7, 7), ())
+
+
+def test_tags_and_weights_through_a_run(folders, tmp_path, capsys):
+    both, out = f"{folders[0]}:1+{folders[1]}:3", tmp_path / "both"
+    assert train.main(line(out, both, "fr+es", "--tags", "target", "--set", *TINY, *RUN, "level=symbol")) == 0
+    report = json.loads((out / "report.json").read_text())
+    assert report["corpus"] == "french:1+spanish:3"
+    assert (report["source"], report["target"], report["tags"]) == ("de", "fr+es", "target")
+    assert "--corpus french:1+spanish:3 --source de --target fr+es --tags target" in report["command"]
+    assert report["training_pairs"] == 24 + 72, "each pair of the first once, of the second three times"
+    parts = report["by_corpus"]
+    assert [(part["corpus"], part["test_sentences"]) for part in parts] == [("french", 4), ("spanish", 4)]
+    assert all(set(part["bleu"]) == {"score", "signature"} for part in parts)
+    card = (out / "README.md").read_text()
+    assert 'language: ["de", "fr", "es"]' in card
+    assert "tag such as `<2fr>`, of its target language" in card
+    translator = Translator.from_preset(out)
+    assert translator.source_tokenizer.encode("<2es> 1 2")[0] == 5
+    assert "source:      <2fr> " in (out / "translations.txt").read_text()
+    where = ["--corpus", str(folders[1]), "--source", "de", "--target", "es", "--output", str(tmp_path / "scores")]
+    assert evaluate.main([str(out), *where, "--beam", "1"]) == 0
+    assert json.loads((tmp_path / "scores").read_text())["systems"][0]["bleu"] == parts[1]["bleu"], "it is tagged, too"
+
+
+def test_a_language_that_a_run_has_no_tag_for_is_refused(folders, tmp_path, capfd):
+    out, italian = tmp_path / "tagged", tmp_path / "italian"
+    assert train.main(line(out, folders[0], "fr", "--tags", "target", "--set", *TINY, *RUN, "level=symbol")) == 0
+    shutil.copytree(folders[0], italian)
+    for path in italian.glob("*.fr"):
+        path.rename(path.with_suffix(".it"))
+    capfd.readouterr()
+    assert evaluate.main([str(out), "--corpus", str(italian), "--source", "de", "--target", "it"]) == 2
+    assert "with the tag <2it>" in capfd.readouterr().err
+    report = json.loads((out / "report.json").read_text())
+    (out / "report.json").write_text(json.dumps(report | {"corpus": str(italian), "target": "it"}))
+    assert sweep.main([str(out)]) == 2
+    assert "with the tag <2it>" in capfd.readouterr().err
+
+
+@pytest.mark.not_once
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="the others have products in bfloat16")
+def test_bfloat16_products_are_refused_before_the_run_begins(folders, tmp_path, capfd):
+    out = tmp_path / "out"
+    assert train.main(line(out, folders[0], "fr", "--set", *TINY, "bfloat16_products=true")) == 2
+    assert "Expected TensorFlow or torch for products in bfloat16" in capfd.readouterr().err
+    assert not out.exists()
+
+
+def test_an_epoch_has_corpora_in_the_ratio_of_their_weights(tmp_path):
+    for name, size in (("a", 10), ("b", 7)):
+        (tmp_path / name).mkdir()
+        for split, lines in (("train", size), ("val", size)):
+            for side in ("de", "fr"):
+                (tmp_path / name / f"{split}.{side}").write_text("".join(f"{name}{n} {side}\n" for n in range(lines)))
+
+    def load(weights, seed=0):
+        name = "+".join(f"{tmp_path / part}:{weight}" for part, weight in zip("ab", weights, strict=True))
+        return corpora.load(name, "de", "fr", seed=seed).splits
+
+    sources, targets = load((1, 1))["train"]
+    assert [one.replace("de", "fr") for one in sources] == targets
+    counts = Counter(sources)
+    assert Counter(one[0] for one in sources) == {"a": 10, "b": 10}
+    assert sorted(counts.values()) == [1] * 14 + [2] * 3, "all once, and three of the smaller corpus twice"
+    assert load((1, 1)) == load((1, 1))
+    assert load((1, 1))["train"] != load((1, 1), seed=1)["train"]
+    assert load((0.5, 0.5)) == load((1, 1)), "the ratio alone counts"
+    assert Counter(one[0] for one in load((3, 1))["train"][0]) == {"a": 21, "b": 7}
+    assert Counter(one[0] for one in load((1, 2.5))["train"][0]) == {"a": 10, "b": 25}
+    first = [one[0] for one in load((1, 1))["val"][0][:9]]
+    assert abs(first.count("a") - first.count("b")) <= 2, "lines of val alternate"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("{0}:0+{1}:1", {}, "weight of '.*french' to be a positive number. Received: '0'"),
+        ("{0}:-1+{1}:1", {}, "Received: '-1'"),
+        ("{0}:inf+{1}:1", {}, "Received: 'inf'"),
+        ("{0}:many+{1}:1", {}, "Received: 'many'"),
+        ("{0}:2+{1}", {}, "Expected a weight for each corpus"),
+        ("{0}:2+nosuch:1", {}, "Expected a corpus .* Received: 'nosuch'"),
+        ("{0}:2+{1}:1", {"stream": True}, "Expected --no-stream with weights"),
+        ("{0}", {"stream": True, "tags": "target"}, "Expected --no-stream with tags"),
+        ("{0}", {"tags": "both"}, "Expected tags from: target, corpus. Received: 'both'"),
+        ("{0}+{1}", {"target": "fr+es+fr"}, "one for each of 2 corpora. Received: 'fr\\+es\\+fr'"),
+        ("{0}+{1}", {"target": "fr+es"}, "one direction, or --tags"),
+    ],
+)
+def test_weights_and_tags_that_are_none_are_refused(name, options, sentence, folders):
+    with pytest.raises(ValueError, match=sentence):
+        corpora.load(name.format(*folders), **{"source": "de", "target": "fr"} | options)
+
+
+def test_tags_are_of_the_target_language_or_the_corpus(folders, tmp_path):
+    joined = corpora.load(f"{folders[0]}+{folders[1]}", "de", "fr+es", tags="corpus")
+    assert joined.tags == ("<2french>", "<2spanish>")
+    assert {one.split()[0] for one in joined.splits["train"][0]} == set(joined.tags)
+    shutil.copytree(folders[0], tmp_path / "A b")
+    (tmp_path / "A b" / "test.de").write_text("0\n\n1\n2\n")
+    corpus = corpora.load(tmp_path / "A b", "de", "fr", tags="corpus")
+    assert corpus.splits["test"][0] == ["<2a_b> 0", "", "<2a_b> 1", "<2a_b> 2"], "a blank line stays one"
+    with pytest.raises(ValueError, match="no tags for the level character"):
+        fitting.train_tokenizers(rnnsearch.Config(level="character"), ["a"], ["b"], corpus.tags)
+    with pytest.raises(ValueError, match=r"with the tag <2a_b>; .* Received: one of level 'symbol' without it"):
+        check_tags(corpus, Tokenizer.train(["a"], level="symbol"))
+
+
+def test_weights_do_not_change_the_configuration():
+    configs = {"a": "a", "g2p/*": "g2p"}
+    names = ["a:2", "g2p/ice:3+g2p/dut:1", "g2p/ice:0.5", "b:1+a:2"]
+    assert [config.config_for(configs, name) for name in names] == ["a", "g2p", "g2p", None]

@@ -1,0 +1,258 @@
+"""A run's folder: for one process at a time, and resumed or refused with a sentence, however it was left."""
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import Translator, files
+from keras_attn.cli import train
+from keras_attn.training import callbacks, checkpoint, fitting, run
+
+pytestmark = pytest.mark.once
+
+TINY = ["units=3", "embedding_size=4", "readout_size=4", "attention_units=3", "decoder_units=3", "level=word"]
+FINISHED = {
+    *("model.keras", "source_tokenizer", "target_tokenizer", "translator.json"),
+    *("report.json", "history.csv", "translations.txt", "alignment.png", "README.md"),
+}
+
+
+class Stopped(BaseException):
+    """Ends a command as a kill does: no code catches it."""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpora") / "digits"
+    folder.mkdir()
+    random = np.random.default_rng(5)
+    for split, size in (("train", 16), ("val", 4), ("test", 4)):
+        rows = random.integers(0, 6, (size, 3)).tolist()
+        (folder / f"{split}.de").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
+        (folder / f"{split}.fr").write_text("".join(" ".join(map(str, row[::-1])) + "\n" for row in rows))
+    return folder
+
+
+def line(corpus, out, *more):
+    options = ["rnnsearch", "--corpus", str(corpus), "--source", "de", "--target", "fr", "--out", str(out)]
+    return [*options, "--beam", "1", "--epochs", "2", "--set", *TINY, "batch_size=8", "learning_rate=0.1", *more]
+
+
+@pytest.fixture(scope="module")
+def begun(corpus, tmp_path_factory):
+    """A run that was stopped in its second epoch."""
+    out = tmp_path_factory.mktemp("runs") / "begun"
+    on_epoch_begin = callbacks.TimeBudget.on_epoch_begin
+
+    def stop(self, epoch, logs=None):
+        if epoch == 1:
+            raise Stopped
+        on_epoch_begin(self, epoch, logs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(callbacks.TimeBudget, "on_epoch_begin", stop)
+        with contextlib.suppress(Stopped):
+            train.main(line(corpus, out, "--no-export"))
+    assert {path.name for path in out.iterdir()} == {"run.json", "checkpoint.npz", "history.csv"}
+    return out
+
+
+@pytest.fixture
+def copy(begun, tmp_path):
+    return Path(shutil.copytree(begun, tmp_path / "begun"))
+
+
+def test_a_second_training_in_the_same_folder_is_refused_from_beginning_to_end(corpus, tmp_path, monkeypatch, capfd):
+    """It was refused only if the first had already written a file, and then replaced the first one's model."""
+    out, codes = tmp_path / "runs" / "new", {}
+
+    def with_a_second_one(owner, name):
+        original = getattr(owner, name)
+
+        def both(*arguments):
+            if name not in codes:
+                codes[name] = train.main(line(corpus, out, "--no-export", "--resume"))
+            return original(*arguments)
+
+        monkeypatch.setattr(owner, name, both)
+
+    with_a_second_one(run, "refuse_taken")
+    with_a_second_one(fitting, "fit")
+    monkeypatch.setattr(run, "_finish", lambda *_: None)  # scores take time
+    with_a_second_one(run, "_finish")
+    assert train.main(line(corpus, out, "--no-export", "--epochs", "1")) == 0
+    assert codes == {"refuse_taken": 2, "fit": 2, "_finish": 2}
+    assert capfd.readouterr().err.count("no other process in") == 3
+    assert {path.name for path in out.iterdir()} == {"history.csv"}, "the first went on as if alone"
+
+
+@pytest.mark.slow
+def test_the_lock_of_a_run_that_died_is_free(corpus, copy):
+    (copy / files.LOCK).touch()
+    (copy / f".tmp-{'a' * 32}").mkdir()
+    assert train.main(line(corpus, copy, "--no-export", "--resume")) == 0
+    assert {path.name for path in copy.iterdir()} == FINISHED
+
+
+def test_a_run_that_died_before_it_began_is_none(corpus, tmp_path, monkeypatch):
+    """Not even `--resume` is needed: there are no settings yet."""
+    out = tmp_path / "new"
+    (out / f".tmp-{'a' * 32}").mkdir(parents=True)
+    (out / files.LOCK).touch()
+    monkeypatch.setattr(fitting, "fit", lambda *_: (_ for _ in ()).throw(ValueError("far enough")))
+    assert train.main(line(corpus, out)) == 2
+    assert [path.name for path in out.iterdir()] == ["run.json"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"7", b"\xff", b"[" * 99_999, b'{"recipe": "rnnsearch"}'])
+def test_a_damaged_run_json_is_named(corpus, copy, content, capfd):
+    (copy / "run.json").write_bytes(content)
+    before = sorted(path.name for path in copy.iterdir())
+    assert train.main(line(corpus, copy, "--no-export", "--resume")) == 2
+    error = capfd.readouterr().err
+    assert str(copy) in error
+    assert "new folder" in error
+    assert error.count("\n") == 1
+    assert sorted(path.name for path in copy.iterdir()) == before
+
+
+def arrays_of(path):
+    with np.load(path) as file:
+        return dict(file)
+
+
+def state_of(arrays, **changes):
+    state = json.loads(arrays["state"].tobytes()) | changes
+    return {"state": np.frombuffer(json.dumps(state).encode(), "uint8")}
+
+
+DAMAGES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "no zip": lambda path: path.write_bytes(b"<html>log in</html>"),
+    "an array": lambda path: (np.save(path.with_suffix(".npy"), np.zeros(3)), path.with_suffix(".npy").replace(path)),
+    "a bomb": lambda path: np.savez_compressed(path, **arrays_of(path) | {"model_0": np.zeros(10**6)}),
+    "no state": lambda path: np.savez(path, **{k: v for k, v in arrays_of(path).items() if k != "state"}),
+    "one less": lambda path: np.savez(path, **{k: v for k, v in arrays_of(path).items() if k != "best_0"}),
+    "another shape": lambda path: np.savez(path, **arrays_of(path) | {"model_0": np.zeros((2, 2))}),
+    "text": lambda path: np.savez(
+        path, **{k: v.astype("U9") if k == "model_0" else v for k, v in arrays_of(path).items()}
+    ),
+    "no history": lambda path: np.savez(path, **arrays_of(path) | state_of(arrays_of(path), history=[])),
+    "a wrong history": lambda path: np.savez(path, **arrays_of(path) | state_of(arrays_of(path), history=["x", 7])),
+    "no time": lambda path: np.savez(path, **arrays_of(path) | state_of(arrays_of(path), time=None)),
+    "no score": lambda path: np.savez(path, **arrays_of(path) | state_of(arrays_of(path), best_score=[1])),
+    "a deep state": lambda path: np.savez(path, **arrays_of(path) | {"state": np.frombuffer(b"[" * 99_999, "uint8")}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_a_sentence(corpus, copy, damage, capfd):
+    path = copy / "checkpoint.npz"
+    DAMAGES[damage](path)
+    content = path.read_bytes()
+    assert train.main(line(corpus, copy, "--no-export", "--resume")) == 2
+    error = capfd.readouterr().err
+    assert f"Expected {str(path)!r} to be a checkpoint of this run." in error
+    assert error.count("\n") == 1
+    assert path.read_bytes() == content, "it may still be mended"
+
+
+def test_a_dtype_that_numpy_does_not_have_is_stored_in_float32(tmp_path):
+    weight = np.array([1.5, -2]).astype(keras.ops.convert_to_numpy(keras.ops.zeros(1, "bfloat16")).dtype)
+    np.savez(tmp_path / "a.npz", checkpoint._storable(weight), checkpoint._storable(np.arange(3)))
+    found = arrays_of(tmp_path / "a.npz")
+    assert [(one.dtype.kind, one.tolist()) for one in found.values()] == [("f", [1.5, -2]), ("i", [0, 1, 2])]
+
+
+@pytest.mark.slow
+def test_a_run_that_died_before_the_last_line_of_its_history_has_it_in_the_end(corpus, copy):
+    whole = (copy / "history.csv").read_text()
+    (copy / "history.csv").write_text(whole[:40])
+    assert train.main(line(corpus, copy, "--no-export", "--resume")) == 0
+    assert (copy / "history.csv").read_text().startswith(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["finished", "exported"])
+def test_a_run_that_died_in_its_export_is_exported_by_resume(corpus, copy, tmp_path, monkeypatch, moment, capfd):
+    monkeypatch.chdir(tmp_path)
+    exports = []
+
+    def export(translator, directory, **options):
+        exports.append(translator)
+        if len(exports) == 1:
+            raise Stopped
+        return Path(directory, "1")
+
+    monkeypatch.setattr(Translator, "export", export)
+    with contextlib.suppress(Stopped):
+        train.main(line(corpus, copy, "--resume"))
+    assert (copy / "report.json").exists()
+    report = (copy / "report.json").read_bytes()
+    if moment == "finished":  # and had not yet removed the checkpoint
+        (copy / "checkpoint.npz").write_bytes(b"half")
+    assert train.main(line(corpus, copy, "--resume")) == 0
+    for one, other in zip(exports[0].model.get_weights(), exports[1].model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert {path.name for path in copy.iterdir()} == FINISHED
+    assert (copy / "report.json").read_bytes() == report
+    capfd.readouterr()
+    assert train.main(line(corpus, copy, "--resume")) == 2
+    assert "nothing to resume" in capfd.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work(corpus, tmp_path, monkeypatch, capfd):
+    """Root writes into every folder, so the system's answer is given in its place."""
+    (tmp_path / "file").touch()
+    assert train.main(line(corpus, tmp_path / "file" / "run")) == 1
+    assert "Expected a folder that can be made" in capfd.readouterr().err
+
+    def refuse(path, *_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(files, "_lock", refuse)
+    assert train.main(line(corpus, tmp_path / "new")) == 1
+    monkeypatch.undo()
+    error = capfd.readouterr().err
+    assert f"Expected a folder that can be written. Received: {str(tmp_path / 'new')!r}, Permission denied." in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["checkpoint.npz", "model.keras", "report.json"])
+def test_a_full_disk_ends_training_with_a_sentence_and_resume_goes_on(corpus, copy, monkeypatch, capfd, name):
+    """A limit to the size of files stands in for a disk."""
+    before = (copy / "checkpoint.npz").read_bytes()
+    replacing, add = files.replacing, keras.Model.save
+
+    @contextlib.contextmanager
+    def full(path):
+        with replacing(path) as partial:
+            yield partial
+            if path.name == name:
+                raise OSError(28, "No space left on device")
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "replacing", full)
+    if name == "model.keras":
+        monkeypatch.setattr(keras.Model, "save", fail)
+    assert train.main(line(corpus, copy, "--no-export", "--resume")) == 1
+    error = capfd.readouterr().err
+    assert "No space left on device" in error
+    assert error.count("\n") == 1
+    assert not [path for path in copy.iterdir() if path.name.startswith(".")]
+    if name == "checkpoint.npz":
+        assert (copy / name).read_bytes() == before
+    monkeypatch.undo()
+    assert add is keras.Model.save
+    assert train.main(line(corpus, copy, "--no-export", "--resume")) == 0
+    assert {path.name for path in copy.iterdir()} == FINISHED

@@ -1,0 +1,61 @@
+"""report.json: what commands read of it is checked, so that a damaged one is a sentence."""
+
+import json
+import math
+
+import pytest
+
+from keras_attn.training import export_arguments, length_penalty, read_report
+
+pytestmark = pytest.mark.once
+
+WHOLE = {"corpus": "phrases", "source": "en", "target": "fr", "config": {"length_penalty": 0.5, "metric": "wer"}}
+
+
+def test_a_whole_report_is_read(tmp_path):
+    (tmp_path / "report.json").write_text(json.dumps(WHOLE))
+    assert read_report(tmp_path) == WHOLE
+    assert length_penalty(tmp_path, None) == 0.5
+    assert length_penalty(tmp_path, 2.0) == 2.0
+
+
+def test_a_preset_without_a_report_has_an_empty_one(tmp_path):
+    assert read_report(tmp_path) == {"corpus": None, "source": None, "target": None, "config": {}}
+    assert length_penalty(tmp_path, None) == 1.0
+    (tmp_path / "translations.txt").write_bytes(b"source: a\xff b\n")
+    assert export_arguments(tmp_path)["sentences"] == ["a\ufffd b"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"[1]", b"\xff", b"[" * 100_000])
+def test_what_is_no_report_is_refused(content, tmp_path):
+    (tmp_path / "report.json").write_bytes(content)
+    with pytest.raises(ValueError, match="It is truncated or changed"):
+        read_report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("corpus", 5),
+        ("source", ["en"]),
+        ("target", {}),
+        ("from_preset", "first"),
+        ("from_preset", {"name": "first", "digest": None}),
+        ("tags", "both"),
+        ("config", None),
+        ("config", [["length_penalty", 1]]),
+        ("length_penalty", "1.0"),
+        ("length_penalty", True),
+        ("length_penalty", None),
+        ("length_penalty", math.nan),
+        ("length_penalty", -1),
+        ("metric", "accuracy"),
+        ("tokenize", 13),
+    ],
+)
+def test_a_damaged_field_is_named(name, value, tmp_path):
+    is_setting = name in ("length_penalty", "metric", "tokenize")
+    report = WHOLE | ({"config": {name: value}} if is_setting else {name: value})
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    with pytest.raises(ValueError, match=f"Its '{name}' is changed: "):
+        length_penalty(tmp_path, None)

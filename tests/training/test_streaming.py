@@ -1,0 +1,175 @@
+"""`--stream`: training from files takes the course of training from memory, whatever a batch and an epoch are."""
+
+import csv
+import gzip
+import json
+import lzma
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.cli import train
+from keras_attn.training import config, corpora, fitting
+from keras_attn.training.callbacks import TimeBudget
+from recipes import rnnsearch
+
+TINY = ["units=7", "embedding_size=11", "readout_size=11", "attention_units=5", "decoder_units=13", "level=word"]
+# Without dropout, whose masks depend on the size of a batch; without shuffled batches, which halves would not follow.
+TINY += ["embedding_dropout=0", "memory_dropout=0", "output_dropout=0", "curriculum_epochs=99"]
+TINY += ["learning_rate=0.02", "warmup_steps=3", "validation_sentences=5"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Digits, spelled in reverse order, all of one length."""
+    folder = tmp_path_factory.mktemp("corpora") / "digits"
+    folder.mkdir()
+    random = np.random.default_rng(5)
+    for split, size in (("train", 96), ("val", 16), ("test", 5)):
+        rows = random.integers(0, 6, (size, 5)).tolist()
+        (folder / f"{split}.de").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
+        (folder / f"{split}.fr").write_text("".join(" ".join(f"n{i}" for i in row[::-1]) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture
+def parts(corpus, tmp_path):
+    """The same corpus with a training split in parts, compressed and not."""
+    folder = tmp_path / "parts" / corpus.name
+    folder.mkdir(parents=True)
+    for path in corpus.iterdir():
+        if not path.name.startswith("train"):
+            (folder / path.name).write_bytes(path.read_bytes())
+            continue
+        lines = path.read_bytes().splitlines(keepends=True)
+        language = path.suffix[1:]
+        (folder / f"train.1.{language}.gz").write_bytes(gzip.compress(b"".join(lines[:50])))
+        (folder / f"train.2.{language}.xz").write_bytes(lzma.compress(b"".join(lines[50:90])))
+        (folder / f"train.3.{language}").write_bytes(b"".join(lines[90:]))
+    return folder
+
+
+def command_line(corpus, out, *more):
+    options = ["rnnsearch", "--corpus", str(corpus), "--source", "de", "--target", "fr", "--out", str(out)]
+    return [*options, "--no-export", "--beam", "1", "--set", *TINY, "max_steps=11", "validate_every=4", *more]
+
+
+def history(out):
+    with (out / "history.csv").open() as table:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(table)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="runs on two backends, for its time")
+def test_from_files_interrupted_and_in_half_batches_it_takes_the_course_of_one_run_in_memory(
+    corpus, parts, tmp_path, monkeypatch
+):
+    """Eleven updates are almost two passes, with scores after updates 4, 8 and 11; the second begins in the first pass.
+
+    A batch of 16 pairs is one update there, and two batches of 48 positions, 8 pairs of 6, here.
+    """
+    whole, streamed = tmp_path / "whole", tmp_path / "streamed"
+    assert train.main(command_line(corpus, whole, "batch_size=16")) == 0
+    line = command_line(parts, streamed, "tokens_per_batch=48", "accumulation_steps=2")
+    line += ["--stream", "--cache", str(tmp_path / "cache")]
+    on_epoch_begin = TimeBudget.on_epoch_begin
+
+    def interrupted(self, epoch, logs=None):
+        if epoch == 2:
+            raise KeyboardInterrupt
+        on_epoch_begin(self, epoch, logs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TimeBudget, "on_epoch_begin", interrupted)
+        assert train.main(line) == 130
+    assert len(history(streamed)) == 2
+    assert train.main([*line, "--resume"]) == 0
+    ours, expected = history(streamed), history(whole)
+    assert len(ours) == len(expected) == 3
+    for row, one in zip(ours, expected, strict=True):
+        for name in ("loss", "perplexity", "accuracy", "val_loss", "val_perplexity", "val_accuracy"):
+            np.testing.assert_allclose(row[name], one[name], rtol=1e-5, err_msg=name)
+    reports = [json.loads((out / "report.json").read_text()) for out in (whole, streamed)]
+    for name in ("updates", "epochs", "training_pairs", "test_sources_in_training", "tokenizers", "bleu"):
+        assert reports[0].get(name) == reports[1].get(name), name
+    assert reports[0]["updates"] == 11
+    assert "--stream" in reports[1]["command"]
+    assert reports[1]["config"]["precision"] == "float32"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("settings", [[], ["shared_vocabulary=true", "level=bpe", "source_vocabulary_size=270"]])
+def test_files_give_the_tokenizers_and_the_batches_of_memory(corpus, parts, tmp_path, settings):
+    chosen = config.override(
+        rnnsearch.Config(), ["batch_size=16", "validate_every=4", "max_tokens=40", "level=word", *settings]
+    )
+    found = []
+    for folder, stream in ((corpus, False), (parts, False), (parts, True)):
+        loaded = corpora.load(folder, "de", "fr", stream=stream)
+        assert loaded.is_streamed is stream
+        tokenizers = fitting.train_tokenizers(chosen, *loaded.splits["train"])
+        training, _ = fitting.datasets(chosen, loaded, tokenizers, 3, tmp_path / "cache")
+        batches = []
+        for epoch in range(4):
+            training.set_epoch(epoch)
+            batches += [[array.tolist() for array in (*inputs.values(), *rest)] for inputs, *rest in training]
+        found.append(([one.fingerprint for one in tokenizers], batches))
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.once
+def test_large_folders_are_streamed_alone_and_joined(corpus, parts, monkeypatch):
+    def load(*folders, **options):
+        return corpora.load("+".join(map(str, folders)), "de", "fr", **options)
+
+    assert not load(corpus, stream=None).is_streamed
+    size = sum((corpus / f"train.{language}").stat().st_size for language in ("de", "fr"))
+    monkeypatch.setattr(corpora, "LARGE", size)
+    assert not load(corpus, stream=None).is_streamed
+    joined = load(corpus, corpus, stream=None)
+    assert [len(side.paths) for side in joined.splits["train"]] == [2, 2]
+    assert list(joined.splits["train"][1]) == 2 * load(corpus).splits["train"][1]
+    monkeypatch.setattr(corpora, "LARGE", size - 1)
+    assert load(corpus, stream=None).is_streamed
+    assert not load(corpus).is_streamed
+    assert not corpora.load("phrases", stream=None).is_streamed
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--corpus", "phrases"], "Expected folders of text to stream, for other corpora are small."),
+        (["--corpus", "{corpus}+phrases"], "Received: 'phrases'"),
+        (["--corpus", "{corpus}", "--set", "max_words=9"], "Received: max_words=9"),
+        (["--corpus", "{unequal}"], "Expected as many lines in"),
+        (["--corpus", "{empty}"], "In the split train of the corpus: Expected at least one pair"),
+        (["--corpus", "{corpus}", "--set", "tokens_per_batch=5"], "tokens_per_batch of at least 6"),
+    ],
+)
+def test_what_cannot_be_streamed_is_refused(corpus, tmp_path, capfd, arguments, message):
+    folders = {"corpus": corpus}
+    for name in ("unequal", "empty"):
+        folders[name] = tmp_path / name
+        folders[name].mkdir()
+        for path in corpus.iterdir():
+            (folders[name] / path.name).write_bytes(path.read_bytes())
+    with (folders["unequal"] / "train.de").open("a") as file:
+        file.write("1\n")
+    (folders["empty"] / "train.de").write_text("1\n\n")
+    (folders["empty"] / "train.fr").write_text("\nn1\n")
+    arguments = [argument.format(**folders) for argument in arguments]
+    options = ["--source", "de", "--target", "fr", "--out", str(tmp_path / "run"), "--cache", str(tmp_path / "cache")]
+    assert train.main(["rnnsearch", "--stream", *options, "--set", "level=word", *arguments]) == 2
+    error = capfd.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["validate_every", "tokens_per_batch", "accumulation_steps"])
+def test_settings_out_of_range_are_refused(name):
+    with pytest.raises(ValueError, match=f"Expected `{name}` of at least 1. Received: 0"):
+        config.override(rnnsearch.Config(), [f"{name}=0"])

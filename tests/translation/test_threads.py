@@ -1,0 +1,61 @@
+"""One translator for many threads, and for a copy: the results are those of a single thread."""
+
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from keras_attn.backend import torch_tracing
+from keras_attn.translation import Translator
+from tests.translation.test_options import LINES, texts
+
+THREADS = 8
+
+
+def fresh(translator):
+    return Translator(
+        translator.model,
+        translator.source_tokenizer,
+        translator.target_tokenizer,
+        max_length_ratio=1.5,
+        max_length_constant=3,
+    )
+
+
+def calls(translator):
+    """Calls of several lengths and of every kind, each without arguments."""
+    lines = [line for line in LINES if line]
+    options = {"beam_size": 2, "batch_size": 2, "return_alignments": False}
+    return [
+        *(lambda n=n: translator.generate([" ".join(["s3 s5"] * n)], **options) for n in (1, 5, 9)),
+        lambda: translator.generate(lines, beam_size=1),
+        lambda: translator.sample(lines, seed=5, max_length=5),
+        lambda: translator.score(lines, ["t1 t2"] * len(lines)),
+    ]
+
+
+def test_threads_get_what_one_thread_gets(translator, monkeypatch):
+    """Every call compiles or traces in one thread while the others are at work."""
+    expected = [call() for call in calls(fresh(translator))]
+    monkeypatch.setattr(torch_tracing, "_CALLS_BEFORE_TRACE", 5)
+    shared = calls(fresh(translator))
+    order = [number for start in range(THREADS) for number in np.roll(range(len(shared)), start)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(lambda number: shared[number](), order))
+    for number, result in zip(order, found, strict=True):
+        assert texts(result) == texts(expected[number])
+        np.testing.assert_allclose([t.score for t in result], [t.score for t in expected[number]], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "deepcopy", "pickle"]
+)
+def test_a_copy_translates_alike(translator, copied):
+    expected = translator.generate(LINES, beam_size=2)
+    other = copied(translator)
+    assert texts(other.generate(LINES, beam_size=2)) == texts(expected)
+    assert (other.model is translator.model) == (copied is copy.copy)
+    assert other.limits() == translator.limits()
+    assert texts(translator.generate(LINES, beam_size=2)) == texts(expected)  # the original is as before

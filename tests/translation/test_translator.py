@@ -1,0 +1,309 @@
+"""Translator: results in the order of the texts whatever the batching; presets that are complete or refused."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_attn.models import RNNSearch
+from keras_attn.text import END_ID, START_ID, Tokenizer
+from keras_attn.translation import Translator
+from keras_attn.translation.batching import batches, bucket
+
+pytestmark = pytest.mark.by_turns
+
+LINES = [
+    "eins",
+    "zwei drei",
+    "",
+    "vier fünf sechs eins zwei drei vier",
+    "   ",
+    "drei eins drei eins zwei drei vier fünf eins",
+    "fünf",
+    "unbekannt eins",
+    "sechs fünf vier drei zwei eins",
+    "zwei zwei zwei",
+]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    keras.utils.set_random_seed(3)
+    source = Tokenizer.train(LINES, level="word")
+    target = Tokenizer.train(["a b c d e f g h i j k l m"], level="word")
+    sizes = {"units": 5, "embedding_size": 7, "readout_size": 11, "attention_units": 3, "decoder_units": 13}
+    model = RNNSearch(
+        source.vocabulary_size,
+        target.vocabulary_size,
+        **sizes,
+        initializer=keras.initializers.RandomNormal(stddev=0.8),
+    )
+    return Translator(model, source, target, max_length_ratio=1.5, max_length_constant=3)
+
+
+@pytest.mark.parametrize("name", ["max_length_ratio", "max_length_constant"])
+@pytest.mark.parametrize("limit", [np.nan, np.inf, None, "2", -1])
+def test_limits_are_checked_before_they_are_saved(translator, name, limit):
+    parts = translator.model, translator.source_tokenizer, translator.target_tokenizer
+    with pytest.raises(ValueError, match=f"{name} to be a number of at least 0"):
+        Translator(*parts, **{name: limit})
+
+
+def greedy_by_hand(translator, text):
+    """Greedy search of a single sentence, without padding, one eager step at a time."""
+    ids = [*translator.source_tokenizer.encode(text), END_ID]
+    memory, state = translator.model.encode(keras.ops.convert_to_tensor([ids], dtype="int32"))
+    out, token = [], START_ID
+    for _ in range(int(np.ceil(1.5 * len(ids) + 3))):
+        logits, state, _ = translator.model.step(keras.ops.convert_to_tensor([token], dtype="int32"), memory, state)
+        logits = keras.ops.convert_to_numpy(logits)[0].copy()
+        logits[[0, START_ID]] = -np.inf
+        token = int(logits.argmax())
+        out.append(token)
+        if token == END_ID:
+            break
+    return out
+
+
+def texts(translations):
+    return [t.text for t in translations]
+
+
+def test_greedy_is_the_steps_by_hand(translator):
+    found = translator.generate(LINES, beam_size=1)
+    for line, translation in list(zip(LINES, found, strict=True))[1::3]:
+        by_hand = greedy_by_hand(translator, line) if line.strip() else []
+        # At its limit search ends a row with the end token.
+        assert list(translation.token_ids[:-1]) == by_hand[: len(translation.token_ids) - 1]
+        assert len(translation.token_ids) == len(by_hand)
+    assert len({t.text for t in found}) > 3, "the model must not translate all sentences alike"
+
+
+def test_batching_changes_nothing(translator):
+    whole = translator.generate(LINES, beam_size=3)
+    backwards = translator.generate(LINES[::-1], beam_size=3, batch_size=3)[::-1]
+    alone = translator.generate(LINES, beam_size=3, tokens_per_batch=1)
+    for again in (backwards, alone):
+        assert texts(again) == texts(whole)
+        np.testing.assert_allclose([t.score for t in again], [t.score for t in whole], rtol=1e-5)
+
+
+def test_blank_lines_stay_blank(translator):
+    found = translator.generate(["", " ", "\t\u3000\n"])
+    assert texts(found) == ["", "", ""]
+    assert found[0].token_ids == ()
+    assert found[0].n_best == ()
+    assert translator.generate([]) == []
+
+
+def test_tokens_scores_and_alignments_have_the_same_length(translator):
+    translation = translator.generate([LINES[3]], beam_size=3)[0]
+    length = len(translation.tokens)
+    assert translation.source_tokens == (*LINES[3].split(), "</s>")
+    assert len(translation.token_ids) == length
+    assert translation.token_log_probs.shape == (length,)
+    assert translation.alignment.shape == (length, 8)
+    np.testing.assert_allclose(translation.alignment.sum(axis=1), 1, rtol=1e-5)
+    penalty = ((5 + length) / 6) ** 1.0
+    np.testing.assert_allclose(translation.score, translation.token_log_probs.sum() / penalty, rtol=1e-4)
+    assert translator.generate([LINES[3]], return_alignments=False)[0].alignment is None
+
+
+def test_n_best_begins_with_the_best(translator):
+    one = translator.generate(LINES, beam_size=3)
+    three = translator.generate(LINES, beam_size=3, n_best=3)
+    assert texts(three) == texts(one)
+    for translation in three[:2]:
+        assert [t.score for t in translation.n_best] == sorted((t.score for t in translation.n_best), reverse=True)
+        assert translation.n_best[0].text == translation.text
+        assert len({t.token_ids for t in translation.n_best}) == 3
+
+
+def test_each_row_has_its_own_limit(translator):
+    found = translator.generate(LINES, beam_size=3)
+    limits = [int(np.ceil(1.5 * (len(line.split()) + 1) + 3)) for line in LINES]
+    lengths = [len(translation.token_ids) for translation in found]
+    assert all(length <= limit for length, limit in zip(lengths, limits, strict=True))
+    assert any(length == limit for length, limit in zip(lengths, limits, strict=True)), "no limit was reached"
+    short = translator.generate(LINES, beam_size=3, max_length=2)
+    assert max(len(translation.token_ids) for translation in short) == 2
+
+
+def test_a_shape_seen_before_is_not_traced_again(translator, monkeypatch):
+    calls = []
+    encode = type(translator.model).encode
+    monkeypatch.setattr(type(translator.model), "encode", lambda *args: calls.append(1) or encode(*args))
+    fresh = Translator(translator.model, translator.source_tokenizer, translator.target_tokenizer)
+    fresh.generate(["eins zwei", "drei"], beam_size=2)
+    traced = len(calls)
+    fresh.generate(["sechs fünf vier", "vier eins"], beam_size=2)
+    expected = traced + 1 if keras.backend.backend() == "torch" else traced  # torch runs eagerly
+    assert len(calls) == expected
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"texts": "eins"}, "one string"),
+        ({"texts": ["eins", "zw\ud800ei"]}, "surrogate"),
+        ({"texts": ["eins", 2]}, "int"),
+        ({"texts": [], "beam_size": 0}, "beam_size=0"),
+        ({"texts": [], "batch_size": 1.5}, "batch_size=1.5"),
+        ({"texts": [], "n_best": 6}, "n_best=6"),
+        ({"texts": [], "max_length": 0}, "max_length=0"),
+        ({"texts": [], "coverage": 1}, "coverage_penalty"),
+    ],
+)
+def test_errors_say_what_was_expected(translator, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        translator.generate(**arguments)
+
+
+@pytest.mark.once
+def test_tokenizer_of_another_size_is_refused(translator):
+    with pytest.raises(ValueError, match="target tokenizer"):
+        Translator(translator.model, translator.source_tokenizer, translator.source_tokenizer)
+
+
+@pytest.mark.once
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 300), max_size=70), st.integers(1, 20), st.integers(1, 900))
+def test_batches_hold_every_sentence_once_within_bounds(lengths, batch_size, tokens_per_batch):
+    seen = []
+    for rows, (size, width) in batches(lengths, batch_size, tokens_per_batch):
+        seen += rows
+        assert len(rows) <= size <= batch_size
+        assert size == batch_size or size & (size - 1) == 0
+        assert size == 1 or size * width <= tokens_per_batch
+        assert width == bucket(max(lengths[row] for row in rows))
+    assert sorted(seen) == [row for row, length in enumerate(lengths) if length]
+    assert len({bucket(length) for length in range(1, 513)}) == 24
+    assert all(length <= bucket(length) <= max(4, 1.25 * length + 3) for length in range(1, 513))
+
+
+@pytest.fixture(scope="module")
+def preset(translator, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("presets") / "whole"
+    translator.save_to_preset(folder)
+    return folder
+
+
+def test_preset_gives_the_same_translations(translator, preset):
+    again = Translator.from_preset(preset)
+    assert texts(again.generate(LINES, beam_size=3)) == texts(translator.generate(LINES, beam_size=3))
+    assert again.max_length_ratio == 1.5
+    assert sorted(p.name for p in preset.parent.iterdir()) == ["whole"], "no temporary folder may remain"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="a file that JAX writes is that of torch")
+def test_preset_loads_in_a_fresh_process_on_tensorflow(translator, preset):
+    code = (
+        "import sys, json\nfrom keras_attn.translation import Translator\n"
+        "translator = Translator.from_preset(sys.argv[1])\n"
+        "found = translator.generate(json.load(sys.stdin), beam_size=3)\n"
+        "print(json.dumps([[t.text, t.score] for t in found]))"
+    )
+    environment = os.environ | {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(preset)],
+        input=json.dumps(LINES),
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    here = translator.generate(LINES, beam_size=3)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert [text for text, _ in found] == texts(here)
+    np.testing.assert_allclose([score for _, score in found], [t.score for t in here], rtol=1e-4)
+
+
+def test_preset_leaves_the_optimizer_out(translator, tmp_path):
+    size = (
+        translator.save_to_preset(tmp_path / "plain"),
+        (tmp_path / "plain" / "model.keras").stat().st_size,
+    )[1]
+    model = RNNSearch.from_config(translator.model.get_config())
+    model.compile(optimizer="adam", loss="mse")
+    model.optimizer.build(model.trainable_variables)
+    Translator(model, translator.source_tokenizer, translator.target_tokenizer).save_to_preset(tmp_path / "compiled")
+    assert (tmp_path / "compiled" / "model.keras").stat().st_size < 1.05 * size
+
+
+@pytest.mark.once
+def test_preset_goes_into_a_folder_with_other_files(translator, tmp_path):
+    (tmp_path / "history.csv").write_text("epoch\n")
+    translator.save_to_preset(tmp_path)
+    assert Translator.from_preset(tmp_path).model.count_params() == translator.model.count_params()
+    assert (tmp_path / "history.csv").read_text() == "epoch\n"
+
+
+@pytest.mark.once
+def test_preset_is_never_overwritten(translator, preset):
+    before = (preset / "translator.json").read_bytes()
+    with pytest.raises(FileExistsError, match="never overwritten"):
+        translator.save_to_preset(preset)
+    assert (preset / "translator.json").read_bytes() == before
+
+
+@pytest.mark.once
+def test_failed_save_leaves_nothing(translator, tmp_path, monkeypatch):
+    def fail(directory):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(translator.target_tokenizer, "save", fail)
+    with pytest.raises(OSError, match="disk full"):
+        translator.save_to_preset(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def change_manifest(folder, **changes):
+    path = folder / "translator.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def flip_a_byte(folder):
+    path = folder / "model.keras"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("damage", "error", "message"),
+    [
+        (lambda f: (f / "translator.json").unlink(), FileNotFoundError, "no translator.json"),
+        (lambda f: (f / "translator.json").write_text('{"format": '), ValueError, "truncated or changed"),
+        (lambda f: (f / "translator.json").write_text("[1]"), ValueError, "truncated or changed"),
+        (lambda f: change_manifest(f, version=99), ValueError, "'version': 99"),
+        (
+            lambda f: change_manifest(f, files={"../x": {"size": 1, "sha256": ""}}),
+            ValueError,
+            "files of the preset",
+        ),
+        (lambda f: (f / "model.keras").unlink(), FileNotFoundError, "model.keras. It is missing"),
+        (lambda f: os.truncate(f / "model.keras", 100), ValueError, "truncated"),
+        (flip_a_byte, ValueError, "SHA-256 has changed"),
+        (
+            lambda f: shutil.rmtree(f / "source_tokenizer"),
+            FileNotFoundError,
+            "source_tokenizer/tokenizer.json",
+        ),
+    ],
+)
+def test_damaged_presets_are_refused(preset, tmp_path, damage, error, message):
+    folder = tmp_path / "copy"
+    shutil.copytree(preset, folder)
+    damage(folder)
+    with pytest.raises(error, match=message):
+        Translator.from_preset(folder)

@@ -1,0 +1,51 @@
+"""Votes, solved by hand and against a plain count."""
+
+import random
+
+import pytest
+
+from keras_attn import Translation
+from keras_attn.translation import vote
+
+pytestmark = pytest.mark.once
+
+
+def said(*pairs: tuple[str, float]) -> list[Translation]:
+    return [Translation(text, score=score) for text, score in pairs]
+
+
+def test_votes_by_hand():
+    """Sentence 1: two of three, though the third is surest. 2: three texts, the second has the highest score.
+    3: two against two, and the highest single score wins, not the sum. 4: equal in all, the first translator's."""
+    candidates = [
+        said(("a", -0.9), ("a", -0.9), ("a", -0.5), ("a", -1.0)),
+        said(("b", -0.1), ("b", -0.2), ("b", -0.1), ("b", -1.0)),
+        said(("a", -0.7), ("c", -0.3), ("a", -0.6), ("c", -1.0)),
+        said(("d", -0.2), ("d", -0.8), ("b", -2.0), ("d", -1.0)),
+    ]
+    winners = vote(candidates)
+    assert [(one.text, one.score) for one in winners] == [("a", -0.7), ("b", -0.2), ("b", -0.1), ("a", -1.0)]
+    assert winners[0] is candidates[2][0], "the translation itself, with its alignment"
+
+
+def test_one_translator_decides_alone_and_no_sentences_are_none():
+    alone = said(("a", -0.9), ("", 0.0))
+    assert vote([alone]) == alone
+    assert vote([[], []]) == []
+
+
+def test_no_text_has_more_votes():
+    rng = random.Random(7)
+    for _ in range(53):
+        candidates = [said(*((rng.choice("abcd"), -rng.random()) for _ in range(11))) for _ in range(rng.randint(1, 7))]
+        for row, winner in zip(zip(*candidates, strict=True), vote(candidates), strict=True):
+            texts = [one.text for one in row]
+            assert texts.count(winner.text) == max(map(texts.count, texts))
+            rivals = [one for one in row if texts.count(one.text) == texts.count(winner.text)]
+            assert winner.score == max(one.score for one in rivals)
+
+
+@pytest.mark.parametrize(("candidates", "lengths"), [([], r"\[\]"), ([said(("a", 0)), []], r"\[0, 1\]")])
+def test_lists_that_do_not_fit_are_refused(candidates, lengths):
+    with pytest.raises(ValueError, match=f"of equal length. Received: lengths {lengths}"):
+        vote(candidates)
