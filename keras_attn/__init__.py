@@ -13,140 +13,73 @@ sacreBLEU and matplotlib are slow to import.
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
+from keras_attn.lazy import exports
 from keras_attn.registration import after_keras
-
-if TYPE_CHECKING:
-    from keras_attn import losses, metrics, models, search
-    from keras_attn.backend import scan, while_loop
-    from keras_attn.data import ParallelDataset
-    from keras_attn.layers import (
-        AttentionalLayer,
-        AttentionDecoder,
-        BahdanauAttention,
-        BahdanauMonotonicAttention,
-        BiGRUEncoder,
-        ConcatAttention,
-        ContextGateCell,
-        CosineAttention,
-        CoverageAttention,
-        CoverageLoss,
-        DecoderStack,
-        DeepOutput,
-        DeepTransitionCell,
-        DotAttention,
-        FixedContextDecoder,
-        GeneralAttention,
-        GeneralMonotonicAttention,
-        LayerNormGRUCell,
-        LayerNormLSTMCell,
-        LocalMonotonicAttention,
-        LocalPredictiveAttention,
-        LocationAttention,
-        LocationSensitiveAttention,
-        LuongAttention,
-        MultiHeadAttention,
-        NeuralCoverageAttention,
-        PointerGenerator,
-        ResidualCells,
-        RNNEncoder,
-        ScaledDotAttention,
-        ScheduledSampler,
-        ScheduledSampling,
-        SelfAttention,
-        WordDropout,
-        register_attention,
-        unroll_steps,
-    )
-    from keras_attn.text import SpecialIds, Tokenizer
-    from keras_attn.translation import Shortlist, Translation, Translator, quantize, with_shortlist
-    from keras_attn.zoo import presets
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "AttentionDecoder",
-    "AttentionalLayer",
-    "BahdanauAttention",
-    "BahdanauMonotonicAttention",
-    "BiGRUEncoder",
-    "ConcatAttention",
-    "ContextGateCell",
-    "CosineAttention",
-    "CoverageAttention",
-    "CoverageLoss",
-    "DecoderStack",
-    "DeepOutput",
-    "DeepTransitionCell",
-    "DotAttention",
-    "FixedContextDecoder",
-    "GeneralAttention",
-    "GeneralMonotonicAttention",
-    "LayerNormGRUCell",
-    "LayerNormLSTMCell",
-    "LocalMonotonicAttention",
-    "LocalPredictiveAttention",
-    "LocationAttention",
-    "LocationSensitiveAttention",
-    "LuongAttention",
-    "MultiHeadAttention",
-    "NeuralCoverageAttention",
-    "ParallelDataset",
-    "PointerGenerator",
-    "RNNEncoder",
-    "ResidualCells",
-    "ScaledDotAttention",
-    "ScheduledSampler",
-    "ScheduledSampling",
-    "SelfAttention",
-    "Shortlist",
-    "SpecialIds",
-    "Tokenizer",
-    "Translation",
-    "Translator",
-    "WordDropout",
-    "losses",
-    "metrics",
-    "models",
-    "presets",
-    "quantize",
-    "register_attention",
-    "scan",
-    "search",
-    "unroll_steps",
-    "while_loop",
-    "with_shortlist",
-]
-
-_ORIGINS = {
-    "ParallelDataset": "data",
-    "SpecialIds": "text",
-    "Tokenizer": "text",
-    "Translation": "translation",
-    "Translator": "translation",
-    "presets": "zoo",
-    "Shortlist": "translation",
-    "quantize": "translation",
-    "with_shortlist": "translation",
-    "scan": "backend",
-    "while_loop": "backend",
-}
 _PACKAGES = ("losses", "metrics", "models", "search")
+_get, _names, __all__ = exports(
+    __name__,
+    {
+        "backend": ("scan", "while_loop"),
+        "data": ("ParallelDataset",),
+        "layers": (
+            "AttentionDecoder",
+            "AttentionalLayer",
+            "BahdanauAttention",
+            "BahdanauMonotonicAttention",
+            "BiGRUEncoder",
+            "ConcatAttention",
+            "ContextGateCell",
+            "CosineAttention",
+            "CoverageAttention",
+            "CoverageLoss",
+            "DecoderStack",
+            "DeepOutput",
+            "DeepTransitionCell",
+            "DotAttention",
+            "FixedContextDecoder",
+            "GeneralAttention",
+            "GeneralMonotonicAttention",
+            "LayerNormGRUCell",
+            "LayerNormLSTMCell",
+            "LocalMonotonicAttention",
+            "LocalPredictiveAttention",
+            "LocationAttention",
+            "LocationSensitiveAttention",
+            "LuongAttention",
+            "MultiHeadAttention",
+            "NeuralCoverageAttention",
+            "PointerGenerator",
+            "RNNEncoder",
+            "ResidualCells",
+            "ScaledDotAttention",
+            "ScheduledSampler",
+            "ScheduledSampling",
+            "SelfAttention",
+            "WordDropout",
+            "register_attention",
+            "unroll_steps",
+        ),
+        "saving": ("presets",),
+        "text": ("SpecialIds", "Tokenizer"),
+        "translation": ("Shortlist", "Translation", "Translator", "quantize", "with_shortlist"),
+    },
+)
+__all__ += _PACKAGES
 
 
 def __getattr__(name: str):
     """Returns a public name, or a submodule, imported on first use."""
-    if name in __all__ and name not in _PACKAGES:
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_ORIGINS.get(name, 'layers')}"), name)
-        return value
     if not name.startswith("_") and find_spec(f"{__name__}.{name}"):
         return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _get(name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*_names(), *_PACKAGES})
 
 
 def _register() -> None:

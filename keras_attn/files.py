@@ -1,11 +1,11 @@
 """Files and folders that appear complete or not at all, and locks that end with the process that holds them.
 
 Whatever takes time to write is written into a folder `.tmp-<32 hexadecimal digits>` beside its place (`staging`) and
-then moved there. The folder has a file that the writer keeps locked. If the writer is killed, the lock is free, and the
-next one to write in the same place removes the folder.
+then moved there: contents reach the disk first, the name after them. The folder has a file that the writer keeps
+locked. If the writer is killed, the lock is free, and the next one to write in the same place removes the folder.
 
-The locks are those of `flock`. Where there are none (Windows; file systems that are mounted without them), two
-processes do not see each other, and the folders of killed writers stay; names are unique there, too.
+On the few file systems without locks, two processes do not see each other, and the folders of killed writers stay;
+names are unique there, too.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import hashlib
 import os
 import re
 import shutil
-import time
+import stat
 import tokenize
 import uuid
 import zipfile
@@ -22,22 +22,20 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from filelock import FileLock, Timeout
 
 LOCK = ".keras_attn.lock"
 # What reading the arrays of a damaged .npz raises; NumPy reads the header of an array as Python's tokens.
 BAD_ARCHIVE = (ValueError, LookupError, TypeError, AttributeError, OSError, EOFError, MemoryError, RuntimeError)
 BAD_ARCHIVE += (zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 _STAGING = re.compile(r"\.tmp-[0-9a-f]{32}")
-_WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)
+_REMOVED = (FileExistsError, FileNotFoundError)  # making a folder that another process removes meanwhile
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
-def locked(folder: Path, wait: bool = False) -> Iterator[int]:
+def locked(folder: Path, wait: bool = False) -> Iterator[None]:
     """Keeps a folder for this process, until the end of the block or of the process, and makes it if it is missing.
 
     What killed writers left in it is removed first. If it was made and is still empty at the end, it is removed.
@@ -46,27 +44,25 @@ def locked(folder: Path, wait: bool = False) -> Iterator[int]:
         folder: The folder.
         wait: bool, whether to wait for the end of another process that has locked the folder.
 
-    Yields:
-        The descriptor of the lock. A process that inherits it holds the lock, too.
-
     Raises:
         FileExistsError: if another process has locked the folder and `wait` is False, or it is a file.
         OSError: if it cannot be written.
     """
     with _made(folder):
-        with _sentence("written", folder):
-            descriptor = _lock_when_free(folder) if wait else _lock(folder)
-        if descriptor is None:
+        with _names(folder, "written"):
+            lock = _locked(folder, wait)
+        if lock is None:
             raise FileExistsError(
                 f"Expected no other process in {str(folder)!r}. One works there: wait for its end, or choose another "
                 "folder."
             )
         try:
             remove_leftovers(folder)
-            yield descriptor
+            yield
         finally:
-            (folder / LOCK).unlink(missing_ok=True)  # while it is locked, so that no other process has it
-            os.close(descriptor)
+            with contextlib.suppress(PermissionError):  # on Windows `release` removes it
+                (folder / LOCK).unlink(missing_ok=True)  # while it is locked, so that no other process has it
+            lock.release()
 
 
 def is_empty(folder: Path) -> bool:
@@ -87,34 +83,40 @@ def staging(parent: Path) -> Iterator[Path]:
     """
     with _made(parent):
         remove_leftovers(parent)
-        descriptor = None
-        while descriptor is None:  # until it is locked, another process may take it for a leftover
+        lock = None
+        while lock is None:  # until it is locked, another process may take it for a leftover
             folder = parent / f".tmp-{uuid.uuid4().hex}"
-            with _sentence("written", parent):
+            with _names(parent, "written"):
                 folder.mkdir()
-            with contextlib.suppress(FileNotFoundError):
-                descriptor = _lock(folder)
+                with contextlib.suppress(*_REMOVED):
+                    lock = _lock(folder)
         try:
             with needs_room(parent):
                 yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(descriptor)
+            _remove(folder, lock)
 
 
 @contextlib.contextmanager
 def needs_room(folder: Path) -> Iterator[None]:
-    """A full disk becomes a sentence that names the folder.
+    """Re-raises a "disk full" error with the folder's name.
 
     Raises:
-        OSError: if the disk is full.
+        OSError: if the disk is full; see `is_disk_full`.
     """
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        if not is_disk_full(error) or error.strerror is None:
             raise
-        raise type(error)(f"Expected room for what is written. Received: {str(folder)!r}, {error.strerror}.") from error
+        full = type(error)(f"Expected room for what is written. Received: {str(folder)!r}, {error.strerror}.")
+        full.errno = error.errno
+        raise full from error
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Returns whether an error is that of a full disk, a used-up quota or a limit to the size of files."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 @contextlib.contextmanager
@@ -126,13 +128,27 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     with staging(path.parent) as folder:
         yield folder / path.name
-        os.replace(folder / path.name, path)
+        move(folder / path.name, path)
+
+
+def move(new: Path, target: Path) -> None:
+    """Moves a file or a folder into place. A power cut leaves the old one or the whole new one.
+
+    Raises:
+        OSError: if it cannot be moved; a folder, too, if there is one already.
+    """
+    for path in (new, *new.rglob("*")):
+        if path.is_file():
+            _flush(path)
+    os.replace(new, target)
+    if os.name != "nt":  # where folders cannot be opened
+        _flush(target.parent)
 
 
 def publish(new: Path, target: Path) -> bool:
     """Moves a folder into place unless there is one already; returns whether it was moved."""
     try:
-        os.rename(new, target)
+        move(new, target)
     except OSError:
         if not target.exists():
             raise
@@ -146,22 +162,37 @@ def leftovers(parent: Path) -> Iterator[Path]:
         if not _STAGING.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
             continue
         try:
-            descriptor = _lock(folder, required=True)
-        except OSError:  # another user's, removed by another process, or on a file system without locks
+            lock = _lock(folder)
+        except OSError:  # another user's, or removed by another process
             continue
-        if descriptor is None:  # its writer is alive
+        if lock is None or not lock.is_locked:  # its writer is alive, or may be
             continue
         try:
             yield folder
-            shutil.rmtree(folder, ignore_errors=True)
         finally:
-            os.close(descriptor)
+            _remove(folder, lock)
 
 
 def remove_leftovers(parent: Path) -> None:
     """Removes the folders that `staging` made for processes that were killed."""
     for _ in leftovers(parent):
         pass
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """Reads a whole file, which must be a regular one: a pipe would wait, and a device might have no end.
+
+    Raises:
+        ValueError: if it is not a regular file, or has more than `limit` bytes.
+        OSError: if it cannot be read.
+    """
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"Expected {str(path)!r} to be a file. Received: a pipe or a device")
+        if status.st_size > limit:
+            raise ValueError(f"Expected {str(path)!r} to have at most {limit:,} bytes. Received: {status.st_size:,}")
+        return file.read(limit)
 
 
 def digests(folder: Path) -> dict[str, dict[str, int | str]]:
@@ -211,7 +242,7 @@ def check_archive(path: Path) -> None:
 @contextlib.contextmanager
 def _made(folder: Path) -> Iterator[None]:
     """Makes a folder and its parents. Those that were made and are empty at the end of the block are removed."""
-    with _sentence("made", folder):
+    with _names(folder, "made"):
         if folder.exists() and not folder.is_dir():
             raise FileExistsError(f"Expected a folder. Received a file: {str(folder)!r}")
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -229,62 +260,62 @@ def _make(folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             return
-        except (FileExistsError, FileNotFoundError):  # another process may have removed it, or its parent, meanwhile
+        except _REMOVED:
             if not attempts_left:
                 raise
 
 
 @contextlib.contextmanager
-def _sentence(done: str, folder: Path) -> Iterator[None]:
-    """An error of the system becomes a sentence that names the folder."""
+def _names(folder: Path, done: str) -> Iterator[None]:
+    """Re-raises an error of the system with the folder's name."""
     try:
         yield
     except OSError as error:
-        if error.strerror is None:  # it is a sentence
+        if error.strerror is None:  # it has the name
             raise
         raise type(error)(
             f"Expected a folder that can be {done}. Received: {str(folder)!r}, {error.strerror}."
         ) from None
 
 
-def _lock(folder: Path, required: bool = False) -> int | None:
-    """Returns a descriptor that keeps the folder locked until it is closed; None if another process has locked it.
+def _lock(folder: Path, wait: bool = False) -> FileLock | None:
+    """Returns the lock of a folder; None if another process has it.
+
+    Where there are no locks, the one returned is not locked.
 
     Raises:
-        OSError: if the lock's file cannot be opened; with `required`, also where there are no locks.
+        OSError: if the lock's file cannot be opened.
     """
-    if fcntl is None:
-        if required:
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        return os.open(os.devnull, os.O_RDONLY)
-    while True:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if required or error.errno not in _WITHOUT_LOCKS:
-                os.close(descriptor)
-                if isinstance(error, BlockingIOError):
-                    return None
-                raise
-        if _is_at(descriptor, folder / LOCK):
-            return descriptor
-        os.close(descriptor)  # its last holder has removed it since it was opened
+    lock = FileLock(folder / LOCK, thread_local=False)
+    try:
+        lock.acquire(blocking=wait)
+    except Timeout:
+        return None
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:
+            raise
+    return lock
 
 
-def _lock_when_free(folder: Path) -> int:
-    """Waits for the lock of a folder, which its holder may remove; makes it again then."""
+def _locked(folder: Path, wait: bool) -> FileLock | None:
+    """Returns the lock of a folder, which its last holder may remove meanwhile."""
     while True:
         _make(folder)
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = _lock(folder)
-            if descriptor is not None:
-                return descriptor
-        time.sleep(0.1)
+        with contextlib.suppress(*_REMOVED):
+            return _lock(folder, wait)
 
 
-def _is_at(descriptor: int, path: Path) -> bool:
+def _remove(folder: Path, lock: FileLock) -> None:
+    """Removes a folder while it is locked, so that no other process takes it as its own meanwhile."""
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
+    with contextlib.suppress(OSError):  # on Windows the lock's file stayed until now; elsewhere all is gone
+        folder.rmdir()
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -2,7 +2,7 @@
 
 Stores the run's weights in fewer bits, scores what is stored on the test split of the run's corpus, with the beam and
 the length penalty of its report, and writes `saved_models/presets/NAME/`: the preset, `report.json` and the card. Then
-it writes the entry, with the SHA-256 of each file, into the registry (keras_attn/zoo/registry.json). A corpus whose
+it writes the entry, with the SHA-256 of each file, into the registry (keras_attn/saving/registry.json). A corpus whose
 licence does not allow that is refused: see keras_attn/training/origins.py.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from keras_attn import files
 from keras_attn.cli import command
+from keras_attn.saving import PresetEntry, add_preset, model_card, presets, task_of
 from keras_attn.training import read_report
-from keras_attn.zoo import PresetEntry, add_preset, model_card, presets, task_of
 
 PRESETS = Path(__file__).parents[1] / "saved_models" / "presets"
 LARGEST = 40_000_000  # bytes of all presets

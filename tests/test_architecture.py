@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 # An import goes to a package further up in this table, never to the same row and never down.
 LEVELS = (
-    ("files",),
+    ("files", "lazy"),
     ("backend", "text", "registration", "requirements", "downloads"),
-    ("layers", "search", "data", "evaluation", "plots", "zoo"),
+    ("layers", "search", "data", "evaluation", "plots"),
     ("models", "losses"),
     ("converters", "saving", "metrics"),
     ("translation",),
@@ -61,13 +61,22 @@ def imported(path: Path, lazy: bool):
             yield from ((node.module, alias.name) for alias in node.names)
 
 
+def exported(path: Path):
+    """(module, name) of every public name of a package: what its `__init__` imports, or has in a table of names."""
+    yield from imported(path, lazy=True)
+    for node in ast.walk(syntax(path)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "exports":
+            for module, names in ast.literal_eval(node.args[1]).items():
+                yield from ((f"{module_name(path)}.{module}", name) for name in names)
+
+
 def defining_module(module: str, name: str | None, files: dict[str, Path]) -> str | None:
     """The file that an import reaches: a name re-exported by a package's `__init__` counts where it is defined."""
     if name and f"{module}.{name}" in files:
         return f"{module}.{name}"
     if name and module in files and files[module].name == "__init__.py":
-        for origin, exported in imported(files[module], lazy=True):  # hubs may import on first use
-            if exported == name and origin in files:
+        for origin, public in exported(files[module]):
+            if public == name and origin in files:
                 return defining_module(origin, name, files)
     return module if module in files else None
 

@@ -1,7 +1,9 @@
-"""Downloads from a web server on this machine: interrupted, changed, missing, too large."""
+"""Downloads from a web server on this machine: broken off, changed, missing, too large."""
 
 import hashlib
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -27,39 +29,11 @@ def test_a_whole_file(web, tmp_path):
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_connection_that_breaks_is_continued(web, tmp_path):
-    web.cuts = [1000, 70_000]
-    assert download(f"{web.address}/model", tmp_path / "file", sha256=SHA256).read_bytes() == CONTENT
-    assert web.requests == [("model", None), ("model", "bytes=1000-"), ("model", "bytes=71000-")]
-
-
-def test_what_an_earlier_process_received_is_kept(web, tmp_path):
-    web.cuts = [1000, 0]
-    with pytest.raises(FileNotFoundError, match=r"Could not download .*/model \(it ended after 1,000 of 256,000 bytes"):
+def test_half_a_file_is_refused_and_not_kept(web, tmp_path):
+    web.cuts = [1000]
+    with pytest.raises(FileNotFoundError, match=r"Could not download .*/model \(.*1000 bytes read"):
         download(f"{web.address}/model", tmp_path / "file", sha256=SHA256)
-    assert (tmp_path / "file.part").read_bytes() == CONTENT[:1000]
-    assert download(f"{web.address}/model", tmp_path / "file", sha256=SHA256).read_bytes() == CONTENT
-    assert web.requests[-1] == ("model", "bytes=1000-")
-    assert os.listdir(tmp_path) == ["file"]
-
-
-def test_a_server_without_ranges_begins_again(web, tmp_path):
-    (tmp_path / "file.part").write_bytes(b"x" * 1000)
-    web.knows_ranges = False
-    assert download(f"{web.address}/model", tmp_path / "file", sha256=SHA256).read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize("begun", [b"x" * 1000, b"x" * len(CONTENT), b"x" * (len(CONTENT) + 9)])
-@pytest.mark.parametrize("size", [None, len(CONTENT)])
-def test_the_beginning_of_another_file_is_given_up(web, tmp_path, begun, size):
-    (tmp_path / "file.part").write_bytes(begun)
-    assert download(f"{web.address}/model", tmp_path / "file", sha256=SHA256, size=size).read_bytes() == CONTENT
-
-
-def test_a_file_that_is_whole_and_has_not_been_moved_is_not_asked_for(web, tmp_path):
-    (tmp_path / "file.part").write_bytes(CONTENT)
-    download(f"{web.address}/model", tmp_path / "file", sha256=SHA256, size=len(CONTENT))
-    assert web.requests == []
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -68,7 +42,7 @@ def test_a_file_that_is_whole_and_has_not_been_moved_is_not_asked_for(web, tmp_p
         (
             CONTENT[:-1] + b"x",
             {"sha256": SHA256},
-            f"SHA-256 {SHA256}. Received: [0-9a-f]{{64}}. What arrived was deleted",
+            f"SHA-256 {SHA256}. What arrived was deleted",
         ),
         (CONTENT[:-1], {"size": len(CONTENT), "sha256": SHA256}, "256,000 bytes. Received: 255,999"),
         (CONTENT + b"x", {"size": len(CONTENT)}, "256,000 bytes. Received: more"),
@@ -82,16 +56,15 @@ def test_a_changed_file_is_refused_and_deleted(web, tmp_path, content, expected,
     assert os.listdir(tmp_path) == []
 
 
-def test_no_more_is_read_than_the_file_may_have(web, tmp_path, monkeypatch):
-    sizes = []
-    monkeypatch.setattr("keras_attn.downloads._fault", lambda part, *_: sizes.append(part.stat().st_size) or "nothing")
-    with pytest.raises(ValueError, match="nothing"):
+def test_no_more_is_read_than_the_file_may_have(web, tmp_path):
+    web.files["model"] = bytes(99 << 20)
+    with pytest.raises(ValueError, match=r"10 bytes\. Received: more"):
         download(f"{web.address}/model", tmp_path / "file", size=10)
-    assert sizes == [1 << 16]
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_missing_file_and_a_missing_server(web, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"Could not download .*/nothing \(Not Found\)"):
+    with pytest.raises(FileNotFoundError, match=r"Could not download .*/nothing \(404 "):
         download(f"{web.address}/nothing", tmp_path / "file")
     with pytest.raises(FileNotFoundError, match="refused"):
         download("http://127.0.0.1:1/model", tmp_path / "file")
@@ -100,14 +73,27 @@ def test_a_missing_file_and_a_missing_server(web, tmp_path):
 
 
 def test_a_full_disk_is_no_failure_of_the_server(web, tmp_path):
-    (tmp_path / "file.part").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="Expected room for what is written") as error:
-        download(f"{web.address}/model", tmp_path / "file")
-    assert not isinstance(error.value, FileNotFoundError)
+    """A limit to the size of files stands in for a disk."""
+    code = """
+import resource, sys
+from pathlib import Path
+from keras_attn.downloads import download
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    download(sys.argv[1], Path(sys.argv[2]))
+except OSError as error:
+    print(type(error).__name__, error)
+"""
+    line = [sys.executable, "-c", code, f"{web.address}/model", str(tmp_path / "file")]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("OSError Expected room for what is written"), done.stderr
+    assert os.listdir(tmp_path) == []
 
 
 def test_files_of_this_machine(tmp_path):
     (tmp_path / "a file").write_bytes(CONTENT)
+    with pytest.raises(FileNotFoundError, match=r"Could not download .*No such file"):
+        download((tmp_path / "none").as_uri(), tmp_path / "copy")
     assert download((tmp_path / "a file").as_uri(), tmp_path / "copy", sha256=SHA256).read_bytes() == CONTENT
 
 

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import resource
-import signal
 import subprocess
 import sys
 import zipfile
@@ -21,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 def start(code, *arguments):
     """A Python process with `files` and `folder`, a path; it is ready when it has printed a line."""
-    lines = ["import os, signal, sys, time", "from pathlib import Path", "from keras_attn import files"]
+    lines = ["import os, sys, time", "from pathlib import Path", "from keras_attn import files"]
     line = [sys.executable, "-c", "\n".join([*lines, "folder = Path(sys.argv[1])", code]), *map(str, arguments)]
     return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
@@ -170,12 +169,12 @@ except OSError as error:
     assert (names(tmp_path), (tmp_path / "old").read_text()) == (["old"], "old")
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_is_written_all_the_same(number, tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(files.fcntl, "flock", refuse)
+    monkeypatch.setattr("fcntl.flock", refuse)
     leftover = tmp_path / f".tmp-{'d' * 32}"
     leftover.mkdir()
     with files.locked(tmp_path), files.replacing(tmp_path / "file") as partial:
@@ -184,11 +183,29 @@ def test_a_file_system_without_locks_is_written_all_the_same(number, tmp_path, m
     assert leftover.exists(), "its writer may be alive"
 
 
-def test_a_system_without_fcntl_is_written_all_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "fcntl", None)
-    with files.locked(tmp_path / "new"), files.replacing(tmp_path / "new" / "file") as partial:
-        partial.write_text("new")
-    assert names(tmp_path / "new") == ["file"]
+def test_contents_reach_the_disk_before_their_name_and_the_name_before_the_end(tmp_path, monkeypatch):
+    done = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda number: done.append(os.path.realpath(f"/dev/fd/{number}")) or fsync(number))
+    monkeypatch.setattr(os, "replace", lambda old, new: done.append(Path(new).name) or replace(old, new))
+    with files.staging(tmp_path) as folder:
+        (folder / "new" / "inner").mkdir(parents=True)
+        for name in ("one", "inner/two"):
+            (folder / "new" / name).write_text("x")
+        assert files.publish(folder / "new", tmp_path / "target")
+    assert [Path(name).name for name in done] == ["one", "two", "target", tmp_path.name]
+
+
+def test_only_small_regular_files_are_read_whole(tmp_path):
+    (tmp_path / "file").write_bytes(b"12345")
+    assert files.read_bounded(tmp_path / "file", 5) == b"12345"
+    with pytest.raises(ValueError, match=r"to have at most 4 bytes\. Received: 5"):
+        files.read_bounded(tmp_path / "file", 4)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    for name in ("pipe", "link"):
+        with pytest.raises(ValueError, match=rf"{name}' to be a file\. Received: a pipe or a device"):
+            files.read_bounded(tmp_path / name, 4)
 
 
 def test_processes_that_write_at_once_get_in_nobodys_way(tmp_path):
@@ -203,29 +220,6 @@ for n in range(40):
         assert process.returncode == 0
     assert names(tmp_path) == ["file0", "file1", "file2"]
     assert {path.read_text() for path in tmp_path.iterdir()} == {"x" * 999}
-
-
-def test_a_process_that_inherits_a_lock_holds_it(tmp_path):
-    code = """
-import subprocess
-with files.locked(folder) as lock:
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], pass_fds=(lock,), stdout=2)
-    print("ready", flush=True)
-    os.kill(os.getpid(), signal.SIGSTOP)
-"""
-    process = start(code, tmp_path)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    assert process.stdout.readline() == "ready\n"
-    if not children.exists():
-        process.kill()
-        process.communicate()
-        pytest.skip("needs /proc to find the child")
-    child = int(children.read_text())
-    process.kill()
-    process.communicate()
-    with pytest.raises(FileExistsError, match="no other process"), files.locked(tmp_path):
-        pass
-    os.kill(child, signal.SIGKILL)
 
 
 def test_archives_that_grow_are_refused(tmp_path):

@@ -1,7 +1,6 @@
 """Keeps what JAX compiles on disk, so that the next process need not compile it again."""
 
 import hashlib
-import importlib.util
 import os
 import platform
 from pathlib import Path
@@ -18,9 +17,8 @@ def keep_compiled(folder: Path) -> None:
     parameters, one core).
 
     This changes JAX's configuration of the whole process, so only commands call it. It stays as it is where the user
-    has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or switched the cache off (`JAX_ENABLE_COMPILATION_CACHE=0`),
-    where the package `filelock` is missing, by which JAX bounds the folder, and where the folder cannot be written or
-    others can write in it, since what is read from it is run.
+    has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or switched the cache off (`JAX_ENABLE_COMPILATION_CACHE=0`), and
+    where the folder cannot be written or others can write in it, since what is read from it is run.
 
     Args:
         folder: A folder that may be missing. Each kind of processor has a folder of its own in it: programs that were
@@ -30,8 +28,7 @@ def keep_compiled(folder: Path) -> None:
         return
     import jax
 
-    chosen = jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache
-    if chosen or importlib.util.find_spec("filelock") is None:
+    if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
         return
     folder = folder / _processor()
     try:

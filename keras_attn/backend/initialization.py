@@ -1,6 +1,7 @@
 """Models whose weights come from a file or another model, and which need no initial ones."""
 
 import functools
+import math
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -11,10 +12,20 @@ import numpy as np
 from keras import ops
 
 _PACKAGES = ("keras", "keras_attn", "keras_hub")  # whose layers store all weights and read none while they are built
-_skipped: ContextVar[list | None] = ContextVar("skipped", default=None)  # weights that got no value, if so
 
 
-def without_initial_weights(build: Callable[[], Any]) -> Any:
+class _Build:
+    """A model that is being built: its weights that got no value, and how many elements it may still ask for."""
+
+    def __init__(self, most_elements: float):
+        self.skipped: list[keras.Variable] = []
+        self.elements_left = most_elements
+
+
+_building: ContextVar[_Build | None] = ContextVar("building", default=None)
+
+
+def without_initial_weights(build: Callable[[], Any], most_elements: float = float("inf")) -> Any:
     """Returns `build()`, a model whose weights are all set there or afterwards, and computes no initial ones for it.
 
     On JAX an initializer is compiled for each shape, so that the five of a small model take longer than its first
@@ -26,17 +37,21 @@ def without_initial_weights(build: Callable[[], Any]) -> Any:
 
     Args:
         build: Makes or loads the model, without side effects.
+        most_elements: Elements of weights that it may have, all together.
+
+    Raises:
+        ValueError: if the model asks for weights of more elements.
     """
     if keras.distribution.distribution() is not None or _looks_for_nan():
         return build()
-    skipped: list[keras.Variable] = []
-    token = _skipped.set(skipped)
+    building = _Build(most_elements)
+    token = _building.set(building)
     try:
         with _add_weight:
             model = build()
     finally:
-        _skipped.reset(token)
-    return model if _stores_all(model, skipped) else build()
+        _building.reset(token)
+    return model if _stores_all(model, building.skipped) else build()
 
 
 def copy_weights(source: keras.Model, target: keras.Model) -> None:
@@ -126,12 +141,17 @@ _add_weight = _AddWeight()
 def _skipping(add_weight):
     @functools.wraps(add_weight)
     def wrapped(layer, *args, **kwargs):
-        skipped = _skipped.get()
+        building = _building.get()
+        if building is None:
+            return add_weight(layer, *args, **kwargs)
+        building.elements_left -= math.prod((args[0] if args else kwargs.get("shape")) or ())
+        if building.elements_left < 0:
+            raise ValueError(f"Expected the weights that are stored. {layer.name} asks for more.")
         dtype = kwargs.get("dtype") or getattr(layer, "variable_dtype", None)
-        if skipped is None or len(args) > 1 or dtype not in ("float16", "float32", "float64"):
+        if len(args) > 1 or dtype not in ("float16", "float32", "float64"):
             return add_weight(layer, *args, **kwargs)
         weight = add_weight(layer, *args, **kwargs | {"initializer": _not_a_number})
-        skipped.append(weight)
+        building.skipped.append(weight)
         return weight
 
     return wrapped

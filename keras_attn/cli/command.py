@@ -92,7 +92,7 @@ def run_folder(text: str) -> Path:
     Raises:
         FileNotFoundError: If it is nowhere, or cannot be downloaded.
     """
-    from keras_attn.zoo import locate
+    from keras_attn.saving import locate
 
     try:
         return locate(text)

@@ -137,17 +137,16 @@ def new_file(path: Path) -> Iterator[Output]:
         raise type(error)(f"Expected a file that can be written. Received: {str(path)!r}, {error.strerror}.") from None
     try:
         yield Output(file, repr(str(path)))
-        file.flush()
-        os.fsync(file.fileno())
         file.close()
-        os.replace(part, path)
+        files.move(part, path)
     except BaseException:
         with contextlib.suppress(OSError):  # tries again to flush what could not be written
             file.close()
-        if part.stat().st_size:
-            print(f"What is finished is kept in {str(part)!r}.", file=sys.stderr)
-        else:
-            part.unlink()
+        if part.exists():  # its folder may have been removed meanwhile
+            if part.stat().st_size:
+                print(f"What is finished is kept in {str(part)!r}.", file=sys.stderr)
+            else:
+                part.unlink()
         raise
 
 

@@ -8,7 +8,7 @@ import argparse
 import sys
 
 from keras_attn.cli import command
-from keras_attn.zoo import PresetEntry, presets
+from keras_attn.saving import PresetEntry, presets
 
 _COLUMNS = ("name", "task", "languages", "model", "parameters", "bytes", "dtype", "score", "corpus", "licence")
 

@@ -26,8 +26,7 @@ def _prepare() -> None:
 
 
 def upload_preset(arguments: argparse.Namespace) -> None:
-    from keras_attn.saving import load_preset
-    from keras_attn.zoo import upload
+    from keras_attn.saving import load_preset, upload
 
     with command.quietly():
         load_preset(arguments.run)

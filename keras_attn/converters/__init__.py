@@ -3,5 +3,3 @@
 from keras_attn.converters.marian import from_marian
 from keras_attn.converters.marian_vocabulary import marian_tokenizer
 from keras_attn.converters.tfa import from_tfa
-
-__all__ = ["from_marian", "from_tfa", "marian_tokenizer"]

@@ -1,5 +1,3 @@
 """Data: parallel text as length-bucketed batches of static shapes."""
 
 from keras_attn.data.dataset import ParallelDataset
-
-__all__ = ["ParallelDataset"]

@@ -210,13 +210,17 @@ def _write(plan: BatchPlan, path: Path) -> None:
 
 
 def _read(path: Path) -> BatchPlan:
+    if not path.is_file():
+        raise ValueError(f"Expected {path} to be a file.")
     with path.open("rb") as file:
         digest, line = file.readline(65).decode().strip(), file.readline(_LONGEST_HEADER)
         start = file.tell()
         if hashlib.sha256(line).hexdigest() != digest:
             raise ValueError(f"Expected {path} as it was written.")
         header = json.loads(line)
-        if hashlib.file_digest(file, "sha256").hexdigest() != header.pop("sha256"):
+        size = sum(header["members"]) * np.dtype(header["dtype"]).itemsize
+        is_whole = path.stat().st_size == start + size
+        if not is_whole or hashlib.file_digest(file, "sha256").hexdigest() != header.pop("sha256"):
             raise ValueError(f"Expected {path} as it was written.")
     counts = header.pop("members")
     pairs = np.asarray(np.memmap(path, header.pop("dtype"), "r", start))

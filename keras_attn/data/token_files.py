@@ -14,11 +14,12 @@ import json
 import os
 import re
 import shutil
+import stat
 import sys
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -30,7 +31,10 @@ _CHECKED = "checked.json"  # the state of the files when their SHA-256 was last 
 _TEXT = "text.json"  # what is being encoded, whatever it contains
 _BLOCK = 1 << 20  # bytes of text
 _TOKEN_FILES = [f"{side}.{kind}" for side in SIDES for kind in ("ids", "offsets")]
+_SMALL = 1 << 20  # bytes; more than any of the JSON files has
 _LINE = re.compile(rb"(?P<text>[0-9a-f]{64}) (?P<ids>\d{1,15}) (?P<tokens>[0-9a-f]{64})\n")  # of a journal
+_LONGEST_LINE = 256  # bytes
+_MOST_TOKENS = 16  # of a byte of text, which normalization may make longer
 _TEXT_OF_A_WORKER = 1 << 23  # bytes of a side; for less, it is not worth starting another process
 _MOST_WORKERS = 32  # one process reads for all of them
 
@@ -94,13 +98,13 @@ def is_whole(folder: Path) -> bool:
     their times is another one.
     """
     try:
-        recorded, state = json.loads((folder / MANIFEST).read_text()), _state(folder)
+        recorded, state = json.loads(files.read_bounded(folder / MANIFEST, _SMALL)), _state(folder)
     except (OSError, ValueError, RecursionError):
         return False
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        if json.loads((folder / _CHECKED).read_text()) == state:
+        if json.loads(files.read_bounded(folder / _CHECKED, _SMALL)) == state:
             return True
-    if recorded != _digests(folder):
+    if not _has_sizes(recorded, state) or recorded != _digests(folder):
         return False
     _record(folder)
     return True
@@ -111,8 +115,23 @@ def _digests(folder: Path) -> dict[str, dict[str, int | str]]:
     return {name: {"size": path.stat().st_size, "sha256": files.sha256(path)} for name, path in paths.items()}
 
 
+def _has_sizes(recorded: Any, state: dict[str, list[int]]) -> bool:
+    """Returns whether the token files have the sizes of the manifest, so that no more is read than was written."""
+    try:
+        return all(recorded[name]["size"] == state[name][0] for name in _TOKEN_FILES)
+    except (LookupError, TypeError):
+        return False
+
+
 def _state(folder: Path) -> dict[str, list[int]]:
+    """Returns the size, inode and times of each file.
+
+    Raises:
+        ValueError: If one is not a regular file: reading a pipe or a device might not end.
+    """
     found = {name: (folder / name).stat() for name in (*_TOKEN_FILES, MANIFEST)}
+    if irregular := [name for name, status in found.items() if not stat.S_ISREG(status.st_mode)]:
+        raise ValueError(f"Expected files in {folder}. Received: {irregular[0]}, a pipe or a device")
     return {name: [s.st_size, s.st_ino, s.st_mtime_ns, s.st_ctime_ns] for name, s in found.items()}
 
 
@@ -128,7 +147,7 @@ def _publish(part: Path, folder: Path) -> None:
     (encoded / MANIFEST).write_text(json.dumps(_digests(encoded)))
     if folder.exists():
         os.rename(folder, part / "damaged")
-    os.rename(encoded, folder)
+    files.move(encoded, folder)
     _record(folder)
 
 
@@ -139,10 +158,11 @@ def _remove_outdated(paths: tuple[list[Path], ...], tokenizers: tuple[Tokenizer,
     for other in part.parent.glob("*.part"):
         # Locked: another process encodes into it. Not readable: it is removed meanwhile.
         with contextlib.suppress(OSError, ValueError):
-            if other != part and (other / _TEXT).read_text(encoding="utf-8") == text:
+            if other != part and files.read_bounded(other / _TEXT, len(text.encode())).decode() == text:
                 with files.locked(other):
                     _clear(other)
                 other.rmdir()
+    (part / _TEXT).unlink(missing_ok=True)  # a pipe would not end
     (part / _TEXT).write_text(text, encoding="utf-8")
 
 
@@ -182,7 +202,8 @@ def _encode_side(blocks: Iterator[TextBlock], encoders: Encoders, prefix: Path, 
             offsets.seek(0)
             offsets.write(np.zeros(1, np.int64))
         places, following = [file.tell() for file in (ids, offsets, lines)], []
-        for line, block in zip(lines, blocks, strict=False):  # takes a line first, and no block when there is none
+        done = iter(lambda: lines.readline(_LONGEST_LINE), b"")
+        for line, block in zip(done, blocks, strict=False):  # takes a line first, and no block when there is none
             if not _is_done(line, block.text, ids, offsets):
                 following = [block]
                 break
@@ -208,7 +229,10 @@ def _encode_side(blocks: Iterator[TextBlock], encoders: Encoders, prefix: Path, 
 
 
 def _changed(path: Path | str) -> BinaryIO:
-    """Opens a file for reading and writing, and makes it if it is missing."""
+    """Opens a file for reading and writing, and makes it if it is missing, or a link, a pipe or a device."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            os.unlink(path)
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
 
 
@@ -218,7 +242,7 @@ def _is_done(line: bytes, text: bytes, ids: BinaryIO, offsets: BinaryIO) -> bool
     if found is None or found["text"].decode() != hashlib.sha256(text).hexdigest():
         return False
     count = int(found["ids"])
-    if 4 * count > os.fstat(ids.fileno()).st_size:
+    if 4 * count > os.fstat(ids.fileno()).st_size or count > _MOST_TOKENS * (len(text) + 1):
         return False
     rows = text.count(b"\n") + (not text.endswith(b"\n"))
     token_ids, ends = np.fromfile(ids, np.int32, count), np.fromfile(offsets, np.int64, rows)

@@ -6,29 +6,3 @@ from keras_attn.evaluation.error_rates import edit_distance, phoneme_error_rate,
 from keras_attn.evaluation.ibm1 import Model1
 from keras_attn.evaluation.scores import Comparison, Interval, Score, bleu, bleu_interval, chrf, paired_bootstrap, ter
 from keras_attn.evaluation.symmetrization import grow_diag_final_and, model1_links
-
-__all__ = [
-    "AlignmentScore",
-    "Comparison",
-    "Gold",
-    "Interval",
-    "Link",
-    "Model1",
-    "Score",
-    "alignment_error_rate",
-    "all_scores",
-    "bleu",
-    "bleu_interval",
-    "chrf",
-    "edit_distance",
-    "grow_diag_final_and",
-    "is_better",
-    "main_score",
-    "mcnemar_test",
-    "model1_links",
-    "paired_bootstrap",
-    "parse_links",
-    "phoneme_error_rate",
-    "ter",
-    "word_error_rate",
-]

@@ -14,21 +14,13 @@
 Importing this package imports neither Keras nor TensorFlow; the functions are imported on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from keras_attn.lazy import exports
 
-from keras_attn.export.options import ExportOptions
-
-if TYPE_CHECKING:
-    from keras_attn.export.onnx import export_onnx
-    from keras_attn.export.saved_model import export_translator
-
-__all__ = ["ExportOptions", "export_onnx", "export_translator"]
-
-_MODULES = {"export_onnx": "onnx", "export_translator": "saved_model"}
-
-
-def __getattr__(name: str):
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "onnx": ("export_onnx",),
+        "options": ("ExportOptions",),
+        "saved_model": ("export_translator",),
+    },
+)

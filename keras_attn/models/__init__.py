@@ -12,22 +12,3 @@ from keras_attn.models.rnn_encoder_decoder import RNNEncoderDecoder
 from keras_attn.models.rnnsearch import RNNSearch
 from keras_attn.models.seq2seq import Seq2Seq, token_inputs
 from keras_attn.models.transformer import TransformerSeq2Seq
-
-__all__ = [
-    "Ensemble",
-    "GNMTSeq2Seq",
-    "HardMonotonicSeq2Seq",
-    "LSTMSeq2Seq",
-    "LuongSeq2Seq",
-    "NematusSeq2Seq",
-    "RNMTPlusSeq2Seq",
-    "RNNEncoderDecoder",
-    "RNNSearch",
-    "RecurrentSeq2Seq",
-    "Seq2Seq",
-    "TransformerSeq2Seq",
-    "average_weights",
-    "copy_model",
-    "mean_weights",
-    "token_inputs",
-]

@@ -10,5 +10,3 @@ It imports NumPy, onnxruntime and the parts of keras_attn that need no Keras, an
 """
 
 from keras_attn.runtime.onnx_translator import OnnxTranslator
-
-__all__ = ["OnnxTranslator"]

@@ -6,7 +6,7 @@ malice: who can change a file can change the manifest, too.
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras_attn import files
 
@@ -47,7 +47,7 @@ def read(directory: Path) -> Properties:
     if not path.is_file():
         raise FileNotFoundError(f"Expected a translator in ONNX in {str(directory)!r}. There is no {NAME}.")
     try:
-        manifest = _parsed(path)
+        manifest = json.loads(files.read_bounded(path, _LARGEST))
         known = {name: manifest.pop(name) for name in _FORMAT}
         recorded = {name: (entry["size"], entry["sha256"]) for name, entry in manifest.pop("files").items()}
         properties = Properties(**manifest)
@@ -60,12 +60,6 @@ def read(directory: Path) -> Properties:
     for name, (size, sha256) in recorded.items():
         files.check(directory, name, size, sha256)
     return properties
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > _LARGEST:
-        raise ValueError
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _is_valid(properties: Properties) -> bool:

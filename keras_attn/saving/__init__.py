@@ -1,16 +1,22 @@
-"""Presets: folders with a model, its two tokenizers and a manifest; weights in fewer bits."""
+"""Presets: folders with a model, its two tokenizers and a manifest; and where they are found.
 
-from keras_attn.saving.preset import load_preset, load_presets, save_preset
-from keras_attn.saving.quantization import QuantizedMatrix, is_quantized, quantize_matrix, stored_size
-from keras_attn.saving.rounding import rounded_model
+    preset.py        saves and loads such a folder
+    model_file.py    the model in it, its weights in fewer bits, and bounds on what a file may ask for
+    quantization.py  matrices in int8 and float16
+    registry.py      trained presets by name, and presets at Hugging Face
+    card.py          the README.md of a preset
 
-__all__ = [
-    "QuantizedMatrix",
-    "is_quantized",
-    "load_preset",
-    "load_presets",
-    "quantize_matrix",
-    "rounded_model",
-    "save_preset",
-    "stored_size",
-]
+The names are imported on first use: the registry needs no Keras.
+"""
+
+from keras_attn.lazy import exports
+
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "card": ("CARD", "model_card", "task_of"),
+        "preset": ("load_preset", "load_presets", "save_preset"),
+        "quantization": ("QuantizedMatrix", "is_quantized", "quantize_matrix", "rounded_model", "stored_size"),
+        "registry": ("PREFIX", "PresetEntry", "add_preset", "locate", "presets", "upload"),
+    },
+)

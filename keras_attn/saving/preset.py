@@ -1,22 +1,31 @@
-"""A preset: a folder with a model, its two tokenizers, a manifest and a card. An incomplete one is refused."""
+"""A preset: a folder with a model, its two tokenizers, a manifest and a card. An incomplete one is refused.
 
+The manifest has the options, and the size and SHA-256 of each file. It is written last and read first: a preset with a
+manifest is complete. The hashes protect from damage, not from malice: who can change a file can change the manifest.
+"""
+
+import json
+import math
 import os
 import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_attn import files
 from keras_attn.models import Seq2Seq, copy_model
-from keras_attn.saving import manifest
-from keras_attn.saving.model_file import load_model
-from keras_attn.saving.stored_weights import check_dtype, narrow
+from keras_attn.saving.card import CARD, model_card
+from keras_attn.saving.model_file import check_dtype, load_model, narrow
+from keras_attn.saving.registry import locate
 from keras_attn.text import Tokenizer
-from keras_attn.zoo import CARD, locate, model_card
 
+MANIFEST = "translator.json"
+_FORMAT = {"format": "keras_attn.translator", "version": 1}
+_LARGEST_MANIFEST = 1 << 20  # bytes; it has less than 2 kB
 # In the order in which they are moved into place. A folder is never moved onto another one, so that of two processes
 # that save at once, one is refused before it has moved anything.
-NAMES = ("source_tokenizer", "target_tokenizer", "model.keras", manifest.NAME)
+NAMES = ("source_tokenizer", "target_tokenizer", "model.keras", MANIFEST)
 TOKENIZERS = ("source_tokenizer", "target_tokenizer")
 REQUIRED = ("model.keras", *(f"{name}/tokenizer.json" for name in TOKENIZERS))
 OPTIONAL = tuple(f"{name}/sentencepiece.model" for name in TOKENIZERS)
@@ -46,7 +55,7 @@ def save_preset(
         source_tokenizer, target_tokenizer: Its tokenizers.
         options: `max_length_ratio` and `max_length_constant` of the translator.
         dtype: "float16" or "int8" to store matrices in fewer bits; None: as they are.
-        report: The run's report, for the card; see `keras_attn.zoo.model_card`.
+        report: The run's report, for the card; see `keras_attn.saving.model_card`.
 
     Raises:
         ValueError: if `dtype` is another.
@@ -73,16 +82,16 @@ def save_preset(
             narrow(preset / "model.keras", dtype)
         for name, tokenizer in zip(TOKENIZERS, (source_tokenizer, target_tokenizer), strict=True):
             tokenizer.save(preset / name)
-        manifest.write(preset, options)
+        _write_manifest(preset, options)
         if not files.publish(preset / NAMES[0], directory / NAMES[0]):
             _refuse_taken(directory)
         for name in NAMES[1:]:
-            os.replace(preset / name, directory / name)
+            files.move(preset / name, directory / name)
         if not (directory / CARD).exists():
             sizes = {"model": type(model).__name__, "parameters": model.count_params()}
             text = model_card(directory.name, **sizes, dtype=dtype or model.dtype, report=report or {})
             (folder / CARD).write_text(text, encoding="utf-8")
-            os.replace(folder / CARD, directory / CARD)
+            files.move(folder / CARD, directory / CARD)
 
 
 def _refuse_taken(directory: Path) -> None:
@@ -98,7 +107,7 @@ def _undo_killed(directory: Path) -> None:
     """Takes back what a process had already moved into place when it was killed."""
     for folder in files.leftovers(directory):
         preset = folder / _STAGED
-        if not (preset / manifest.NAME).exists():  # nothing was moved yet, or everything
+        if not (preset / MANIFEST).exists():  # nothing was moved yet, or everything
             continue
         for path in [directory / name for name in NAMES if not (preset / name).exists()]:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -108,7 +117,7 @@ def load_preset(preset: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenize
     """Loads a preset in Keras' safe mode.
 
     Args:
-        preset: A folder, the name of a registered preset or "hf://USER/NAME": see `keras_attn.zoo.locate`.
+        preset: A folder, the name of a registered preset or "hf://USER/NAME": see `keras_attn.saving.locate`.
 
     Returns:
         The model, the source tokenizer, the target tokenizer and the options, as given to `save_preset`.
@@ -124,9 +133,41 @@ def load_preset(preset: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenize
         'RNNSearch'
     """
     directory = locate(preset)
-    options = manifest.read(directory, OPTIONS, REQUIRED, OPTIONAL)
+    options = _read_manifest(directory)
     tokenizers = [Tokenizer.load(directory / name) for name in TOKENIZERS]
     return load_model(directory / "model.keras"), *tokenizers, options
+
+
+def _write_manifest(directory: Path, options: dict[str, float]) -> None:
+    text = json.dumps({**_FORMAT, "options": options, "files": files.digests(directory)}, indent=2)
+    (directory / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def _read_manifest(directory: Path) -> dict[str, float]:
+    """Checks every file against the manifest, and returns the options."""
+    path = directory / MANIFEST
+    if not path.is_file():
+        missing = MANIFEST if directory.is_dir() else "such folder"
+        raise FileNotFoundError(f"Expected a preset in {str(directory)!r}. There is no {missing}.")
+    changed = ValueError(f"Expected {str(path)!r} to be a preset's manifest. It is truncated or changed.")
+    try:
+        manifest = json.loads(files.read_bounded(path, _LARGEST_MANIFEST))
+        known = {name: manifest[name] for name in _FORMAT}
+        recorded = {name: (entry["size"], entry["sha256"]) for name, entry in manifest["files"].items()}
+        options = {name: float(manifest["options"][name]) for name in OPTIONS}
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        raise changed from None
+    if known != _FORMAT:
+        raise ValueError(
+            f"Expected a preset of {_FORMAT}. Received: {textwrap.shorten(str(known), 200)} in {str(path)!r}."
+        )
+    if unknown := sorted(recorded.keys() - {*REQUIRED, *OPTIONAL}):
+        raise ValueError(f"Expected the manifest to name files of the preset. Received: {unknown[0]!r}")
+    if not recorded.keys() >= set(REQUIRED) or not all(map(math.isfinite, options.values())):
+        raise changed
+    for name, (size, sha256) in recorded.items():
+        files.check(directory, name, size, sha256)
+    return options
 
 
 def load_presets(

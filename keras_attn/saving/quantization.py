@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_attn.backend import set_weights
+from keras_attn.models import copy_model
+
 MIN_SIZE = 1024  # elements; quantizing smaller matrices gains nothing
 
 
@@ -22,7 +25,7 @@ class QuantizedMatrix(NamedTuple):
 
 
 def is_quantized(weight) -> bool:
-    """Whether quantization applies to a weight: to matrices of at least 1,024 numbers.
+    """Returns True for the weights that are quantized: matrices of at least 1,024 numbers.
 
     Args:
         weight: A variable or an array.
@@ -58,12 +61,31 @@ def quantize_matrix(matrix: np.ndarray, quantize: str) -> QuantizedMatrix:
 
 
 def dequantized(matrix: QuantizedMatrix) -> np.ndarray:
-    """The float32 matrix, computed with the same operations as in the graph."""
+    """Returns the float32 matrix, computed with the same operations as in the graph."""
     return matrix.values.astype("float32") * matrix.scale
 
 
+def rounded_model(model, quantize: str | None):
+    """Returns a copy of a model with the weights that it has after quantization; with None the model itself.
+
+    Args:
+        model: A `keras.Model`.
+        quantize: "int8", "float16" or None.
+
+    Example:
+        >>> keras_attn.saving.rounded_model(model, None) is model
+        True
+    """
+    if quantize is None:
+        return model
+    copy = copy_model(model, model.name)
+    pairs = zip(copy.weights, copy.get_weights(), strict=True)
+    set_weights(copy, [dequantized(quantize_matrix(w, quantize)) if is_quantized(v) else w for v, w in pairs])
+    return copy
+
+
 def stored_size(model, quantize: str | None) -> int:
-    """Bytes that the weights take in a SavedModel, on the TensorFlow backend.
+    """Returns the bytes that the weights take in a SavedModel, on the TensorFlow backend.
 
     Args:
         model: A `keras.Model`.

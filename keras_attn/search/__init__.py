@@ -20,56 +20,24 @@ The options do not need Keras, so that a command can derive its flags from them 
 for Keras. The functions are imported on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from keras_attn.lazy import exports
 
-from keras_attn.search.options import (
-    Limits,
-    SampleOptions,
-    SearchOptions,
-    check_numbers,
-    check_sizes,
-    length_norm,
-    option,
+__getattr__, __dir__, __all__ = exports(
+    __name__,
+    {
+        "beam": ("beam_search", "run_beam_search", "start_beam_search"),
+        "greedy": ("greedy_search",),
+        "options": (
+            "Limits",
+            "SampleOptions",
+            "SearchOptions",
+            "check_numbers",
+            "check_sizes",
+            "length_norm",
+            "option",
+        ),
+        "records": ("SearchResult",),
+        "sampling": ("sample",),
+        "scoring": ("score_tokens",),
+    },
 )
-
-if TYPE_CHECKING:
-    from keras_attn.search.beam import beam_search, run_beam_search, start_beam_search
-    from keras_attn.search.greedy import greedy_search
-    from keras_attn.search.records import SearchResult
-    from keras_attn.search.sampling import sample
-    from keras_attn.search.scoring import score_tokens
-
-__all__ = [
-    "Limits",
-    "SampleOptions",
-    "SearchOptions",
-    "SearchResult",
-    "beam_search",
-    "check_numbers",
-    "check_sizes",
-    "greedy_search",
-    "length_norm",
-    "option",
-    "run_beam_search",
-    "sample",
-    "score_tokens",
-    "start_beam_search",
-]
-
-_MODULES = {
-    "SearchResult": "records",
-    "beam_search": "beam",
-    "greedy_search": "greedy",
-    "run_beam_search": "beam",
-    "sample": "sampling",
-    "score_tokens": "scoring",
-    "start_beam_search": "beam",
-}
-
-
-def __getattr__(name: str):
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    return value

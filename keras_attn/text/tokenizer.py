@@ -32,6 +32,7 @@ from keras_attn.text.vocabularies import HUGGING_FACE, HuggingFaceModel, model_o
 TokenizerModel = BPEModel | LookupModel | HuggingFaceModel
 _FORMAT = 1  # of the files
 _MANIFEST, _MODEL = "tokenizer.json", "sentencepiece.model"
+_LARGEST = 1 << 26  # bytes; a million words have some 20 MB
 
 
 class Tokenizer:
@@ -308,7 +309,7 @@ class Tokenizer:
 
         Raises:
             FileNotFoundError: If a file is missing.
-            ValueError: If a file is truncated, changed or of a later format.
+            ValueError: If a file is truncated, changed, of a later format or larger than 64 MiB.
         """
         path = Path(directory) / _MANIFEST
         try:
@@ -322,7 +323,10 @@ class Tokenizer:
         model = None
         if manifest.get("level") == "bpe":
             path = Path(directory) / _MODEL
-            model = _read(path)
+            try:
+                model = _read(path)
+            except ValueError:
+                raise _changed(path) from None
             if hashlib.sha256(model).hexdigest() != manifest.get("sentencepiece_sha256"):
                 raise _changed(path)
         try:
@@ -462,7 +466,7 @@ def _digest(manifest: dict[str, Any]) -> str:
 def _read(path: Path) -> bytes:
     if not path.is_file():
         raise FileNotFoundError(f"Expected a tokenizer's file {path}. Received: a folder without it")
-    return path.read_bytes()
+    return files.read_bounded(path, _LARGEST)
 
 
 def _changed(path: Path) -> ValueError:

@@ -17,21 +17,3 @@ from keras_attn.training.config import (
 )
 from keras_attn.training.run_report import export_arguments, length_penalty, read_report, surroundings
 from keras_attn.training.termination import Terminated
-
-__all__ = [
-    "BIBLE",
-    "G2P",
-    "MULTI30K",
-    "PHRASES",
-    "RecurrentConfig",
-    "Terminated",
-    "TrainingConfig",
-    "check_range",
-    "config_for",
-    "export_arguments",
-    "length_penalty",
-    "model_arguments",
-    "override",
-    "read_report",
-    "surroundings",
-]

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attn import Tokenizer, Translator, files, zoo
+from keras_attn import Tokenizer, Translator, files, saving
 from keras_attn.models import Seq2Seq
 from keras_attn.training import fitting
 from keras_attn.training.config import TrainingConfig, model_arguments
@@ -35,12 +35,12 @@ class StartingPoint:
     """
 
     def __init__(self, preset: str):
-        folder = zoo.locate(preset)
+        folder = saving.locate(preset)
         translator = Translator.from_preset(folder)
         self._model: Seq2Seq = translator.model
         self._tokenizers = translator.source_tokenizer, translator.target_tokenizer
         self._report = read_report(folder)
-        is_named = preset.startswith(zoo.PREFIX) or preset in zoo.presets()
+        is_named = preset.startswith(saving.PREFIX) or preset in saving.presets()
         self.name = preset if is_named else folder.resolve().name
         self.options = {name: getattr(translator, name) for name in ("max_length_ratio", "max_length_constant")}
         before = self._report.get("from_preset")

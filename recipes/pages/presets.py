@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-from keras_attn import zoo
+from keras_attn import saving
 from keras_attn.cli import command
 from keras_attn.training import origins
 from recipes.pages.markdown import table
@@ -40,7 +40,7 @@ def with_table(page: str) -> str:
 def preset_table() -> str:
     """A row for each preset: its name, model, corpus with what that is, licence, bytes and score."""
     rows = []
-    for name, entry in zoo.presets().items():
+    for name, entry in saving.presets().items():
         titles = "; ".join(origin.title for origin in origins.origins(entry.corpus))
         model = f"`{entry.model}`, {entry.parameters / 1e6:.1f} M parameters, {entry.dtype}"
         corpus = f"`{entry.corpus}`: {titles} ({entry.licence})"

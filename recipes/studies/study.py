@@ -167,14 +167,14 @@ class Study:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator["Study"]:
-        """Locks the folder for this process and those that it starts, and counts the seconds.
+        """Locks the folder for this process, and counts the seconds; each run locks its own.
 
         Raises:
             FileExistsError: if the folder has other files, or another process works in it.
             ValueError: if it is another study's.
         """
         path = self.out / _SETTINGS_FILE
-        with files.locked(self.out) as self._lock:
+        with files.locked(self.out):
             if not files.is_empty(self.out) and not path.exists():
                 raise FileExistsError(f"Expected --out to be a new or empty folder, or a study's: {str(self.out)!r}")
             if path.exists():
@@ -221,7 +221,7 @@ class Study:
         print(f"{name}: {steps[0].module} ...", flush=True)
         with (self.out / f"{name}.log").open("ab") as log:
             options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
-            process = subprocess.Popen(line, env=self._environment(), pass_fds=(self._lock,), **options)
+            process = subprocess.Popen(line, env=self._environment(), **options)
         return name, steps, process, time.monotonic()
 
     def _ended(self, name: str, steps: list[Step], process: subprocess.Popen, started: float) -> list[Step]:

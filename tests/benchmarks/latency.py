@@ -146,7 +146,7 @@ def marian(arguments: argparse.Namespace) -> dict:
     from keras_attn.evaluation import bleu
 
     work = (arguments.peers / "marian").resolve()
-    with files.locked(work) as lock:
+    with files.locked(work):
         try:
             program = Marian(work, arguments.marian_python, len(os.sched_getaffinity(0)))
         except (subprocess.CalledProcessError, OSError) as error:
@@ -155,7 +155,7 @@ def marian(arguments: argparse.Namespace) -> dict:
         sources, references = splits["test"]
         paths = write_texts(work, splits, len(sources))
         options = merged(PRESETS["plain"], "--dim-rnn 512 --seed 1")
-        program.train(options, 6000, arguments.marian_minutes, paths["train"], paths["val"], lock)
+        program.train(options, 6000, arguments.marian_minutes, paths["train"], paths["val"])
         sizes = {"singles": SINGLES, "batch": BATCH, "rounds": ROUNDS, "beam_size": BEAM}
         try:
             products = "packed8"

@@ -117,10 +117,10 @@ def measure(arguments: argparse.Namespace) -> None:
     work = arguments.work.resolve()
     corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
     options = merged(PRESETS[arguments.preset], arguments.marian, f"--seed {arguments.seed}")
-    with files.locked(work) as lock:
+    with files.locked(work):
         marian = Marian(work, arguments.python, arguments.threads)
         paths = write_texts(work, corpus.splits, arguments.lines)
-        trained = paths["train"], paths["val"], lock
+        trained = paths["train"], paths["val"]
         training = marian.train(options, arguments.vocabulary_size, arguments.minutes, *trained)
         print(f"trained for {training['train_seconds']:.0f} s", flush=True)
         translator = Translator.from_marian(marian.model, marian.vocabularies)

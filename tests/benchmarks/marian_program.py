@@ -66,7 +66,7 @@ class Marian:
         return best if best.exists() else self._trained
 
     def train(
-        self, options: str, vocabulary_size: int, minutes: float, texts: list[Path], validation: list[Path], lock: int
+        self, options: str, vocabulary_size: int, minutes: float, texts: list[Path], validation: list[Path]
     ) -> dict:
         """Trains until `minutes` are over; continues what was interrupted, from its last checkpoint.
 
@@ -78,7 +78,6 @@ class Marian:
             minutes: The time for training, with that of earlier calls.
             texts: The files of source and target.
             validation: The same of the validation.
-            lock: The descriptor of a lock of the folder, for Marian to hold it too.
 
         Returns:
             The figures: updates, epochs, seconds and target tokens a second.
@@ -102,7 +101,7 @@ class Marian:
                 self._checkpoint.exists()
             ):  # Marian restores its place in the corpus with an error at the end of an epoch
                 call.append("--no-restore-corpus")
-            self._run_for(60 * minutes, call, state, record, lock)
+            self._run_for(60 * minutes, call, state, record)
         progress = self._progress()
         return {
             "updates": progress["batches"],
@@ -111,7 +110,7 @@ class Marian:
             "target_tokens_per_second": round(progress["labels-total"] / state["seconds"]),
         }
 
-    def _run_for(self, seconds: float, call: list[str], state: dict, record: Path, lock: int) -> None:
+    def _run_for(self, seconds: float, call: list[str], state: dict, record: Path) -> None:
         """Runs a training until it has had so many seconds, or ends; `state` and its file follow the checkpoints."""
         log, before, began = self._work / "train.log", state["seconds"], time.time()
 
@@ -124,7 +123,7 @@ class Marian:
 
         note()
         with log.open("ab") as output:
-            process = subprocess.Popen(call, stdout=output, stderr=output, stdin=subprocess.DEVNULL, pass_fds=(lock,))
+            process = subprocess.Popen(call, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
         asked, ended = 0.0, False
         try:
             while process.poll() is None:

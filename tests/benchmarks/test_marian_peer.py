@@ -77,9 +77,9 @@ def work(tmp_path, monkeypatch):
     return folder
 
 
-def train(work, minutes, options="--type s2s", lock=0):
+def train(work, minutes, options="--type s2s"):
     texts = [work.parent / "train.de", work.parent / "train.en"]
-    return Marian(work, sys.executable, 1).train(options, 48, minutes, texts, texts, lock)
+    return Marian(work, sys.executable, 1).train(options, 48, minutes, texts, texts)
 
 
 def test_the_best_hypothesis_of_each_sentence():

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -115,6 +116,19 @@ def test_a_file_gets_its_name_when_it_is_whole(tmp_path):
         output.write(b"two\n")
     assert path.read_bytes() == b"one\ntwo\n"
     assert os.listdir(tmp_path) == ["out.txt"]
+
+
+def test_a_folder_that_is_removed_meanwhile_does_not_hide_the_first_error(tmp_path):
+    (tmp_path / "folder").mkdir()
+
+    def write():
+        with streams.new_file(tmp_path / "folder" / "out.txt") as output:
+            output.write(b"one\n")
+            shutil.rmtree(tmp_path / "folder")
+            raise ValueError("the first")
+
+    with pytest.raises(ValueError, match="the first"):
+        write()
 
 
 @pytest.mark.parametrize("taken", ["out.txt", "out.txt.part"])

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from keras_attn import Tokenizer, Translator, files, zoo
+from keras_attn import Tokenizer, Translator, files, saving
 from keras_attn.cli.main import main
 from keras_attn.models import RNNSearch
-from keras_attn.zoo import registry, store
-from tests.zoo.test_store import ENTRY
+from keras_attn.saving import registry
+from tests.saving.test_registry import ENTRY
 
 pytestmark = pytest.mark.once
 
@@ -32,8 +32,8 @@ def registered(checkout, tmp_path, monkeypatch):
     entry = ENTRY | {"files": files.digests(checkout / "tiny")}
     path.write_text(json.dumps({"address": None, "presets": {"tiny": entry}}))
     monkeypatch.setattr(registry, "REGISTRY", path)
-    monkeypatch.setattr(store, "CHECKOUT", checkout)
-    monkeypatch.delenv(store.VARIABLE, raising=False)
+    monkeypatch.setattr(registry, "CHECKOUT", checkout)
+    monkeypatch.delenv(registry.VARIABLE, raising=False)
 
 
 def test_presets_are_listed(capsys):
@@ -45,7 +45,7 @@ def test_presets_are_listed(capsys):
     assert found["languages"] == "en-fr"
     assert found["score"] == "bleu 12.50"
     assert found["licence"] == "apache-2.0"
-    assert int(found["bytes"]) == zoo.presets()["tiny"].size
+    assert int(found["bytes"]) == saving.presets()["tiny"].size
     assert (more, signed) == ([*names, "signature"], [*row, "nrefs:1"])
 
 
@@ -65,7 +65,9 @@ def test_a_command_takes_a_presets_name(checkout, tmp_path, capsys):
 def test_upload_checks_the_preset_and_says_where_it_is(checkout, tmp_path, monkeypatch, capsys):
     pytest.importorskip("huggingface_hub")
     sent = []
-    monkeypatch.setattr(zoo, "upload", lambda folder, address, private: sent.append((folder, address, private)) or "X")
+    monkeypatch.setattr(
+        saving, "upload", lambda folder, address, private: sent.append((folder, address, private)) or "X"
+    )
     assert main(["upload", "tiny", "hf://user/tiny", "--private"]) == 0
     assert sent == [(checkout / "tiny", "hf://user/tiny", True)]
     assert capsys.readouterr().out == "The preset is at X.\n"

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import lzma
+import os
 import shutil
 import threading
 import time
@@ -251,6 +252,44 @@ def test_a_damaged_choice_is_made_anew(texts, tokenizer, tmp_path, place):
         path.write_bytes(damaged if place > 0 or not damaged else content[:place])
         assert batches(dataset(texts, tokenizer, cache)) == whole
         assert path.read_bytes() == content
+
+
+def replace_by(kind, path):
+    path.unlink()
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.touch()
+        os.truncate(path, 1 << 40)
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a terabyte of nothing"])
+@pytest.mark.parametrize("name", ["source.ids", "target.offsets", "files.json", "checked.json", "*.plan"])
+def test_a_cache_that_has_no_end_is_written_anew(texts, tokenizer, tmp_path, name, kind):
+    cache = tmp_path / "cache"
+    whole = batches(dataset(texts, tokenizer, cache))
+    (path,) = cache.rglob(name)
+    content = path.read_bytes()
+    replace_by(kind, path)
+    assert batches(dataset(texts, tokenizer, cache)) == whole
+    if name != "checked.json":  # it has times
+        (path,) = cache.rglob(name)
+        assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a terabyte of nothing"])
+@pytest.mark.parametrize("name", ["source.journal", "encoded/source.ids", "encoded/source.offsets", "text.json"])
+def test_what_a_killed_process_left_may_have_no_end(texts, tokenizer, tmp_path, monkeypatch, name, kind):
+    with monkeypatch.context() as patched:
+        stop_after(patched, 5)
+        with pytest.raises(Stopped):
+            dataset(texts, tokenizer, tmp_path / "cache", workers=1)
+    (part,) = (tmp_path / "cache").glob("*.part")
+    replace_by(kind, part / name)
+    dataset(texts, tokenizer, tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("*.part"))
 
 
 def test_token_files_are_read_again_when_they_were_touched(texts, tokenizer, tmp_path, monkeypatch):

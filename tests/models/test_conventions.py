@@ -78,7 +78,7 @@ OTHERS = {
 }
 MODELS = [
     cls
-    for cls in map(models.__dict__.get, models.__all__)
+    for cls in vars(models).values()
     if inspect.isclass(cls) and "encode" in dir(cls) and cls not in (models.Seq2Seq, models.RecurrentSeq2Seq)
 ]
 every_model = pytest.mark.parametrize("cls", MODELS, ids=lambda cls: cls.__name__)

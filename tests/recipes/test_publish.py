@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from keras_attn import Tokenizer, Translator, files, zoo
+from keras_attn import Tokenizer, Translator, files, saving
 from keras_attn.evaluation import bleu
 from keras_attn.models import RNNSearch
+from keras_attn.saving import registry
 from keras_attn.training import corpora, origins
-from keras_attn.zoo import registry, store
 from recipes import publish
 
 pytestmark = pytest.mark.once
@@ -42,8 +42,8 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "REGISTRY", tmp_path / "registry.json")
     registry.REGISTRY.write_text('{"address": null, "presets": {}}')
     monkeypatch.setattr(publish, "PRESETS", tmp_path / "presets")
-    monkeypatch.setattr(store, "CHECKOUT", tmp_path / "presets")
-    monkeypatch.delenv(store.VARIABLE, raising=False)
+    monkeypatch.setattr(registry, "CHECKOUT", tmp_path / "presets")
+    monkeypatch.delenv(registry.VARIABLE, raising=False)
     corpus = corpora.Corpus("phrases", "de", "fr", {"test": tuple(LINES.values())})
     monkeypatch.setattr(corpora, "load", lambda *_, **__: corpus)
     return tmp_path / "presets"
@@ -53,7 +53,7 @@ def place(tmp_path, monkeypatch):
 def test_a_run_is_published(run, place, dtype, capsys):
     assert publish.main([str(run), "tiny", *(["--dtype", dtype] if dtype else [])]) == 0
     assert "bytes, bleu" in capsys.readouterr().out
-    entry = zoo.presets()["tiny"]
+    entry = saving.presets()["tiny"]
     assert entry.files == files.digests(place / "tiny")
     assert {"README.md", "report.json", "model.keras", "translator.json"} < entry.files.keys()
     assert (entry.dtype, entry.licence, entry.task) == (dtype or "float32", "apache-2.0", "translation")
@@ -101,7 +101,7 @@ def test_what_cannot_be_published_is_refused_before_any_work(run, place, tmp_pat
     ):
         assert error.startswith("recipes.publish: Expected")
         assert part in error
-    assert list(zoo.presets()) == ["taken"]
+    assert list(saving.presets()) == ["taken"]
     assert [path.name for path in place.iterdir()] == ["taken"]
 
 
@@ -114,7 +114,7 @@ def test_a_run_that_was_killed_before_its_entry_is_published_anew(run, place, mo
         assert publish.main([str(run), "tiny"]) == 130
     assert (place / "tiny").exists()
     assert publish.main([str(run), "tiny", "--dtype", "int8"]) == 0
-    assert zoo.presets()["tiny"].files == files.digests(place / "tiny")
+    assert saving.presets()["tiny"].files == files.digests(place / "tiny")
 
 
 def test_every_named_corpus_has_an_origin():

@@ -15,7 +15,7 @@ import pytest
 
 from keras_attn import Tokenizer, Translator, files
 from keras_attn.models import RNNSearch
-from keras_attn.saving import manifest, preset
+from keras_attn.saving import preset
 
 pytestmark = pytest.mark.once
 
@@ -51,7 +51,7 @@ def names(folder):
 
 def mend(folder, **changes):
     """Makes a manifest that fits the files; the changes replace its entries."""
-    path = folder / manifest.NAME
+    path = folder / preset.MANIFEST
     recorded = json.loads(path.read_text())
     path.unlink()
     digests = {name: digest for name, digest in files.digests(folder).items() if name != preset.CARD}
@@ -100,7 +100,7 @@ def test_a_manifest_says_all_that_it_must(copy, changes, match):
 
 def test_a_manifest_is_small_and_flat(copy):
     for text in ("[" * 100_000, '{"format": "' + "x" * (1 << 20) + '"}'):
-        (copy / manifest.NAME).write_text(text)
+        (copy / preset.MANIFEST).write_text(text)
         refused(copy, "truncated or changed")
 
 
@@ -132,6 +132,8 @@ def change(value, name, by):
         ("units", 1e400),
         ("units", -3),
         ("units", 5),
+        ("units", 10**9),
+        ("source_vocabulary_size", 10**9),
         ("embedding_size", [1]),
         ("module", "os"),
         ("config", None),
@@ -200,6 +202,14 @@ def test_a_tokenizer_that_is_none_is_a_sentence(copy, change):
         Translator.from_preset(copy)
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "sentencepiece.model"])
+def test_a_tokenizer_that_is_too_large_is_not_read(copy, name):
+    folder = copy / "target_tokenizer"
+    os.truncate(folder / name, 1 << 40)
+    with pytest.raises(ValueError, match=rf"{name} to be what Tokenizer\.save wrote"):
+        Tokenizer.load(folder)
+
+
 def test_a_sentencepiece_model_that_is_none_is_a_sentence(copy):
     folder = copy / "target_tokenizer"
     (folder / "sentencepiece.model").write_bytes(b"no model")
@@ -243,14 +253,14 @@ def test_a_save_that_was_killed_is_undone_by_the_next_one(translator, saved, tmp
 
 
 def test_of_two_saves_at_once_one_is_refused(translator, tmp_path, monkeypatch):
-    write = manifest.write
+    write = preset._write_manifest
 
     def meanwhile(directory, options):
-        monkeypatch.setattr(manifest, "write", write)
+        monkeypatch.setattr(preset, "_write_manifest", write)
         translator.save_to_preset(tmp_path / "new")
         write(directory, options)
 
-    monkeypatch.setattr(manifest, "write", meanwhile)
+    monkeypatch.setattr(preset, "_write_manifest", meanwhile)
     with pytest.raises(FileExistsError, match="never overwritten"):
         translator.save_to_preset(tmp_path / "new")
     assert names(tmp_path / "new") == sorted([*preset.NAMES, preset.CARD])

@@ -14,7 +14,11 @@ _LICENCES = ("apache-2.0", "bsd-2-clause", "cc-by-2.0", "cc-by-4.0", "cc-by-sa-3
 
 
 def task_of(report: Mapping[str, Any]) -> str:
-    """Returns "pronunciation" for a run that is scored by its word error rate, else "translation"."""
+    """Returns "pronunciation" for a run that is scored by its word error rate, else "translation".
+
+    Args:
+        report: The run's report, which may have its `config`.
+    """
     return "pronunciation" if report.get("config", {}).get("metric") == "wer" else "translation"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_attn.zoo import model_card, task_of
+from keras_attn.saving import model_card, task_of
 
 pytestmark = pytest.mark.once
 

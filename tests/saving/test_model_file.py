@@ -1,6 +1,10 @@
-"""Models stored in float16 and int8: their size, what is loaded, and files that are made to harm."""
+"""Models stored in float16 and int8: their size, what is loaded, a full disk, and files that are made to harm."""
 
+import errno
 import io
+import json
+import os
+import tempfile
 import zipfile
 
 import h5py
@@ -9,9 +13,9 @@ import numpy as np
 import pytest
 
 from keras_attn import Tokenizer, Translator, files
-from keras_attn.models import RNNSearch
+from keras_attn.models import LSTMSeq2Seq, RNNSearch
 from keras_attn.saving import quantization, rounded_model
-from tests.saving.test_preset import mend, refused, rewrite
+from tests.saving.test_preset import change, config_of, mend, refused, rewrite
 
 pytestmark = pytest.mark.by_turns
 
@@ -159,3 +163,36 @@ def test_arrays_in_other_files_are_refused(translator, tmp_path):
 
     changed_weights(tmp_path / "narrow", change)
     refused(tmp_path / "narrow", "arrays that are in other files")
+
+
+@pytest.mark.once
+def test_groups_nested_deeply_are_refused(translator, tmp_path):
+    """Four hundred of them took Keras half a minute."""
+    translator.save_to_preset(tmp_path / "narrow", dtype="int8")
+    changed_weights(tmp_path / "narrow", lambda weights, groups: weights.create_group("/".join("g" * 400)))
+    refused(tmp_path / "narrow", "groups nested more than 32 deep")
+
+
+@pytest.mark.once
+def test_a_config_asks_for_no_more_layers_than_have_weights(tmp_path):
+    """10**9 layers would be made one by one."""
+    words = Tokenizer.train(LINES, level="word")
+    model = LSTMSeq2Seq(words.vocabulary_size, words.vocabulary_size, units=5, embedding_size=7, num_layers=2)
+    Translator(model, words, words).save_to_preset(tmp_path / "deep")
+    path = tmp_path / "deep" / "model.keras"
+    rewrite(path, config=json.dumps(change(config_of(path), "num_layers", 10**9)).encode())
+    mend(tmp_path / "deep")
+    refused(tmp_path / "deep", "1,000,000,000 as num_layers, with weights of [0-9]+ arrays")
+
+
+@pytest.mark.once
+def test_no_room_for_temporary_files_is_no_fault_of_the_preset(translator, tmp_path, monkeypatch):
+    translator.save_to_preset(tmp_path / "narrow", dtype="int8")
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(OSError, match=rf"Expected room for what is written\. Received: '{tmp_path}', No space left"):
+        Translator.from_preset(tmp_path / "narrow")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_attn import zoo
+from keras_attn import saving
 from tests.web_server import listening
 
 constants = pytest.importorskip("huggingface_hub.constants")
@@ -120,29 +120,29 @@ def hub(monkeypatch, tmp_path):
 
 
 def test_the_files_of_a_preset_are_downloaded_and_no_others(hub):
-    folder = zoo.locate("hf://user/tiny")
+    folder = saving.locate("hf://user/tiny")
     found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert found == {name: content for name, content in FILES.items() if name != "other.bin"}
 
 
 def test_without_the_network_it_is_taken_from_the_cache(hub, monkeypatch):
-    folder = zoo.locate("hf://user/tiny")
+    folder = saving.locate("hf://user/tiny")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    assert zoo.locate("hf://user/tiny") == folder
+    assert saving.locate("hf://user/tiny") == folder
     with pytest.raises(FileNotFoundError, match=r"Could not download hf://user/other"):
-        zoo.locate("hf://user/other")
+        saving.locate("hf://user/other")
 
 
 def test_a_revision_is_asked_for(hub):
-    zoo.locate(f"hf://user/tiny@{COMMIT}")
+    saving.locate(f"hf://user/tiny@{COMMIT}")
     assert any(path.endswith(f"revision/{COMMIT}") or f"resolve/{COMMIT}" in path for path in hub.requests)
-    assert zoo.locate("hf://user/tiny@v1").name == COMMIT
+    assert saving.locate("hf://user/tiny@v1").name == COMMIT
     assert any(path.endswith("revision/v1") for path in hub.requests)
 
 
 def test_an_unknown_repository_is_a_sentence(hub):
     with pytest.raises(FileNotFoundError, match=r"Could not download hf://user/none \(.*404"):
-        zoo.locate("hf://user/none")
+        saving.locate("hf://user/none")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_an_unknown_repository_is_a_sentence(hub):
 )
 def test_another_form_is_refused(preset):
     with pytest.raises(ValueError, match="Expected hf://USER/NAME or hf://USER/NAME@REVISION"):
-        zoo.locate(preset)
+        saving.locate(preset)
 
 
 def test_a_preset_is_uploaded_with_its_card_and_nothing_else(hub, tmp_path):
@@ -158,7 +158,7 @@ def test_a_preset_is_uploaded_with_its_card_and_nothing_else(hub, tmp_path):
     for name, content in (FILES | {"report.json": b"{}", "checkpoint.npz": b"large"}).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    address = zoo.upload(folder, "hf://user/new", private=True)
+    address = saving.upload(folder, "hf://user/new", private=True)
     assert address == f"{hub.address}/user/new/commit/{COMMIT}"
     expected = {name for name in FILES if name != "other.bin"} | {"report.json"}
     assert hub.repositories["user/new"].keys() == expected
@@ -170,12 +170,12 @@ def test_a_failed_upload_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("HF_TOKEN", "for_the_stand_in")
     with pytest.raises(OSError, match=r"Could not upload hf://user/new"):
-        zoo.upload(tmp_path, "hf://user/new")
+        saving.upload(tmp_path, "hf://user/new")
 
 
 def test_without_the_package_a_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    for work in (lambda: zoo.locate("hf://user/tiny"), lambda: zoo.upload(Path("x"), "hf://user/tiny")):
+    for work in (lambda: saving.locate("hf://user/tiny"), lambda: saving.upload(Path("x"), "hf://user/tiny")):
         with pytest.raises(ModuleNotFoundError, match=r'huggingface_hub to be installed .*"keras_attn\[hub\]"'):
             work()
 
