@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from recipes.pages.markdown import table
+from recipes.pages.results import table
 
 BACKENDS = ("jax", "tensorflow", "torch")
 BATCH = 32
