@@ -22,7 +22,7 @@ from recipes import (
     transformer,
 )
 from recipes.pages import results
-from recipes.studies import alignment, eflomal_links, length
+from recipes.studies import aligners, alignment, length
 
 pytestmark = pytest.mark.once
 
@@ -109,7 +109,7 @@ def test_the_studies_would_train_with_these_commands():
         settings = [f"max_steps={alignment.MAX_STEPS}", *alignment._SHARED, *changes]
         if name in alignment.EFLOMAL:
             languages = re.search(r"--source (\w+) --target (\w+)", command).groups()
-            settings.append(f"alignment_links={eflomal_links.guide(Path(), languages)}")
+            settings.append(f"alignment_links={aligners.guide(Path(), languages)}")
         assert command.split()[3] == (alignment.GUIDED if name in alignment.EFLOMAL else recipe)
         changed = command.partition(" --set ")[2].split()
         assert [change for change in changed if change != "bfloat16_products=true"] == settings

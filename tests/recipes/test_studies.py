@@ -13,7 +13,7 @@ from keras_attn.cli import train
 from keras_attn.training import callbacks, corpora, plan
 from recipes.pages import results
 from recipes.studies import attention, length, showcase
-from recipes.studies.sharpness import sharpness
+from recipes.studies.aligners import sharpness
 from recipes.studies.study import Run, Step, Study
 from tests.recipes.small_study import InProcess, write_digits
 
