@@ -86,9 +86,9 @@ def _add(run: Path, name: str, reports: Path) -> None:
 def _add_translations(report: dict, run: Path) -> None:
     """Adds the first translations of a run, and the interval of its BLEU."""
     from keras_attn import evaluation
-    from keras_attn.training.report import read_translations
+    from keras_attn.training import report as run_report
 
-    blocks = read_translations(run / "translations.txt")
+    blocks = run_report.read_translations(run / "translations.txt")
     names = "source", "reference", "translation"
     report["samples"] = [dict(zip(names, block, strict=True)) for block in blocks[:SAMPLES]]
     if "bleu" in report:
