@@ -241,10 +241,8 @@ def test_a_whole_study(toy, in_process, eflomal, monkeypatch, capfd):
     assert again["systems"] == report["systems"]
 
     # Another study, of a guided system in both directions, which takes over the rows of the first.
-    recipe, sizes = alignment.SYSTEMS["tiny"]
-    monkeypatch.setitem(
-        alignment.SYSTEMS, "aligner", (recipe, (*sizes, "guided_alignment=9.0", "shift_alignment=true"))
-    )
+    sizes = "units=15 embedding_size=18 attention_units=11 guided_alignment=9.0 shift_alignment=true"
+    monkeypatch.setitem(alignment.SYSTEMS, "aligner", ("nematus", tuple(sizes.split())))
     monkeypatch.setattr(alignment, "EFLOMAL", ("aligner",))
     options[options.index("--out") + 1] = str(toy / "second")
     options += ["--systems", "aligner", "--both-ways", "aligner", "--earlier", str(toy / "study" / "report.json")]
