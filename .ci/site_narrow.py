@@ -4,11 +4,10 @@ narrow version there, or is scrolled as a table is. A flag does not break behind
 
 import re
 from pathlib import Path
-from posixpath import dirname, join, normpath, relpath
+from posixpath import join, normpath, relpath
 from urllib.parse import quote, unquote
 
-GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
-NARROW = {path.name: path.name for path in GALLERY.glob("*.svg")} | {"attention.svg": "scores.svg"}
+NARROW = {"guides/attention.svg": "gallery/scores.svg"}  # beside NAME-narrow.svg of NAME.svg
 WIDE = 500  # points; figures for a phone have 245
 
 CELL = re.compile(r"<td\b.*?</td>", re.S)
@@ -35,10 +34,11 @@ def on_post_page(output, page, **_):  # behind the search index, whose parser ta
 
     def narrow(image):
         address = normpath(join(here, unquote(image[1])))
-        if address not in figures or dirname(address) == "gallery":
+        if address not in figures:
             return image[0]
-        if (name := NARROW.get(figures[address].name)) is not None:
-            source = quote(relpath(join("gallery", name), here or "."))
+        other = NARROW.get(address, f"{address.removesuffix('.svg')}-narrow.svg")
+        if other in figures:
+            source = quote(relpath(other, here or "."))
             return f'<picture><source media="(max-width: 45em)" srcset="{source}">{image[0]}</picture>'
         width = WIDTH.search(figures[address].read_text("utf-8"))
         return f'<span class="wide-figure">{image[0]}</span>' if width and float(width[1]) > WIDE else image[0]

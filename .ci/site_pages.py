@@ -20,7 +20,10 @@ LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 
 def on_files(files, config):
     elsewhere = {ROOT / path: uri for path, uri in PAGES.items()}
-    elsewhere |= {path: REPORTS[1] + path.name for path in sorted((ROOT / REPORTS[0]).iterdir())}
+    reports = ROOT / REPORTS[0]
+    elsewhere |= {
+        path: REPORTS[1] + path.relative_to(reports).as_posix() for path in sorted(reports.rglob("*")) if path.is_file()
+    }
     for path, uri in elsewhere.items():
         files.append(File.generated(config, uri, abs_src_path=str(path)))
     return files

@@ -1,7 +1,7 @@
 """The notebooks of docs/notebooks: their programs run and print what is committed, and their outputs are whole.
 
 Output of a cell with the tag `nbval-ignore-output` follows from training and may differ from machine to machine.
-`python -m recipes.pages.notebooks` makes the outputs.
+`python .ci/run_notebooks.py` makes the outputs.
 """
 
 import contextlib
@@ -12,8 +12,6 @@ from pathlib import Path
 
 import keras
 import pytest
-
-from recipes.pages import notebooks
 
 pytestmark = pytest.mark.once
 
@@ -33,26 +31,6 @@ def source(cell):
 
 def printed(cell):
     return "".join("".join(output["text"]) for output in cell["outputs"] if output["output_type"] == "stream")
-
-
-class Node(dict):
-    """As nbformat's: keys are attributes."""
-
-    __getattr__ = dict.__getitem__
-    __setattr__ = dict.__setitem__
-
-
-def test_what_differs_from_run_to_run_is_removed():
-    streams = [("stdout", "a\n"), ("stderr", "WARNING of a library"), ("stdout", "b\n")]
-    outputs = [Node(output_type="stream", name=name, text=text) for name, text in streams]
-    outputs.append(Node(output_type="execute_result", data={"text/plain": "1"}))
-    text, code = Node(cell_type="markdown", source="*"), Node(cell_type="code", outputs=outputs)
-    metadata = Node(kernelspec={"name": "python3"}, language_info={"name": "python", "version": "3.11.7"})
-    notebook = Node(metadata=metadata, cells=[text, code])
-    notebooks.strip(notebook)
-    assert notebook.metadata == {"kernelspec": {"name": "python3"}, "language_info": {"name": "python"}}
-    assert code.outputs == [{"output_type": "stream", "name": "stdout", "text": "a\nb\n"}, outputs[-1]]
-    assert text == {"cell_type": "markdown", "source": "*"}
 
 
 def test_there_are_five():

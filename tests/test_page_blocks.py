@@ -12,6 +12,7 @@ import doctest
 import gzip
 import io
 import itertools
+import json
 import os
 import re
 import subprocess
@@ -194,19 +195,16 @@ def test_a_quick_shell_line_runs(page, line, output, tmp_path):
     check_printed(done.stdout, output)
 
 
-def test_the_readmes_results_are_those_of_the_results_page():
-    """The same command with the same score, as the page of results writes them from the reports."""
+def test_the_readmes_results_are_those_of_the_reports():
+    """The same command with the same score, which the page of results shows, too."""
     rows = re.findall(r"^\| .*\| ([\d.]+) (BLEU|% words wrong) \| `(.*)` \|$", text_of("README.md"), flags=re.M)
+    reports = [json.loads(path.read_text("utf-8")) for path in (ROOT / "recipes" / "reports").glob("*/*.json")]
     results = text_of("recipes/README.md")
     assert len(rows) == 5
     for score, unit, command in rows:
-        if unit == "BLEU":
-            assert re.search(rf"^\|[^|]*\|[^|]*\| {score} \|.*\| `{re.escape(command)}` \|$", results, flags=re.M), (
-                command
-            )
-        else:
-            section = results.split(f"```\n{command}\n```", 1)[1].split("\n## ")[0]
-            assert f"Word error rate **{score} %**" in section
+        (report,) = (one for one in reports if one["command"] == command)
+        assert f"{report['bleu' if unit == 'BLEU' else 'wer']['score']:.2f}" == score
+        assert re.search(rf"^\|[^|]*\|[^|]*\| {score}( ± [\d.]+)? \|", results, flags=re.M)
 
 
 def test_the_readme_is_short():

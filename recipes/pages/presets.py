@@ -8,7 +8,7 @@ from pathlib import Path
 from keras_attn import saving
 from keras_attn.cli import command
 from keras_attn.training import origins
-from recipes.pages.markdown import table
+from recipes.pages.results import table
 
 PAGE = Path(__file__).parents[2] / "docs" / "presets.md"
 _TABLE = re.compile(r"(?<=\n\n)\| name \|.*?(?=\n\n)", re.DOTALL)
@@ -21,7 +21,6 @@ def main(argv=None) -> int:
 
 
 def write(_: argparse.Namespace) -> None:
-    """Writes the page anew."""
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -1,218 +1,193 @@
-"""Publishes finished runs and studies: reports into `recipes/reports/`, and the results page, `recipes/README.md`.
+"""Writes the results page, `recipes/README.md`, and the figures of studies, from the reports in `recipes/reports/`.
 
-    python -m recipes.pages.results [RUN ...]
+    python -m recipes.pages.results                                                  # the page and the figures
+    python -m recipes.pages.results RUN --report multi30k-de-en/nematus-bpe-dropout  # after adding the report of RUN
 
-Each RUN's report.json becomes `reports/<recipe>-<corpus>-<source>-<target>.json`, with its first twenty translations;
-the settings that its command changed by `--set` are part of the name, as they are of a study of one recipe. Another
-study's becomes `reports/<study>-<corpus>-<source>-<target>.json`, with its page if it has one. Then the page is written
-and the studies' figures are drawn, from all committed reports, including those of `recipes.sweep`
-(`reports/sweep-<name>.json`) and the last lines of the benchmarks (`reports/speed.jsonl`, measured in one session):
-nothing is typed by hand.
+A report is named by whoever adds it: a folder for its corpus and a name that says what is special about the run; its
+command, seed, versions, machine and history are inside. BLEU gets its bootstrap interval from the run's translations.
+The page has a section for each folder: a table of its runs, then each study. Speed is that of
+`reports/speed.jsonl`, the last lines of the benchmarks. Nothing on the page is typed by hand.
 """
 
 import argparse
-import hashlib
 import json
+import math
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from keras_attn.cli import command
-from keras_attn.training import read_report
-from recipes.pages import alt_texts, speed, studies
-from recipes.pages.markdown import table
+from recipes.pages import studies
 
 FOLDER = Path(__file__).parents[1]  # recipes/
-SAMPLES = 20
-_LONGEST = 185  # characters of a report's name
+SAMPLES = 20  # translations that are kept in the report of a run
+_NAME = re.compile(r"[\w.+-]+/[\w.+-]+")
+_HEAD = """# Results
+
+Written by `python -m recipes.pages.results` from the reports in `reports/`. Each has its command, configuration, seed,
+versions, machine and history. Scores are of beam search on the test split, with half of the 95 % interval where it is
+known: over test sentences for a run, over seeds for a study. Minutes are of training, validation included; some runs
+had one core, or shared two with other work. Commands have the settings' present names."""
 
 
 def main(argv=None) -> int:
     parser = command.Parser("recipes.pages.results", description=__doc__.splitlines()[0])
-    parser.add_argument("runs", metavar="RUN", nargs="*", type=Path, help="folders of finished runs")
+    parser.add_argument("run", metavar="RUN", nargs="?", type=Path, help="folder of a finished run or study to add")
+    parser.add_argument("--report", metavar="CORPUS/NAME", help="name of its report, such as phrases-en-fr/rnnsearch")
     return command.run(publish, parser, argv)
 
 
 def publish(arguments: argparse.Namespace) -> None:
-    reports = FOLDER / "reports"
-    reports.mkdir(exist_ok=True)
-    chosen = [(run, _read(run)) for run in arguments.runs]
-    for run, report in chosen:
-        _publish_one(run, report, reports)
-    published = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(reports.glob("*.json"))}
-    for name, report in published.items():
-        if "study" in report:
-            studies.draw(report, reports / name)
-        elif "wer" in report:
-            from keras_attn import plots  # matplotlib is slow to import
-
-            plots.training_curves(report["history"], reports / f"{name}.svg")
-    path = reports / "speed.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    (FOLDER / "README.md").write_text(_page(published, [json.loads(line) for line in lines]), encoding="utf-8")
-    print(f"{len(published)} reports in {reports.name}/, and {FOLDER.name}/README.md.")
-
-
-def _read(run: Path) -> dict:
-    """The report of a finished run or study.
+    """Adds a report if there is one to add, draws the figures and writes the page.
 
     Raises:
-        FileNotFoundError: if there is none.
-        ValueError: for a study without a section on the page.
+        ValueError: if RUN is given without --report or the other way round, or for another kind of name or study.
+        FileNotFoundError: if RUN has no report.
     """
+    reports = FOLDER / "reports"
+    if (arguments.run is None) != (arguments.report is None):
+        raise ValueError("Expected RUN and --report together, or neither.")
+    if arguments.run:
+        _add(arguments.run, arguments.report, reports)
+    found = read_reports(reports)
+    for name, report in found.items():
+        if "study" in report:
+            studies.draw(report, reports / name)
+    speed = [json.loads(line) for line in (reports / "speed.jsonl").read_text("utf-8").splitlines()]
+    (FOLDER / "README.md").write_text(page(found, speed), encoding="utf-8")
+    print(f"{len(found)} reports in {reports.name}/, and {FOLDER.name}/README.md.")
+
+
+def read_reports(folder: Path) -> dict[str, dict]:
+    """Reads all reports of a folder, by name: "multi30k-de-en/rnnsearch"."""
+    paths = sorted(folder.glob("*/*.json"))
+    return {f"{path.parent.name}/{path.stem}": json.loads(path.read_text("utf-8")) for path in paths}
+
+
+def _add(run: Path, name: str, reports: Path) -> None:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"Expected --report CORPUS/NAME of letters, digits, '.', '+', '-' and '_'. Received: {name!r}")
     if not (run / "report.json").is_file():
         raise FileNotFoundError(f"Expected a finished run with a report.json. There is none in {str(run)!r}.")
-    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
-    if "study" in report and not studies.is_known(report):
-        raise ValueError(f"Expected a study with a section on the results page. Received: {report['study']!r}")
-    return report
-
-
-def _publish_one(run: Path, report: dict, reports: Path) -> None:
-    name = name_of(report)
+    report = json.loads((run / "report.json").read_text("utf-8"))
     if "study" not in report:
-        from keras_attn.training import report as run_report
+        _add_translations(report, run)
+    elif report["study"] not in studies.STUDIES:
+        raise ValueError(f"Expected a study among: {', '.join(studies.STUDIES)}. Received: {report['study']!r}")
+    path = reports / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for html in run.glob("*.html"):
+        shutil.copyfile(html, path.with_suffix(".html"))
+    path.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
-        names = "source", "reference", "translation"
-        blocks = run_report.read_translations(run / "translations.txt")[:SAMPLES]
-        report["samples"] = [dict(zip(names, block, strict=True)) for block in blocks]
-    for page in run.glob("*.html"):
-        shutil.copyfile(page, reports / f"{name}.html")
-    text = json.dumps(report, indent=2, ensure_ascii=False)
-    (reports / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+def _add_translations(report: dict, run: Path) -> None:
+    """Adds the first translations of a run, and the interval of its BLEU."""
+    from keras_attn import evaluation
+    from keras_attn.training import report as run_report
+
+    blocks = run_report.read_translations(run / "translations.txt")
+    names = "source", "reference", "translation"
+    report["samples"] = [dict(zip(names, block, strict=True)) for block in blocks[:SAMPLES]]
+    if "bleu" in report:
+        _, references, translations = zip(*blocks, strict=True)
+        bleu = evaluation.bleu_interval(translations, references, tokenize=report["config"]["tokenize"])
+        report["bleu"] |= {"low": round(bleu.low, 2), "high": round(bleu.high, 2)}
 
 
-def name_of(report: dict) -> str:
-    """The name of a report's file: recipe or study, corpus, languages, and the recipe's settings that were changed.
+def page(reports: dict[str, dict], speed: Sequence[dict]) -> str:
+    """Returns the page in Markdown.
 
-    A study whose runs go on from others is "fine-tuned". A long name ends in a digest.
+    Args:
+        reports: All reports by name, as `read_reports` returns them.
+        speed: The rows of the benchmarks.
     """
-    parts = [report.get("study") or report["recipe"], *(report[key] for key in ("corpus", "source", "target"))]
-    parts += ["fine-tuned"] if report.get("starts") else []
-    is_of_recipe = "recipe" in report  # a run, or a study of one recipe
-    changed = report["command"].partition(" --set ")[2] if is_of_recipe else ""
-    name = "-".join([*parts, *(re.sub(r"[^\w.+-]+", "-", change) for change in changed.split())]).replace("/", "-")
-    if len(name) <= _LONGEST:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: _LONGEST - 9]}-{digest}"
+    parts = [_HEAD]
+    for corpus in dict.fromkeys(name.partition("/")[0] for name in reports):
+        own = {name: report for name, report in reports.items() if name.startswith(f"{corpus}/")}
+        parts.append(f"## {corpus}")
+        if runs := {name: report for name, report in own.items() if "bleu" in report or "wer" in report}:
+            parts += _runs(runs)
+        for name, report in own.items():
+            if "study" in report:
+                parts += studies.section(name, report)
+    return "\n\n".join([*parts, *_speed(speed)]) + "\n"
 
 
-def name_of_run(run: Path) -> str:
-    """The same for a run's folder; the folder's own name if it has a preset without a report."""
-    report = read_report(run)
-    return name_of(report) if "recipe" in report else run.name
-
-
-def _page(reports: dict[str, dict], benchmarks: list[dict]) -> str:
-    """The results page in Markdown."""
-
-    def by_corpus(item):
-        return item[1]["corpus"], item[0]
-
-    sweeps = {name.removeprefix("sweep-"): reports[name] for name in reports if name.startswith("sweep-")}
-    study_reports = {name: report for name, report in reports.items() if "study" in report}
-    runs = {
-        name: report for name, report in reports.items() if name not in study_reports and not name.startswith("sweep-")
-    }
-    runs = dict(sorted(runs.items(), key=by_corpus))
-    scored = {name: report for name, report in (runs | study_reports).items() if "bleu" in report}
-    scored = dict(sorted(scored.items(), key=by_corpus))  # with the peers, which are studies
-    head = ["run", "parameters", "BLEU", "chrF", "minutes", "target tokens/s", "backend", "BLEU signature", "command"]
-    parts = [
-        "# Results",
-        "Written by `python -m recipes.pages.results` from the reports in `reports/`, which have all details: "
-        "configuration, seed, versions, machine, history. Scores are of beam search, minutes of training including "
-        "validation, rates of real target tokens (without padding) per second of training. Some runs had one core, or "
-        "shared two with other work: their minutes are an upper bound and their rates a lower one. Commands and "
-        "configurations have the settings' present names, with which the commands give the same configurations.",
-        table(head, [_row(name, report) for name, report in scored.items()]),
-        *(studies.section(name, report) for name, report in study_reports.items()),
-    ]
-    parts += speed.sections(benchmarks)
-    for name, report in runs.items():
-        details = _details(report) if "bleu" in report else error_rate_details(name, report)
-        parts += [f"## {name}", f"```\n{report['command']}\n```", details]
-        parts += [_sweep_table(name, sweeps[name])] if name in sweeps else []
-        parts += [_sample_table(report)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _row(name: str, report: dict) -> list[str]:
-    return [
-        f"[{name}](reports/{name}.json)",
-        f"{report['parameters'] / 1e6:.1f} M",
-        f"{report['bleu']['score']:.2f}",
-        f"{report['chrf']['score']:.2f}",
-        f"{report['train_seconds'] / 60:.1f}",
-        f"{report['target_tokens_per_second']:,}",
-        report.get("system", report["backend"]),
-        f"`{report['bleu']['signature']}`",
-        f"`{report['command']}`",
-    ]
-
-
-def _details(report: dict) -> str:
-    signatures = "; ".join(f"{key}: `{report[key]['signature']}`" for key in ("bleu", "chrf", "ter"))
-    curve = ", ".join(f"{bleu:.1f}" for bleu in report["history"]["val_bleu"])
-    return (
-        f"Seed {report['seed']}, beam {report['beam_size']} (greedy: {report['greedy_bleu']['score']:.2f} BLEU), TER "
-        f"{report['ter']['score']:.2f}, {report['epochs']} {_unit(report)}s, {report['hardware']['cores']} cores, "
-        f"peak memory {report['peak_memory_mb']:,} MB. {signatures}. Validation BLEU (greedy) after each "
-        f"{_unit(report)}: {curve}.{_average(report, 'val_bleu')}"
-    )
-
-
-def _unit(report: dict) -> str:
-    """What the rows of a run's history are: passes over the data, or parts of one."""
-    return "validation" if report["config"].get("validate_every") else "epoch"
-
-
-def _average(report: dict, score: str) -> str:
-    """A sentence about the mean of the last weights, if the run tried it (`average_checkpoints`)."""
-    if not (mean := report.get("averaged_checkpoints")):
-        return ""
-    kept = "was kept" if mean["is_kept"] else "was not kept, for the best single one scores better"
-    return f" The mean of the weights of the last {mean['number']} validations has {mean[score]:.2f} there, and {kept}."
-
-
-def error_rate_details(name: str, report: dict) -> str:
-    """Describes a run whose metric is an error rate."""
-    curve = ", ".join(f"{rate:.1f}" for rate in report["history"]["val_wer"])
-    wer, per, greedy = (report[key]["score"] for key in ("wer", "per", "greedy_wer"))
-    return (
-        f"Word error rate **{wer:.2f} %**, phoneme error rate {per:.2f} % (beam {report['beam_size']}; "
-        f"`{report['wer']['signature']}`: any of a word's pronunciations is correct, and each word counts once); "
-        f"greedy word error rate {greedy:.2f} %. {report['test_sources_in_training']} words of the test are in the "
-        f"training split too. [{name}](reports/{name}.json): {report['parameters'] / 1e6:.1f} M parameters, "
-        f"{report['epochs']} {_unit(report)}s, {report['train_seconds'] / 60:.1f} minutes on "
-        f"{report['hardware']['cores']} cores ({report['backend']}), {report['target_tokens_per_second']:,} target "
-        f"tokens/s, seed {report['seed']}. "
-        f"Validation word error rate (greedy) after each {_unit(report)}: {curve}.{_average(report, 'val_wer')}\n\n"
-        f"![{alt_texts.of_curve(report, 'wer')}](reports/{name}.svg)"
-    )
-
-
-def _sweep_table(name: str, sweep: dict) -> str:
-    """BLEU by beam size and length penalty."""
-    scores = {(row["beam_size"], row["length_penalty"]): row["bleu"]["score"] for row in sweep["rows"]}
-    penalties = sorted({penalty for beam, penalty in scores if beam > 1})
+def _runs(runs: dict[str, dict]) -> list[str]:
+    """The table of a corpus' runs, the best first, and the signature that they share."""
+    metric = "bleu" if "bleu" in next(iter(runs.values())) else "wer"
+    signatures = {report[metric]["signature"] for report in runs.values()}
+    if metric == "wer":
+        said = "Word error rate in percent (WER). Any of a word's pronunciations is correct."
+    elif len(signatures) > 1:
+        raise ValueError(f"Expected one signature in the folder of {next(iter(runs))}. Received: {sorted(signatures)}")
+    else:
+        said = f"BLEU: `{signatures.pop()}`"
+    sign = 1 if metric == "wer" else -1
+    order = sorted(runs, key=lambda name: (runs[name]["corpus"], sign * runs[name][metric]["score"]))
     rows = [
-        f"| beam | {' | '.join(f'α {penalty:g}' for penalty in penalties)} |",
-        f"|{' --- |' * (len(penalties) + 1)}",
+        [
+            f"`{runs[name].get('recipe') or runs[name]['system']}`",
+            f"{runs[name]['parameters'] / 1e6:.1f} M",
+            _score(runs[name], metric),
+            f"{runs[name]['train_seconds'] / 60:.1f}",
+            f"[{name.partition('/')[2]}](reports/{name}.json)",
+        ]
+        for name in order
     ]
-    for beam in sorted({beam for beam, _ in scores}):
-        cells = [f"{scores[beam, 1.0 if beam == 1 else penalty]:.2f}" for penalty in penalties]
-        rows.append(f"| {beam} | {' | '.join(cells)} |")
-    return (
-        f"BLEU of other searches ([sweep-{name}](reports/sweep-{name}.json), {sweep['split']} split; a beam of one is "
-        "greedy search, which has no length penalty):\n\n" + "\n".join(rows)
-    )
+    return [said, table(["model", "parameters", metric.upper(), "minutes", "report"], rows)]
 
 
-def _sample_table(report: dict) -> str:
-    return table(["source", "reference", "translation"], [[*one.values()] for one in report["samples"]])
+def _score(report: dict, metric: str) -> str:
+    """A score with half of its 95 % interval, that of a proportion for an error rate."""
+    score = report[metric]["score"]
+    if metric == "wer":
+        items = int(re.search(r"items:(\d+)", report["wer"]["signature"])[1])
+        return f"{score:.2f} ± {1.96 * math.sqrt(score * (100 - score) / items):.2f}"
+    low, high = report["bleu"].get("low"), report["bleu"].get("high")
+    return f"{score:.2f}" if low is None else f"{score:.2f} ± {(high - low) / 2:.2f}"
+
+
+def _speed(rows: Sequence[dict]) -> list[str]:
+    """Rates of training and search, with the ratio to JoeyNMT's in brackets."""
+
+    def figure(row: dict, name: str) -> str:
+        peer = row.get("peer", {}).get(name)
+        return f"{row[name]:,}" + (f" ({row[name] / peer:.1f})" if peer else "")
+
+    of = {name: [row for row in rows if row["benchmark"] == name] for name in ("train", "decode")}
+    trained = {row["backend"]: figure(row, "target_tokens_per_second") for row in of["train"]}
+    names = "sentences_per_second", "greedy_sentences_per_second", "single_sentence_ms"
+    rates = [[row["backend"], trained[row["backend"]], *(figure(row, name) for name in names)] for row in of["decode"]]
+    return [
+        "## Speed",
+        "13.0 M parameters on multi30k-tok, German to English, two cores, batches of 128; in brackets the ratio to "
+        "JoeyNMT 2.3, measured beside it with the same sizes and weights "
+        "([commands and newer figures](../docs/performance.md), [all figures](reports/speed.jsonl)):",
+        table(["backend", "training, target tokens/s", "beam 5, sentences/s", "greedy", "one sentence, ms"], rates),
+        *_differences(rows),
+    ]
+
+
+def _differences(rows: Sequence[dict]) -> list[str]:
+    """Sentences on the strings that depend on the batch, and on those of an exported model."""
+    one, other = "Translated one by one, in sevens and 128 at once", "Translated by an exported model and in Python"
+    parts = []
+    for name, start in (("batch_invariance", one), ("strings", other)):
+        own = [row for row in rows if row["benchmark"] == name]
+        lines, different = (sum(row[key] for row in own) for key in ("sentences", "different"))
+        hard = sum(row["adversarial"] for row in own)
+        parts.append(f"{start}, {different} strings of {lines:,} sentences and {hard:,} adversarial lines differ.")
+    return [" ".join(parts) + " All follow from ties, scores that differ by a rounding."]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
 if __name__ == "__main__":

@@ -51,9 +51,8 @@ from pathlib import Path
 
 from keras_attn import files
 from keras_attn.cli import command
-from recipes.studies import earlier as earlier_report
 from recipes.studies.options import add_options, changes_by_recipe, chosen, folder_of
-from recipes.studies.study import Run, Study
+from recipes.studies.study import Run, Study, merge_earlier, read_earlier
 
 CORPUS = "tatoeba-en-fr+news-en-fr"
 MAX_STEPS = 4800
@@ -115,16 +114,16 @@ def run_study(arguments: argparse.Namespace) -> None:
     runs = _runs(arguments, max_steps, out)
 
     from keras_attn.training import corpora
-    from recipes.studies import aligners, eflomal_links, hansards
+    from recipes.studies import aligners, hansards
 
     gold = hansards.read_gold(arguments.gold or _gold_folder(arguments.data))
     if not 0 < arguments.development < len(gold.links):
         raise ValueError(f"Expected --development from 1 to {len(gold.links) - 1}. Received: {arguments.development}")
     if is_guided := any(run.name in EFLOMAL for run in runs):
-        eflomal_links.check(out)
+        aligners.check_eflomal(out)
     study = Study(arguments, "alignment_study", runs, max_steps=max_steps, development=arguments.development)
     settings = study.settings | {"gold": _counts(gold, arguments.development)}
-    earlier = earlier_report.read(arguments, settings, ("baselines", "systems"))
+    earlier = read_earlier(arguments, settings, ("baselines", "systems"))
     with study.opened():
         text = study.out / "text"
         if not text.exists():
@@ -146,7 +145,7 @@ def _runs(arguments: argparse.Namespace, max_steps: int, out: Path) -> list[Run]
     Raises:
         ValueError: for an unknown system, or one of --both-ways that is not among --systems.
     """
-    from recipes.studies import eflomal_links
+    from recipes.studies import aligners
 
     changes = changes_by_recipe(arguments, *{recipe for recipe, _ in SYSTEMS.values()})
     names = [] if arguments.systems == NONE else list(SYSTEMS)
@@ -159,7 +158,7 @@ def _runs(arguments: argparse.Namespace, max_steps: int, out: Path) -> list[Run]
         for suffix, languages in [("", ("en", "fr")), (BACKWARD, ("fr", "en"))][: 1 + (name in backward)]:
             settings = [f"max_steps={max_steps}", *_SHARED, *own, *changes[recipe]]
             if name in EFLOMAL:
-                settings.append(f"alignment_links={eflomal_links.guide(out, languages)}")
+                settings.append(f"alignment_links={aligners.guide(out, languages)}")
             module = GUIDED if name in EFLOMAL else recipe
             runs.append(Run(name + suffix, module, tuple(settings), languages=languages))
     return runs
@@ -231,7 +230,7 @@ def write(study: Study, corpus, gold, earlier: dict) -> None:
         corpus=study.settings["corpus"],
         gold=_counts(gold, study.arguments.development),
         training_pairs=len(corpus.splits["train"][0]),
-        **earlier_report.merged(earlier, baselines=baselines, systems=systems),
+        **merge_earlier(earlier, baselines=baselines, systems=systems),
     )
     figures.alignment(report, study.out / "alignment.svg")
     sentences = _crossing(gold, study.arguments.development)
@@ -247,15 +246,15 @@ def write(study: Study, corpus, gold, earlier: dict) -> None:
 def _system(study: Study, run: Run, gold, scorer) -> tuple[dict, list, list]:
     """A system's entry in the report, its alignments with the attention and row selected, and their links."""
     from keras_attn import Translator
-    from recipes.studies import aligners, attention_links
+    from recipes.studies import aligners
 
     with command.quietly():
         translator = Translator.from_preset(study.folder(run))
     is_backward = run.name.endswith(BACKWARD)
     turn = aligners.turned if is_backward else list
     text = (gold.targets, gold.sources) if is_backward else (gold.sources, gold.targets)
-    panels = attention_links.candidates(translator, *text)
-    links = {key: list(map(attention_links.links, many)) for key, many in panels.items()}
+    panels = aligners.candidates(translator, *text)
+    links = {key: list(map(aligners.links, many)) for key, many in panels.items()}
     scores = {key: scorer(turn(many)) for key, many in links.items()}
     best = min(scores, key=lambda key: scores[key]["development"])
     candidates = [{"attention": key[0], "row": key[1]} | one for key, one in scores.items()]

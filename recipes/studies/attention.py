@@ -26,7 +26,6 @@ import numpy as np
 
 from keras_attn.cli import command
 from recipes.studies.options import add_options, changes_by_recipe, chosen
-from recipes.studies.sharpness import sharpness
 from recipes.studies.study import Run, Study
 
 MAX_STEPS = {"multi30k": 1800, "phrases": 1200}
@@ -89,6 +88,7 @@ def measure(study: Study, run: Run, corpus) -> None:
         return
     from keras_attn import Translator, evaluation
     from keras_attn.training import report
+    from recipes.studies.aligners import sharpness
 
     trained = study.reports()[run.name]
     with command.quietly():

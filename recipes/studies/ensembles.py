@@ -1,4 +1,4 @@
-"""What an ensemble of models that differ by their seed alone has in BLEU over one of them.
+"""BLEU of ensembles of models that differ by their seed alone, and of one of them.
 
     python -m recipes.studies.ensembles --seeds 4                             # Multi30k, German to English
     python -m recipes.studies.ensembles --recipe rnnsearch --seeds 2 --set epochs=10

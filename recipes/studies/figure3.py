@@ -47,7 +47,7 @@ def main(argv=None) -> int:
 def draw(arguments: argparse.Namespace) -> None:
     from keras_attn import Translator, plots
     from keras_attn.plots.plot_style import check_ending
-    from recipes.studies import attention_links, hansards
+    from recipes.studies import aligners, hansards
 
     path = arguments.output or arguments.run / "figure3.svg"
     check_ending(path)
@@ -62,7 +62,7 @@ def draw(arguments: argparse.Namespace) -> None:
     sources, targets = list(map(hansards.english, sources)), list(map(hansards.french, targets))
     if arguments.own_translations:
         targets = [one.text for one in translator.generate(sources, beam_size=5)]
-    panels = attention_links.candidates(translator, sources, targets)["all", arguments.row]
+    panels = aligners.candidates(translator, sources, targets)["all", arguments.row]
     plots.alignments(panels, path=path)
     print(f"The figure is in {path}.")
 

@@ -24,8 +24,7 @@ from keras_attn.cli import command, line_streaming
 from keras_attn.cli.command import between, run_folder
 from keras_attn.search import SearchOptions
 from keras_attn.training import length_penalty, surroundings
-from recipes.studies.compared import compared
-from recipes.studies.sharpness import sharpness
+from recipes.studies.options import compared
 
 BEAM = SearchOptions.beam_size
 
@@ -80,6 +79,7 @@ def chosen(corpus, split: str, max_words: int | None, lines: Sequence[int]) -> t
 def _measure(run: Path, trained: dict, measured: list, shown: dict, first: list | None) -> tuple[dict, dict, list]:
     """A model's entry in the report, its panels of the sentences that are shown, and the links to compare with."""
     from keras_attn import Translator, evaluation
+    from recipes.studies.aligners import sharpness
 
     with command.quietly():
         translator = Translator.from_preset(run)
@@ -118,7 +118,7 @@ def attentions(translator, pairs: Sequence[tuple[str, str]], heads: int) -> dict
         pairs: Sources and their translations.
         heads: The number of heads of each attention layer.
     """
-    from recipes.studies.attention_links import panel
+    from recipes.studies.aligners import panel
 
     forced = translator.score(*map(list, zip(*pairs, strict=True)), each_head=True)
     count = len(forced[0].head_alignments)

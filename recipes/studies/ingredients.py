@@ -1,4 +1,4 @@
-"""What each ingredient of the best recurrent translators is worth in BLEU: added to one recipe, or taken from it.
+"""BLEU of each ingredient of the best recurrent translators: added to one recipe, or taken from it.
 
     python -m recipes.studies.ingredients --seeds 3                           # Multi30k, German to English
     python -m recipes.studies.ingredients --ingredients word-dropout,bpe-dropout --seeds 3
@@ -19,11 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_attn.cli import command
-from recipes.studies import earlier as earlier_report
 from recipes.studies import repeated
 from recipes.studies.options import add_options, changes_by_recipe, chosen
 from recipes.studies.repeated import Variant
-from recipes.studies.study import Study
+from recipes.studies.study import Study, merge_earlier, read_earlier
 
 MAX_STEPS = {"multi30k": 3600, "multi30k-tok": 3600, "phrases": 1600}
 DEFAULT_MAX_STEPS = 5000
@@ -76,7 +75,7 @@ def run_study(arguments: argparse.Namespace) -> None:
 
     study = Study(arguments, "ingredients_study", repeated.runs(variants, arguments), max_steps=max_steps)
     repeated.check(study)
-    earlier = earlier_report.read(arguments, study.settings | {"seeds": arguments.seeds}, ("ingredients",))
+    earlier = read_earlier(arguments, study.settings | {"seeds": arguments.seeds}, ("ingredients",))
     if BASE not in [row["name"] for row in earlier["ingredients"]]:
         names.append(BASE)
     corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
@@ -94,7 +93,7 @@ def write(study: Study, variants: Sequence[Variant], earlier: dict) -> None:
     study.arguments.ingredients = ",".join(row["name"] for row in here)
     if study.arguments.ingredients == ",".join(INGREDIENTS):
         study.arguments.ingredients = None
-    merged = earlier_report.merged(earlier, ingredients=here)
+    merged = merge_earlier(earlier, ingredients=here)
     rows = sorted(merged["ingredients"], key=lambda row: list(INGREDIENTS).index(row["name"]))
     scores = [row["bleu"]["scores"] for row in rows]
     for row in rows:

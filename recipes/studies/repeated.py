@@ -1,4 +1,4 @@
-"""Configurations that are trained with several seeds, and what their scores say: means, differences and intervals.
+"""Means, differences and intervals of the scores of configurations that are trained with several seeds.
 
 The intervals are Student's, of 95 %, with one standard deviation for all configurations: that of the scores around the
 mean of their configuration, pooled, so that three seeds of each are enough. They say how far chance in initialisation,

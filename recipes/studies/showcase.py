@@ -19,7 +19,7 @@ from keras_attn.cli import command, line_streaming
 from keras_attn.cli.command import between
 from keras_attn.search import SearchOptions
 from keras_attn.training import length_penalty, surroundings
-from recipes.studies.compared import compared
+from recipes.studies.options import compared
 
 EXAMPLES = 10  # shown at most
 PAPER = (

@@ -1,4 +1,4 @@
-"""What the studies have in common: a folder of runs, trained in parallel, that survives a kill.
+"""A folder of runs, trained in parallel, that survives a kill; and the rows of an earlier report of the same study.
 
 A run is trained by `recipes.train` in a process of its own, with the command line that its report has. Finished runs
 are never repeated: a study that is started again continues.
@@ -23,6 +23,7 @@ from recipes.studies.options import corpus_name, folder_of
 _SETTINGS_FILE = "study.json"
 _OPTIONS = ("source", "target", "max_steps", "beam", "development", "seed", "seeds", "scores", "systems", "both_ways")
 _OPTIONS += ("earlier", "recipe", "ingredients", "sizes", "size_tolerance", "languages", "minutes")  # of the command
+_PAST = ("command", "minutes", "jobs", "backend", "versions", "hardware")  # of an earlier report
 _TEXT_SETTINGS = (
     "level",
     "source_vocabulary_size",
@@ -273,3 +274,44 @@ class Study:
         for flag, values in (lists | {"--set": self.arguments.changes}).items():
             parts += [flag, *values] if values else []
         return " ".join(parts)
+
+
+def read_earlier(arguments, settings: dict[str, Any], lists: Sequence[str]) -> dict:
+    """The report that `--earlier` names, or one whose lists are empty. The argument becomes the file's name.
+
+    Args:
+        arguments: Of the command.
+        settings: Figures that the report must have, too, except for the backend and `bfloat16_products`, which are how
+            it was computed.
+        lists: Names of its lists of rows.
+
+    Raises:
+        ValueError: if it is another study's, or none.
+    """
+    if arguments.earlier is None:
+        return dict.fromkeys(lists, ())
+    try:
+        report = dict(json.loads(arguments.earlier.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise ValueError(f"Expected --earlier to be a report.json. Received: {str(arguments.earlier)!r}") from None
+    expected, found = ({**one, "changes": _changes(one), "backend": None} for one in (settings, report))
+    different = [name for name in settings if found.get(name) != expected[name]]
+    if missing := [name for name in (*lists, *_PAST) if name not in report]:
+        different += missing
+    if different:
+        raise ValueError(f"Expected --earlier to be a report of this study. It has another {', '.join(different)}.")
+    arguments.earlier = arguments.earlier.name
+    return report
+
+
+def _changes(settings: dict[str, Any]) -> list[str]:
+    return [change for change in settings.get("changes", ()) if "bfloat16_products=" not in change]
+
+
+def merge_earlier(earlier: dict, **rows: Sequence[dict]) -> dict[str, list[dict]]:
+    """The earlier report's lists, in which new rows replace those of the same name, and the commands that made it."""
+    past = [{name: earlier[name] for name in _PAST}] if "command" in earlier else []
+    lists = {}
+    for name, new in rows.items():
+        lists[name] = list(({row["name"]: row for row in earlier[name]} | {row["name"]: row for row in new}).values())
+    return lists | {"earlier": [*earlier.get("earlier", []), *past]}

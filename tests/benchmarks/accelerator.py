@@ -1,232 +1,264 @@
-"""Everything worth knowing about one accelerator in under 9 minutes: training, search, memory, compilation, a peer.
+"""Training, search, memory and compilation on one accelerator, beside plain PyTorch.
 
-    python -m tests.benchmarks.accelerator [--out FILE] [--minutes 9] [--small] [--backends jax torch]
+    KERAS_BACKEND=jax python -m tests.benchmarks.accelerator FILE [--minutes 5] [--small]
+    KERAS_BACKEND=torch python -m tests.benchmarks.accelerator FILE
 
-Data are synthetic (a fixed seed), sentences have one length (`tests.benchmarks.accelerator_work` has the sizes). A case
-is one of: the rates of a big matrix product and a big copy; training, in real target tokens a second; search, beam 5
-and greedy, and single sentences (batch 1, `milliseconds_per_call`). Training and search are measured for the 13.0 M
-configuration and for the paper's RNNsearch-50, in float32 (products in TF32 on CUDA) and bfloat16, at several batch
-sizes, on JAX and torch, each in a process of its own. Beside them runs the same 13.0 M model in plain PyTorch
-(`tests.benchmarks.accelerator_peer`), and JoeyNMT's own model and search if the package is installed. All translations
-have as many tokens as sources, so that every system does the same steps; this library's times include the tokenizer,
-the peers' do not.
+Data are synthetic (a fixed seed), sentences have one length (`tests.benchmarks.accelerator_work` has the sizes).
+Training, in real target tokens a second, and search, with a beam of 5, greedily and of single sentences, are measured
+for the 13.0 M configuration and for the paper's RNNsearch-50, in float32 (products in TF32 on CUDA) and bfloat16, at
+several batch sizes. On torch the same 13.0 M model in plain PyTorch (`tests.benchmarks.accelerator_peer`) runs beside
+them. All translations have as many tokens as sources, so that every system does the same steps; this library's times
+include the tokenizer, the peer's do not.
 
-FILE (default: `accelerator.json`) is written after every case, the most important cases first. A case has a `status`:
-"done"; "out of memory"; "failed", with the error; or "skipped", with the reason: "out of time" when the minutes are
-spent. `ratios` compares this library with each peer at the same batch size and dtype. On a CPU, or with `--small`, the
-sizes are reduced: `small` and `sizes` say so. The exit status is 1 if a case failed.
-
-A machine without a package index (say with Python 3.12, jax 0.11 and torch 2.11) needs the wheels of the core
-dependencies of `pyproject.toml` as far as they are missing there, and nothing of this package: absl-py, colorama, h5py,
-keras, lxml, markdown-it-py, mdurl, ml_dtypes, namex, numpy, optree, packaging, portalocker, Pygments, regex, rich,
-sacrebleu, sentencepiece, tabulate, typing_extensions. (matplotlib and its needs draw figures only, and may stay away.)
-Where there is an index, fetch them, then unpack them there and start from the clone:
-
-    pip download --no-deps --only-binary=:all: --python-version 3.12 --platform manylinux_2_28_x86_64 \
-        --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 -d wheels NAME ...
-    pip install --no-index --no-deps --target site wheels/*.whl
-    PYTHONPATH=site:. python -m tests.benchmarks.accelerator --out accelerator.json
-
-Leave numpy and ml_dtypes out where JAX is installed, for it has them.
+Each case is a line of JSON at the end of FILE, the most important cases first, with a `status`: "done", "out of memory"
+or "failed", with the error. The last lines that are printed are this library's speed over the peer's, of all lines in
+FILE. On a CPU, or with `--small`, the sizes are reduced. The exit status is 1 if a case failed.
 """
 
 import argparse
-import importlib.util
+import gc
 import json
-import os
 import sys
 import time
+import traceback
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from tests.benchmarks.accelerator_worker import Worker
+import keras
+import numpy as np
 
-BACKENDS = ("jax", "torch")
-DTYPES = ("float32", "bfloat16")
+from keras_attn import ParallelDataset, Tokenizer, Translator
+from keras_attn.backend import has_accelerator, preferred_jit_compile
+from keras_attn.losses import SmoothedCrossentropy
+from keras_attn.models import RNNSearch
+from keras_attn.text import END_ID, START_ID
+from keras_attn.training.memory import peak_memory_mb
+from tests.benchmarks import accelerator_work as work
+from tests.benchmarks.joeynmt_sizes import EMBEDDING, UNITS, JoeyNMTSizes
+from tests.benchmarks.train_throughput import Subset
+
+BACKEND = keras.backend.backend()
+DTYPES = "float32", "bfloat16"
 BATCHES = {"full": (80, 128, 256, 512, 1024), "small": (2, 4, 8)}
-SETTINGS = {
-    "full": {"seconds": 2.0, "matrix": 8192, "copied": 2**28},
-    "small": {"seconds": 0.2, "matrix": 512, "copied": 2**20},
-}
-CASE_SECONDS = 120  # at most
-LEAST_SECONDS = 8  # that must be left for a case to begin
-OUT_OF_TIME = {"status": "skipped", "reason": "out of time"}
+SETTINGS = {"full": {"size": 8192, "seconds": 2.0}, "small": {"size": 512, "seconds": 0.2}}
+SPECIAL_IDS = 4
+STEPS_BEFORE_TRACE = 200  # of a search on torch, which is traced after that
+PEER = "plain_pytorch"
 
 
-def plan(batches: tuple[int, ...], backends, joeynmt: bool) -> list[dict]:
-    """All cases, most important first, those of a backend together as far as that allows."""
+def plan(batches: tuple[int, ...]) -> Iterator[dict]:
+    """All cases, the most important first."""
     main, largest = batches[1], batches[-1]
 
-    def systems(backend: str, model: str):
-        peers = ["plain_pytorch"] + ["joeynmt"] * joeynmt
-        return ["keras_attn"] + (peers if backend == "torch" and model == "13.0M" else [])
-
-    def training(backend: str, model: str, chosen):
+    def training(model, *chosen):
+        systems = ["keras_attn", PEER] if BACKEND == "torch" and model == "13.0M" else ["keras_attn"]
         for batch in chosen:
             for dtype in DTYPES:
-                for system in systems(backend, model):
+                for system in systems:
                     yield {"kind": "train", "system": system, "model": model, "dtype": dtype, "batch": batch}
 
-    def searches(backend: str, model: str, dtype: str, chosen):
+    def searches(model, dtype, *chosen):
+        systems = ["keras_attn", PEER] if BACKEND == "torch" and model == "13.0M" else ["keras_attn"]
         for batch, beam in chosen:
-            for system in systems(backend, model):
+            for system in systems:
                 case = {"kind": "search", "system": system, "model": model, "dtype": dtype}
                 yield case | {"batch": batch, "beam": beam}
 
-    def first(backend):
-        yield from ({"kind": "rates", "dtype": dtype} for dtype in DTYPES)
-        yield from training(backend, "13.0M", [main])
-        yield from searches(backend, "13.0M", "float32", [(main, 5), (main, 1), (1, 5)])
-
-    def second(backend):
-        yield from training(backend, "rnnsearch50", [batches[0], largest])
-        yield from training(backend, "13.0M", [largest])
-        yield from searches(backend, "rnnsearch50", "bfloat16", [(main, 5)])
-        yield from searches(backend, "13.0M", "bfloat16", [(main, 5), (largest, 5)])
-
-    def third(backend):
-        others = [batch for batch in batches if batch not in (main, largest)]
-        yield from training(backend, "13.0M", others)
-        yield from training(backend, "rnnsearch50", [b for b in batches if b not in (batches[0], largest)])
-        yield from searches(backend, "rnnsearch50", "float32", [(main, 5), (main, 1), (1, 5)])
-
-    stages = (first, second, third)
-    return [{"backend": b, **case} for stage in stages for b in backends for case in stage(b)]
+    yield from training("13.0M", main)
+    yield from searches("13.0M", "float32", (main, 5), (main, 1), (1, 5))
+    yield from training("rnnsearch50", batches[0], largest)
+    yield from training("13.0M", largest)
+    yield from searches("rnnsearch50", "bfloat16", (main, 5))
+    yield from searches("13.0M", "bfloat16", (main, 5), (largest, 5))
+    yield from training("13.0M", *(batch for batch in batches if batch not in (main, largest)))
+    yield from training("rnnsearch50", *batches[1:-1])
+    yield from searches("rnnsearch50", "float32", (main, 5), (main, 1), (1, 5))
 
 
-def ratios(cases: list[dict]) -> list[dict]:
-    """This library's speed over each peer's, for cases that differ in system and backend alone."""
+def make_model(sizes: work.Sizes) -> keras.Model:
+    """The 13.0 M configuration, or the paper's model."""
+    vocabularies = sizes.source_vocabulary, sizes.target_vocabulary
+    if sizes.model == "13.0M":
+        return JoeyNMTSizes(*vocabularies)
+    widths = {"units": sizes.units, "attention_units": sizes.units}
+    return RNNSearch(*vocabularies, **widths, embedding_size=sizes.embedding, readout_size=sizes.readout)
+
+
+def make_peer(sizes: work.Sizes, dtype: str):
+    """The 13.0 M configuration in plain PyTorch."""
+    from tests.benchmarks.accelerator_peer import Peer, PlainPyTorch
+
+    model = PlainPyTorch(sizes.source_vocabulary, sizes.target_vocabulary, UNITS, EMBEDDING)
+    return Peer(model, "cuda" if has_accelerator() else "cpu", dtype)
+
+
+def make_dataset(sizes: work.Sizes, batch: int) -> ParallelDataset:
+    """One batch of one shape (batch, S, T): rows of 80 to 100 % of the length, with random ids."""
+    random = np.random.default_rng(0)
+    most = sizes.length - 1  # and the end
+    lengths = random.integers(-(-most * 4 // 5), most + 1, (2, batch))
+    lengths[:, 0] = most
+    sides = [
+        [random.integers(SPECIAL_IDS, vocabulary, length).tolist() for length in side]
+        for side, vocabulary in zip(lengths, (sizes.source_vocabulary, sizes.target_vocabulary), strict=True)
+    ]
+    return ParallelDataset(*sides, batch_size=batch, bucket_boundaries=[sizes.length])
+
+
+def train(case: dict, sizes: work.Sizes, rate: float, seconds: float) -> dict:
+    """Measures updates on one batch."""
+    dataset = make_dataset(sizes, case["batch"])
+    inputs, labels, weights = dataset[0]
+    shape = inputs["encoder_token_ids"].shape + labels.shape[1:]
+    if case["system"] == PEER:
+        peer = make_peer(sizes, case["dtype"])
+        parameters = sum(parameter.numel() for parameter in peer.model.parameters())
+
+        def run(count):
+            for _ in range(count):
+                peer.update(inputs["encoder_token_ids"], inputs["decoder_token_ids"], labels, weights)
+            wait()
+    else:
+        model = make_model(sizes)
+        parameters = model.count_params()
+        optimizer = keras.optimizers.Adam(1e-3, global_clipnorm=1.0)
+        model.compile(optimizer, SmoothedCrossentropy(label_smoothing=0.0), jit_compile=preferred_jit_compile())
+
+        def run(count):
+            model.fit(Subset(dataset, [0] * count), epochs=1, shuffle=False, verbose=0)
+            wait()
+
+    first, each = work.steady(run, seconds)
+    result = {"target_tokens_per_second": round(float(weights.sum()) / each, 1), "seconds_per_update": each}
+    result |= {"parameters": parameters, "compile_seconds": round(max(0.0, first - each), 3)}
+    return result | {"share_of_gemm": round(work.training_flops(sizes, shape) / each / 1e9 / rate, 3)}
+
+
+def search(case: dict, sizes: work.Sizes, rate: float, seconds: float) -> dict:
+    """Measures translations of one batch."""
+    batch, beam, steps = case["batch"], case["beam"], sizes.length
+    ids = np.random.default_rng(0).integers(SPECIAL_IDS, sizes.source_vocabulary, (batch, sizes.length - 1))
+    if case["system"] == PEER:
+        source = np.concatenate([ids, np.full((batch, 1), END_ID)], 1)
+        peer = make_peer(sizes, case["dtype"])
+        call = partial(peer.translate, source, beam=beam, steps=steps, start_id=START_ID, end_id=END_ID)
+    else:
+        counts = sizes.source_vocabulary - SPECIAL_IDS, sizes.target_vocabulary - SPECIAL_IDS
+        words = [[f"w{n}" for n in range(count)] for count in counts]
+        tokenizers = [Tokenizer.train(lines, level="word") for lines in words]
+        texts = [" ".join(tokenizers[0].tokens(row.tolist())) for row in ids]
+        options = {"beam_size": beam, "batch_size": batch, "tokens_per_batch": 2 * batch * sizes.length}
+        options |= {"min_length": steps, "max_length": steps, "return_alignments": False}
+        call = partial(Translator(make_model(sizes), *tokenizers).generate, texts, **options)
+
+    def run(count):
+        for _ in range(count):
+            call()
+
+    first, each = work.steady(run, seconds, 1 + STEPS_BEFORE_TRACE // steps if BACKEND == "torch" else 1)
+    shape = batch, sizes.length, sizes.length
+    result = {"sentences_per_second": round(batch / each, 2), "milliseconds_per_call": round(1000 * each, 2)}
+    result |= {"compile_seconds": round(max(0.0, first - each), 3)}
+    return result | {"share_of_gemm": round(work.search_flops(sizes, shape, beam) / each / 1e9 / rate, 3)}
+
+
+def wait() -> None:
+    """Returns when torch's device has done its work. On JAX `fit` ends with its last step, whose metrics it reads."""
+    if BACKEND == "torch" and has_accelerator():
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def start_case() -> None:
+    """Gives the memory of the last case back, and resets torch's peak."""
+    keras.utils.clear_session(free_memory=False)
+    gc.collect()
+    if BACKEND == "jax":
+        import jax
+
+        jax.clear_caches()
+    elif has_accelerator():
+        import torch
+
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_mb() -> float:
+    """The peak of the accelerator's memory, else of the process; on JAX that of all cases so far."""
+    if BACKEND == "torch" and has_accelerator():
+        import torch
+
+        return round(torch.cuda.max_memory_allocated() / 1e6, 1)
+    if BACKEND == "jax":
+        import jax
+
+        if found := jax.local_devices()[0].memory_stats():
+            return round(found["peak_bytes_in_use"] / 1e6, 1)
+    return round(peak_memory_mb(), 1)
+
+
+def measure(case: dict, sizes: work.Sizes, rate: float, seconds: float) -> dict:
+    """Measures a case; an error of it does not end the others, but is recorded."""
+    keras.config.set_dtype_policy("mixed_bfloat16" if case["dtype"] == "bfloat16" else "float32")
+    keras.utils.set_random_seed(0)
+    start_case()
+    try:
+        result = (train if case["kind"] == "train" else search)(case, sizes, rate, seconds)
+    except Exception as error:
+        traceback.print_exc()
+        is_memory = (
+            isinstance(error, MemoryError) or "out of memory" in str(error) or "RESOURCE_EXHAUSTED" in str(error)
+        )
+        status = "out of memory" if is_memory else "failed"
+        result = {"status": status, "error": f"{type(error).__name__}: {error}"[:500]}
+    return case | {"status": "done", "peak_memory_mb": peak_mb()} | result
+
+
+def ratios(cases: list[dict]) -> Iterator[str]:
+    """This library's speed over the peer's, for cases that differ in system and backend alone."""
     names = "kind", "model", "dtype", "batch", "beam"
     speeds = {}
     for case in cases:
-        speed = case.get("target_tokens_per_second") or case.get("sentences_per_second")
-        if case["status"] == "done" and speed:
-            system = case["backend"] if case["system"] == "keras_attn" else case["system"]
+        if case["status"] == "done":
+            speed = case.get("target_tokens_per_second") or case["sentences_per_second"]
+            system = PEER if case["system"] == PEER else case["backend"]
             speeds.setdefault(tuple(case.get(name) for name in names), {})[system] = speed
-    return [
-        dict(zip(names, key, strict=True)) | {"backend": backend, "peer": peer, "ratio": round(ours / theirs, 2)}
-        for key, found in speeds.items()
-        for backend, ours in found.items()
-        for peer, theirs in found.items()
-        if backend in BACKENDS and peer not in BACKENDS
-    ]
-
-
-def larger_than_what_ran_out_of_memory(case: dict, cases: list[dict]) -> bool:
-    names = "backend", "kind", "system", "model", "dtype", "beam"
-    return any(
-        other["status"] == "out of memory"
-        and other["batch"] < case.get("batch", 0)
-        and all(other.get(name) == case.get(name) for name in names)
-        for other in cases
-    )
-
-
-def measured_rates(case: dict, cases: list[dict]) -> dict:
-    """`{"rates": ...}` of the case's backend and dtype, if they were measured."""
-    for other in cases:
-        alike = all(other[name] == case[name] for name in ("backend", "dtype"))
-        if alike and other["kind"] == "rates" and other["status"] == "done":
-            return {"rates": other}
-    return {}
-
-
-def run(cases, settings: dict, done: list[dict], start, remaining, write) -> None:
-    """Measures the cases in order, each in a worker of its backend, and writes after each.
-
-    Args:
-        cases: The cases.
-        settings: What a worker needs to know for all of them.
-        done: List to which the results are appended.
-        start: backend -> a `Worker`. A worker lives until a case of another backend comes, or it dies.
-        remaining: () -> seconds left.
-        write: Called after each case.
-    """
-    worker, current = None, None
-    for case in cases:
-        if remaining() < LEAST_SECONDS:
-            result = case | OUT_OF_TIME
-        elif larger_than_what_ran_out_of_memory(case, done):
-            result = case | {"status": "skipped", "reason": "a smaller batch ran out of memory"}
-        else:
-            if worker is None or current != case["backend"]:
-                if worker:
-                    worker.close()
-                worker, current = start(case["backend"]), case["backend"]
-            left = remaining()
-            result = worker.measure(case, settings | measured_rates(case, done), min(CASE_SECONDS, left))
-            if result is None:
-                reached = left <= CASE_SECONDS
-                reason = "out of time" if reached else f"took more than {CASE_SECONDS} seconds"
-                result = case | {"status": "skipped", "reason": reason}
-            if not worker.alive():
-                worker.close()
-                worker = None
-        done.append(result)
-        write()
-    if worker:
-        worker.close()
+    for key, found in speeds.items():
+        if PEER in found:
+            yield f"{key}: " + ", ".join(f"{one} {speed / found[PEER]:.2f}" for one, speed in found.items())
 
 
 def main(argv=None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("accelerator.json"), metavar="FILE")
-    parser.add_argument("--minutes", type=float, default=9.0, help="budget (default: %(default)s)")
+    parser.add_argument("out", type=Path, metavar="FILE", help="lines of JSON, to which this backend's are added")
+    parser.add_argument("--minutes", type=float, default=5.0, help="after which no case begins (default: %(default)s)")
     parser.add_argument("--small", action="store_true", help="reduced sizes, as on a CPU")
-    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
     arguments = parser.parse_args(argv)
-    if not arguments.minutes > 0:
-        parser.error(f"Expected --minutes above 0. Received: {arguments.minutes}")
-    if not arguments.out.parent.is_dir():
-        parser.error(f"Expected --out in a folder that exists. Received: {arguments.out}")
-    backends = [name for name in arguments.backends if importlib.util.find_spec(name)]
-    if not backends:
-        parser.error(f"Expected {' or '.join(arguments.backends)} to be installed.")
-    deadline = time.monotonic() + 60 * arguments.minutes - 5  # what is left ends the processes
+    end = time.monotonic() + 60 * arguments.minutes
+    if BACKEND == "torch" and has_accelerator():
+        import torch
 
-    def remaining() -> float:
-        return deadline - time.monotonic()
-
-    def start(backend: str) -> Worker:
-        worker = Worker(backend, remaining())
-        if worker.facts:
-            report["sizes"] = worker.facts.pop("sizes")
-            report["devices"][backend] = worker.facts
-        return worker
-
-    report = {"benchmark": "accelerator", "python": sys.version.split()[0], "minutes": arguments.minutes}
-    report |= {"processors": os.cpu_count(), "load": os.getloadavg()[0], "devices": {}, "ratios": [], "cases": []}
-    report["missing"] = [name for name in (*arguments.backends, "joeynmt") if not importlib.util.find_spec(name)]
-    probe = start(backends[0])
-    if probe.facts is None:
-        print(f"Expected a process with {backends[0]} to start. It did not; its messages are above.", file=sys.stderr)
-        return 1
-    size = "small" if arguments.small or probe.facts["platform"] == "cpu" else "full"
-    report |= {"small": size == "small", "settings": SETTINGS[size]}
-
-    def write() -> None:
-        report["ratios"] = ratios(report["cases"])
-        partial = arguments.out.with_name(f"{arguments.out.name}.partial")
-        partial.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        partial.replace(arguments.out)
-        case = report["cases"][-1]
-        names = "backend", "kind", "system", "model", "dtype", "batch", "beam"
-        label = " ".join(str(case[name]) for name in names if name in case)
-        speeds = "target_tokens_per_second", "sentences_per_second", "matrix_gflops"
-        found = " ".join(f"{name}={case[name]}" for name in speeds if name in case)
-        print(f"{label}: {case.get('reason', case['status'])} {found}", flush=True)
-
-    kept = [probe]  # the first worker is the one that was asked for the device
-
-    def start_or_keep(backend: str) -> Worker:
-        return kept.pop() if kept else start(backend)
-
-    cases = plan(BATCHES[size], backends, "joeynmt" not in report["missing"] and "torch" in backends)
-    run(cases, {"size": size} | SETTINGS[size], report["cases"], start_or_keep, remaining, write)
-    for worker in kept:  # no case was measured
-        worker.close()
-    statuses = [case["status"] for case in report["cases"]]
-    print(json.dumps({status: statuses.count(status) for status in sorted(set(statuses))}))
-    return int("failed" in statuses)
+        torch.set_float32_matmul_precision("high")  # TF32, as JAX does by default
+    size = "full" if has_accelerator() and not arguments.small else "small"
+    settings = SETTINGS[size]
+    about = {"benchmark": "accelerator", "backend": BACKEND, "size": size}
+    rates = {dtype: work.gemm_gflops(dtype, **settings) for dtype in DTYPES}
+    failed = False
+    for case in plan(BATCHES[size]):
+        if time.monotonic() > end:
+            print("The rest was left out: out of time.", file=sys.stderr)
+            break
+        found = measure(case, work.SIZES[size][case["model"]], rates[case["dtype"]], settings["seconds"])
+        failed |= found["status"] == "failed"
+        with arguments.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(about | {"gemm_gflops": round(rates[case["dtype"]], 1)} | found) + "\n")
+        print(json.dumps(found), flush=True)
+    lines = arguments.out.read_text(encoding="utf-8").splitlines() if arguments.out.exists() else []
+    print("\n".join(ratios([json.loads(line) for line in lines])))
+    return int(failed)
 
 
 if __name__ == "__main__":

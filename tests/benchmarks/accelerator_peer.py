@@ -1,8 +1,7 @@
 """The peer of `tests.benchmarks.accelerator`: the 13.0 M configuration in plain PyTorch, as JoeyNMT has it.
 
 A packed bidirectional `nn.GRU`, which is cuDNN's on a CUDA device, and a Python loop over the decoder's steps. It has
-the same parameters as `tests.benchmarks.joeynmt_sizes.JoeyNMTSizes` (a test gives both the same weights and compares
-the logits) and works in bfloat16 through `torch.autocast`.
+the same parameters as `tests.benchmarks.joeynmt_sizes.JoeyNMTSizes`, and works in bfloat16 through `torch.autocast`.
 """
 
 import contextlib
@@ -125,7 +124,3 @@ class Peer:
         lengths = torch.from_numpy((source != 0).sum(1))
         with self.precision():
             return self.model.search(torch.from_numpy(source).to(self.device), lengths, **options).cpu().numpy()
-
-    def wait(self) -> None:
-        if self.device == "cuda":
-            torch.cuda.synchronize()

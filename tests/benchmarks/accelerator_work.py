@@ -1,14 +1,16 @@
-"""The models of `tests.benchmarks.accelerator`, and the operations and bytes that their steps cannot do without.
+"""The sizes of the benchmarks' models, the operations of their matrix products, and a machine's rate of them.
 
-`*_bytes` is a lower bound when nothing stays in a cache between two steps of a loop: each step reads the weights of its
-matrix products, the keys and the memory; the logits are written and read; Adam reads four and writes three arrays of
-the parameters. A backward pass counts twice its forward pass. With weights that fit a cache the share of the memory's
-rate may therefore exceed 1.
+A backward pass counts twice its forward pass.
 """
 
 import dataclasses
+import statistics
+import time
+from collections.abc import Callable
 
-from tests.benchmarks import train_throughput
+import numpy as np
+from keras import ops
+
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, UNITS
 
 
@@ -74,8 +76,6 @@ def _readout_weights(sizes: Sizes) -> int:
 
 def training_flops(sizes: Sizes, shape: tuple[int, int, int]) -> float:
     """Floating-point operations of the matrix products of an update, for a batch (B, S, T)."""
-    if sizes.model == "13.0M":
-        return train_throughput.flops(shape, sizes.target_vocabulary)
     b, s, t = shape
     return 3 * b * (s * _source_flops(sizes) + t * _target_flops(sizes, s))
 
@@ -97,22 +97,34 @@ def search_flops(sizes: Sizes, shape: tuple[int, int, int], beam: int) -> float:
     return b * (s * _source_flops(sizes) + beam * t * _target_flops(sizes, s))
 
 
-def training_bytes(sizes: Sizes, shape: tuple[int, int, int], parameters: int, dtype: str) -> float:
-    """Bytes of an update."""
-    b, s, t = shape
-    bytes_each = 2 if dtype == "bfloat16" else 4
-    attended = b * s * 3 * sizes.units  # keys and memory
-    loops = s * _encoder_weights(sizes) + t * (_step_weights(sizes) + attended)
-    logits = 2 * b * t * sizes.target_vocabulary
-    return 3.0 * bytes_each * (loops + logits) + 7 * 4 * parameters
+def steady(run: Callable[[int], None], seconds: float, warm_up: int = 1) -> tuple[float, float]:
+    """Measures the seconds of the first `run(1)`, and the median of one in three later `run(n)` of `seconds` together.
+
+    In between come `warm_up` calls, or as many as 5 `seconds` allow, and `run(2)`, which decides n.
+    """
+
+    def timed(count):
+        start = time.perf_counter()
+        run(count)
+        return (time.perf_counter() - start) / count
+
+    first, spent = timed(1), 0.0
+    for _ in range(warm_up):
+        spent += timed(1)
+        if spent > 5 * seconds:
+            break
+    count = max(1, min(200, round(seconds / 3 / timed(2))))
+    return first, statistics.median(timed(count) for _ in range(3))
 
 
-def search_bytes(sizes: Sizes, shape: tuple[int, int, int], beam: int, dtype: str) -> float:
-    """Bytes of the search of a batch (B, S, T). Hypotheses of a sentence share its keys and memory."""
-    b, s, t = shape
-    output = sizes.readout * sizes.target_vocabulary
-    attended = b * s * 3 * sizes.units
-    logits = 2 * b * beam * sizes.target_vocabulary
-    step = _step_weights(sizes) + _readout_weights(sizes) + output + attended + logits
-    bytes_each = 2 if dtype == "bfloat16" else 4
-    return float(bytes_each * (s * _encoder_weights(sizes) + t * step))
+def gemm_gflops(dtype: str = "float32", size: int = 2048, seconds: float = 0.5) -> float:
+    """Measures the rate of products of two square matrices with so many rows."""
+    left = ops.cast(np.random.default_rng(0).normal(0, size**-0.5, (size, size)), dtype)
+
+    def run(count):
+        result = left
+        for _ in range(count):
+            result = ops.matmul(left, result)
+        ops.convert_to_numpy(ops.cast(result[:1, :1], "float32"))
+
+    return 2 * size**3 / steady(run, seconds)[1] / 1e9

@@ -18,7 +18,6 @@ import keras
 
 from keras_attn import Translator, quantize
 from keras_attn.text import corpus_path, read_lines
-from recipes.pages.results import name_of_run
 from tests import adversarial
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
 
@@ -59,7 +58,7 @@ def main(argv=None) -> int:
             print(f"  {one.text!r}\n  {other.text!r}")
     result = {
         "benchmark": "batch_invariance",
-        "run": name_of_run(arguments.preset),
+        "run": arguments.preset.resolve().name,
         "backend": keras.backend.backend(),
         "products": "int8" if arguments.int8 else "float32",
         "beam": arguments.beam,

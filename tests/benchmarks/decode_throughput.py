@@ -5,14 +5,15 @@
 RUN is a preset of `tests.benchmarks.joeynmt_sizes` (its docstring has the command that trains one); quality matters,
 since it decides the lengths. DIR holds `data/multi30k-tok/` (default: $KERAS_ATTN_DATA). The first pass over all
 sentences compiles; then come `--repeats` timed passes with the beam, as many greedy ones, and 100 single sentences with
-the beam, one a call. The last line is JSON: medians, with the 10th and 90th percentile as `..._spread`, and the shares
-of what the machine can do (`tests.benchmarks.search_limits`), of single sentences in `single`.
+the beam, one a call. The last line is JSON: medians, with the 10th and 90th percentile as `..._spread`, and the share
+of the machine's rate of float32 matrix products (`tests.benchmarks.accelerator_work`).
 `--int8`: products in int8. `--shortlist`: in a shortlist that is learnt from the training text. With either the result
 also has the BLEU of float32 and the whole vocabulary, and the share of translations that change.
 `--peer FILE`: the last line of `tests.benchmarks.joeynmt_peer`, which becomes part of it.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import statistics
@@ -25,7 +26,7 @@ import keras
 from keras_attn import Shortlist, Translator, quantize, with_shortlist
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
-from tests.benchmarks.search_limits import Limits
+from tests.benchmarks.accelerator_work import SIZES, gemm_gflops, search_flops
 from tests.benchmarks.spread import with_spread
 
 SINGLES = 100
@@ -74,23 +75,28 @@ def main(argv=None) -> int:
         times = [timed(lambda: translator.generate(sources, **chosen))[0] for _ in range(arguments.repeats)]
         return first, times, found
 
-    limits = Limits(translator, arguments.beam)
-    limits.measure()
+    sides = translator.source_tokenizer.vocabulary_size, translator.target_tokenizer.vocabulary_size
+    sizes = dataclasses.replace(SIZES["full"]["13.0M"], source_vocabulary=sides[0], target_vocabulary=sides[1])
+    gemm = [gemm_gflops()]
     first_call, seconds, found = passes(**beam)
-    limits.measure()
+    gemm.append(gemm_gflops())
     rates = [len(sources) / one for one in seconds]
     print(f"beam {arguments.beam}: {statistics.median(rates):.1f} sentences a second", flush=True)
     _, greedy_seconds, greedy = passes(**options | {"beam_size": 1})
-    limits.measure()
+    gemm.append(gemm_gflops())
     singles = sources[:SINGLES]
     for text in singles:
         translator.generate([text], **beam)
     single = [timed(lambda text=text: translator.generate([text], **beam))[0] for text in singles]
-    limits.measure()
+    gemm.append(gemm_gflops())
     lengths = [(len(one.source_token_ids), len(one.token_ids)) for one in found]
     tokens = sum(target for _, target in lengths)
-    # The work that is counted is that of the whole vocabulary.
-    shares = (lambda *_: {}) if arguments.shortlist else limits.shares
+    rate = statistics.median(gemm)
+
+    def share(lengths, seconds) -> float:
+        """Of the rate of matrix products, by the tokens found, times the beam: padding and further steps are loss."""
+        return round(sum(search_flops(sizes, (1, *one), arguments.beam) for one in lengths) / seconds / 1e9 / rate, 3)
+
     result = {
         "benchmark": "decode",
         "backend": keras.backend.backend(),
@@ -103,9 +109,9 @@ def main(argv=None) -> int:
         "target_tokens_per_second": round(tokens / statistics.median(seconds)),
         **with_spread("greedy_sentences_per_second", [len(sources) / one for one in greedy_seconds]),
         **with_spread("single_sentence_ms", [1000 * one for one in single]),
-        **limits.rates(),
-        **shares(lengths, arguments.batch_size, statistics.median(seconds)),
-        "single": shares(lengths[:SINGLES], 1, sum(single)),
+        "gemm_gflops": round(rate, 1),
+        "share_of_gemm": share(lengths, statistics.median(seconds)),
+        "single_share_of_gemm": share(lengths[:SINGLES], sum(single)),
         "seconds_first_call": round(first_call, 1),
         "tokens_per_sentence": round(tokens / len(sources), 1),
         "bleu": round(bleu([t.text for t in found], references, tokenize="none").score, 2),

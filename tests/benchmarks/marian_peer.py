@@ -3,9 +3,8 @@
     python -m tests.benchmarks.marian_peer WORK --minutes 60 [--corpus multi30k] [--preset recommended] [--lines 1000]
 
 WORK/venv gets pymarian from the package index, once (604 MB, Python 3.11 or earlier: `--python`). Marian makes its own
-SentencePiece vocabularies and trains for `--minutes`, of its process's time, with the options of the preset; those of
-`--marian`, such as "--enc-cell lstm --dec-cell lstm --dim-rnn 512", are added or replace some. A killed run continues
-from Marian's last checkpoint, if the command is given again; a finished one with more minutes trains on.
+SentencePiece vocabularies and trains for `--minutes` with the options of the preset; those of `--marian`, such as
+"--enc-cell lstm --dec-cell lstm --dim-rnn 512", are added or replace some. A model in WORK is not trained again.
 
 The first `--lines` sentences of the test split are then scored with their references, and translated greedily and
 with a beam, by Marian and by this library on `$KERAS_BACKEND`. A translation that is not Marian's is a tie (the scores
@@ -13,24 +12,154 @@ differ by less than 1e-4), better (ours has the higher score: Marian's beam is n
 ended), cut (it reaches the limit of three times the source's length; Marian's is that of the longest source of the
 batch) or worse. Rates are the better of two passes, without loading and compilation.
 
-WORK/report.json is for the results page: `python -m recipes.pages.results WORK`.
+WORK/report.json is for the results page: `python -m recipes.pages.results WORK --report multi30k-de-en/marian`.
 """
 
 import argparse
+import json
 import os
+import re
 import shlex
-import signal
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from keras_attn.cli import command
-from tests.benchmarks.marian_program import PRESETS, RATIO, VERSION, Hypothesis, Marian, merged
 
+VERSION = "pymarian==1.12.42"
 TIE = 1e-4
 KINDS = ("equal", "ties", "better", "cut", "worse")
 SHOWN = 20  # differences in the report
+RATIO = 3.0  # of the longest translation to the source
+PATIENCE = 300  # seconds in which Marian ends its updates and saves, when it is asked to end
+# "recommended": the options of s2s in Marian's examples (training-basics-sentencepiece; the smoothed labels are
+# wmt2017-uedin's), at a size, a mini-batch and a learning rate for 29,000 pairs and two cores, where
+# `--mini-batch-fit` takes minutes to measure memory. "plain": none of them.
+_COMMON = "--cost-type ce-mean-words --optimizer adam --learn-rate 0.001 --lr-warmup 200u --clip-norm 1 -w 1000"
+PRESETS = {
+    "plain": f"--type s2s --dim-emb 256 --dim-rnn 320 {_COMMON}",
+    "recommended": (
+        f"--type s2s --dim-emb 256 --dim-rnn 320 --layer-normalization --tied-embeddings {_COMMON} --max-length 100 "
+        "--dropout-rnn 0.2 --dropout-src 0.1 --dropout-trg 0.1 --label-smoothing 0.1 --exponential-smoothing 0.001 "
+        "--lr-decay-inv-sqrt 2000u"
+    ),
+}
+_TRAINING = (
+    "--overwrite --keep-best --early-stopping 20 --disp-freq 100u --save-freq 200u --mini-batch 64 "
+    "--valid-metrics bleu --valid-freq 450u --valid-mini-batch 64 --beam-size 5 --normalize 1 --quiet-translation "
+    "--sentencepiece-options --hard_vocab_limit=false"
+)
+_SEARCH = f"-w 500 --mini-batch 64 --maxi-batch 100 --maxi-batch-sort src --max-length-factor {RATIO} --n-best"
+
+
+class Hypothesis(NamedTuple):
+    """A translation, and the score by which Marian's search ranks it: its log-probability, normalised."""
+
+    text: str
+    score: float
+
+
+class Marian:
+    """The program, with a model and its vocabularies in a folder.
+
+    Args:
+        work: The folder. Its `venv` gets pymarian from the package index on first use.
+        python: The interpreter of that environment.
+        threads: Threads of the CPU.
+    """
+
+    def __init__(self, work: Path, python: str, threads: int):
+        self._program = work / "venv" / "bin" / "pymarian"
+        if not self._program.exists():
+            subprocess.run([python, "-m", "venv", work / "venv"], check=True)
+            subprocess.run([self._program.with_name("pip"), "install", "-q", VERSION], check=True)
+        self._work, self._threads = work, ["--cpu-threads", str(threads)]
+        self.vocabularies = [work / f"{side}.spm" for side in ("source", "target")]
+        self._trained = work / "model.npz"
+
+    @property
+    def model(self) -> Path:
+        """The model with the best BLEU of the validation, or the last one if there was no validation."""
+        best = self._trained.with_name("model.npz.best-bleu.npz")
+        return best if best.exists() else self._trained
+
+    def train(self, options: str, vocabulary_size: int, minutes: float, texts: list, validation: list) -> dict:
+        """Trains for so many minutes, unless the folder has a model, and returns the figures of the training.
+
+        Raises:
+            ValueError: if the folder has a model with other options.
+            RuntimeError: if Marian fails, or does not save its model when it is asked to end.
+        """
+        record = self._work / "training.json"
+        asked = {"options": options, "vocabulary_size": vocabulary_size}
+        if record.exists():
+            found = json.loads(record.read_text(encoding="utf-8"))
+            if any(found.pop(name) != asked[name] for name in asked):
+                raise ValueError(f"Expected another WORK: {str(self._work)!r} has a model with other options.")
+            return found
+        sizes = ["--dim-vocabs", *[str(vocabulary_size)] * 2]
+        call = self._call("train", *sizes, *shlex.split(f"{options} {_TRAINING}"), model=self._trained)
+        call += ["--train-sets", *map(str, texts), "--valid-sets", *map(str, validation)]
+        log, began = self._work / "train.log", time.monotonic()
+        with log.open("wb") as output, subprocess.Popen(call, stdout=output, stderr=output) as process:
+            try:
+                process.wait(60 * minutes)
+            except subprocess.TimeoutExpired:
+                process.terminate()  # it saves the model, then
+                process.wait(PATIENCE)
+        progress = self._trained.with_name("model.npz.progress.yml")
+        if not progress.exists():
+            raise RuntimeError(f"{shlex.join(call)} left no model:\n{log.read_text('utf-8', 'replace')[-3000:]}")
+        names = {"batches": "updates", "epochs": "epochs", "labels-total": "tokens"}
+        text = progress.read_text(encoding="utf-8")
+        found = {new: int(re.search(rf"^{name}: (\d+)$", text, re.MULTILINE)[1]) for name, new in names.items()}
+        seconds = time.monotonic() - began
+        figures = {"updates": found["updates"], "epochs": found["epochs"], "train_seconds": round(seconds, 1)}
+        figures["target_tokens_per_second"] = round(found["tokens"] / seconds)
+        record.write_text(json.dumps(asked | figures), encoding="utf-8")
+        return figures
+
+    def score(self, texts: list[Path]) -> list[float]:
+        """log p(target | source) of each pair of lines."""
+        done = self._ask(self._call("score", "--quiet", "-w", "500", "--train-sets", *map(str, texts)))
+        return [float(line) for line in done.stdout.splitlines()]
+
+    def translate(self, source: Path, beam_size: int, normalize: float) -> tuple[list[Hypothesis], float]:
+        """The best translation of each line, and the seconds that the search took, without loading."""
+        search = ["-b", str(beam_size), "--normalize", str(normalize), *shlex.split(_SEARCH), "-i", str(source)]
+        done = self._ask(self._call("decode", "--quiet-translation", *search))
+        seconds = float(re.search(r"Total time: ([\d.]+)s", done.stderr)[1])
+        found: dict[int, Hypothesis] = {}
+        for line in done.stdout.splitlines():  # number ||| text ||| features ||| score, the best first
+            number, _, rest = line.partition(" ||| ")
+            text, _, score = rest.rsplit(" ||| ", 2)
+            found.setdefault(int(number), Hypothesis(text, float(score)))
+        return [found[number] for number in range(len(found))], seconds
+
+    def _call(self, name: str, *options: str, model: Path | None = None) -> list[str]:
+        common = ["-m", str(model or self.model), "--vocabs", *map(str, self.vocabularies), *self._threads]
+        return [str(self._program), name, *common, *options]
+
+    def _ask(self, call: list[str]) -> subprocess.CompletedProcess:
+        done = subprocess.run(call, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{shlex.join(call)} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+        return done
+
+
+def merged(*options: str) -> str:
+    """Options of Marian, of which a later one replaces an earlier one of its name: Marian takes each once."""
+    found: dict[str, list[str]] = {}
+    for word in shlex.split(" ".join(options)):
+        if re.match(r"--?[a-zA-Z]", word):
+            name = word
+            found[name] = []
+        else:
+            found[name].append(word)
+    return shlex.join([word for name, values in found.items() for word in (name, *values)])
 
 
 def compare(sources: Sequence[str], found, recorded: Sequence[Hypothesis]) -> dict:
@@ -62,8 +191,8 @@ def write_texts(work: Path, splits: dict, lines: int) -> dict[str, list[Path]]:
 
 def searched(marian: Marian, translator, sources: list[str], path: Path, beam: int, normalize: float) -> dict:
     """Both systems' translations, with their times; the second pass here has nothing to compile."""
-    recorded, seconds = marian.translate(path, len(sources), beam, normalize)
-    seconds = min(seconds, marian.translate(path, len(sources), beam, normalize)[1])
+    recorded, seconds = marian.translate(path, beam, normalize)
+    seconds = min(seconds, marian.translate(path, beam, normalize)[1])
     # Marian writes no <unk>, and divides by length^normalize.
     options = {"beam_size": beam, "normalization": "average", "length_penalty": normalize, "batch_size": 64}
     options |= {"max_length_ratio": RATIO, "banned_tokens": ["<unk>"], "return_alignments": False}
@@ -110,35 +239,34 @@ def command_line(arguments: argparse.Namespace, corpus: str) -> str:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Trains, compares and writes the report."""
-    from keras_attn import Translator, files
+    from keras_attn import Translator
     from keras_attn.training import corpora, report, surroundings
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends Marian, too
     work = arguments.work.resolve()
     corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
     options = merged(PRESETS[arguments.preset], arguments.marian, f"--seed {arguments.seed}")
-    with files.locked(work):
-        marian = Marian(work, arguments.python, arguments.threads)
-        paths = write_texts(work, corpus.splits, arguments.lines)
-        trained = paths["train"], paths["val"]
-        training = marian.train(options, arguments.vocabulary_size, arguments.minutes, *trained)
-        print(f"trained for {training['train_seconds']:.0f} s", flush=True)
-        translator = Translator.from_marian(marian.model, marian.vocabularies)
-        settings = {
-            "study": "marian",
-            "corpus": corpus.name,
-            "source": corpus.source,
-            "target": corpus.target,
-            "command": command_line(arguments, corpus.name),
-            "system": f"Marian {VERSION.rpartition('=')[2]}",
-            "options": options,
-            "parameters": translator.model.count_params(),
-            "training_pairs": len(corpus.splits["train"][0]),
-        }
-        settings |= {name: getattr(arguments, name) for name in ("seed", "minutes", "threads", "normalize")}
-        test = [side[: arguments.lines] for side in corpus.splits["test"]]
-        figures = compared(marian, translator, *test, paths["test"], arguments.beam, arguments.normalize)
-        report.write(work / "report.json", settings | training | figures | surroundings())
+    work.mkdir(parents=True, exist_ok=True)
+    marian = Marian(work, arguments.python, arguments.threads)
+    paths = write_texts(work, corpus.splits, arguments.lines)
+    texts = paths["train"], paths["val"]
+    training = marian.train(options, arguments.vocabulary_size, arguments.minutes, *texts)
+    print(f"trained for {training['train_seconds']:.0f} s", flush=True)
+    translator = Translator.from_marian(marian.model, marian.vocabularies)
+    settings = {
+        "study": "marian",
+        "corpus": corpus.name,
+        "source": corpus.source,
+        "target": corpus.target,
+        "command": command_line(arguments, corpus.name),
+        "system": f"Marian {VERSION.rpartition('=')[2]}",
+        "options": options,
+        "parameters": translator.model.count_params(),
+        "training_pairs": len(corpus.splits["train"][0]),
+    }
+    settings |= {name: getattr(arguments, name) for name in ("seed", "minutes", "threads", "normalize")}
+    test = [side[: arguments.lines] for side in corpus.splits["test"]]
+    figures = compared(marian, translator, *test, paths["test"], arguments.beam, arguments.normalize)
+    report.write(work / "report.json", settings | training | figures | surroundings())
     for name, search in figures["searches"].items():
         print(f"{name}: " + ", ".join(f"{search[kind]} {kind}" for kind in KINDS), search["sentences_per_second"])
     print(f"BLEU {figures['bleu']['score']:.2f}  {figures['bleu']['signature']}")

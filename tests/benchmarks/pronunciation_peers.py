@@ -15,122 +15,268 @@ one core; its score is that of `recipes.evaluate` for pronunciations, words a se
 - RUN: a run of `recipes.train` on the corpus, with a beam of 5, on `$KERAS_BACKEND`. Of a run whose model is not there
   `--reports` takes the report, which has no rate.
 
-What is finished is kept in WORK, one file for each system, and not measured again; with other `--minutes` or on another
-backend it is refused. WORK/report-CORPUS/report.json is for the results page: `python -m recipes.pages.results
-WORK/report-CORPUS`.
+WORK/report.json is for the results page: `python -m recipes.pages.results WORK --report cmudict/peers`.
 """
 
 import argparse
+import contextlib
 import json
-import shlex
+import os
+import re
+import shutil
+import subprocess
 import sys
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from keras_attn import files
 from keras_attn.cli import command
 from keras_attn.cli.command import run_folder
 from keras_attn.training import read_report
-from tests.benchmarks.pronunciation_systems import OF_REPORTS, SYSTEMS, Pairs, of_report, of_run
+from tests.benchmarks.processes import run_process
+
+PACKAGES = {
+    "g2p-en": ("g2p-en==2.1.0",),
+    "phonetisaurus": ("phonetisaurus==0.3.0",),
+    "yoyodyne": ("torch==2.13.0", "yoyodyne==0.5.27"),  # torch first: it chooses the build
+}
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+BEAM = 5
+OF_REPORTS = "wer", "per", "parameters", "train_seconds", "command"  # what a row has of a run's report
+# `G2p()` looks a word up in its dictionary first, and needs NLTK's data for that: here the network answers alone.
+G2P_EN = """
+import json, re, sys, time
+import nltk
+nltk.download = lambda *_: False  # importing g2p_en asks for it
+nltk.corpus.cmudict.dict = dict  # an empty dictionary
+from g2p_en import G2p
+network, words = G2p(), open(sys.argv[1], encoding="utf-8").read().splitlines()
+begin = time.perf_counter()
+found = [network.predict(word.replace(" ", "")) for word in words]
+seconds = time.perf_counter() - begin
+phones = [" ".join(re.sub("[0-9]", "", phone) for phone in one) for one in found]
+print(json.dumps({"phones": phones, "seconds": seconds}))
+"""
+# The first call, which compiles, is not counted.
+OURS = """
+import json, sys, time
+from pathlib import Path
+from keras_attn import Translator
+from keras_attn.training import length_penalty
+path, run, beam = sys.argv[1:]
+words, translator = Path(path).read_text("utf-8").splitlines(), Translator.from_preset(run)
+options = {"beam_size": int(beam), "return_alignments": False, "length_penalty": length_penalty(Path(run), None)}
+translator.generate(words, **options)
+begin = time.perf_counter()
+found = translator.generate(words, **options)
+print(json.dumps({"phones": [one.text for one in found], "seconds": time.perf_counter() - begin}))
+"""
+Pairs = tuple[list[str], list[str]]  # words, and a pronunciation of each
 
 
-def scored(found: dict, words: list[str], test: Pairs) -> dict:
-    """What a system answered, with its error rates and without the answers."""
-    from keras_attn.evaluation import by_metric
+@contextlib.contextmanager
+def one_core() -> Iterator[None]:
+    """Runs what starts meanwhile on one core."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
-    phones, speed = dict(zip(words, found.pop("phones"), strict=True)), len(words) / found.pop("seconds")
-    scores = by_metric.all_scores("wer", *test, [phones[word] for word in test[0]], "none")
-    return found | scores | {"words_per_second": round(speed, 1)}
 
-
-def check(arguments: argparse.Namespace, corpus: str) -> None:
-    """Refuses what would be measured in vain.
+def called(*line, cwd: Path | None = None) -> str:
+    """What a program prints, in one thread.
 
     Raises:
-        ValueError: for g2p-en without CMUdict, two systems of one name, or what is no run on the corpus.
+        RuntimeError: if it fails.
     """
-    if "g2p-en" in arguments.systems and corpus != "cmudict":
-        raise ValueError(f"Expected g2p-en with cmudict, whose phones it gives. Received: {corpus}")
-    names = [*arguments.systems, *(run.resolve().name for run in arguments.runs)]
-    names += [path.stem for path in arguments.reports]
-    if len(set(names)) < len(names):
-        raise ValueError(f"Expected systems and runs of different names. Received: {', '.join(names)}")
-    reports = {run.name: read_report(run) for run in arguments.runs}
-    reports |= {path.name: json.loads(path.read_text(encoding="utf-8")) for path in arguments.reports}
-    for name, report in reports.items():
-        if report.get("corpus") not in (corpus, arguments.corpus) or not report.keys() >= {*OF_REPORTS, "beam_size"}:
-            raise ValueError(f"Expected runs of recipes.train on {corpus}. Received: {name}, of {report.get('corpus')}")
+    call = list(map(str, line))
+    ended = subprocess.run(call, capture_output=True, text=True, cwd=cwd, env=os.environ | ONE_THREAD)
+    if ended.returncode:
+        raise RuntimeError(f"Expected {Path(call[0]).name} to answer. It ended: {ended.stderr.strip()[-400:]}")
+    return ended.stdout
 
 
-def kept_rows(work: Path, corpus: str, conditions: dict[str, dict]) -> dict[str, dict]:
-    """The rows that are finished, by system.
+def installed(work: Path, system: str) -> Path:
+    """The folder of a peer's programs, installed on first use."""
+    programs = work / "environments" / system / "bin"
+    complete = programs.parent / "complete"
+    if not complete.exists():
+        subprocess.run([sys.executable, "-m", "venv", programs.parent], check=True)
+        for package in PACKAGES[system]:
+            subprocess.run([programs / "python", "-m", "pip", "install", "-q", package], check=True)
+        complete.touch()
+    return programs
 
-    Raises:
-        ValueError: if one was measured under other conditions.
-    """
-    rows = {}
-    for system, own in conditions.items():
-        path = work / f"{corpus}-{system}.json"
-        if path.exists():
-            rows[system] = row = json.loads(path.read_text(encoding="utf-8"))
-            if other := {name: row[name] for name in own if row.get(name, own[name]) != own[name]}:
-                raise ValueError(f"Expected {system} with {other}, as {path.name} has it in WORK. Received: {own}")
-    return rows
+
+def without_loading(answers, words: list[str]) -> tuple[list[str], float]:
+    """The answers of a program that loads its model each time, and the seconds without that."""
+    begin = time.monotonic()
+    answers(words[:1])
+    loading, begin = time.monotonic() - begin, time.monotonic()
+    found = answers(words)
+    return found, max(time.monotonic() - begin - loading, 1e-9)
+
+
+def of_g2p_en(work: Path, words: list[str], train: Pairs, validation: Pairs, minutes: float) -> dict:
+    """g2p-en's network."""
+    python = installed(work, "g2p-en") / "python"
+    with one_core():
+        found = json.loads(called(python, "-c", G2P_EN, listed(work, words)).splitlines()[-1])
+    return found | {"about": "its network, which has seen the test words; greedy"}
+
+
+def of_phonetisaurus(work: Path, words: list[str], train: Pairs, validation: Pairs, minutes: float) -> dict:
+    """Phonetisaurus, whose words have no blanks between their letters."""
+    program = installed(work, "phonetisaurus") / "phonetisaurus"
+    lexicon, model = work / "lexicon.txt", work / "phonetisaurus.fst"
+    lines = (f"{word.replace(' ', '')}\t{phones}\n" for word, phones in zip(*train, strict=True))
+    lexicon.write_text("".join(lines), encoding="utf-8")
+    begin = time.monotonic()
+    called(program, "train", "--model", model, "--lexicon-word-separator", "\t", lexicon, cwd=work)
+    trained = time.monotonic() - begin
+
+    def answers(some: list[str]) -> list[str]:
+        spelled = [word.replace(" ", "") for word in some]
+        with one_core():
+            found = called(program, "predict", "--model", model, *spelled)
+        phones = dict(line.partition(" ")[::2] for line in found.splitlines())
+        return [phones.get(word, "") for word in spelled]
+
+    phones, seconds = without_loading(answers, words)
+    about = {"train_seconds": round(trained, 1), "about": "8-grams of aligned letters and phones"}
+    return {"phones": phones, "seconds": seconds} | about
+
+
+def of_yoyodyne(work: Path, words: list[str], train: Pairs, validation: Pairs, minutes: float) -> dict:
+    """Yoyodyne's hard monotonic attention."""
+    program = installed(work, "yoyodyne") / "yoyodyne"
+    folder = work / "yoyodyne"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name, sides in {"train": train, "val": validation}.items():
+        lines = map("\t".join, zip(*sides, strict=True))
+        (folder / f"{name}.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    data = {"train": {name: str(folder / f"{name}.tsv") for name in ("train", "val")}}
+    data["predict"] = {"predict": str(folder / "test.tsv"), "target_col": 0}  # none: it would limit the answer's length
+    for name, own in data.items():
+        text = json.dumps(yoyodyne_settings(folder, minutes, own))  # JSON is YAML
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    begin = time.monotonic()
+    subprocess.run([program, "fit", "--config", folder / "train.yaml"], cwd=folder, check=True)
+    trained = time.monotonic() - begin
+    checkpoint = max(folder.rglob("*.ckpt"), key=lambda path: path.stat().st_mtime)
+
+    def answers(some: list[str]) -> list[str]:
+        (folder / "test.tsv").write_text("".join(f"{word}\n" for word in some), encoding="utf-8")
+        with one_core():
+            called(program, "predict", "--config", folder / "predict.yaml", "--ckpt_path", checkpoint, cwd=folder)
+        lines = (folder / "answers.txt").read_text(encoding="utf-8").splitlines()
+        return [re.sub(" +", " ", one).strip() for one in lines]
+
+    phones, seconds = without_loading(answers, words)
+    about = {"train_seconds": round(trained, 1), "about": "hard monotonic attention of first order, 400 units; greedy"}
+    return {"phones": phones, "seconds": seconds} | about
+
+
+def yoyodyne_settings(folder: Path, minutes: float, data: dict) -> dict:
+    """Its example files for this model and for a trainer, with the text of one of its two commands."""
+    seconds = round(60 * minutes)
+    limit = f"00:{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    stopping = {"monitor": "val_loss", "patience": 10}
+    encoder = {"dropout": 0.3, "embedding_size": 200, "hidden_size": 400}
+    sizes = {"attention_context": 1, "enforce_monotonic": True, "embedding_size": 200}
+    sizes |= {"decoder_dropout": 0.3, "decoder_hidden_size": 400}
+    return {
+        "seed_everything": 0,
+        "trainer": {"accelerator": "cpu", "gradient_clip_val": 3, "max_epochs": 100, "max_time": limit}
+        | {"callbacks": [{"class_path": "lightning.pytorch.callbacks.EarlyStopping", "init_args": stopping}]},
+        "model": {
+            "class_path": "yoyodyne.models.HardAttentionLSTMModel",
+            "init_args": sizes
+            | {"source_encoder": {"class_path": "yoyodyne.models.modules.LSTMEncoder", "init_args": encoder}}
+            | {"optimizer": {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.001}}},
+        },
+        "data": {"model_dir": str(folder / "model"), "source_sep": " ", "target_sep": " ", "batch_size": 32} | data,
+        "checkpoint": {"filename": "best", "monitor": "val_accuracy", "mode": "max"},
+        "prediction": {"path": str(folder / "answers.txt")},
+    }
+
+
+SYSTEMS = {"g2p-en": of_g2p_en, "phonetisaurus": of_phonetisaurus, "yoyodyne": of_yoyodyne}
+
+
+def of_run(work: Path, words: list[str], run: Path) -> dict:
+    """A run of this project."""
+    with one_core():
+        line = "-c", OURS, str(listed(work, words)), str(run.resolve()), str(BEAM)
+        found = run_process(*line, **ONE_THREAD)
+    return of_report(read_report(run) | {"beam_size": BEAM}) | found
+
+
+def of_report(report: dict) -> dict:
+    """The scores in the report of a run."""
+    return {name: report[name] for name in OF_REPORTS} | {"about": f"beam of {report['beam_size']}"}
+
+
+def listed(work: Path, words: Sequence[str]) -> Path:
+    """A file of words, one a line."""
+    path = work / "words.txt"
+    path.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    return path
 
 
 def measure(arguments: argparse.Namespace) -> None:
-    """Measures what is not kept yet, and writes the report."""
+    """Measures all systems, and writes the report.
+
+    Raises:
+        ValueError: for g2p-en without CMUdict, or a run on another corpus.
+    """
+    from keras_attn.evaluation import by_metric
     from keras_attn.training import corpora, report, surroundings
 
     corpus = corpora.load(arguments.corpus, "letters", "phones", data=arguments.data)
-    check(arguments, corpus.name)
-    test = corpus.splits["test"]
+    reports = {run.resolve().name: read_report(run) for run in arguments.runs}
+    reports |= {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in arguments.reports}
+    if "g2p-en" in arguments.systems and corpus.name != "cmudict":
+        raise ValueError(f"Expected g2p-en with cmudict, whose phones it gives. Received: {corpus.name}")
+    if wrong := [name for name, one in reports.items() if one["corpus"] not in (corpus.name, arguments.corpus)]:
+        raise ValueError(f"Expected runs of recipes.train on {corpus.name}. Received: {', '.join(wrong)}")
+    work, test = arguments.work.resolve(), corpus.splits["test"]
+    work.mkdir(parents=True, exist_ok=True)
     words = list(dict.fromkeys(test[0]))
-    name = corpus.name.replace("/", "-")
-    work = arguments.work.resolve()
-    calls = {
-        system: lambda system=system: SYSTEMS[system](
-            work, words, corpus.splits["train"], corpus.splits["val"], arguments.minutes
-        )
-        for system in arguments.systems
-    }
-    calls |= {run.resolve().name: lambda run=run: of_run(work, words, run) for run in arguments.runs}
-    conditions = {
-        system: {"minutes": arguments.minutes} if system == "yoyodyne" else {} for system in arguments.systems
-    }
-    conditions |= {run.resolve().name: {"backend": surroundings()["backend"]} for run in arguments.runs}
-    with files.locked(work):
-        rows = kept_rows(work, name, conditions)
-        for system in [system for system in conditions if system not in rows]:
-            print(f"{system} ...", file=sys.stderr, flush=True)
-            rows[system] = {"name": system} | conditions[system] | scored(calls[system](), words, test)
-            report.write(work / f"{name}-{system}.json", rows[system])
-        rows = {system: rows[system] for system in conditions}  # in the order of the command
-        for path in arguments.reports:
-            rows[path.stem] = {"name": path.stem} | of_report(json.loads(path.read_text(encoding="utf-8")))
-        settings = {"study": "pronunciation_peers", "corpus": corpus.name, "source": "letters", "target": "phones"}
-        settings |= {"command": command_line(arguments, corpus.name), "test_words": len(words)}
-        folder = work / f"report-{name}"
-        folder.mkdir(exist_ok=True)
-        report.write(folder / "report.json", settings | {"systems": list(rows.values())} | surroundings())
-    for row in rows.values():
+    splits = corpus.splits["train"], corpus.splits["val"]
+    found = {name: SYSTEMS[name](work, words, *splits, arguments.minutes) for name in arguments.systems}
+    found |= {run.resolve().name: of_run(work, words, run) for run in arguments.runs}
+    for one in found.values():
+        phones, seconds = dict(zip(words, one.pop("phones"), strict=True)), one.pop("seconds")
+        one |= by_metric.all_scores("wer", *test, [phones[word] for word in test[0]], "none")
+        one["words_per_second"] = round(len(words) / seconds, 1)
+    found |= {path.stem: of_report(reports[path.stem]) for path in arguments.reports}
+    settings = {"study": "pronunciation_peers", "corpus": corpus.name, "source": "letters", "target": "phones"}
+    settings |= {"command": command_line(arguments, corpus.name), "test_words": len(words)}
+    rows = [{"name": name} | one for name, one in found.items()]
+    report.write(work / "report.json", settings | {"systems": rows} | surroundings())
+    for row in rows:
         rate = f"  {row['words_per_second']:,} words/s on one core" if "words_per_second" in row else ""
         print(f"{row['name']:>24}  WER {row['wer']['score']:5.2f}{rate}")
-    print(f"The report is in {folder}.")
+    print(f"The report is in {work}.")
 
 
 def command_line(arguments: argparse.Namespace, corpus: str) -> str:
     """The command without the folders of this machine."""
-    parts = ["python -m tests.benchmarks.pronunciation_peers WORK --corpus", corpus]
-    parts += ["--systems", *arguments.systems] if arguments.systems != list(SYSTEMS) else []
-    parts += ["--runs", *(shlex.quote(run.resolve().name) for run in arguments.runs)] if arguments.runs else []
-    parts += ["--reports", *(path.name for path in arguments.reports)] if arguments.reports else []
+    parts = ["python -m tests.benchmarks.pronunciation_peers WORK --corpus", corpus, "--systems", *arguments.systems]
+    parts += ["--runs", *(run.resolve().name for run in arguments.runs)] if arguments.runs else []
+    names = [f"{path.resolve().parent.name}/{path.name}" for path in arguments.reports]
+    parts += ["--reports", *names] if names else []
     parts += ["--minutes", f"{arguments.minutes:g}"] if "yoyodyne" in arguments.systems else []
     return " ".join(parts)
 
 
-def parser() -> argparse.ArgumentParser:
-    made = command.Parser("tests.benchmarks.pronunciation_peers", description=__doc__.splitlines()[0])
-    option = made.add_argument
+def main(argv=None) -> int:
+    parser = command.Parser("tests.benchmarks.pronunciation_peers", description=__doc__.splitlines()[0])
+    option = parser.add_argument
     option("work", metavar="WORK", type=Path, help="folder of the environments, the models and the report")
     option("--corpus", default="cmudict", help="cmudict, g2p/LANGUAGE or a folder (default: %(default)s)")
     option("--systems", nargs="*", choices=list(SYSTEMS), default=list(SYSTEMS), help="default: all")
@@ -139,11 +285,7 @@ def parser() -> argparse.ArgumentParser:
     option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
     minutes = command.between(float, 0.001, 10_000)
     option("--minutes", type=minutes, default=20.0, help="of yoyodyne's training (default: %(default)s)")
-    return made
-
-
-def main(argv=None) -> int:
-    return command.run(measure, parser(), argv)
+    return command.run(measure, parser, argv)
 
 
 if __name__ == "__main__":

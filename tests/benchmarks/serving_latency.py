@@ -7,11 +7,10 @@ C program of `tests/serving` and runs `serving_default` on the first sentences o
 time, and 32 at a time; all of this `--rounds` times. Each request runs once before it is timed, as in a server with
 warm-up records. The last line is JSON: milliseconds for one sentence, sentences a second in batches, seconds for the
 export and for loading, the peak of resident memory in batches, all of them medians, with the 10th and 90th percentile
-as `..._spread`; the sizes of the graph and of the weights; BLEU of the translations in batches; and the shares of what
-the machine can do (`tests.benchmarks.search_limits`), of single sentences in `single`. `--shortlist`: the search is in
-a `keras_attn.Shortlist` of the training text. `--intra-op`: how many threads an operation has, as the server's
-`--tensorflow_intra_op_parallelism`; by default as many as there are cores. `--jit-compile`: XLA compiles the search,
-and `--int8` with it multiplies in int8; without it XLA is disabled. `--quantize`: the stored weights. With
+as `..._spread`; the sizes of the graph and of the weights; and BLEU of the translations in batches. `--shortlist`: the
+search is in a `keras_attn.Shortlist` of the training text. `--intra-op`: how many threads an operation has, as the
+server's `--tensorflow_intra_op_parallelism`; by default as many as there are cores. `--jit-compile`: XLA compiles the
+search, and `--int8` with it multiplies in int8; without it XLA is disabled. `--quantize`: the stored weights. With
 `--peer FILE`, the last line of `tests.benchmarks.joeynmt_peer --batch-size 32` is added to it. Needs gcc.
 """
 
@@ -31,7 +30,6 @@ from keras_attn import Shortlist, Translator, quantize, with_shortlist
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
 from keras_attn.training import export_arguments, read_report
-from tests.benchmarks.search_limits import Limits
 from tests.benchmarks.spread import with_spread
 from tests.serving import loader
 
@@ -78,7 +76,6 @@ def main(argv=None) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         program = loader.build(Path(temporary))
         translator = Translator.from_preset(arguments.preset)
-        limits = Limits(translator, arguments.beam)
         if arguments.shortlist:
             pairs = read_parallel(corpus, "train", arguments.source, arguments.target)
             translator = with_shortlist(translator, Shortlist.learn(translator, *pairs))
@@ -87,7 +84,6 @@ def main(argv=None) -> int:
         options = {name: getattr(arguments, name) for name in ("quantize", "jit_compile")}
         options |= {"beam_size": arguments.beam} | export_arguments(arguments.preset)
         for number in range(arguments.rounds):
-            limits.measure()
             begin = time.perf_counter()
             folder = translator.export(Path(temporary, f"served-{number}"), **options)
             export_seconds.append(time.perf_counter() - begin)
@@ -100,14 +96,7 @@ def main(argv=None) -> int:
             rates.append(len(texts) / sum(batches))
             load_seconds += [loaded, loaded_again]
             memory.append(peak)
-        limits.measure()
         sizes = {name: (folder / name).stat().st_size for name in ("saved_model.pb", "variables/" + DATA)}
-    sides = (translator.source_tokenizer, sources), (translator.target_tokenizer, translations)
-    counts = [[len(ids) + 1 for ids in side.encode_batch(lines[: len(texts)])] for side, lines in sides]  # and the end
-    lengths = list(zip(*counts, strict=True))
-    alone = statistics.fmean(single) * len(lengths[: arguments.singles])
-    # The work that is counted is that of the whole vocabulary.
-    shares = (lambda *_: {}) if arguments.shortlist else limits.shares
     tokenize = read_report(arguments.preset)["config"].get("tokenize", "13a")
     result = {
         "benchmark": "serve",
@@ -126,9 +115,6 @@ def main(argv=None) -> int:
         **with_spread("load_seconds", load_seconds, 2),
         **with_spread("resident_mb", memory, 0),
         "graph_bytes": sizes["saved_model.pb"],
-        **limits.rates(),
-        **shares(lengths, arguments.batch_size, len(texts) / statistics.median(rates)),
-        "single": shares(lengths[: arguments.singles], 1, alone),
         "weights_mb": round(sizes["variables/" + DATA] / 1e6, 1),
         "bleu": round(bleu(translations, references[: len(texts)], tokenize=tokenize).score, 2),
         "cores": len(os.sched_getaffinity(0)),

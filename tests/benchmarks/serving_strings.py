@@ -24,7 +24,6 @@ import numpy as np
 from keras_attn import Translator
 from keras_attn.text import BLANKS, END_ID, PAD_ID, corpus_path, read_lines
 from keras_attn.training import export_arguments
-from recipes.pages.results import name_of_run
 from tests import adversarial
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
 from tests.serving import fresh, loader
@@ -113,7 +112,7 @@ def main(argv=None) -> int:
     gaps = [abs(s - one.score) for answers in found.values() for one, (_, s) in zip(expected, answers, strict=True)]
     result = {
         "benchmark": "strings",
-        "run": name_of_run(arguments.preset),
+        "run": arguments.preset.resolve().name,
         "backend": keras.backend.backend(),
         "model": type(translator.model).__name__,
         "beam": arguments.beam,

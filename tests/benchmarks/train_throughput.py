@@ -10,6 +10,7 @@ same process.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import statistics
@@ -19,37 +20,14 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from keras import ops
 
 from keras_attn import ParallelDataset, Tokenizer
 from keras_attn.backend import bfloat16_products, disable_pipeline_autotuning, fast_products, preferred_jit_compile
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.text import read_parallel
 from keras_attn.training.memory import peak_memory_mb
-from tests.benchmarks.joeynmt_sizes import EMBEDDING, SENTENCES, UNITS, JoeyNMTSizes
-
-
-def flops(shape: tuple[int, int, int], vocabulary_size: int) -> float:
-    """Floating-point operations of one training step's matrix products, for a batch (B, S, T)."""
-    b, s, t = shape
-    encoder = 2 * 3 * UNITS * (EMBEDDING + UNITS)  # a source position, both directions
-    keys = 2 * UNITS * UNITS
-    cell = 3 * UNITS * (EMBEDDING + UNITS + UNITS)  # a target position: [y; fed] and h
-    attention = UNITS * UNITS + s * UNITS + 2 * s * UNITS  # query, scores, context
-    attentional = 3 * UNITS * UNITS
-    products = b * s * (encoder + keys) + b * t * (cell + attention + attentional + UNITS * vocabulary_size)
-    return 3 * 2 * products
-
-
-def gemm_gflops(size: int = 2048, repeats: int = 5) -> float:
-    """The machine's rate of float32 matrix products on this backend, in GFLOP/s: the best of `repeats`."""
-    a = ops.ones((size, size))
-    seconds = []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
-        ops.convert_to_numpy(ops.matmul(a, a)[:1, :1])
-        seconds.append(time.perf_counter() - start)
-    return 2 * size**3 / min(seconds[1:]) / 1e9
+from tests.benchmarks.accelerator_work import SIZES, gemm_gflops, training_flops
+from tests.benchmarks.joeynmt_sizes import SENTENCES, JoeyNMTSizes
 
 
 class Subset(keras.utils.PyDataset):
@@ -98,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         batch[0]["encoder_token_ids"].shape + batch[1].shape[1:]
         for batch in map(dataset.__getitem__, range(len(dataset)))
     ]
+    sizes = dataclasses.replace(SIZES["full"]["13.0M"], target_vocabulary=tokenizers[1].vocabulary_size)
     one_of_each = {shape: i for i, shape in enumerate(shapes)}.values()
     print(f"{model.count_params():,} parameters; warming up {len(one_of_each)} shapes ...", flush=True)
     start = time.perf_counter()
@@ -116,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         seconds = time.perf_counter() - start
         rates.append(tokens / seconds)
         steps.append(seconds / len(part))
-        work += sum(flops(shapes[i], tokenizers[1].vocabulary_size) for i in part) / seconds / 1e9 / len(parts)
+        work += sum(training_flops(sizes, shapes[i]) for i in part) / seconds / 1e9 / len(parts)
         gemm.append(gemm_gflops())
         print(f"{len(part)} batches: {rates[-1]:.0f} target tokens a second", flush=True)
     result = {

@@ -16,8 +16,8 @@ from keras_attn.text.tokenizer import Tokenizer
 from keras_attn.training import plan
 from keras_attn.translation import Translator
 from recipes.pages import studies as study_sections
-from recipes.studies import alignment, attention_links, earlier, eflomal_links, figure3, hansards
-from recipes.studies.study import Study
+from recipes.studies import aligners, alignment, figure3, hansards
+from recipes.studies.study import Study, read_earlier
 
 pytestmark = pytest.mark.once
 
@@ -78,8 +78,8 @@ def test_bad_gold_is_refused(text, gold, sentence, tmp_path):
 
 
 def test_the_diagonal_by_hand():
-    assert attention_links.diagonal("a b c", "v w x y z w") == {(0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)}
-    assert attention_links.diagonal("a b c d", "v w") == {(1, 0), (3, 1)}
+    assert aligners.diagonal("a b c", "v w x y z w") == {(0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)}
+    assert aligners.diagonal("a b c d", "v w") == {(1, 0), (3, 1)}
 
 
 @pytest.mark.parametrize("kind", ["rnnsearch", "transformer"])
@@ -90,7 +90,7 @@ def test_every_row_of_a_model(kind):
     recipe = plan.load_recipe(kind)
     sizes = {"units": 6, "num_layers": 3, "num_heads": 2} if kind == "transformer" else {"units": 5}
     model = recipe.build(recipe.Config(**sizes), *(tokenizer.vocabulary_size for tokenizer in tokenizers))
-    result = attention_links.candidates(Translator(model, *tokenizers), sources, targets)
+    result = aligners.candidates(Translator(model, *tokenizers), sources, targets)
     layers = [f"layer {number}" for number in (1, 2, 3)] if kind == "transformer" else []
     assert set(result) == {(attention, row) for attention in ("all", *layers) for row in ("own", "next", "next-word")}
     for sentence in range(3):
@@ -110,7 +110,7 @@ def test_every_row_of_a_model(kind):
 def test_a_word_is_linked_to_the_word_of_the_largest_weight():
     weights = [[0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0, 0, 1]]
     panel = plots.WordAlignment(weights, ["a", "b", "</s>"], ["v", "w", "</s>"])
-    assert attention_links.links(panel) == {(1, 0)}
+    assert aligners.links(panel) == {(1, 0)}
 
 
 # English words and their French, where the adjective follows the noun.
@@ -191,12 +191,13 @@ def eflomal(tmp_path, monkeypatch):
 
 def test_eflomal_links_in_both_directions(tmp_path, eflomal):
     training = ["a b c d", "a b c d"], ["v w x y", "v w x y"]
+    more = ["a b c d"], ["v w x y"]
     for _ in range(2):
-        forward, backward = eflomal_links.align(tmp_path / "out", ("en", "fr"), training, (["a b c d"], ["v w x y"]))
+        forward, backward = aligners.align_by_eflomal(tmp_path / "out", ("en", "fr"), training, more)
     assert eflomal.read_text() == "call\n", "it aligns once"
     assert forward == backward == [{(0, 0), (1, 2), (2, 1), (3, 3)}]
     for languages in (("en", "fr"), ("fr", "en")):
-        assert eflomal_links.guide(tmp_path / "out", languages).read_text() == 2 * "0-0 1-2 2-1 3-3\n"
+        assert aligners.guide(tmp_path / "out", languages).read_text() == 2 * "0-0 1-2 2-1 3-3\n"
 
 
 @pytest.mark.slow
@@ -219,15 +220,17 @@ def test_a_whole_study(toy, in_process, eflomal, monkeypatch, capfd):
     best = min(system["candidates"], key=lambda one: one["development"])
     assert {name: system[name] for name in best} == best
     gold = hansards.read_gold(toy / "gold")
-    panels = attention_links.candidates(Translator.from_preset(toy / "study" / "tiny"), gold.sources, gold.targets)
-    result = [attention_links.links(panel) for panel in panels[best["attention"], best["row"]][3:]]
+    panels = aligners.candidates(Translator.from_preset(toy / "study" / "tiny"), gold.sources, gold.targets)
+    result = [aligners.links(panel) for panel in panels[best["attention"], best["row"]][3:]]
     right = [link for one in result for link in one if link in {(0, 0), (1, 2), (2, 1), (3, 3)}]
     possible = right + [link for one in result for link in one if link == (2, 2)]
     aer = 100 * (1 - (len(right) + len(possible)) / (sum(map(len, result)) + 40))
     assert best["test"]["aer"] == pytest.approx(aer, abs=0.005)
-    page = study_sections.section("alignment", report)
-    assert "```\npython -m recipes.studies.alignment --corpus toy --source en --target fr --max-steps 27" in page
-    assert f"| tiny | {best['attention']}, {best['row']} row | {best['test']['aer']:.2f} |" in page
+    start = "python -m recipes.studies.alignment --corpus toy --source en --target fr --max-steps 27"
+    assert report["command"].startswith(start)
+    text, figure = study_sections.section("toy/aligners", report)
+    assert "13 sentences of the Hansards (NAACL 2003), the first 3 of which" in text
+    assert figure.endswith("](reports/toy/aligners.svg)")
 
     before = (toy / "study" / "report.json").stat().st_mtime_ns
     capfd.readouterr()
@@ -238,10 +241,8 @@ def test_a_whole_study(toy, in_process, eflomal, monkeypatch, capfd):
     assert again["systems"] == report["systems"]
 
     # Another study, of a guided system in both directions, which takes over the rows of the first.
-    recipe, sizes = alignment.SYSTEMS["tiny"]
-    monkeypatch.setitem(
-        alignment.SYSTEMS, "aligner", (recipe, (*sizes, "guided_alignment=9.0", "shift_alignment=true"))
-    )
+    sizes = "units=15 embedding_size=18 attention_units=11 guided_alignment=9.0 shift_alignment=true"
+    monkeypatch.setitem(alignment.SYSTEMS, "aligner", ("nematus", tuple(sizes.split())))
     monkeypatch.setattr(alignment, "EFLOMAL", ("aligner",))
     options[options.index("--out") + 1] = str(toy / "second")
     options += ["--systems", "aligner", "--both-ways", "aligner", "--earlier", str(toy / "study" / "report.json")]
@@ -266,16 +267,13 @@ def test_a_whole_study(toy, in_process, eflomal, monkeypatch, capfd):
     for name, expected in zip(both, (set.intersection, evaluation.grow_diag_final_and), strict=True):
         links = []
         for run, sides in (("aligner", gold[:2]), ("aligner-backward", gold[1::-1])):
-            panels = attention_links.candidates(Translator.from_preset(toy / "second" / run), *sides)
-            links.append([attention_links.links(one) for one in panels["all", rows[run]["row"]]])
+            panels = aligners.candidates(Translator.from_preset(toy / "second" / run), *sides)
+            links.append([aligners.links(one) for one in panels["all", rows[run]["row"]]])
         turned = [{(j, i) for i, j in one} for one in links[1]]
         made = [expected(set(one), other) for one, other in zip(links[0], turned, strict=True)]
         assert evaluation.alignment_error_rate(made, gold.links).aer == pytest.approx(
             rows[name]["all"]["aer"], abs=0.005
         )
-    page = study_sections.section("alignment", second)
-    assert f"| {both[0]} | both directions |" in page
-    assert f"```\n{report['command']}\n```" in page
 
 
 def test_figure_3_has_the_papers_sentences(tmp_path, monkeypatch, capfd):
@@ -327,7 +325,7 @@ def test_figure_3_has_the_papers_sentences(tmp_path, monkeypatch, capfd):
 )
 def test_bad_options_are_refused_before_anything_is_begun(options, sentence, toy, monkeypatch, capfd):
     monkeypatch.delenv("KERAS_ATTN_DATA", raising=False)
-    monkeypatch.setattr(eflomal_links, "is_installed", lambda name: "--systems" not in options)
+    monkeypatch.setattr(aligners, "is_installed", lambda name: "--systems" not in options)
     (toy / "earlier.json").write_text('{"study": "alignment_study"}')
     options = [option.format(tmp=toy) for option in options]
     where = ["--corpus", str(toy / "toy"), "--out", str(toy / "study")]
@@ -346,7 +344,7 @@ def test_an_earlier_report_may_have_other_products_and_no_other_setting(tmp_path
     def read(*changes):
         arguments = SimpleNamespace(earlier=tmp_path / "report.json")
         settings = {"seed": 0, "backend": "tensorflow", "changes": list(changes)}
-        return earlier.read(arguments, settings, ["rows"])
+        return read_earlier(arguments, settings, ["rows"])
 
     assert read("units=7", "bfloat16_products=true") == report
     with pytest.raises(ValueError, match="another changes"):

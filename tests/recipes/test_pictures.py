@@ -1,114 +1,100 @@
-"""The pictures of the guides: every guide has one, and the committed files are what the command makes."""
+"""The pictures of the pages: each guide has one, all are readable on a phone, and alternative texts are true."""
 
 import re
-import zipfile
+from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from keras_attn.converters.marian import describe
-from keras_attn.converters.marian_file import read_model
-from keras_attn.converters.marian_weights import convert
-from recipes.pages import guide_diagrams, pictures
-from tests import fixtures
-from tests.recipes.test_gallery import OKABE_ITO, PHONE, channels, colours, is_close
+from recipes.pages import results, studies
+from recipes.studies import heads
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.once
 
-DOCS = pictures.ROOT / "docs"
-OF_REPORTS = ("guides/models", "guides/own-text", "guides/evaluation", "guides/backends", "guides/performance")
-DRAWN = (
-    "guides/extending",
-    "guides/migrating-from-keras-and-joeynmt",
-    "migrating-from-tfa",
-    "presets",
-    "without-keras",
-    "marian",
-    "clusters",
-    "large-corpora",
-)
-PAGES = {f"guides/{path.stem}" for path in DOCS.glob("guides/*.md")} | {*pictures.PICTURES}
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+REPORTS = results.read_reports(ROOT / "recipes" / "reports")
+OKABE_ITO = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442"}
+PHONE = 328  # pixels of 360, without the margins of the page
+FIGURE = re.compile(r"!\[(.*?)\]\((.*?\.svg)\)")
+PAGES = [*sorted(DOCS.rglob("*.md")), *ROOT.glob("*.md"), ROOT / "recipes" / "README.md"]
+NARROW = sorted([*DOCS.glob("gallery/*.svg"), *(ROOT / "recipes" / "reports").glob("*/*-narrow.svg")])
 
 
-def texts(path):
-    return re.findall(r"<text[^>]*>(.*?)</text>", path.read_text("utf-8"), flags=re.S)
+def channels(colour):
+    return [int(colour[n : n + 2], 16) for n in (1, 3, 5)]
 
 
-@pytest.mark.parametrize("page", sorted(PAGES))
-def test_a_page_shows_its_picture_and_says_what_is_in_it(page):
-    (alt,) = re.findall(rf"!\[(.*?)\]\({page.rpartition('/')[2]}\.svg\)", (DOCS / f"{page}.md").read_text("utf-8"))
-    assert len(alt.split()) > 8
-    assert (DOCS / f"{page}.svg").is_file()
+@pytest.mark.parametrize("guide", sorted(DOCS.glob("guides/*.md")), ids=lambda path: path.stem)
+def test_a_guide_shows_its_picture(guide):
+    assert guide.with_suffix(".svg").name in [address for _, address in FIGURE.findall(guide.read_text("utf-8"))]
 
 
-@pytest.mark.parametrize("name", pictures.PICTURES)
-def test_a_picture_is_small_and_readable_on_a_phone_and_without_colour_vision(name):
-    picture = (DOCS / f"{name}.svg").read_text("utf-8")
-    assert len(picture) < 40_000
+def test_every_picture_is_on_a_page():
+    shown = {(page.parent / at).resolve() for page in PAGES for _, at in FIGURE.findall(page.read_text("utf-8"))}
+    assert {path.resolve() for path in DOCS.rglob("*.svg")} <= shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_an_alternative_text_says_what_is_in_the_picture(page):
+    for alt, address in FIGURE.findall(page.read_text("utf-8")):
+        assert len(alt.split()) > 6
+        assert (page.parent / address).is_file()
+
+
+@pytest.mark.parametrize("path", NARROW, ids=lambda path: path.stem)
+def test_a_figure_is_readable_on_a_phone_and_without_colour_vision(path):
+    picture = path.read_text("utf-8")
     width = float(re.search(r'width="([\d.]+)pt"', picture)[1]) * 96 / 72
-    smallest = min(float(size) for size in re.findall(r"font(?:-size)?:[^;]*?([\d.]+)px", picture)) * 96 / 72
-    assert smallest * min(1, PHONE / width) >= 9, "pixels, on a phone"
-    coloured = {one for one in colours(picture) if max(channels(one)) - min(channels(one)) > 3}
-    assert coloured <= OKABE_ITO
-    assert "#ffffff" in colours(picture), "the ground, also on a dark page"
+    assert width <= 1.05 * PHONE, "smaller letters, where it is scaled down"
+    colours = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", picture))
+    assert {one for one in colours if max(channels(one)) - min(channels(one)) > 3} <= OKABE_ITO
+    assert "#ffffff" in colours, "the ground, also on a dark page"
 
 
-def test_pictures_of_reports_and_diagrams_are_the_committed_ones_twice_the_same(tmp_path, capsys):
-    for folder in ("first", "second"):
-        assert pictures.main([*OF_REPORTS, *DRAWN, "--output", str(tmp_path / folder)]) == 0
-    assert "13 pictures" in capsys.readouterr().out
-    for name in (*OF_REPORTS, *DRAWN):
-        first, second = (tmp_path / folder / f"{name}.svg" for folder in ("first", "second"))
-        assert first.read_bytes() == second.read_bytes()
-        assert texts(first) == texts(DOCS / f"{name}.svg")
+def test_the_gallery_says_of_a_figure_what_its_report_says():
+    shown = {alt for alt, _ in FIGURE.findall((DOCS / "gallery.md").read_text("utf-8"))}
+    for name in (
+        "phrases-en-fr/length",
+        "bible-en-es/length",
+        "multi30k-de-en/score-functions",
+        "tatoeba-en-fr/aligners",
+    ):
+        assert studies.STUDIES[REPORTS[name]["study"]].found(REPORTS[name]) in shown
 
 
-@pytest.mark.slow
-def test_pictures_of_the_preset_are_the_committed_ones(tmp_path):
-    """Weights differ by a rounding between processors, so numbers may, too."""
-    names = [name for name in pictures.PICTURES if name not in OF_REPORTS + DRAWN]
-    assert pictures.main([*names, "--output", str(tmp_path)]) == 0
-    for name in names:
-        made, committed = texts(tmp_path / f"{name}.svg"), texts(DOCS / f"{name}.svg")
-        assert all(is_close(*pair, 0.011) for pair in zip(made, committed, strict=True)), name
+@pytest.mark.parametrize(("sentence", "word"), [(0, "leur"), (1, "ne")])
+def test_the_gallery_says_what_a_word_attends_to(sentence, word):
+    report = REPORTS["phrases-en-fr/heads"]
+    words = report["sentences"][sentence]
+
+    def attended(attention):
+        row = heads.weights(attention, sentence)[words["target"].index(word)]
+        return words["source"][row.index(max(row))].rstrip(".")
+
+    page = (DOCS / "gallery.md").read_text("utf-8")
+    (alt,) = re.findall(rf"!\[.*?“{word}” attends most to (.*?)\]", page)
+    said = {name: found for found, names in re.findall(r"“(\w+)” in ([\w, ]+)", alt) for name in names.split(", ")}
+    assert said == {one["name"]: attended(one["attentions"][0]) for one in report["systems"]}
+    if word == "ne":
+        (system,) = (one for one in report["systems"] if one["name"] == "transformer")
+        counts = Counter(attended(one) for one in system["attentions"][1:])
+        assert counts == {"not": 4, "him": 4}
+        assert "8 heads: before “ne” 4 attend most to “not” and 4 to “him”" in page
 
 
-def test_the_beam_in_the_picture_ends_as_the_search_does():
-    from recipes.pages import preset_pictures
-
-    translator = pictures.translator()
-    steps, finished = preset_pictures.beam_steps(translator, pictures.GIRL, 3)
-    assert all(len(kept) == 3 for kept in steps)
-    (found,) = translator.generate([pictures.GIRL], beam_size=3, n_best=3)
-    for one, (tokens, score) in zip(found.n_best, finished, strict=True):
-        assert (one.tokens, one.score) == (tokens, score)
-        before_the_end = one.token_log_probs[:-1].sum()
-        assert abs(steps[len(tokens) - 2][tokens[:-1]] - before_the_end) < 1e-3
-
-
-def test_marians_weights_go_where_the_picture_says(tmp_path):
-    """With the weights of one name alone, the layer beside it has weights other than zero, and no other layer has."""
-    path = tmp_path / "s2s.npz"
-    with zipfile.ZipFile(Path(fixtures.__file__).with_name("marian.zip")) as archive:
-        path.write_bytes(archive.read(path.name))
-    options, weights = read_model(path)
-    sizes, arguments = describe(options, path)
-    places, named = [], []
-    for pattern, layer, _ in guide_diagrams.MARIAN:
-        names = [name for name in weights if re.match(pattern, name)]
-        one = {name: np.full_like(array, name in names) for name, array in weights.items()}
-        found = convert(one, sizes, arguments, path)
-        found["output/bias"] = found["output/bias"][: -len(("padding", "start"))]  # never produced
-        filled = {place for place, array in found.items() if array.any()}
-        assert filled
-        assert all(place.startswith(f"{layer}/") for place in filled), (pattern, filled)
-        places, named = places + sorted(filled), named + names
-    assert sorted(named) == sorted(weights)
-    assert {place.rpartition("/")[0] for place in places} == {place.rpartition("/")[0] for place in found}
-
-
-def test_refuses_an_unknown_name(tmp_path, capsys):
-    assert pictures.main(["guides/none", "--output", str(tmp_path)]) == 2
-    assert "guides/none" in capsys.readouterr().err
+def test_the_committed_figures_are_those_of_the_reports(tmp_path):
+    """Except for the coordinates, which may differ by a rounding between processors."""
+    for name, report in REPORTS.items():
+        if "study" in report:
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            studies.draw(report, tmp_path / name)
+    made = {path.relative_to(tmp_path): path for path in tmp_path.glob("*/*.svg")}
+    committed = {
+        path.relative_to(results.FOLDER / "reports"): path for path in (results.FOLDER / "reports").glob("*/*.svg")
+    }
+    assert made.keys() == committed.keys()
+    for name, path in made.items():
+        texts = [re.findall(r"<!-- (.*?) -->", one.read_text("utf-8")) for one in (path, committed[name])]
+        assert texts[0] == texts[1]

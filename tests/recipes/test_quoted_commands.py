@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib.util
-import json
 import re
 import shlex
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from keras_attn.cli import train
-from keras_attn.training import plan
+from keras_attn.training import TrainingConfig, plan
 from recipes import (
     gnmt,
     hard_monotonic,
@@ -23,25 +22,18 @@ from recipes import (
     transformer,
 )
 from recipes.pages import results
-from recipes.studies import alignment, eflomal_links, length
+from recipes.studies import aligners, alignment, length
 
 pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
-REPORTS = {path.stem: json.loads(path.read_text("utf-8")) for path in (ROOT / "recipes" / "reports").glob("*.json")}
+REPORTS = results.read_reports(ROOT / "recipes" / "reports")
 STUDIES = {name: report for name, report in REPORTS.items() if "study" in report}
-RUNS = {name: report for name, report in REPORTS.items() if name not in STUDIES and "command" in report}
+RUNS = {name: report for name, report in REPORTS.items() if name not in STUDIES}
 TEXTS = [path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"]  # which quotes commands of the past
 PAGES = [*TEXTS, *ROOT.glob("docs/**/*.md"), *ROOT.glob("saved_models/*.md"), *ROOT.glob("recipes/*.md")]
 FOLDERS = ROOT / "recipes", ROOT / "keras_attn", ROOT / "tests" / "benchmarks"
 FILES = sorted([*PAGES, *(path for folder in FOLDERS for path in folder.rglob("*.py"))])
-# Settings that are younger than some reports, with the value that a run had before there was a choice.
-BEFORE = {"schedule": "linear", "metric": "bleu", "curriculum_epochs": 0, "max_words": None, "max_steps": None}
-BEFORE |= {"scale_embeddings": False, "bidirectional": False, "scheduled_sampling": None, "pointer": False}
-BEFORE |= {"validate_every": None, "tokens_per_batch": None, "accumulation_steps": 1}
-BEFORE |= {"recurrent_dropout": 0.0, "bpe_dropout": 0.0, "average_checkpoints": 0, "coverage_loss": 0.0}
-BEFORE |= {"context_gate": None, "word_dropout": 0.0, "guided_alignment": 0.0}
-BEFORE |= {"extend_vocabulary": False, "bfloat16_products": False}
 NO_MORE = {"alignment_links", "shift_alignment"}  # settings of some reports that only a study has now
 RECIPES = [gnmt, hard_monotonic, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, transformer]
 
@@ -54,10 +46,10 @@ def quoted(pattern: str) -> list[tuple[str, str]]:
     ]
 
 
-def configuration(command: str) -> tuple[dict, float | None]:
-    """Of a command after `keras-attn train`: the settings and the minutes."""
+def configuration(command: str) -> tuple[TrainingConfig, float | None]:
+    """Of a command after `keras-attn train`: the configuration and the minutes."""
     asked = plan.make_plan(**vars(train.parser().parse_args(shlex.split(command))))
-    return dataclasses.asdict(asked.config), asked.minutes
+    return asked.config, asked.minutes
 
 
 def run_of(command: str) -> dict | None:
@@ -73,6 +65,7 @@ def run_of(command: str) -> dict | None:
 
 # Without the recipes that a reader writes.
 TRAININGS = quoted(r"(?:python -m recipes\.train|keras-attn train) (?!my[\w.]*[./])(\w[^#\n`|'\"]*)")
+TRAININGS += [(name, report["command"].removeprefix("python -m recipes.train ")) for name, report in RUNS.items()]
 
 
 def test_there_are_commands():
@@ -82,18 +75,15 @@ def test_there_are_commands():
 
 @pytest.mark.parametrize(("path", "command"), TRAININGS)
 def test_a_quoted_training_gives_the_configuration_of_its_report(path, command):
-    settings, minutes = configuration(command)
+    """Settings that are younger than a report have the values that change nothing: their defaults."""
+    config, minutes = configuration(command)
     if report := run_of(command):
         assert minutes == report["minutes"]
+        settings = dataclasses.asdict(config)
         if settings["precision"] == "auto":
             settings["precision"] = "float32"  # of the reports' machines, which had no accelerator
         trained = {name: value for name, value in report["config"].items() if name not in NO_MORE}
-        assert settings == {name: BEFORE[name] for name in settings if name not in trained} | trained
-
-
-@pytest.mark.parametrize("name", sorted(RUNS))
-def test_a_report_has_the_name_that_the_results_page_writes(name):
-    assert results.name_of(RUNS[name]) == name
+        assert settings == dataclasses.asdict(type(config)()) | trained
 
 
 def commands_in(report) -> list[tuple[str, dict]]:
@@ -105,13 +95,13 @@ def commands_in(report) -> list[tuple[str, dict]]:
 @pytest.mark.parametrize("name", sorted(STUDIES))
 def test_the_commands_of_a_study_are_those_of_its_runs(name):
     for command, row in commands_in(STUDIES[name]):
-        settings, _ = configuration(command.removeprefix("python -m recipes.train "))
-        assert settings["max_steps"] == row["updates"]
-        assert settings["max_words"] == row.get("max_words")
+        config, _ = configuration(command.removeprefix("python -m recipes.train "))
+        assert config.max_steps == row["updates"]
+        assert config.max_words == row.get("max_words")
 
 
 def test_the_studies_would_train_with_these_commands():
-    rows = REPORTS["alignment_study-tatoeba-en-fr+news-en-fr-en-fr"]["systems"]
+    rows = REPORTS["tatoeba-en-fr/aligners"]["systems"]
     systems = {row["name"].removesuffix(alignment.BACKWARD): row["command"] for row in rows if "command" in row}
     assert list(systems) == [name for name in alignment.SYSTEMS if name in systems], "others are measured later"
     for name, command in systems.items():
@@ -119,7 +109,7 @@ def test_the_studies_would_train_with_these_commands():
         settings = [f"max_steps={alignment.MAX_STEPS}", *alignment._SHARED, *changes]
         if name in alignment.EFLOMAL:
             languages = re.search(r"--source (\w+) --target (\w+)", command).groups()
-            settings.append(f"alignment_links={eflomal_links.guide(Path(), languages)}")
+            settings.append(f"alignment_links={aligners.guide(Path(), languages)}")
         assert command.split()[3] == (alignment.GUIDED if name in alignment.EFLOMAL else recipe)
         changed = command.partition(" --set ")[2].split()
         assert [change for change in changed if change != "bfloat16_products=true"] == settings
@@ -201,10 +191,10 @@ def test_the_figures_in_hard_monotonics_docstring():
 
 def test_the_figures_in_luongs_docstring():
     bleu = {name: report["bleu"]["score"] for name, report in RUNS.items() if "bleu" in report}
-    here, other = bleu["luong-multi30k-de-en"], bleu["rnnsearch-multi30k-de-en"]
-    both_ways = bleu["luong-multi30k-de-en-bidirectional-true-units-290"]
-    (forwards,) = [score for name, score in bleu.items() if name.endswith("readout_size-192-reverse_source-false")]
-    rows = {row["name"]: row["bleu"]["score"] for row in REPORTS["attention_study-multi30k-de-en"]["scores"]}
+    here, other = bleu["multi30k-de-en/luong"], bleu["multi30k-de-en/rnnsearch"]
+    both_ways = bleu["multi30k-de-en/luong-bidirectional"]
+    forwards = bleu["multi30k-de-en/luong-general-forwards"]
+    rows = {row["name"]: row["bleu"]["score"] for row in REPORTS["multi30k-de-en/score-functions"]["scores"]}
     text = words(luong.__doc__)
     assert f"it is {other - here:.1f} BLEU below `rnnsearch`" in text
     assert f"as many parameters it is {both_ways - other:.1f} above" in text
@@ -212,7 +202,7 @@ def test_the_figures_in_luongs_docstring():
 
 
 def test_the_figures_in_the_studies_docstrings():
-    report = REPORTS["length_study-bible-en-es-en-es"]
+    report = REPORTS["bible-en-es/length"]
     bleu = {system["name"]: [one["bleu"] for one in system["bins"]] for system in report["systems"]}
     search, short = bleu["RNNsearch-50"], bleu["RNNsearch-30"]
     text = words(length.__doc__)
@@ -223,7 +213,7 @@ def test_the_figures_in_the_studies_docstrings():
     assert f"falls from {' or '.join(ends[0])} BLEU for up to 10 words to {' or '.join(ends[1])} for up to 20" in text
     assert ends[2] == ["9", "9"]
     assert "and to 9 in the end" in text
-    systems = REPORTS["alignment_study-tatoeba-en-fr+news-en-fr-en-fr"]["systems"]
+    systems = REPORTS["tatoeba-en-fr/aligners"]["systems"]
     aer = {row["name"]: row["test"]["aer"] for row in systems}
     expected = f"({aer['luong-both-ways']:.1f}, against {aer['luong-general']:.1f} with a unidirectional one)"
     assert expected in words(alignment.__doc__)

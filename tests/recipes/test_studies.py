@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,12 +13,13 @@ from keras_attn.cli import train
 from keras_attn.training import callbacks, corpora, plan
 from recipes.pages import results
 from recipes.studies import attention, length, showcase
-from recipes.studies.sharpness import sharpness
+from recipes.studies.aligners import sharpness
 from recipes.studies.study import Run, Step, Study
 from tests.recipes.small_study import InProcess, write_digits
 
 pytestmark = pytest.mark.once
 
+RESULTS = results.FOLDER
 BINS = [(1, 5), (6, 10), (11, 15)]
 TINY = ["level=word", "batch_size=16", "validation_sentences=7", "embedding_size=8", "readout_size=8"]
 LUONG = ["units=8", "num_layers=1"]
@@ -376,65 +376,69 @@ def test_showcase_refuses_with_a_sentence(arguments, message, length_folder, cor
 # --- the results page
 
 
-@pytest.mark.slow
-def test_results_page_is_written_from_reports(
-    length_folder, attention_folder, showcase_folder, tmp_path, monkeypatch, capfd
-):
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
-    runs = [
-        length_folder,
-        attention_folder,
-        showcase_folder,
-        length_folder / "rnnencdec-8",
-        attention_folder / "local-m",
-    ]
-    assert results.main([*map(str, runs)]) == 0
-    page = (tmp_path / "README.md").read_text()
-    stems = {path.stem for path in (tmp_path / "reports").glob("*.json")}
-    assert {"length_study-digits-en-fr", "attention_study-digits-en-fr", "showcase-digits-en-fr"} < stems
-    variants = stems - {f"{name}-digits-en-fr" for name in ("length_study", "attention_study", "showcase")}
-    assert {name.split("-level")[0] for name in variants} == {
-        "rnnencdec-digits-en-fr-max_words-8-max_steps-5",
-        "luong-digits-en-fr-attention-local_m-max_steps-5",
-    }
-    for folder, name in ((length_folder, "length"), (attention_folder, "attention")):
-        figure = tmp_path / "reports" / f"{name}_study-digits-en-fr.svg"
-        assert figure.read_bytes() == (folder / f"{name}.svg").read_bytes()
-        assert f"(reports/{figure.name})" in page
-    assert (tmp_path / "reports" / "showcase-digits-en-fr.html").exists()
-    for system in json.loads((length_folder / "report.json").read_text())["systems"]:
-        assert f"`{system['command']}`" in page
-        for one in system["bins"]:
-            assert f"{one['bleu']:.2f} [{one['low']:.1f}, {one['high']:.1f}]" in page
-    for row in json.loads((attention_folder / "report.json").read_text())["scores"]:
-        assert f"| {row['name']} | {row['parameters']:,} | {row['bleu']['score']:.2f} [" in page
-    assert results.main([]) == 0
-    assert (tmp_path / "README.md").read_text() == page
-
-
-def test_results_refuse_an_unknown_study(tmp_path, monkeypatch, capfd):
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder in the place of `recipes`."""
     monkeypatch.setattr(results, "FOLDER", tmp_path / "recipes")
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "report.json").write_text('{"study": "nosuch"}')
-    assert results.main([str(tmp_path)]) == 2
-    assert "Received: 'nosuch'" in capfd.readouterr().err
-    assert not list((tmp_path / "recipes").glob("*.md"))
+    (tmp_path / "recipes" / "reports").mkdir(parents=True)
+    shutil.copyfile(RESULTS / "reports" / "speed.jsonl", tmp_path / "recipes" / "reports" / "speed.jsonl")
+    return tmp_path / "recipes"
 
 
-@pytest.mark.parametrize(("is_kept", "end"), [(True, "was kept."), (False, "was not kept, for the best single one")])
-def test_the_page_says_whether_the_mean_of_the_last_weights_was_kept(is_kept, end):
-    path = results.FOLDER / "reports" / "rnnsearch-cmudict-letters-phones.json"
-    report = json.loads(path.read_text(encoding="utf-8"))
-    assert "mean of the weights" not in results.error_rate_details("run", report)
-    report["averaged_checkpoints"] = {"number": 3, "val_wer": 21.5, "is_kept": is_kept}
-    sentence = f"The mean of the weights of the last 3 validations has 21.50 there, and {end}"
-    assert sentence in results.error_rate_details("run", report)
-
-
-def test_the_committed_page_is_what_the_reports_say(tmp_path, monkeypatch):
-    """Nothing in it is typed by hand."""
-    shutil.copytree(results.FOLDER / "reports", tmp_path / "reports")
-    committed = (results.FOLDER / "README.md").read_text(encoding="utf-8")
-    monkeypatch.setattr(results, "FOLDER", Path(tmp_path))
+@pytest.mark.slow
+def test_results_page_is_written_from_reports(length_folder, attention_folder, showcase_folder, folder, capfd):
+    runs = {
+        "length": length_folder,
+        "scores": attention_folder,
+        "halves": showcase_folder,
+        "rnnencdec-8": length_folder / "rnnencdec-8",
+    }
+    for name, run in runs.items():
+        assert results.main([str(run), "--report", f"digits/{name}"]) == 0
+    page = (folder / "README.md").read_text()
+    for name, figure in (("length", length_folder / "length.svg"), ("scores", attention_folder / "attention.svg")):
+        assert (folder / "reports" / "digits" / f"{name}.svg").read_bytes() == figure.read_bytes()
+        assert (folder / "reports" / "digits" / f"{name}-narrow.svg").is_file()
+        assert f"(reports/digits/{name}.svg)" in page
+    assert (folder / "reports" / "digits" / "halves.html").is_file()
+    report = json.loads((folder / "reports" / "digits" / "rnnencdec-8.json").read_text())
+    bleu, trained = report["bleu"], json.loads((length_folder / "rnnencdec-8" / "report.json").read_text())
+    assert bleu["low"] <= bleu["score"] == trained["bleu"]["score"] <= bleu["high"]
+    row = f"| `rnnencdec` | 0.0 M | {bleu['score']:.2f} ± {(bleu['high'] - bleu['low']) / 2:.2f} |"
+    assert row in page
+    assert f"BLEU: `{bleu['signature']}`" in page
     assert results.main([]) == 0
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == committed
+    assert (folder / "README.md").read_text() == page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{tmp}"], "RUN and --report together"),
+        (["--report", "digits/run"], "RUN and --report together"),
+        (["{tmp}", "--report", "run"], "CORPUS/NAME"),
+        (["{tmp}", "--report", "../run/run"], "CORPUS/NAME"),
+        (["{tmp}/none", "--report", "digits/run"], "no"),
+        (["{tmp}", "--report", "digits/run"], "Received: 'nosuch'"),
+    ],
+)
+def test_results_refuse_with_a_sentence(arguments, message, folder, tmp_path, capfd):
+    (tmp_path / "report.json").write_text('{"study": "nosuch"}')
+    assert results.main([one.format(tmp=tmp_path) for one in arguments]) == 2
+    assert message in capfd.readouterr().err
+    assert not list(folder.glob("*.md"))
+
+
+def test_one_corpus_has_one_signature(folder):
+    reports = results.read_reports(RESULTS / "reports")
+    runs = {name: reports[name] for name in ("multi30k-de-en/luong", "multi30k-tok-de-en/rnnsearch")}
+    with pytest.raises(ValueError, match="one signature"):
+        results.page({f"one/{n}": report for n, report in enumerate(runs.values())}, [])
+
+
+def test_the_committed_page_is_what_the_reports_say():
+    """Nothing in it is typed by hand."""
+    rows = (RESULTS / "reports" / "speed.jsonl").read_text("utf-8").splitlines()
+    page = results.page(results.read_reports(RESULTS / "reports"), list(map(json.loads, rows)))
+    assert (RESULTS / "README.md").read_text("utf-8") == page
+    assert len(page.splitlines()) <= 150
