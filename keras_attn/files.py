@@ -25,7 +25,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 LOCK = ".keras_attn.lock"
-# What reading the arrays of a damaged .npz raises; NumPy reads the header of an array as Python's tokens.
+# The errors of a damaged .npz; NumPy reads the header of an array as Python's tokens.
 BAD_ARCHIVE = (ValueError, LookupError, TypeError, AttributeError, OSError, EOFError, MemoryError, RuntimeError)
 BAD_ARCHIVE += (zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 _STAGING = re.compile(r"\.tmp-[0-9a-f]{32}")

@@ -1,4 +1,4 @@
-"""What Keras lacks of a backend: loops, fast products, indexing. Only this package and `serving` name a backend."""
+"""Operations that Keras lacks: loops, fast products, indexing. Only this package and `serving` name a backend."""
 
 from keras_attn.backend.compilation import preferred_jit_compile
 from keras_attn.backend.compiled_files import keep_compiled

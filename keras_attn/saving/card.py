@@ -9,7 +9,7 @@ CARD = "README.md"
 _METRICS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "wer": "WER", "per": "PER"}
 _TAGS = {"target": "target language", "corpus": "corpus"}
 _LANGUAGE = re.compile(r"[a-z]{2,3}")  # ISO 639; "letters" and "phones" are no languages
-# Those of the Hub's list that corpora have; the others are "other", by their name.
+# The licences of the Hub's list that corpora have; the others are "other", by their name.
 _LICENCES = ("apache-2.0", "bsd-2-clause", "cc-by-2.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc0-1.0", "mit")
 
 

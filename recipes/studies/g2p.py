@@ -93,7 +93,7 @@ def run_study(arguments: argparse.Namespace) -> None:
         corpora.load(_corpus(arguments, language), *_sides(arguments, language), data=arguments.data)
     with study.opened():
         study.work({run.name: [study.train_step(run)] for run in study.runs})
-        # Where some systems alone go on from a run, their tokenizers are not those of the others.
+        # If only some systems go on from a run, their tokenizers are not those of the others.
         joint = [systems] if len(starts) in (0, len(systems)) else []
         steps = [step for language in languages for step in _ensembles(study, language, systems, joint, variants)]
         study.work({step.output.stem: [step] for step in steps})

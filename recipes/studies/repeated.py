@@ -82,7 +82,7 @@ def rows(study: Study, variants: Sequence[Variant], metric: str = "bleu") -> lis
 
 
 def difference(row: dict, base: dict, scores: Sequence[Sequence[float]]) -> dict:
-    """How much higher a row's mean BLEU is than the base's, with its interval.
+    """The difference of a row's mean BLEU from the base's, with its interval.
 
     Args:
         row, base: Rows of `rows`.

@@ -43,7 +43,7 @@ class Step:
     output: Path
 
     def is_done(self) -> bool:
-        """Whether it has succeeded, and left nothing to do for --resume."""
+        """True for a run that has succeeded and left nothing to do for --resume."""
         return self.output.exists() and not self.output.with_name("run.json").exists()
 
 
