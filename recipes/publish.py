@@ -24,7 +24,7 @@ _COPIED += ("tags", "from_preset")
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.publish", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.publish", description=__doc__)
     option = parser.add_argument
     option("run", metavar="RUN", type=Path, help="folder of a finished run")
     option("name", metavar="NAME", help="of the preset: lower-case letters, digits and _")

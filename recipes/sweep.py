@@ -16,7 +16,7 @@ from keras_attn.training import read_report, surroundings
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.sweep", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.sweep", description=__doc__)
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
     parser.add_argument("--beams", default="1,2,5,10", help="default: %(default)s")
     parser.add_argument("--penalties", default="0,0.5,1,1.5", help="exponents of GNMT's norm (default: %(default)s)")

@@ -15,7 +15,15 @@ from keras_attn.training import Terminated
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
+    """An argument parser whose errors are one line.
+
+    Args:
+        prog: The command's name.
+        description: A docstring, whose first line the help has; None, as under `python -OO`: the help has none.
+    """
+
+    def __init__(self, prog: str, description: str | None = None, **options):
+        super().__init__(prog, description=(description or "").partition("\n")[0], **options)
 
     def error(self, message):
         self.exit(2, f"{self.prog}: {message} (see --help)\n")

@@ -26,7 +26,7 @@ from keras_attn.training import export_arguments
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("keras-attn export", description=__doc__.splitlines()[0])
+    parser = command.Parser("keras-attn export", description=__doc__)
     add_run(parser)
     parser.add_argument("directory", metavar="DIRECTORY", type=Path, help="receives the next version: 1, 2, ...")
     parser.add_argument("--format", choices=("saved_model", "onnx"), default="saved_model", help="what is written")

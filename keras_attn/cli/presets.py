@@ -14,7 +14,7 @@ _COLUMNS = ("name", "task", "languages", "model", "parameters", "bytes", "dtype"
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("keras-attn presets", description=__doc__.splitlines()[0])
+    parser = command.Parser("keras-attn presets", description=__doc__)
     parser.add_argument("--signatures", action="store_true", help="add the signature of each score")
     return command.run(list_presets, parser, argv, prepare=None)
 

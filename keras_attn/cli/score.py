@@ -28,7 +28,7 @@ _OPTIONS = ("length_penalty", "normalization", "coverage_penalty", "batch_size")
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("keras-attn score", description=__doc__.splitlines()[0])
+    parser = command.Parser("keras-attn score", description=__doc__)
     add_run(parser)
     option = parser.add_argument
     option("--source", metavar="FILE", type=Path, required=True, help="source sentences, one a line")

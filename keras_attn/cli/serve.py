@@ -16,7 +16,7 @@ from keras_attn.requirements import require
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("keras-attn serve", description=__doc__.splitlines()[0])
+    parser = command.Parser("keras-attn serve", description=__doc__)
 
     def option(flag: str, kind, default, help: str):
         parser.add_argument(flag, type=kind, default=default, help=f"{help} (default: %(default)s)")

@@ -16,7 +16,7 @@ from keras_attn.cli.search_flags import add_ensemble, load_translator
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("keras-attn shortlist", description=__doc__.splitlines()[0])
+    parser = command.Parser("keras-attn shortlist", description=__doc__)
     add_run(parser)
     option = parser.add_argument
     option("--source", metavar="FILE", type=Path, required=True, help="source sentences, one a line")

@@ -3,10 +3,12 @@
 import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import BinaryIO
 
 from keras_attn.cli.command import between
 from keras_attn.cli.line_streaming import Progress, windows
+from keras_attn.text import without_byte_order_mark
 
 MEMORY = 1 << 26  # bytes that the results of a window take, about
 
@@ -25,15 +27,24 @@ class TextReader:
 
     Args:
         max_characters: Characters read of a line, at most.
+        name: The input, for errors.
+        at_start: bool, whether the first line is that of the input, which may have a byte order mark.
     """
 
-    def __init__(self, max_characters: int):
+    def __init__(self, max_characters: int, name: str | Path = "the input", *, at_start: bool = True):
         self.max_characters = max_characters
+        self.name, self.at_start = name, at_start
         self.max_bytes = 4 * (max_characters + 1)  # bytes, of which a character has at most four
         self.lines = self.invalid = self.cut = 0
 
     def read(self, lines: Sequence[bytes]) -> list[str]:
-        """Returns the texts of lines."""
+        """Returns the texts of lines.
+
+        Raises:
+            ValueError: If the input is UTF-16.
+        """
+        if self.at_start and lines:
+            lines, self.at_start = [without_byte_order_mark(lines[0], self.name), *lines[1:]], False
         texts = [line.removesuffix(b"\r").decode("utf-8", errors="replace") for line in lines]
         self.cut += sum(len(text) > self.max_characters for text in texts)
         texts = [text[: self.max_characters] for text in texts]

@@ -36,7 +36,7 @@ _OWN_SEARCH_FIELDS = set(_SEARCH_FIELDS) - set(_SAMPLE_FIELDS)
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("keras-attn translate", description=__doc__.splitlines()[0])
+    parser = command.Parser("keras-attn translate", description=__doc__)
     add_run(parser)
     option = parser.add_argument
     option("--input", metavar="FILE", type=Path, help="default: stdin")

@@ -42,7 +42,7 @@ _KEPT = "The finished blocks are kept: the same command goes on."
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("keras-attn translate-corpus", description=__doc__.splitlines()[0])
+    parser = command.Parser("keras-attn translate-corpus", description=__doc__)
     add_run(parser)
     option = parser.add_argument
     option("--input", metavar="GLOB", nargs="+", required=True, help="files of lines, plain or .gz")
@@ -109,11 +109,12 @@ class BlockTranslator:
         counts = {"lines": len(lines), "failed": 0, "invalid": 0, "cut": 0, "error": ""}
         try:
             return counts if path.exists() else counts | self._translate(path, lines, block["first"])
-        except OSError as error:  # Ray would hide it in a trace
+        except (OSError, ValueError) as error:  # Ray would hide it in a trace
             return counts | {"error": str(error)}
 
     def _translate(self, path: Path, lines: list[bytes], first: int) -> dict[str, int]:
-        reader, failures, progress = TextReader(self.max_characters), {}, streams.Progress(False)
+        reader = TextReader(self.max_characters, path.parent.name, at_start=first == 1)
+        failures, progress = {}, streams.Progress(False)
         texts, numbers = reader.read(lines), range(first, first + len(lines))
         with path.with_suffix(f".{self.run}").open("ab") as attempts:  # Ray would try for ever
             attempts.write(b".")

@@ -13,7 +13,7 @@ from keras_attn.requirements import require
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("keras-attn upload", description=__doc__.splitlines()[0])
+    parser = command.Parser("keras-attn upload", description=__doc__)
     parser.add_argument("run", metavar="PRESET", type=run_folder, help="a registered preset, or its or a run's folder")
     parser.add_argument("address", metavar="hf://USER/NAME", help="or hf://USER/NAME@BRANCH")
     parser.add_argument("--private", action="store_true", help="make a new repository private")

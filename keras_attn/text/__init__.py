@@ -32,5 +32,6 @@ from keras_attn.text.text_files import (
     read_parallel,
     text_paths,
     unequal_lengths_error,
+    without_byte_order_mark,
 )
 from keras_attn.text.tokenizer import Tokenizer, WordNumbers

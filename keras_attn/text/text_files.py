@@ -1,6 +1,7 @@
 """Parallel text in files: one sentence per line, and line n of one file is the translation of line n of the other."""
 
 import bz2
+import codecs
 import glob
 import gzip
 import lzma
@@ -20,13 +21,29 @@ _OPEN = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _FORMATS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}
 
 
+def without_byte_order_mark(text: bytes, name: PathLike) -> bytes:
+    """Returns the beginning of a text without UTF-8's byte order mark.
+
+    Raises:
+        ValueError: If it begins with the mark of UTF-16 or UTF-32.
+    """
+    if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)):
+        raise ValueError(
+            f"Expected UTF-8 in {name}. Received: UTF-16 or UTF-32, by its byte order mark. `iconv -f UTF-16 -t UTF-8` "
+            "converts it"
+        )
+    return text.removeprefix(codecs.BOM_UTF8)
+
+
 def iterate_lines(path: PathLike) -> Iterator[str]:
     """Yields the lines of a UTF-8 file, plain, `.gz`, `.xz` or `.bz2`, without their ends: "\\n" or "\\r\\n" alone.
 
+    A byte order mark at the beginning is no part of the text.
+
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If the file is empty, is invalid UTF-8 (the message has the line number), has a line of more than
-            16 MiB, or is compressed and damaged or unpacks to far more than text does.
+        ValueError: If the file is empty, is UTF-16, is invalid UTF-8 (the message has the line number), has a line of
+            more than 16 MiB, or is compressed and damaged or unpacks to far more than text does.
     """
     for number, block in iterate_blocks(path):
         yield from block_lines(block, path, number)
@@ -49,6 +66,7 @@ def iterate_blocks(path: PathLike, size: int = _BLOCK) -> Iterator[tuple[int, by
     try:
         with _OPEN.get(path.suffix, open)(path, "rb") as file:
             while part := file.read(size):
+                part = part if total else without_byte_order_mark(part, path)
                 total += len(part)
                 rest += part
                 first, end = rest.find(b"\n") + 1, rest.rfind(b"\n") + 1

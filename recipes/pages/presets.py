@@ -16,7 +16,7 @@ _METRICS = {"bleu": "BLEU {:.2f}", "wer": "{:.2f} % of words wrong"}
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.pages.presets", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.pages.presets", description=__doc__)
     return command.run(write, parser, argv, prepare=None)
 
 

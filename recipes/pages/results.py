@@ -33,7 +33,7 @@ had one core, or shared two with other work. Commands have the settings' present
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.pages.results", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.pages.results", description=__doc__)
     parser.add_argument("run", metavar="RUN", nargs="?", type=Path, help="folder of a finished run or study to add")
     parser.add_argument("--report", metavar="CORPUS/NAME", help="name of its report, such as phrases-en-fr/rnnsearch")
     return command.run(publish, parser, argv)

@@ -95,7 +95,7 @@ NONE, BACKWARD = "none", "-backward"
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.alignment", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.studies.alignment", description=__doc__)
     add_options(parser, CORPUS)
     parser.add_argument("--gold", type=Path, help="folder of enfr.gold.gz and enfr.src-tgt.gz (default: see --data)")
     parser.add_argument("--development", type=int, default=DEVELOPMENT, help="sentences (default: %(default)s)")

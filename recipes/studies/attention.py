@@ -54,7 +54,7 @@ SAMPLES = 1000
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.attention", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.studies.attention", description=__doc__)
     add_options(parser, "multi30k")
     parser.add_argument("--scores", default=",".join(SCORES), help="default: %(default)s")
     return command.run(run_study, parser, argv)

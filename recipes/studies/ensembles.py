@@ -22,7 +22,7 @@ from recipes.studies.study import Run, Study
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.ensembles", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.studies.ensembles", description=__doc__)
     add_options(parser, "multi30k")
     repeated.add_seeds(parser)
     parser.set_defaults(seeds=4)

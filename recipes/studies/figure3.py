@@ -36,7 +36,7 @@ SENTENCES = (  # source, and the translation by RNNsearch-50 in the paper's figu
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.figure3", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.studies.figure3", description=__doc__)
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run from English to French")
     parser.add_argument("--row", default="own", choices=("own", "next", "next-word"), help="default: %(default)s")
     parser.add_argument("--own-translations", action="store_true", help="of the run, with a beam of 5")

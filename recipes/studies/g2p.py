@@ -57,7 +57,7 @@ BASELINE |= {"ady": 22, "ice": 12, "ita": 19, "khm": 34, "lav": 55, "mlt_latn": 
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.g2p", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.studies.g2p", description=__doc__)
     add_options(parser, CORPUS)
     parser.set_defaults(source="letters", target="phones")
     repeated.add_seeds(parser)

@@ -30,7 +30,7 @@ BEAM = SearchOptions.beam_size
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.heads", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.studies.heads", description=__doc__)
     option = parser.add_argument
     option("runs", metavar="RUN", nargs="+", type=run_folder, help="folders of runs, or names of presets")
     number = between(int, 1, 10**9)

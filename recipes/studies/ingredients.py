@@ -54,7 +54,7 @@ INGREDIENTS = {
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.ingredients", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.studies.ingredients", description=__doc__)
     add_options(parser, "multi30k")
     repeated.add_seeds(parser)
     parser.add_argument("--ingredients", metavar="NAME,...", default=",".join(INGREDIENTS), help="default: %(default)s")

@@ -41,7 +41,7 @@ SIZE_TOLERANCE = 0.05
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.length", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.studies.length", description=__doc__)
     add_options(parser, "phrases")
     parser.add_argument(
         "--size-tolerance",

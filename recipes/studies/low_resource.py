@@ -45,7 +45,7 @@ _ADAPTED = (
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.low_resource", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.studies.low_resource", description=__doc__)
     add_options(parser, "multi30k")
     repeated.add_seeds(parser)
     parser.add_argument("--sizes", metavar="N,...", default=",".join(map(str, SIZES)), help="default: %(default)s")

@@ -29,7 +29,7 @@ PAPER = (
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.showcase", description=__doc__.splitlines()[0])
+    parser = command.Parser("recipes.studies.showcase", description=__doc__)
     option = parser.add_argument
     option("fixed", metavar="RUN_FIXED", type=Path, help="folder of a run, such as rnnencdec's")
     option("attention", metavar="RUN_ATTENTION", type=Path, help="folder of a run, such as rnnsearch's")

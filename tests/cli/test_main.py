@@ -38,6 +38,19 @@ assert not [name for name in ("keras", "tensorflow", "torch", "jax", "sacrebleu"
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_do_without_docstrings(name):
+    done = subprocess.run(
+        [sys.executable, "-OO", "-m", "keras_attn", name, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith(f"usage: keras-attn {name}"), done.stderr
+
+
 def test_the_commands_are_listed_and_an_unknown_one_is_refused(capsys):
     for arguments, status in ((["--help"], 0), (["--version"], 0), (["trnslate"], 2), ([], 2)):
         with pytest.raises(SystemExit) as ended:
