@@ -185,3 +185,13 @@ def test_no_module_outside_serving_imports_a_heavy_package_at_its_top():
         if target.split(".")[0] in heavy
     ]
     assert not offenders, "\n".join(offenders)
+
+
+def test_a_recipe_needs_the_package_alone():
+    """The wheel has the recipes as keras_attn/recipes, where no module `recipes` is installed."""
+    recipes = {
+        m: p for m, p in modules("recipes").items() if m.count(".") == 1 and "\ndef build(" in p.read_text("utf-8")
+    }
+    assert len(recipes) >= 9
+    roots = {target.split(".")[0] for path in recipes.values() for target, _ in imported(path, lazy=True)}
+    assert roots <= {"dataclasses", "keras", "keras_attn"}
