@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.backend import distribution
 from keras_attn.models import Ensemble, RNNSearch, Seq2Seq, average_weights
 from keras_attn.text import END_ID, START_ID, Tokenizer
 from keras_attn.translation import Translator
@@ -251,11 +250,3 @@ def test_presets_that_do_not_fit_are_refused(models, presets, tmp_path):
         Translator.from_presets([])
     with pytest.raises(ValueError, match="a list of presets"):
         Translator.from_presets(str(presets[0]))
-
-
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX alone divides variables among devices")
-def test_output_matrices_of_members_are_divided_as_those_of_a_model():
-    layouts = distribution._vocabulary_parallel(["cpu:0"], 1)._layout_map
-    for path, axes in (("output/kernel", (None, "model")), ("output/bias", ("model",))):
-        assert {layouts[prefix + path].axes for prefix in ("", "member_0/", "member_12/")} == {axes}
-    assert layouts["decoder/attention_output/kernel"] is None
