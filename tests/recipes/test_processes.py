@@ -156,7 +156,10 @@ def test_a_process_that_is_killed_ends_the_other(corpus, tmp_path):
 @pytest.mark.slow
 def test_a_full_disk_of_the_process_that_writes_ends_the_other(corpus, tmp_path):
     line = line_of(corpus, tmp_path / "run", "--distribute", "data")
-    said = "keras-attn train: Expected room for what is written.", "keras-attn train: Process 0 has ended: Expected room"
+    said = (
+        "keras-attn train: Expected room for what is written.",
+        "keras-attn train: Process 0 has ended: Expected room",
+    )
     for (status, _, errors), sentence in zip(run(line, line, before=FULL_DISK), said, strict=True):
         assert status == 1, errors
         assert sentence in errors
