@@ -63,6 +63,7 @@ _get, _names, __all__ = exports(
             "register_attention",
             "unroll_steps",
         ),
+        "models": ("check_ids",),
         "saving": ("presets",),
         "text": ("SpecialIds", "Tokenizer"),
         "translation": ("Shortlist", "Translation", "Translator", "quantize", "with_shortlist"),

@@ -41,8 +41,8 @@ class ParallelDataset(keras.utils.PyDataset):
 
     The order of an epoch depends only on `seed` and `epoch`, and `on_epoch_end` moves to the next epoch. Keras calls it
     once more when `fit` begins, so call `set_epoch(initial_epoch)` before every `fit`: a resumed run then sees the same
-    batches as an uninterrupted one. Models of this package keep the order; give `shuffle=False` to the `fit` of another
-    Keras model, which otherwise shuffles the batches again, by Python's `random`. Do not pass `steps_per_epoch`: an
+    batches as an uninterrupted one. The `fit` of this package's models keeps the order; give `shuffle=False` to that of
+    another Keras model, which otherwise shuffles the batches again, by Python's `random`. Do not pass `steps_per_epoch`: an
     epoch is one pass over the data, or `batches_per_epoch` batches.
 
     The workers of `PyDataset` are not offered. A batch takes 0.1 ms, and Keras 3.15 carries the batches that they have

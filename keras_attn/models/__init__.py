@@ -1,5 +1,6 @@
 """Models. Each of them is a `Seq2Seq`."""
 
+from keras_attn.models.checks import check_ids
 from keras_attn.models.ensemble import Ensemble, average_weights, copy_model, mean_weights
 from keras_attn.models.gnmt import GNMTSeq2Seq
 from keras_attn.models.hard_monotonic import HardMonotonicSeq2Seq

@@ -8,9 +8,8 @@ from keras import ops
 from keras_attn.backend import build_optimizer, keep_values, replica_count, scan, sum_over_replicas
 from keras_attn.layers import check_size, refuse_unknown_arguments
 from keras_attn.models.changed_layers import changed_layers, make_model
+from keras_attn.models.checks import check_ids, check_loss
 from keras_attn.models.guided_alignment import ALIGNMENTS, alignment_crossentropy, has_alignments
-from keras_attn.models.loss_checks import check_class_weight, check_loss
-from keras_attn.models.token_checks import TokenIdCheck
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 keras.saving.register_keras_serializable(package="keras_attn")(SpecialIds)  # here: `text` does without Keras
@@ -158,61 +157,38 @@ class Seq2Seq(keras.Model):
         mask = ops.not_equal(encoder_token_ids, pad)  # (B, S)
         return encoder_token_ids, mask if self.mask_padding else ops.ones_like(mask)
 
-    def fit(self, x=None, y=None, *args, class_weight=None, validation_data=None, **kwargs):
-        """As `keras.Model.fit`, but refuses ids outside the vocabularies, and `class_weight`: its classes would be ids.
+    def fit(self, x=None, y=None, *args, validation_data=None, **kwargs):
+        """As `keras.Model.fit`; a `ParallelDataset` keeps its order, and its ids are checked.
 
-        Ids are checked before they reach the device, at no cost there: arrays and a `ParallelDataset` at once, the
-        NumPy batches of another `keras.utils.PyDataset` or a generator as they are drawn. Tensors, `tf.data` and
-        torch's `DataLoader` are not checked. The same holds for `evaluate`, `predict` and the methods on a batch.
-        For a `ParallelDataset`, which has an order of its own, `shuffle` is False by default.
+        `shuffle` is False by default for a `ParallelDataset`, which has an order of its own. After an error the model
+        has its weights on every backend.
 
         Raises:
-            ValueError: if an id is outside its vocabulary, there is a `class_weight`, or the loss takes probabilities,
-                as Keras' cross-entropies do by name: the model returns logits.
+            ValueError: if an id is outside its vocabulary (see `keras_attn.check_ids`), or the loss takes
+                probabilities, as Keras' cross-entropies do by name: the model returns logits.
         """
-        check_class_weight(class_weight)
-        check = self._token_id_check()
-        build_optimizer(self)
+        for data in (x, validation_data):
+            if hasattr(data, "largest_token_ids"):
+                check_ids(data, self)
         if hasattr(x, "largest_token_ids") and len(args) < 7:  # the seventh is `shuffle`
             kwargs.setdefault("shuffle", False)
-        with check.reported(), keep_values(self):
-            if validation_data is not None:
-                kwargs["validation_data"] = check.validation_data(validation_data)
-            return super().fit(check.data(x, y), y, *args, **kwargs)
-
-    def evaluate(self, x=None, y=None, *args, **kwargs):
-        """As `keras.Model.evaluate`, but refuses ids outside the vocabularies; see `fit`."""
-        check = self._token_id_check()
-        with check.reported(), keep_values(self):
-            return super().evaluate(check.data(x, y), y, *args, **kwargs)
-
-    def predict(self, x, *args, **kwargs):
-        """As `keras.Model.predict`, but refuses ids outside the vocabularies; see `fit`."""
-        check = self._token_id_check(uses_loss=False)
-        with check.reported(), keep_values(self):
-            return super().predict(check.data(x), *args, **kwargs)
-
-    def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False):
-        """As `keras.Model.train_on_batch`, but refuses ids outside the vocabularies, and `class_weight`; see `fit`."""
-        check_class_weight(class_weight)
-        self._token_id_check().batch((x, y))
         build_optimizer(self)
-        return super().train_on_batch(x, y, sample_weight=sample_weight, return_dict=return_dict)
+        with keep_values(self):
+            return super().fit(x, y, *args, **{"validation_data": validation_data} | kwargs)
 
-    def test_on_batch(self, x, y=None, *args, **kwargs):
-        """As `keras.Model.test_on_batch`, but refuses ids outside the vocabularies; see `fit`."""
-        self._token_id_check().batch((x, y))
-        return super().test_on_batch(x, y, *args, **kwargs)
+    def evaluate(self, *args, **kwargs):
+        """As `keras.Model.evaluate`; after an error the model has its weights on every backend."""
+        with keep_values(self):
+            return super().evaluate(*args, **kwargs)
 
-    def predict_on_batch(self, x):
-        """As `keras.Model.predict_on_batch`, but refuses ids outside the vocabularies; see `fit`."""
-        self._token_id_check(uses_loss=False).batch((x,))
-        return super().predict_on_batch(x)
+    def predict(self, *args, **kwargs):
+        """As `keras.Model.predict`; after an error the model has its weights on every backend."""
+        with keep_values(self):
+            return super().predict(*args, **kwargs)
 
-    def _token_id_check(self, uses_loss: bool = True) -> TokenIdCheck:
-        if uses_loss:
-            check_loss(getattr(self, "loss", None), self.pointer, self.target_vocabulary_size)
-        return TokenIdCheck(self.source_vocabulary_size, self.target_vocabulary_size, self.pointer)
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        check_loss(self.loss, self.pointer, self.target_vocabulary_size)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def save_own_variables(self, store) -> None:
         """Saves the state of every seed generator, which Keras does not, so that training continues with its dropout.

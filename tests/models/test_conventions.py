@@ -301,16 +301,6 @@ def test_jit_compile_is_the_users_to_choose(cls):
     assert "compile" not in vars(models.Seq2Seq)  # "auto" is Keras': no XLA for TensorFlow on a CPU
 
 
-@pytest.mark.parametrize("cls", MODELS if BACKEND == "torch" else [models.RNNSearch], ids=lambda cls: cls.__name__)
-def test_class_weight_is_refused_with_a_sentence(cls, ids):
-    model = compiled(tiny(cls), run_eagerly=True)
-    for train in (model.fit, model.train_on_batch):
-        with pytest.raises(ValueError, match=r"Expected no `class_weight`.*`sample_weight`.*Received: .*\{1: 2\.0\}"):
-            train(ids, labels(ids), class_weight={1: 2.0})
-    weight = np.ones((8, 4), "float32")
-    assert np.isfinite(float(model.train_on_batch(ids, labels(ids), sample_weight=weight)))
-
-
 # What else Keras does with a model.
 
 
