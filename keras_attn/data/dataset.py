@@ -42,8 +42,8 @@ class ParallelDataset(keras.utils.PyDataset):
     The order of an epoch depends only on `seed` and `epoch`, and `on_epoch_end` moves to the next epoch. Keras calls it
     once more when `fit` begins, so call `set_epoch(initial_epoch)` before every `fit`: a resumed run then sees the same
     batches as an uninterrupted one. The `fit` of this package's models keeps the order; give `shuffle=False` to that of
-    another Keras model, which otherwise shuffles the batches again, by Python's `random`. Do not pass `steps_per_epoch`: an
-    epoch is one pass over the data, or `batches_per_epoch` batches.
+    another Keras model, which otherwise shuffles the batches again, by Python's `random`. Do not pass
+    `steps_per_epoch`: an epoch is one pass over the data, or `batches_per_epoch` batches.
 
     The workers of `PyDataset` are not offered. A batch takes 0.1 ms, and Keras 3.15 carries the batches that they have
     queued over into the next epoch, which then misses some pairs and sees others twice.
@@ -238,7 +238,7 @@ class ParallelDataset(keras.utils.PyDataset):
             raise ValueError(f"Expected workers to be a whole number of 1 or more. Received: {workers!r}")
         paths = text_paths(source_path), text_paths(target_path)
         tokenizers = source_tokenizer, target_tokenizer
-        identity = ["lines without \\r\\n"]  # how text is read
+        identity = ["lines without \\r\\n", "text without a byte order mark"]  # how text is read
         for side, tokenizer in zip(paths, tokenizers, strict=True):
             for path in side:
                 identity += [path.stat().st_size, path.stat().st_mtime_ns]

@@ -28,7 +28,7 @@ def check_ids(x: Any, model: keras.Model) -> None:
         >>> keras_attn.check_ids(keras_attn.ParallelDataset([[4]], [[10**6]], batch_size=1), model)
         Traceback (most recent call last):
             ...
-        ValueError: Expected labels from 0 to 36, the ids of the model's vocabulary. Received: 1000000
+        ValueError: Expected labels from 0 to 12, the ids of the model's vocabulary. Received: 1000000
     """
     source, target = model.source_vocabulary_size, model.target_vocabulary_size
     sizes = {"encoder_token_ids": source, "decoder_token_ids": target, "labels": target}

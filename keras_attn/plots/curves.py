@@ -146,7 +146,7 @@ def _read_history(history) -> dict[str, np.ndarray]:
         raise FileNotFoundError(
             f"Expected a CSV file with training curves. Received: {str(history)!r}, which does not exist"
         )
-    with open(history, encoding="utf-8", newline="") as file:
+    with open(history, encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     return {name: np.array([_number(row[name]) for row in rows]) for name in (rows[0] if rows else ())}
 

@@ -258,7 +258,7 @@ def _read_document(path: Path) -> tuple[str, dict[str, Any]]:
         raise FileNotFoundError(f"Expected a tokenizer's file {path}. Received: a path that does not exist")
     _check_size(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         document = json.loads(text)
         if not isinstance(document["model"], dict) or not isinstance(document.get("added_tokens") or [], list):
             raise TypeError

@@ -244,7 +244,7 @@ def read_config(path: Path) -> list[str]:
     if not path.is_file():
         raise FileNotFoundError(f"Expected a TOML file with --config. Received: {str(path)!r}, which does not exist")
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"Expected {str(path)!r} to be TOML. {error}") from None
     assignments = []

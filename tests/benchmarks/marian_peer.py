@@ -207,7 +207,7 @@ def searched(marian: Marian, translator, sources: list[str], path: Path, beam: i
 
 
 def parser() -> argparse.ArgumentParser:
-    made = command.Parser("tests.benchmarks.marian_peer", description=__doc__.splitlines()[0])
+    made = command.Parser("tests.benchmarks.marian_peer", description=__doc__)
     made.add_argument("work", metavar="WORK", type=Path, help="folder of the program, the model and the report")
     made.add_argument("--python", default="python3.11", help="interpreter of Marian's environment")
     made.add_argument("--corpus", default="multi30k", help="a name or a folder")

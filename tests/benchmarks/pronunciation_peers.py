@@ -275,7 +275,7 @@ def command_line(arguments: argparse.Namespace, corpus: str) -> str:
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("tests.benchmarks.pronunciation_peers", description=__doc__.splitlines()[0])
+    parser = command.Parser("tests.benchmarks.pronunciation_peers", description=__doc__)
     option = parser.add_argument
     option("work", metavar="WORK", type=Path, help="folder of the environments, the models and the report")
     option("--corpus", default="cmudict", help="cmudict, g2p/LANGUAGE or a folder (default: %(default)s)")

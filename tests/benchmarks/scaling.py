@@ -117,7 +117,7 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("tests.benchmarks.scaling", description=__doc__.splitlines()[0])
+    parser = command.Parser("tests.benchmarks.scaling", description=__doc__)
     option = parser.add_argument
     option("--out", type=Path, metavar="FILE.json")
     option("--backend", default="jax", choices=("jax", "tensorflow", "torch"), help="default: %(default)s")
