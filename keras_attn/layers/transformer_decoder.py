@@ -11,10 +11,10 @@ def kerashub_layers():
     """KerasHub's layers, imported on first use: the import takes seconds, and imports TensorFlow where it is installed.
 
     Raises:
-        ModuleNotFoundError: if KerasHub (keras-nlp) is not installed. The message says how to install it.
+        ModuleNotFoundError: if KerasHub is not installed. The message says how to install it.
     """
-    require("tensorflow", "tensorflow", "keras_nlp", purpose="the Transformer")
-    from keras_nlp import layers
+    require("tensorflow", "keras_hub", purpose="the Transformer (without TensorFlow: see docs/installation.md)")
+    from keras_hub import layers
 
     return layers
 
@@ -57,7 +57,7 @@ class TransformerDecoder(SourceReader):
     Mask behaviour: a masked source word gets alignment 0. Target padding needs no mask: it stands at the right.
 
     Raises:
-        ModuleNotFoundError: if KerasHub (keras-nlp) is not installed.
+        ModuleNotFoundError: if KerasHub is not installed.
         ValueError: for an unknown argument, or a size that is not a positive whole number.
 
     Example:

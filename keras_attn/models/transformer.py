@@ -45,7 +45,7 @@ class TransformerSeq2Seq(Seq2Seq):
     returns each of them. A step beyond the room in the cache attends to the words before it and not to itself.
 
     Raises:
-        ModuleNotFoundError: if KerasHub (keras-nlp) is not installed.
+        ModuleNotFoundError: if KerasHub is not installed.
         ValueError: for an unknown argument, or sizes and ties that do not fit together.
 
     Example:

@@ -103,7 +103,7 @@ def test_a_decoder_reads_the_mask_of_its_source_and_hands_on_that_of_its_inputs(
 
 
 def test_the_transformer_decoder_too():
-    pytest.importorskip("keras_nlp")
+    pytest.importorskip("keras_hub")
     layer, values, inputs = ka.layers.TransformerDecoder(2, 7), embedded(SOURCE), embedded(TARGET)
     outputs, (_, alignment) = layer(inputs, values, return_alignments=True)
     assert not ops.convert_to_numpy(alignment)[np.broadcast_to(~MASK[:, None, None], (B, 2, T, S))].any()

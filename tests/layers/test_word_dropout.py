@@ -54,7 +54,7 @@ def test_nothing_is_dropped_outside_training_and_at_rate_0():
 @pytest.mark.parametrize("name", [*RECURRENT, "transformer"])
 def test_a_model_drops_words_of_both_sides_in_training_alone(name, rng):
     if name == "transformer":
-        pytest.importorskip("keras_nlp")
+        pytest.importorskip("keras_hub")
     ids = {"encoder_token_ids": rng.integers(4, 31, (3, 5)), "decoder_token_ids": rng.integers(4, 31, (3, 4))}
     ids = {side: array.astype("int32") for side, array in ids.items()}
     plain, model = make(name), make(name, word_dropout=0.5)

@@ -48,7 +48,7 @@ def data():
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_adds_the_loss_of_the_alignments_and_nothing_else_does(name, data):
     if name == "transformer":
-        pytest.importorskip("keras_nlp")
+        pytest.importorskip("keras_hub")
     model = make(name, **{key: 0.0 for key in ("dropout",) if name == "transformer"})
     model.compile(keras.optimizers.SGD(0.0), SmoothedCrossentropy())
     inputs, labels, weights = data[1]
@@ -70,7 +70,7 @@ def test_a_step_adds_the_loss_of_the_alignments_and_nothing_else_does(name, data
 def test_dropout_acts_in_a_guided_step_too(name, data):
     """With the weights left as they are, two steps have another loss only if their dropout differs."""
     if name.startswith("transformer"):
-        pytest.importorskip("keras_nlp")
+        pytest.importorskip("keras_hub")
     model = make(name)
     model.compile(keras.optimizers.SGD(0.0), SmoothedCrossentropy())
     first, second = (model.train_on_batch(*data[1]) for _ in range(2))

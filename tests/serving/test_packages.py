@@ -26,6 +26,6 @@ def test_the_package_imports_neither_keras_nor_tensorflow():
     code = """
 import sys, keras_attn.serving.client, keras_attn.export
 keras_attn.export.ExportOptions(beam_size=2)
-print({"keras", "tensorflow", "keras_nlp"} & sys.modules.keys() or "none")
+print({"keras", "tensorflow", "keras_hub"} & sys.modules.keys() or "none")
 """
     assert run_without((), code) == "none"
