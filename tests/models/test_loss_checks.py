@@ -54,7 +54,7 @@ def test_a_loss_of_probabilities_is_refused(model, batch, loss):
     name = name_of(*loss) if isinstance(loss, list) else name_of(loss)
     sentence = (
         r"^Expected a loss of logits, .*`keras\.losses\.SparseCategoricalCrossentropy\(from_logits=True\)`\. "
-        rf"Received: a loss of probabilities, '{name}' without `from_logits=True`$"
+        rf"Received: a loss of probabilities, '{name}' without `from_logits=True`"
     )
     uses = (
         lambda: model.fit(*batch, verbose=0),
