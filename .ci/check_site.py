@@ -16,7 +16,7 @@ OUTSIDE = re.compile(r"(?:https?:)?//")
 
 
 class Page(HTMLParser):
-    """What a page loads, where it links to, and its ids."""
+    """The addresses that a page loads, its links and its ids."""
 
     def __init__(self, text: str):
         super().__init__()

@@ -1,5 +1,7 @@
-"""A hook of mkdocs: pages can be read on a phone. Code in tables breaks between its words, and a wide figure has a
-narrow version there, or is scrolled as a table is. A flag does not break behind its hyphen.
+"""A hook of mkdocs: pages can be read on a phone.
+
+Code in tables breaks between its words, and a wide figure has a narrow version there, or is scrolled as a table is. A
+flag does not break behind its hyphen.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Hard monotonic attention: Wu, Cotterell. Exact Hard Monotonic Attention for Character-Level Transduction.
+r"""Hard monotonic attention: Wu, Cotterell. Exact Hard Monotonic Attention for Character-Level Transduction.
 
 ACL 2019, arXiv:1905.06319.
 
@@ -7,8 +7,8 @@ ACL 2019, arXiv:1905.06319.
     python -m recipes.train hard_monotonic --corpus g2p/fre --set monotonic=false      # Wu, Shapiro, Cotterell 2018
     python -m recipes.train hard_monotonic --corpus g2p/ice --set max_steps=1000       # 800 words
     python -m recipes.train hard_monotonic --corpus cmudict --minutes 57
-    python -m recipes.train hard_monotonic --tags corpus --seed 0 --set max_steps=4000 word_dropout=0.1 \\
-        recurrent_dropout=0.15 bfloat16_products=true --corpus \\
+    python -m recipes.train hard_monotonic --tags corpus --seed 0 --set max_steps=4000 word_dropout=0.1 \
+        recurrent_dropout=0.15 bfloat16_products=true --corpus \
         g2p/ady+g2p/ice+g2p/ita+g2p/khm+g2p/lav+g2p/mlt_latn+g2p/rum+g2p/wel_sw            # 23.62 % of words wrong
 
 The model is the paper's: which letter a phone is read from is a hidden variable, summed over exactly. It is for strings

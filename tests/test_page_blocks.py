@@ -1,5 +1,7 @@
-"""Every fenced block of README and the pages: Python runs here or in a test named below, shell lines run or are listed
-with the reason why not, and `text` is output, or something that is no program.
+"""Every fenced block of README and the pages: programs run, output is compared.
+
+Python runs here or in a test named below, shell lines run or are listed with the reason why not, and `text` is output,
+or something that is no program.
 
 The Python of a page is one program, in one folder. A `text` block that follows a block is what that one prints, with
 `...` for what may vary. Parts of programs that cannot run here, such as those for a cluster, are parsed: `py`, `bash`

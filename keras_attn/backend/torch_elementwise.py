@@ -17,7 +17,7 @@ def is_served(x: Any) -> bool:
 
 
 def tanh(x: Any) -> Any:
-    """tanh(x) = 2 sigma(2x) - 1, with an error of at most 1.8e-7."""
+    """The hyperbolic tangent as 2 sigma(2x) - 1, with an error of at most 1.8e-7."""
     import torch
 
     if torch.is_grad_enabled() and x.requires_grad:
@@ -49,5 +49,5 @@ def _differentiable_tanh() -> Any:
 
 
 def exp(x: Any) -> Any:
-    """exp(x) = 2^(x / ln 2), with a relative error of at most 1e-6 from -20 to 20."""
+    """The exponential as 2^(x / ln 2), with a relative error of at most 1e-6 from -20 to 20."""
     return (x * (1 / math.log(2))).exp2()

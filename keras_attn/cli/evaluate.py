@@ -15,6 +15,7 @@ says whether it differs from the first by more than chance.
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import sys
 import time
@@ -197,7 +198,7 @@ def _compare(systems: Sequence[System], test: TestSet, metric: str, tokenize: st
         print(f"  {one.score.name} {one.mean:.2f} ± {one.half_width:.2f}  {one.system}, {chance}")
         if one.p_value is not None:
             print(f"    {one.score.signature}")
-    return {"paired_bootstrap": [one.to_dict() for one in compared]}
+    return {"paired_bootstrap": [dataclasses.asdict(one) for one in compared]}
 
 
 def _files(arguments: argparse.Namespace) -> TestSet:

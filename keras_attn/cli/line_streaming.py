@@ -28,7 +28,7 @@ def windows(
     max_bytes: int = 1 << 20,
     wait_from: int = 64,
 ) -> Iterator[list[bytes]]:
-    """Yields lists of lines, without their "\\n", of bounded size: the lines that have arrived, or as many as fit.
+    r"""Yields lists of lines, without their "\n", of bounded size: the lines that have arrived, or as many as fit.
 
     Lines from a slow writer are yielded as soon as no more have arrived, so that a single line is answered at once.
     From `wait_from` lines on nobody waits for a single answer. Then a short pause of the writer does not end the

@@ -1,6 +1,6 @@
-"""Translates stdin to stdout, a line out for every line in: `keras-attn translate RUN < text`.
+r"""Translates stdin to stdout, a line out for every line in: `keras-attn translate RUN < text`.
 
-Lines end at "\\n" or "\\r\\n" alone. A blank line stays blank. Bytes that are not UTF-8 are read as U+FFFD, and a line
+Lines end at "\n" or "\r\n" alone. A blank line stays blank. Bytes that are not UTF-8 are read as U+FFFD, and a line
 of more than `--max-characters` is cut. The numbers of such lines are printed on stderr at the end.
 
 The lines that have arrived are translated together, sorted by length, at most `--window` of them, and fewer if they are

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Sequence, Set
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 Link = tuple[int, int]  # source word, target word, from 0
 
@@ -28,10 +28,6 @@ class AlignmentScore:
     links: int
     sure: int
     possible: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain types for JSON."""
-        return asdict(self)
 
 
 def parse_links(line: str, *, base: int = 0, lengths: tuple[int, int] | None = None) -> Gold:

@@ -8,8 +8,7 @@ for each hypothesis.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -30,10 +29,6 @@ class Score:
     signature: str
     verbose: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns name, score, signature and verbose, as plain types for JSON."""
-        return asdict(self)
-
     def __str__(self) -> str:
         return f"{self.name}|{self.signature} = {self.score:.2f} {self.verbose}".rstrip()
 
@@ -46,10 +41,6 @@ class Interval:
     low: float
     high: float
     confidence: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain types for JSON, with the score as a nested dict."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -65,10 +56,6 @@ class Comparison:
     mean: float
     half_width: float
     p_value: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain types for JSON, with the score as a nested dict."""
-        return asdict(self)
 
 
 def _streams(references: References) -> list[list[str]]:
@@ -155,23 +142,13 @@ def chrf(hypotheses: Sequence[str], references: References, *, word_order: int =
     return _score(CHRF(word_order=word_order, lowercase=lowercase), hypotheses, references)
 
 
-def ter(
-    hypotheses: Sequence[str],
-    references: References,
-    *,
-    normalized: bool = False,
-    no_punct: bool = False,
-    case_sensitive: bool = False,
-) -> Score:
+def ter(hypotheses: Sequence[str], references: References) -> Score:
     """Computes the translation edit rate (Snover et al. 2006) in percent; lower is better.
 
-    It is slow, because it searches for shifts.
+    It ignores case, and is slow, because it searches for shifts.
 
     Args:
         hypotheses, references: As in `bleu`.
-        normalized: Whether to split punctuation from words.
-        no_punct: Whether to leave punctuation out.
-        case_sensitive: Whether case counts.
 
     Raises:
         ValueError: If the lists are empty or differ in length.
@@ -180,8 +157,7 @@ def ter(
         >>> round(keras_attn.evaluation.ter(["the cat sat on the mat"], ["the cat sat on a mat"]).score, 1)
         16.7
     """
-    metric = TER(normalized=normalized, no_punct=no_punct, case_sensitive=case_sensitive)
-    return _score(metric, hypotheses, references)
+    return _score(TER(), hypotheses, references)
 
 
 def bleu_interval(

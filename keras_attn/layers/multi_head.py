@@ -182,7 +182,7 @@ class SelfAttention(Layer):
 
     Returns:
         `(outputs, alignments)`: `(B, S, E)` in the compute dtype, and `(B, N, S, S)` in float32, whose row i is how
-        much word i attends to each word. `keras_attn.plots.relations` draws the table of a sentence.
+        much word i attends to each word. `keras_attn.plots.alignment` draws the table of a sentence.
 
     Mask behaviour and errors: see `MultiHeadAttention`.
 

@@ -9,7 +9,7 @@ __getattr__, __dir__, __all__ = exports(
     __name__,
     {
         "curves": ("training_curves",),
-        "heatmaps": ("alignment", "alignments", "relations"),
+        "heatmaps": ("alignment", "alignments"),
         "word_alignment": (
             "SentenceComparison",
             "WordAlignment",

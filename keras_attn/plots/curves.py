@@ -15,25 +15,22 @@ from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, check_en
 def training_curves(
     history: Mapping[str, Sequence[float]] | str | Path,
     path: str | Path | None = None,
-    *,
-    against: str = "epoch",
 ) -> Figure:
-    """Draws loss, perplexity, accuracy and scores such as BLEU against epochs or updates, one small panel for each.
+    """Draws loss, perplexity, accuracy and scores such as BLEU against epochs, one small panel for each.
 
     Args:
         history: `model.fit(...).history`, or the path of a CSV file with a header, as `CSVLogger` writes it. Column
             `name` is drawn as training and `val_name` as validation, for each name of loss, perplexity, accuracy,
-            bleu, chrf, ter and wer. Other columns are ignored.
+            bleu, chrf, ter and wer. Other columns are ignored. If there is no column "epoch", rows are counted from
+            1; if it starts at 0, as Keras counts, 1 is added.
         path: Path to write the picture to. Its ending (.png, .svg, .pdf) is the format. None writes no file.
-        against: The column of the horizontal axis. If there is no column "epoch", rows are counted from 1; if it
-            starts at 0, as Keras counts, 1 is added.
 
     Returns:
         A `matplotlib.figure.Figure`.
 
     Raises:
         FileNotFoundError: If the CSV file does not exist.
-        ValueError: If no column can be drawn, `against` is not a column, or the ending is unknown.
+        ValueError: If no column can be drawn, or the ending is unknown.
 
     Example:
         >>> history = {"loss": [4.0, 3.0], "val_loss": [4.1, 3.2], "val_bleu": [2.0, 11.5]}
@@ -49,12 +46,14 @@ def training_curves(
             f"Expected a history with one of {', '.join(_CURVES)} (or val_...). "
             f"Received: {', '.join(table) or 'no columns'}"
         )
-    x = _horizontal(table, against, max(len(table.get(n, table.get(f"val_{n}"))) for n in names))
+    rows = max(len(table.get(n, table.get(f"val_{n}"))) for n in names)
+    epochs = table.get("epoch", np.arange(1.0, rows + 1))
+    epochs = epochs + 1 if epochs.size and epochs[0] == 0 else epochs
     with matplotlib.rc_context(STYLE):
         figure = new_figure(figsize=(3.3 * len(names), 2.7), layout="constrained")
         figure.get_layout_engine().set(wspace=0.06, w_pad=0.08, h_pad=0.08)
         for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-            _draw_curves(axes, name, x, table, against)
+            _draw_curves(axes, name, epochs, table)
     return save(figure, path)
 
 
@@ -70,7 +69,7 @@ _CURVES = {
 }
 
 
-def _draw_curves(axes, name: str, x: np.ndarray, table: Mapping[str, np.ndarray], against: str) -> None:
+def _draw_curves(axes, name: str, x: np.ndarray, table: Mapping[str, np.ndarray]) -> None:
     title, highest = _CURVES[name]
     lines = [("training", table.get(name), GREY), ("validation", table.get(f"val_{name}"), BLUE)]
     lines = [(label, values, colour) for label, values, colour in lines if values is not None]
@@ -95,7 +94,7 @@ def _draw_curves(axes, name: str, x: np.ndarray, table: Mapping[str, np.ndarray]
     else:
         _label_ends(axes, ends)
     axes.set_title(title, loc="left", fontsize=10.5, color=INK, pad=9)
-    axes.set_xlabel(against, fontsize=9, color=INK)
+    axes.set_xlabel("epoch", fontsize=9, color=INK)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     plain_axes(axes)
 
@@ -156,12 +155,3 @@ def _number(value) -> float:
         return float(value)
     except (TypeError, ValueError):
         return float("nan")
-
-
-def _horizontal(table: Mapping[str, np.ndarray], against: str, length: int) -> np.ndarray:
-    if against not in table:
-        if against == "epoch":
-            return np.arange(1.0, length + 1)
-        raise ValueError(f"Expected against to be one of the columns {', '.join(table)}. Received: {against!r}")
-    x = table[against]
-    return x + 1 if against == "epoch" and len(x) and x[0] == 0 else x

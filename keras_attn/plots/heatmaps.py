@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from keras_attn.plots.plot_style import GREY, INK, STYLE, check_ending, new_figure, save
-from keras_attn.plots.word_alignment import WordAlignment, as_matrix, merge_alignment
+from keras_attn.plots.word_alignment import WordAlignment, as_matrix
 
 _GAP = 0.06  # inches between a label and its row or column
 
@@ -27,18 +27,17 @@ def alignment(
     target_tokens: Sequence[str],
     *,
     path: str | Path | None = None,
-    source_groups: Sequence[Sequence[int]] | None = None,
-    target_groups: Sequence[Sequence[int]] | None = None,
 ) -> Figure:
     """Draws the alignment of one translation: source at the top, target on the left, 0 black and 1 white.
 
+    The self-attention of a sentence is drawn in the same way, with its words on both sides: row i shows how much word i
+    attends to each word. Pieces become words by `align_words` or `merge_alignment`.
+
     Args:
         alignment: Weights `(T, S)`, a row for each target token; or `(N, T, S)`, a panel for each of N heads.
-        source_tokens: S labels; with `source_groups`, a word for each group.
-        target_tokens: T labels; with `target_groups`, a word for each group.
+        source_tokens: S labels.
+        target_tokens: T labels.
         path: Path to write the picture to. Its ending (.png, .svg, .pdf) is the format. None writes no file.
-        source_groups: The indices of each word's pieces, to merge pieces into words. See `merge_alignment`.
-        target_groups: The same for the target.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -47,18 +46,10 @@ def alignment(
         ValueError: If the labels do not match the shape of the alignment, or the ending is unknown.
 
     Example:
-        >>> words = [("Bahnhof", [0, 1]), ("</s>", [2])]  # as tokenizer.words(source_ids) returns them
-        >>> figure = keras_attn.plots.alignment(
-        ...     [[0.5, 0.4, 0.1], [0.0, 0.1, 0.9]], [word for word, _ in words], ["station", "</s>"],
-        ...     source_groups=[pieces for _, pieces in words], path="alignment.png",
-        ... )
+        >>> weights = [[0.9, 0.1], [0.1, 0.9]]
+        >>> figure = keras_attn.plots.alignment(weights, ["Bahnhof", "</s>"], ["station", "</s>"], path="station.png")
     """
     heads = alignment if np.ndim(alignment) == 3 else [alignment]
-    if source_groups is not None or target_groups is not None:
-        steps, positions = as_matrix(heads[0]).shape
-        source_groups = [[i] for i in range(positions)] if source_groups is None else source_groups
-        target_groups = [[i] for i in range(steps)] if target_groups is None else target_groups
-        heads = [merge_alignment(head, source_groups, target_groups) for head in heads]
     return alignments([WordAlignment(head, source_tokens, target_tokens) for head in heads], path=path)
 
 
@@ -116,31 +107,6 @@ def alignments(
         figure = new_figure()
         _arrange(figure, panels, letters if titles is None else titles, columns, cell, font, look)
     return save(figure, path)
-
-
-def relations(tables: ArrayLike, tokens: Sequence[str], *, path: str | Path | None = None, columns: int = 2) -> Figure:
-    """Draws the self-attention of one sentence, a panel for each head: row i shows what word i attends to.
-
-    Args:
-        tables: Weights `(N, S, S)` without padding, from `SelfAttention` for one sentence, or from
-            `TransformerSeq2Seq.attentions` for one layer and one sentence.
-        tokens: The S words.
-        path, columns: As in `alignments`.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
-
-    Raises:
-        ValueError: If the words do not match the shape of the tables, or the ending is unknown.
-
-    Example:
-        >>> figure = keras_attn.plots.relations(np.full((2, 3, 3), 1 / 3), ["a", "dog", "runs"])
-        >>> len(figure.axes)
-        2
-    """
-    return alignments(
-        [WordAlignment(table, tokens, tokens) for table in np.asarray(tables)], path=path, columns=columns
-    )
 
 
 def _arrange(figure, panels, titles, columns, cell, font, look) -> None:

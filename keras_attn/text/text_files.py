@@ -36,7 +36,7 @@ def without_byte_order_mark(text: bytes, name: PathLike) -> bytes:
 
 
 def iterate_lines(path: PathLike) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file, plain, `.gz`, `.xz` or `.bz2`, without their ends: "\\n" or "\\r\\n" alone.
+    r"""Yields the lines of a UTF-8 file, plain, `.gz`, `.xz` or `.bz2`, without their ends: "\n" or "\r\n" alone.
 
     A byte order mark at the beginning is no part of the text.
 

@@ -138,8 +138,10 @@ def _tatoeba(fetch: Fetch) -> Lines:
 
 
 def _cmudict(fetch: Fetch) -> Lines:
-    """A tenth of the words for test, 2,000 for val. Stress marks are dropped, and so are the pronunciations that
-    differed only in them."""
+    """A tenth of the words for test, 2,000 for val.
+
+    Stress marks are dropped, and so are the pronunciations that differed only in them.
+    """
     path = fetch(f"{BASE}/cmusphinx/cmudict/0f8072f814306c5ee4fbf992ed853601b12c01f9/cmudict.dict")
     entries: dict[tuple[str, str], None] = {}
     for line in read_lines(path):

@@ -1,4 +1,4 @@
-"""When training ends early: after a number of updates, at a loss that is not finite, at SIGTERM."""
+"""Early ends of training: after a number of updates, at a loss that is not finite, at SIGTERM."""
 
 import math
 

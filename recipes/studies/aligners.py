@@ -8,7 +8,7 @@ takes its random numbers from the system, so that its links differ a little from
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -126,7 +126,7 @@ class Scorer:
     def __call__(self, links: Sequence[Set[Link]]) -> dict:
         n = self.development
         parts = {"development": slice(n), "test": slice(n, None), "all": slice(None)}
-        scores = {name: alignment_error_rate(links[part], self.gold[part]).to_dict() for name, part in parts.items()}
+        scores = {name: asdict(alignment_error_rate(links[part], self.gold[part])) for name, part in parts.items()}
         rounded = {name: {key: round(value, 2) for key, value in one.items()} for name, one in scores.items()}
         return rounded | {"development": rounded["development"]["aer"]}
 

@@ -1,8 +1,8 @@
-"""Pronunciation in the languages of the second SIGMORPHON shared task (2021), beside the task's baseline.
+r"""Pronunciation in the languages of the second SIGMORPHON shared task (2021), beside the task's baseline.
 
     python -m recipes.studies.g2p --seeds 3                                  # the seven languages of 8,000 words
     python -m recipes.studies.g2p --languages low,eng_us --systems hard_monotonic --seeds 5
-    python -m recipes.studies.g2p --languages low --systems hard_monotonic,nematus --max-steps 500 \\
+    python -m recipes.studies.g2p --languages low --systems hard_monotonic,nematus --max-steps 500 \
         --from hard_monotonic=RUN nematus=RUN        # goes on from runs of all languages, each of which has a tag
 
 Each system is trained on the task's own training words of each language, letters to phones (Korean syllables are

@@ -1,8 +1,8 @@
-"""BLEU against source length, with and without attention: figure 2 of Bahdanau, Cho, Bengio (ICLR 2015).
+r"""BLEU against source length, with and without attention: figure 2 of Bahdanau, Cho, Bengio (ICLR 2015).
 
     python -m recipes.studies.length                                    # the embedded corpus
     python -m recipes.studies.length --corpus bible-en-es               # real text
-    python -m recipes.studies.length --size-tolerance 3 --set rnnencdec.max_steps=7000 rnnencdec.units=400 \\
+    python -m recipes.studies.length --size-tolerance 3 --set rnnencdec.max_steps=7000 rnnencdec.units=400 \
         rnnencdec.hold_fraction=0.3
 
 Trains RNNencdec-30, RNNencdec-50, RNNsearch-30 and RNNsearch-50, the paper's four: the number is the maximum number of

@@ -1,5 +1,4 @@
-"""Compiled inference: how often a search is traced, and that it finds what Keras' own `predict_on_batch` finds;
-that a model is fit for training after it."""
+"""Compiled inference: traced once, equal to Keras' own `predict_on_batch`, and of no effect on training after it."""
 
 import keras
 import numpy as np

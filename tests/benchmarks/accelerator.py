@@ -218,7 +218,7 @@ def measure(case: dict, sizes: work.Sizes, rate: float, seconds: float) -> dict:
 
 
 def ratios(cases: list[dict]) -> Iterator[str]:
-    """This library's speed over the peer's, for cases that differ in system and backend alone."""
+    """Ratios of speed to the peer's, for cases that differ in system and backend alone."""
     names = "kind", "model", "dtype", "batch", "beam"
     speeds = {}
     for case in cases:

@@ -44,8 +44,10 @@ def test_edit_distance_equals_its_definition():
 
 
 def test_error_rates_by_hand():
-    """Word 1: right by its second answer. Word 2: one edit from its first answer (3 phonemes), two from the other.
-    Word 3: nothing was said, two deletions."""
+    """Three words, of which the first is right by its second answer.
+
+    Word 2: one edit from its first answer (3 phonemes), two from the other. Word 3: nothing was said, two deletions.
+    """
     hypotheses = ["T AH", "K AE  B", ""]
     answers = [["T EY", "T AH"], ["K AE T", "K AE T S"], ["D OW"]]
     per, wer = evaluation.phoneme_error_rate(hypotheses, answers), evaluation.word_error_rate(hypotheses, answers)

@@ -6,7 +6,6 @@ import pytest
 from matplotlib._pylab_helpers import Gcf
 
 from keras_attn import plots
-from keras_attn.plots.word_alignment import merge_alignment
 
 pytestmark = pytest.mark.once
 
@@ -45,11 +44,6 @@ def test_alignment_shows_each_weight_in_its_cell():
 def test_an_alignment_of_several_heads_has_a_panel_for_each():
     figure = plots.alignment(np.stack([WEIGHTS] * 3), SOURCE, TARGET)
     assert len(figure.axes) == 3
-    groups = [[i] for i in range(S - 1)], [[0, 1], *([i] for i in range(2, T))]
-    merged = plots.alignment(
-        np.stack([WEIGHTS] * 3), SOURCE[:-1], TARGET[1:], source_groups=groups[0], target_groups=groups[1]
-    )
-    assert len(merged.axes) == 3
 
 
 def test_alignment_labels_are_where_the_paper_has_them_and_nothing_is_cut_off():
@@ -63,13 +57,6 @@ def test_alignment_labels_are_where_the_paper_has_them_and_nothing_is_cut_off():
     assert all(t.get_window_extent().y0 >= box.y1 and t.get_rotation() == 90 for t in top)
     assert all(t.get_window_extent().x1 <= box.x0 for t in left)
     assert box.width / S == pytest.approx(box.height / T)  # square cells
-
-
-def test_alignment_merges_on_request():
-    groups = [[0, 1], [2], [3, 4]]
-    figure = plots.alignment(WEIGHTS, ["Das Äußerste", "kostet", "$5"], TARGET, source_groups=groups)
-    shown = figure.axes[0].collections[0].get_array().reshape(T, 3)
-    np.testing.assert_allclose(shown, merge_alignment(WEIGHTS, groups, [[0], [1], [2]]))
 
 
 def test_figure_grows_with_the_sentence_up_to_a_bound():
@@ -197,14 +184,14 @@ def test_labels_of_lines_that_meet_are_moved_apart_in_their_order():
         assert (heights["validation"] > heights["training"]) == (offset > 0)
 
 
-def test_training_curves_from_csv_against_updates(tmp_path):
+def test_training_curves_from_csv(tmp_path):
     path = tmp_path / "history.csv"
-    path.write_text("epoch,updates,loss,val_bleu\n0,227,4.0,\n1,454,3.0,12.5\n", encoding="utf-8")
-    figure = plots.training_curves(path, tmp_path / "curves.svg", against="updates")
+    path.write_text("epoch,updates,loss,val_bleu\n7,227,4.0,\n8,454,3.0,12.5\n", encoding="utf-8")
+    figure = plots.training_curves(path, tmp_path / "curves.svg")
     loss, bleu = figure.axes
-    np.testing.assert_allclose(lines(loss)[0], [[227, 4.0], [454, 3.0]])
-    np.testing.assert_allclose(lines(bleu)[0], [[454, 12.5]])
-    assert loss.get_xlabel() == "updates"
+    np.testing.assert_allclose(lines(loss)[0], [[7, 4.0], [8, 3.0]])
+    np.testing.assert_allclose(lines(bleu)[0], [[8, 12.5]])
+    assert loss.get_xlabel() == "epoch"
     assert (tmp_path / "curves.svg").stat().st_size > 1000
 
 
@@ -219,8 +206,6 @@ def test_training_curves_errors(tmp_path):
         plots.training_curves(tmp_path / "none.csv")
     with pytest.raises(ValueError, match=r"one of loss, .* Received: epoch, seconds"):
         plots.training_curves({"epoch": [0], "seconds": [1.0]})
-    with pytest.raises(ValueError, match=r"columns loss\. Received: 'updates'"):
-        plots.training_curves({"loss": [1.0]}, against="updates")
 
 
 def test_no_global_state_is_touched():
@@ -229,16 +214,3 @@ def test_no_global_state_is_touched():
     plots.training_curves(HISTORY).canvas.draw()
     assert (dict(matplotlib.rcParams), matplotlib.get_backend(auto_select=False)) == before
     assert Gcf.get_all_fig_managers() == []  # pyplot's list of figures
-
-
-def test_relations_draw_a_panel_for_each_head(tmp_path):
-    words = ["the", "cat", "sat", "down", "."]
-    tables = np.random.default_rng(0).dirichlet(np.ones(5), (3, 5))
-    figure = plots.relations(tables, words, path=tmp_path / "heads.svg", columns=3)
-    assert len(figure.axes) == 3
-    for axes, table in zip(figure.axes, tables, strict=True):
-        np.testing.assert_allclose(axes.collections[0].get_array().reshape(5, 5), table)
-        assert [label.get_text() for label in axes.get_yticklabels()] == words
-    assert (tmp_path / "heads.svg").stat().st_size > 1000
-    with pytest.raises(ValueError, match="T target tokens and S source tokens"):
-        plots.relations(tables, words[:4])

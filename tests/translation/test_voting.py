@@ -15,8 +15,11 @@ def said(*pairs: tuple[str, float]) -> list[Translation]:
 
 
 def test_votes_by_hand():
-    """Sentence 1: two of three, though the third is surest. 2: three texts, the second has the highest score.
-    3: two against two, and the highest single score wins, not the sum. 4: equal in all, the first translator's."""
+    """The text that most translators found, then the highest single score, then the first translator's.
+
+    Sentence 1: two of three, though the third is surest. 2: three texts, the second has the highest score.
+    3: two against two, and the highest single score wins, not the sum. 4: equal in all, the first translator's.
+    """
     candidates = [
         said(("a", -0.9), ("a", -0.9), ("a", -0.5), ("a", -1.0)),
         said(("b", -0.1), ("b", -0.2), ("b", -0.1), ("b", -1.0)),
