@@ -126,6 +126,15 @@ def test_examples_are_found():
     assert len(list(docstrings())) >= 25
 
 
+@pytest.mark.once
+def test_summaries_are_imperatives_or_noun_phrases():
+    paths = [*ROOT.rglob("*.py"), *(ROOT.parent / "recipes").rglob("*.py")]
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    documented = (node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef))
+    summaries = [(ast.get_docstring(node) or "").partition("\n")[0] for node in documented]
+    assert not [one for one in summaries if re.match("(How|That|What|When|Where|Whether|Which|Who|Why) ", one)]
+
+
 # Completeness: every public name, which a package imports or has in `__all__`
 
 PACKAGES = [

@@ -33,10 +33,6 @@ def printed(cell):
     return "".join("".join(output["text"]) for output in cell["outputs"] if output["output_type"] == "stream")
 
 
-def test_there_are_five():
-    assert len(NOTEBOOKS) == 5
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 class TestOutputs:
     def test_every_cell_has_run_in_order_and_without_an_error(self, path):

@@ -207,10 +207,3 @@ def test_the_readmes_results_are_those_of_the_reports():
         (report,) = (one for one in reports if one["command"] == command)
         assert f"{report['bleu' if unit == 'BLEU' else 'wer']['score']:.2f}" == score
         assert re.search(rf"^\|[^|]*\|[^|]*\| {score}( ± [\d.]+)? \|", results, flags=re.M)
-
-
-def test_the_readme_is_short():
-    assert len(text_of("README.md").splitlines()) <= 120
-    (program, _), (two_lines, _) = python_of("README.md")
-    assert "recipes" not in program + two_lines
-    assert len(two_lines.splitlines()) == 2

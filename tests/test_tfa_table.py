@@ -125,18 +125,6 @@ def test_every_name_is_there():
     assert not [name for name in NAMES.split() if not re.search(rf"`{name}\b", left)]
 
 
-def test_the_loss_is_tfas(names):
-    """sequence_loss: the sum of weighted cross-entropies over the sum of the weights."""
-    logits = names["logits"].astype("float64")
-    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    of_targets = np.take_along_axis(log_probs, names["targets"][:, :, None], axis=-1)[:, :, 0]
-    expected = -(of_targets * names["weights"]).sum() / names["weights"].sum()
-    loss = keras_attn.losses.SmoothedCrossentropy
-    arguments = names["targets"], names["logits"], names["weights"]
-    np.testing.assert_allclose(float(loss(0.0)(*arguments)), expected, rtol=1e-5)
-    assert abs(float(loss()(*arguments)) - expected) > 1e-4
-
-
 def test_the_defaults_are_those_that_the_table_names(names):
     """With a penalty of 0 the scores are log-probabilities, as tfa's are."""
     options = inspect.signature(keras_attn.search.beam_search).parameters

@@ -9,7 +9,6 @@ the beam, one a call. The last line is JSON: medians, with the 10th and 90th per
 of the machine's rate of float32 matrix products (`tests.benchmarks.accelerator_work`).
 `--int8`: products in int8. `--shortlist`: in a shortlist that is learnt from the training text. With either the result
 also has the BLEU of float32 and the whole vocabulary, and the share of translations that change.
-`--peer FILE`: the last line of `tests.benchmarks.joeynmt_peer`, which becomes part of it.
 """
 
 import argparse
@@ -27,7 +26,7 @@ from keras_attn import Shortlist, Translator, quantize, with_shortlist
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
 from tests.benchmarks.accelerator_work import SIZES, gemm_gflops, search_flops
-from tests.benchmarks.spread import with_spread
+from tests.benchmarks.measuring import with_spread
 
 SINGLES = 100
 
@@ -45,10 +44,8 @@ def main(argv=None) -> int:
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--early-stopping", action="store_true", help="end as soon as K hypotheses have")
     parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize")
     parser.add_argument("--shortlist", action="store_true", help="with a keras_attn.Shortlist")
-    parser.add_argument("--peer", type=Path, metavar="FILE", help="what the peer measured")
     arguments = parser.parse_args(argv)
     folder = Path(arguments.data or ".", "data", "multi30k-tok")
     if not folder.is_dir():
@@ -58,8 +55,6 @@ def main(argv=None) -> int:
     translator = Translator.from_preset(arguments.preset)
     options = {"batch_size": arguments.batch_size, "return_alignments": False}
     beam = options | {"beam_size": arguments.beam}
-    if arguments.early_stopping:
-        beam |= {"early_stopping": True}
 
     exact = None
     if arguments.int8 or arguments.shortlist:
@@ -101,7 +96,6 @@ def main(argv=None) -> int:
         "benchmark": "decode",
         "backend": keras.backend.backend(),
         "beam": arguments.beam,
-        "early_stopping": arguments.early_stopping,
         "products": "int8" if arguments.int8 else "float32",
         "shortlist": arguments.shortlist,
         "batch_size": arguments.batch_size,
@@ -121,8 +115,6 @@ def main(argv=None) -> int:
         differ = [one.text != other.text for one, other in zip(found, exact, strict=True)]
         score = bleu([t.text for t in exact], references, tokenize="none").score
         result |= {"float32_bleu": round(score, 2), "changed_strings": round(statistics.mean(differ), 3)}
-    if arguments.peer:
-        result["peer"] = json.loads(arguments.peer.read_text().splitlines()[-1])
     print(json.dumps(result))
     return 0
 

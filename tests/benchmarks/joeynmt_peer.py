@@ -5,8 +5,9 @@
 RUN is a trained preset of `tests.benchmarks.joeynmt_sizes`. WORK/venv gets JoeyNMT and torch from the package index,
 once. The preset's weights and vocabularies are written as JoeyNMT's; it then translates Multi30k test 2016 with beam 5
 and greedily, `--batch-size` sentences at a time, `--repeats` times, and the first `--singles` one by one, once before
-they are timed. The last line is JSON: figures for `"peer"` in `recipes/reports/speed.jsonl`, medians with the 10th and
-90th percentile, and the share of strings equal to those of this library, the proof that the models are the same.
+they are timed. The last line is JSON: figures for `"peer"` of a row in `recipes/reports/speed.jsonl`, medians with the
+10th and 90th percentile, and the share of strings equal to those of this library, the proof that the models are the
+same.
 """
 
 import argparse
@@ -209,7 +210,7 @@ def main(argv=None) -> int:
         return 0
     if arguments.preset is None:
         parser.error("Expected --preset RUN.")
-    from tests.benchmarks.spread import with_spread  # here: the environment runs this file alone
+    from tests.benchmarks.measuring import with_spread  # here: the environment runs this file alone
 
     python = install(work)
     ours = prepare(work, Path(arguments.data or ".", "data", "multi30k-tok"), arguments.preset)

@@ -35,8 +35,7 @@ from typing import NamedTuple
 from keras_attn import files
 from keras_attn.text import read_parallel
 from keras_attn.training import read_report
-from tests.benchmarks.processes import ROOT, run_process
-from tests.benchmarks.spread import with_spread
+from tests.benchmarks.measuring import ROOT, run_process, with_spread
 
 BACKENDS = ("jax", "tensorflow", "torch")
 BEAM, BATCH, SINGLES, ROUNDS, STARTS = 5, 32, 100, 3, 5

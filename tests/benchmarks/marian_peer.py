@@ -1,9 +1,9 @@
 """The peer: Marian trains a model, which is read here, and both translate and score the same sentences.
 
-    python -m tests.benchmarks.marian_peer WORK --minutes 60 [--corpus multi30k] [--preset recommended] [--lines 1000]
+    python -m tests.benchmarks.marian_peer WORK --minutes 60 [--corpus multi30k] [--lines 1000]
 
 WORK/venv gets pymarian from the package index, once (604 MB, Python 3.11 or earlier: `--python`). Marian makes its own
-SentencePiece vocabularies and trains for `--minutes` with the options of the preset; those of `--marian`, such as
+SentencePiece vocabularies and trains for `--minutes` with the options below; those of `--marian`, such as
 "--enc-cell lstm --dec-cell lstm --dim-rnn 512", are added or replace some. A model in WORK is not trained again.
 
 The first `--lines` sentences of the test split are then scored with their references, and translated greedily and
@@ -35,18 +35,15 @@ KINDS = ("equal", "ties", "better", "cut", "worse")
 SHOWN = 20  # differences in the report
 RATIO = 3.0  # of the longest translation to the source
 PATIENCE = 300  # seconds in which Marian ends its updates and saves, when it is asked to end
-# "recommended": the options of s2s in Marian's examples (training-basics-sentencepiece; the smoothed labels are
-# wmt2017-uedin's), at a size, a mini-batch and a learning rate for 29,000 pairs and two cores, where
-# `--mini-batch-fit` takes minutes to measure memory. "plain": none of them.
-_COMMON = "--cost-type ce-mean-words --optimizer adam --learn-rate 0.001 --lr-warmup 200u --clip-norm 1 -w 1000"
-PRESETS = {
-    "plain": f"--type s2s --dim-emb 256 --dim-rnn 320 {_COMMON}",
-    "recommended": (
-        f"--type s2s --dim-emb 256 --dim-rnn 320 --layer-normalization --tied-embeddings {_COMMON} --max-length 100 "
-        "--dropout-rnn 0.2 --dropout-src 0.1 --dropout-trg 0.1 --label-smoothing 0.1 --exponential-smoothing 0.001 "
-        "--lr-decay-inv-sqrt 2000u"
-    ),
-}
+# The options of s2s in Marian's examples (training-basics-sentencepiece; the smoothed labels are wmt2017-uedin's), at a
+# size, a mini-batch and a learning rate for 29,000 pairs and two cores, where `--mini-batch-fit` takes minutes to
+# measure memory.
+OPTIONS = (
+    "--type s2s --dim-emb 256 --dim-rnn 320 --layer-normalization --tied-embeddings --cost-type ce-mean-words "
+    "--optimizer adam --learn-rate 0.001 --lr-warmup 200u --lr-decay-inv-sqrt 2000u --clip-norm 1 -w 1000 "
+    "--max-length 100 --dropout-rnn 0.2 --dropout-src 0.1 --dropout-trg 0.1 --label-smoothing 0.1 "
+    "--exponential-smoothing 0.001"
+)
 _TRAINING = (
     "--overwrite --keep-best --early-stopping 20 --disp-freq 100u --save-freq 200u --mini-batch 64 "
     "--valid-metrics bleu --valid-freq 450u --valid-mini-batch 64 --beam-size 5 --normalize 1 --quiet-translation "
@@ -215,8 +212,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--target", help="target language")
     made.add_argument("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
     made.add_argument("--minutes", type=command.between(float, 0.001, 10_000), default=5.0, help="of training")
-    made.add_argument("--preset", choices=list(PRESETS), default="recommended", help="Marian's options")
-    made.add_argument("--marian", default="", metavar="OPTIONS", help="more of them, or others in their place")
+    made.add_argument("--marian", default="", metavar="OPTIONS", help="more of its options, or others in their place")
     made.add_argument("--vocabulary-size", type=command.between(int, 10, 10**6), default=6000, help="of each language")
     made.add_argument("--lines", type=command.between(int, 1, 10**6), default=1000, help="of the test split")
     made.add_argument("--beam", type=command.between(int, 2, 100), default=5)
@@ -244,7 +240,7 @@ def measure(arguments: argparse.Namespace) -> None:
 
     work = arguments.work.resolve()
     corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
-    options = merged(PRESETS[arguments.preset], arguments.marian, f"--seed {arguments.seed}")
+    options = merged(OPTIONS, arguments.marian, f"--seed {arguments.seed}")
     work.mkdir(parents=True, exist_ok=True)
     marian = Marian(work, arguments.python, arguments.threads)
     paths = write_texts(work, corpus.splits, arguments.lines)

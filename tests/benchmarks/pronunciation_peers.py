@@ -33,7 +33,7 @@ from pathlib import Path
 from keras_attn.cli import command
 from keras_attn.cli.command import run_folder
 from keras_attn.training import read_report
-from tests.benchmarks.processes import run_process
+from tests.benchmarks.measuring import run_process
 
 PACKAGES = {
     "g2p-en": ("g2p-en==2.1.0",),

@@ -22,7 +22,7 @@ from keras_attn.cli import command, environment
 from keras_attn.training import surroundings
 from keras_attn.training.memory import memory_mb
 from tests.benchmarks.accelerator_work import SIZES, Sizes, training_flops
-from tests.benchmarks.processes import run_process
+from tests.benchmarks.measuring import run_process
 
 LENGTHS, VOCABULARIES, BATCHES = (8, 16, 32, 64), (2_000, 8_000, 32_000), (8, 32, 128)
 MIDDLE = {"length": 16, "vocabulary": 8_000, "batch": 32}

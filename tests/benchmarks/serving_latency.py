@@ -10,8 +10,8 @@ export and for loading, the peak of resident memory in batches, all of them medi
 as `..._spread`; the sizes of the graph and of the weights; and BLEU of the translations in batches. `--shortlist`: the
 search is in a `keras_attn.Shortlist` of the training text. `--intra-op`: how many threads an operation has, as the
 server's `--tensorflow_intra_op_parallelism`; by default as many as there are cores. `--jit-compile`: XLA compiles the
-search, and `--int8` with it multiplies in int8; without it XLA is disabled. `--quantize`: the stored weights. With
-`--peer FILE`, the last line of `tests.benchmarks.joeynmt_peer --batch-size 32` is added to it. Needs gcc.
+search, and `--int8` with it multiplies in int8; without it XLA is disabled. `--quantize`: the stored weights. Needs
+gcc.
 """
 
 import argparse
@@ -29,8 +29,8 @@ import keras
 from keras_attn import Shortlist, Translator, quantize, with_shortlist
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
-from keras_attn.training import export_arguments, read_report
-from tests.benchmarks.spread import with_spread
+from keras_attn.training import export_arguments
+from tests.benchmarks.measuring import with_spread
 from tests.serving import loader
 
 SIGNATURE = ("--signature", "serving_default", "--repeat", "2")
@@ -50,11 +50,8 @@ def timed(
 
 def main(argv=None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"), help="folder with data/CORPUS")
+    parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"), help="folder with data/multi30k-tok")
     parser.add_argument("--preset", required=True, type=Path)
-    parser.add_argument("--corpus", default="multi30k-tok")
-    parser.add_argument("--source", default="de")
-    parser.add_argument("--target", default="en")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--singles", type=int, default=200, help="sentences one at a time (default: %(default)s)")
@@ -65,20 +62,18 @@ def main(argv=None) -> int:
     parser.add_argument("--jit-compile", action="store_true", help="the search compiled by XLA")
     parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize; needs --jit-compile")
     parser.add_argument("--intra-op", type=int, metavar="N", help="threads of an operation (default: all cores)")
-    parser.add_argument("--peer", type=Path, metavar="FILE", help="the peer's figures")
     arguments = parser.parse_args(argv)
-    corpus = Path(arguments.data or ".", "data", arguments.corpus)
-    sources, references = read_parallel(corpus, "test", arguments.source, arguments.target)
+    corpus = Path(arguments.data or ".", "data", "multi30k-tok")
+    sources, references = read_parallel(corpus, "test", "de", "en")
     texts = [sentence.encode() for sentence in sources[: arguments.sentences]]
-    peer = {"peer": json.loads(arguments.peer.read_text().splitlines()[-1])} if arguments.peer else {}
     threads = ["--intra-op", str(arguments.intra_op)] if arguments.intra_op else []
     single, rates, export_seconds, load_seconds, memory = [], [], [], [], []
     with tempfile.TemporaryDirectory() as temporary:
         program = loader.build(Path(temporary))
         translator = Translator.from_preset(arguments.preset)
         if arguments.shortlist:
-            pairs = read_parallel(corpus, "train", arguments.source, arguments.target)
-            translator = with_shortlist(translator, Shortlist.learn(translator, *pairs))
+            shortlist = Shortlist.learn(translator, *read_parallel(corpus, "train", "de", "en"))
+            translator = with_shortlist(translator, shortlist)
         if arguments.int8:
             translator = quantize(translator)
         options = {name: getattr(arguments, name) for name in ("quantize", "jit_compile")}
@@ -97,7 +92,6 @@ def main(argv=None) -> int:
             load_seconds += [loaded, loaded_again]
             memory.append(peak)
         sizes = {name: (folder / name).stat().st_size for name in ("saved_model.pb", "variables/" + DATA)}
-    tokenize = read_report(arguments.preset)["config"].get("tokenize", "13a")
     result = {
         "benchmark": "serve",
         "backend": keras.backend.backend(),
@@ -116,10 +110,9 @@ def main(argv=None) -> int:
         **with_spread("resident_mb", memory, 0),
         "graph_bytes": sizes["saved_model.pb"],
         "weights_mb": round(sizes["variables/" + DATA] / 1e6, 1),
-        "bleu": round(bleu(translations, references[: len(texts)], tokenize=tokenize).score, 2),
+        "bleu": round(bleu(translations, references[: len(texts)], tokenize="none").score, 2),
         "cores": len(os.sched_getaffinity(0)),
         "load_average": round(os.getloadavg()[0], 1),
-        **peer,
     }
     print(json.dumps(result))
     return 0

@@ -1,14 +1,16 @@
-"""Compares the strings of an exported model with those of `generate`, in a TensorFlow process and in the C loader.
+"""Compares the strings of batches of 1, 7 and 128, or those of an exported model, with the strings of `generate`.
 
-    python -m tests.benchmarks.serving_strings --data DIR --preset RUN [--corpus NAME --source de] [--lines 1000]
+    KERAS_BACKEND=jax python -m tests.benchmarks.strings --data DIR --preset RUN [--corpus NAME --source de] [--int8]
+    python -m tests.benchmarks.strings --exported --data DIR --preset RUN [--corpus NAME --source de]
 
-Translates the sentences of the corpus' test split and as many adversarial lines (`tests.adversarial`) with `generate`
-on this backend; with the SavedModel, reloaded in a process that imports only tensorflow and tensorflow_text and has XLA
-disabled; and with the C program of `tests/serving`. The last line is JSON: how many strings are `different`; how many
-of these are ties (scores within 1e-5 of each other); how many have `equal_scores` (forced decoding in Python gives the
-served string its served score, within 1e-5: the model is the same, but its beam kept another hypothesis at some step);
-how many scores are NaN; and the seconds of the slowest line alone. Differences are printed. The exit status is 1 if one
-is neither a tie nor of equal scores, or if a score is NaN. Needs gcc.
+Translates the sentences of the corpus' test split and as many adversarial lines (`tests.adversarial`). With
+`--exported` it compares those of the SavedModel, reloaded in a process that imports only tensorflow and tensorflow_text
+and has XLA disabled, and those of the C program of `tests/serving`; this needs gcc. The last line is JSON: how many
+strings are `different`, and how many of these are ties (scores within 1e-5 of each other: the rounding of a matrix
+product may depend on its shape). Exported models have three more figures: `equal_scores` (forced decoding in Python
+gives the served string its served score, within 1e-5: the model is the same, but its beam kept another hypothesis at
+some step); how many scores are NaN; and the seconds of the slowest line alone. Differences are printed. The exit status
+is 1 if one is neither a tie nor of equal scores, or if a score is NaN.
 """
 
 import argparse
@@ -21,14 +23,54 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_attn import Translator
+from keras_attn import Translator, quantize
 from keras_attn.text import BLANKS, END_ID, PAD_ID, corpus_path, read_lines
 from keras_attn.training import export_arguments
 from tests import adversarial
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
 from tests.serving import fresh, loader
 
+SIZES = (1, 7, 128)
 TIE = 1e-5
+
+
+def in_batches(translator: Translator, texts: list[str], beam: int) -> dict:
+    """Compares batches of several sizes with single lines."""
+    found = {}
+    for size in SIZES:
+        found[size] = translator.generate(texts, batch_size=size, beam_size=beam, return_alignments=False)
+        print(f"batches of {size}: done", flush=True)
+    different = ties = 0
+    for n, text in enumerate(texts):
+        one, *others = (found[size][n] for size in SIZES)
+        for size, other in zip(SIZES[1:], others, strict=True):
+            if other.text != one.text:
+                different += 1
+                gap = abs(other.score - one.score)
+                ties += gap <= TIE
+                print(f"line {n + 1}, batch of {size}, scores {gap:.2e} apart: {text!r}")
+                print(f"  {one.text!r}\n  {other.text!r}")
+    return {"benchmark": "batch_invariance", "different": different, "ties": ties}
+
+
+def exported(translator: Translator, texts: list[str], lines: list[bytes], beam: int, arguments: dict) -> dict:
+    """Compares an exported model with `generate`."""
+    with tempfile.TemporaryDirectory() as temporary:
+        program = loader.build(Path(temporary))
+        folder = translator.export(Path(temporary, "served"), beam_size=beam, **arguments)
+        found = served(program, folder, lines)
+        seconds = slowest(program, folder, lines)
+        expected = translator.generate(texts, beam_size=beam, return_alignments=False)
+        counts = compare(translator, folder, texts, expected, found)
+    gaps = [abs(s - one.score) for answers in found.values() for one, (_, s) in zip(expected, answers, strict=True)]
+    return {
+        "benchmark": "strings",
+        "model": type(translator.model).__name__,
+        **counts,
+        "nan": int(np.isnan(gaps).sum()),
+        "largest_score_difference": float(f"{np.nanmax(gaps):.2g}"),
+        "slowest_line_seconds": round(seconds, 2),
+    }
 
 
 def served(program, folder: Path, lines: list[bytes]) -> dict[str, list[tuple[str, float]]]:
@@ -90,41 +132,34 @@ def main(argv=None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"), help="folder with data/CORPUS")
     parser.add_argument("--preset", required=True, type=Path)
+    parser.add_argument("--exported", action="store_true", help="compare a SavedModel instead of batches")
     parser.add_argument("--corpus", default="multi30k")
     parser.add_argument("--source", default="de")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--lines", type=int, default=1000, help="of each kind, at most (default: %(default)s)")
+    parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize; not exported")
     arguments = parser.parse_args(argv)
     corpus = Path(arguments.data or ".", "data", arguments.corpus)
     sentences = read_lines(corpus_path(corpus, "test", arguments.source))[: arguments.lines]
     lines = [sentence.encode() for sentence in sentences] + adversarial.lines(arguments.lines)
     texts = [line.decode(errors="replace") for line in lines]
     translator = Translator.from_preset(arguments.preset)
-    with tempfile.TemporaryDirectory() as temporary:
-        program = loader.build(Path(temporary))
-        folder = translator.export(
-            Path(temporary, "served"), beam_size=arguments.beam, **export_arguments(arguments.preset)
-        )
-        found = served(program, folder, lines)
-        seconds = slowest(program, folder, lines)
-        expected = translator.generate(texts, beam_size=arguments.beam, return_alignments=False)
-        counts = compare(translator, folder, texts, expected, found)
-    gaps = [abs(s - one.score) for answers in found.values() for one, (_, s) in zip(expected, answers, strict=True)]
-    result = {
-        "benchmark": "strings",
+    translator = quantize(translator) if arguments.int8 else translator
+    if arguments.exported:
+        found = exported(translator, texts, lines, arguments.beam, export_arguments(arguments.preset))
+    else:
+        found = in_batches(translator, texts, arguments.beam)
+    result = found | {
         "run": arguments.preset.resolve().name,
         "backend": keras.backend.backend(),
-        "model": type(translator.model).__name__,
+        "products": "int8" if arguments.int8 else "float32",
         "beam": arguments.beam,
         "sentences": len(sentences),
         "adversarial": len(lines) - len(sentences),
-        **counts,
-        "nan": int(np.isnan(gaps).sum()),
-        "largest_score_difference": float(f"{np.nanmax(gaps):.2g}"),
-        "slowest_line_seconds": round(seconds, 2),
     }
     print(json.dumps(result))
-    return int(counts["different"] > counts["ties"] + counts["equal_scores"] or bool(result["nan"]))
+    excused = result["ties"] + result.get("equal_scores", 0)
+    return int(result["different"] > excused or bool(result.get("nan")))
 
 
 if __name__ == "__main__":

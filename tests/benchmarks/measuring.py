@@ -1,10 +1,13 @@
-"""Measures a case in a process of its own."""
+"""A case in a process of its own, and a figure with its spread."""
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,3 +27,9 @@ def run_process(*line: str, **environment: str) -> dict:
     if ended.returncode:
         raise RuntimeError(f"Expected a case to be measured. Its process ended: {ended.stderr.strip()[-400:]}")
     return json.loads(ended.stdout.splitlines()[-1])
+
+
+def with_spread(name: str, values: Sequence[float], digits: int = 1) -> dict:
+    """NAME, the median of the values, and NAME_spread, the 10th and the 90th percentile."""
+    low, middle, high = (round(float(value), digits or None) for value in np.percentile(values, (10, 50, 90)))
+    return {name: middle, f"{name}_spread": [low, high]}
