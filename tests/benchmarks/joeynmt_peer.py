@@ -23,19 +23,6 @@ SPECIAL = ["<unk>", "<pad>", "<s>", "</s>"]  # JoeyNMT's ids 0 to 3
 ORDER = [1, 0, 2, 3]  # the same in this library's ids
 
 
-def install(work: Path) -> Path:
-    """The environment's Python, made on first use."""
-    python = work / "venv" / "bin" / "python"
-    complete = work / "venv" / "complete"
-    if not complete.exists():
-        work.mkdir(parents=True, exist_ok=True)
-        subprocess.run([sys.executable, "-m", "venv", work / "venv"], check=True)
-        for version in VERSIONS:  # torch first: it chooses the build
-            subprocess.run([python, "-m", "pip", "install", "-q", version], check=True)
-        complete.touch()
-    return python
-
-
 def weights(model) -> dict:
     """A `JoeyNMTSizes` model's weights under JoeyNMT's names, in its order of gates and ids."""
     import numpy as np
@@ -210,9 +197,12 @@ def main(argv=None) -> int:
         return 0
     if arguments.preset is None:
         parser.error("Expected --preset RUN.")
-    from tests.benchmarks.measuring import with_spread  # here: the environment runs this file alone
+    from tests.benchmarks.measuring import installed, with_spread  # here: the environment runs this file alone
 
-    python = install(work)
+    try:
+        python = installed(work / "venv", *VERSIONS) / "python"
+    except RuntimeError as error:
+        parser.error(str(error))
     ours = prepare(work, Path(arguments.data or ".", "data", "multi30k-tok"), arguments.preset)
     flags = [f"--{name}={getattr(arguments, name.replace('-', '_'))}" for name in ("batch-size", "singles", "repeats")]
     command = [python, Path(__file__).resolve(), work, "--measure", *flags]

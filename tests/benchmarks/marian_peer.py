@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_attn.cli import command
+from tests.benchmarks.measuring import installed
 
 VERSION = "pymarian==1.12.42"
 TIE = 1e-4
@@ -69,10 +70,7 @@ class Marian:
     """
 
     def __init__(self, work: Path, python: str, threads: int):
-        self._program = work / "venv" / "bin" / "pymarian"
-        if not self._program.exists():
-            subprocess.run([python, "-m", "venv", work / "venv"], check=True)
-            subprocess.run([self._program.with_name("pip"), "install", "-q", VERSION], check=True)
+        self._program = installed(work / "venv", VERSION, python=python) / "pymarian"
         self._work, self._threads = work, ["--cpu-threads", str(threads)]
         self.vocabularies = [work / f"{side}.spm" for side in ("source", "target")]
         self._trained = work / "model.npz"

@@ -1,4 +1,4 @@
-"""A case in a process of its own, and a figure with its spread."""
+"""A case in a process of its own, a figure with its spread, and a peer in an environment of its own."""
 
 import json
 import os
@@ -33,3 +33,26 @@ def with_spread(name: str, values: Sequence[float], digits: int = 1) -> dict:
     """NAME, the median of the values, and NAME_spread, the 10th and the 90th percentile."""
     low, middle, high = (round(float(value), digits or None) for value in np.percentile(values, (10, 50, 90)))
     return {name: middle, f"{name}_spread": [low, high]}
+
+
+def installed(folder: Path, *packages: str, python: str = sys.executable) -> Path:
+    """The folder of programs of a virtual environment with these packages, which is made on first use.
+
+    Args:
+        folder: The environment.
+        *packages: As for pip, installed one after the other: torch first, since it chooses the build.
+        python: The interpreter.
+
+    Raises:
+        RuntimeError: if it cannot be made, or a package cannot be installed.
+    """
+    programs, complete = folder / "bin", folder / "complete"
+    if not complete.exists():
+        pip = programs / "python", "-m", "pip", "install", "-q"
+        for line in (python, "-m", "venv", folder), *((*pip, package) for package in packages):
+            ended = subprocess.run(line, stderr=subprocess.PIPE, text=True)
+            if ended.returncode:
+                said = ended.stderr.strip()[-400:]
+                raise RuntimeError(f"Expected {', '.join(packages)} to be installed in {folder}. pip ended: {said}")
+        complete.touch()
+    return programs

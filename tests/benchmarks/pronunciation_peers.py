@@ -21,19 +21,20 @@ WORK/report.json is for the results page: `python -m recipes.pages.results WORK 
 import argparse
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from keras_attn.cli import command
 from keras_attn.cli.command import run_folder
 from keras_attn.training import read_report
-from tests.benchmarks.measuring import run_process
+from tests.benchmarks.measuring import installed, run_process
 
 PACKAGES = {
     "g2p-en": ("g2p-en==2.1.0",),
@@ -85,43 +86,40 @@ def one_core() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def called(*line, cwd: Path | None = None) -> str:
-    """What a program prints, in one thread.
+def called(*line, cwd: Path | None = None, variables: Mapping[str, str] = ONE_THREAD) -> str:
+    """What a program prints, in one thread unless `variables` are others.
 
     Raises:
         RuntimeError: if it fails.
     """
     call = list(map(str, line))
-    ended = subprocess.run(call, capture_output=True, text=True, cwd=cwd, env=os.environ | ONE_THREAD)
+    ended = subprocess.run(call, capture_output=True, text=True, cwd=cwd, env=os.environ | variables)
     if ended.returncode:
         raise RuntimeError(f"Expected {Path(call[0]).name} to answer. It ended: {ended.stderr.strip()[-400:]}")
     return ended.stdout
 
 
-def installed(work: Path, system: str) -> Path:
+def programs(work: Path, system: str) -> Path:
     """The folder of a peer's programs, installed on first use."""
-    programs = work / "environments" / system / "bin"
-    complete = programs.parent / "complete"
-    if not complete.exists():
-        subprocess.run([sys.executable, "-m", "venv", programs.parent], check=True)
-        for package in PACKAGES[system]:
-            subprocess.run([programs / "python", "-m", "pip", "install", "-q", package], check=True)
-        complete.touch()
-    return programs
+    return installed(work / "environments" / system, *PACKAGES[system])
 
 
 def without_loading(answers, words: list[str]) -> tuple[list[str], float]:
-    """The answers of a program that loads its model each time, and the seconds without that."""
+    """The answers of a program that loads its model each time, and the seconds without that.
+
+    Of words so few that they take no longer than one, the seconds are not a number.
+    """
     begin = time.monotonic()
     answers(words[:1])
     loading, begin = time.monotonic() - begin, time.monotonic()
     found = answers(words)
-    return found, max(time.monotonic() - begin - loading, 1e-9)
+    seconds = time.monotonic() - begin - loading
+    return found, seconds if seconds > 0 else math.nan
 
 
 def of_g2p_en(work: Path, words: list[str], train: Pairs, validation: Pairs, minutes: float) -> dict:
     """g2p-en's network."""
-    python = installed(work, "g2p-en") / "python"
+    python = programs(work, "g2p-en") / "python"
     with one_core():
         found = json.loads(called(python, "-c", G2P_EN, listed(work, words)).splitlines()[-1])
     return found | {"about": "its network, which has seen the test words; greedy"}
@@ -129,7 +127,7 @@ def of_g2p_en(work: Path, words: list[str], train: Pairs, validation: Pairs, min
 
 def of_phonetisaurus(work: Path, words: list[str], train: Pairs, validation: Pairs, minutes: float) -> dict:
     """Phonetisaurus, whose words have no blanks between their letters."""
-    program = installed(work, "phonetisaurus") / "phonetisaurus"
+    program = programs(work, "phonetisaurus") / "phonetisaurus"
     lexicon, model = work / "lexicon.txt", work / "phonetisaurus.fst"
     lines = (f"{word.replace(' ', '')}\t{phones}\n" for word, phones in zip(*train, strict=True))
     lexicon.write_text("".join(lines), encoding="utf-8")
@@ -151,7 +149,7 @@ def of_phonetisaurus(work: Path, words: list[str], train: Pairs, validation: Pai
 
 def of_yoyodyne(work: Path, words: list[str], train: Pairs, validation: Pairs, minutes: float) -> dict:
     """Yoyodyne's hard monotonic attention."""
-    program = installed(work, "yoyodyne") / "yoyodyne"
+    program = programs(work, "yoyodyne") / "yoyodyne"
     folder = work / "yoyodyne"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -164,7 +162,7 @@ def of_yoyodyne(work: Path, words: list[str], train: Pairs, validation: Pairs, m
         text = json.dumps(yoyodyne_settings(folder, minutes, own))  # JSON is YAML
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     begin = time.monotonic()
-    subprocess.run([program, "fit", "--config", folder / "train.yaml"], cwd=folder, check=True)
+    called(program, "fit", "--config", folder / "train.yaml", cwd=folder, variables={})
     trained = time.monotonic() - begin
     checkpoint = max(folder.rglob("*.ckpt"), key=lambda path: path.stat().st_mtime)
 
@@ -252,7 +250,8 @@ def measure(arguments: argparse.Namespace) -> None:
     for one in found.values():
         phones, seconds = dict(zip(words, one.pop("phones"), strict=True)), one.pop("seconds")
         one |= by_metric.all_scores("wer", *test, [phones[word] for word in test[0]], "none")
-        one["words_per_second"] = round(len(words) / seconds, 1)
+        if not math.isnan(seconds):
+            one["words_per_second"] = round(len(words) / seconds, 1)
     found |= {path.stem: of_report(reports[path.stem]) for path in arguments.reports}
     settings = {"study": "pronunciation_peers", "corpus": corpus.name, "source": "letters", "target": "phones"}
     settings |= {"command": command_line(arguments, corpus.name), "test_words": len(words)}
