@@ -1,14 +1,8 @@
-"""Links and their error rates against hand-solved cases; IBM Model 1 against a textbook's table and plain loops."""
+"""Links and their error rates against hand-solved cases."""
 
-import collections
-import itertools
-import random
-
-import numpy as np
 import pytest
 
 from keras_attn.evaluation.alignment_error_rate import Gold, alignment_error_rate, parse_links
-from keras_attn.evaluation.ibm1 import EMPTY, Model1
 
 pytestmark = pytest.mark.once
 
@@ -67,71 +61,3 @@ def test_only_what_is_sure_must_be_found():
 def test_what_cannot_be_scored_is_refused(predicted, gold, sentence):
     with pytest.raises(ValueError, match=sentence):
         alignment_error_rate(predicted, gold)
-
-
-GERMAN, ENGLISH = ["das haus", "das buch", "ein buch"], ["the house", "the book", "a book"]
-
-
-@pytest.mark.parametrize(
-    ("iterations", "das", "ein"),
-    [  # t(the | das), t(book | das), t(house | das); t(book | ein), t(a | ein)
-        (1, (0.5, 0.25, 0.25), (0.5, 0.5)),
-        (2, (0.6364, 0.1818, 0.1818), (0.4286, 0.5714)),
-        (3, (0.7479, 0.1208, 0.1313), (0.3466, 0.6534)),
-    ],
-)
-def test_model1_gives_the_textbooks_table(iterations, das, ein):
-    """Koehn, Statistical Machine Translation (2010), figure 4.4; it has no empty word."""
-    model = Model1(GERMAN, ENGLISH, iterations=iterations, empty=False)
-    np.testing.assert_allclose(model.probabilities("das", "the book house")[:, 0], das, atol=5e-5)
-    np.testing.assert_allclose(model.probabilities("ein", "book a")[:, 0], ein, atol=5e-5)
-
-
-def plain_model1(pairs, iterations):
-    """The definition, word by word."""
-    table = collections.defaultdict(lambda: 1.0)
-    for _ in range(iterations):
-        counts, totals = collections.Counter(), collections.Counter()
-        for source, target in pairs:
-            for f in target:
-                total = sum(table[e, f] for e in source)
-                for e in source:
-                    counts[e, f] += table[e, f] / total
-                    totals[e] += table[e, f] / total
-        table = {(e, f): count / totals[e] for (e, f), count in counts.items()}
-    return table
-
-
-def test_model1_equals_its_definition():
-    rng = random.Random(11)
-    texts = [[" ".join(rng.choices(words, k=rng.randint(1, 7))) for _ in range(43)] for words in ("abcde", "vwxyz")]
-    texts[0][7] = texts[1][5] = " "  # a blank side: left out
-    model = Model1(*texts, iterations=4)
-    pairs = [([EMPTY, *s.split()], t.split()) for s, t in zip(*texts, strict=True) if s.split() and t.split()]
-    table = plain_model1(pairs, 4)
-    table_of_model = model.probabilities("a b c d e", "v w x y z")
-    expected = [[table.get((e, f), 0) for e in (EMPTY, *"abcde")] for f in "vwxyz"]
-    np.testing.assert_allclose(table_of_model, expected, rtol=1e-9)
-    np.testing.assert_allclose(table_of_model.sum(axis=0), 1, rtol=1e-9)
-    for e, words in model.most_probable(3).items():
-        by_rank = sorted((t for (given, f), t in table.items() if given == e and t), reverse=True)
-        np.testing.assert_allclose([table[e, f] for f in words], by_rank[:3], rtol=1e-9)
-    for source, target in itertools.islice(zip(*texts, strict=True), 5):
-        best = [max([EMPTY, *source.split()], key=lambda e, f=f: table[e, f]) for f in target.split()]
-        links = sorted(model.links(source, target), key=lambda link: link[1])
-        assert [source.split()[i] for i, _ in links] == [e for e in best if e != EMPTY]
-
-
-def test_model1_links_no_word_that_it_does_not_know():
-    model = Model1(GERMAN, ENGLISH)
-    assert model.links("das neue buch", "the new book") == {(0, 0), (2, 2)}
-    assert model.links("", "the") == set()
-    with pytest.raises(ValueError, match="Received: 3 and 2"):
-        Model1(GERMAN, ENGLISH[:2])
-    with pytest.raises(ValueError, match="none with words on both sides"):
-        Model1([""], ["a"])
-
-
-def test_a_blank_side_has_no_links():
-    model = Model1(GERMAN, ENGLISH, empty=False)
-    assert model.links("", "the") == model.links("das", "") == set()
