@@ -238,7 +238,12 @@ def _split(arguments: argparse.Namespace, report: dict) -> TestSet:
     if Path(name).is_dir() and split not in corpora.SPLITS and source and target:
         corpus = corpora.Corpus(name, source, target, {split: read_parallel(name, split, source, target)})
     else:
-        corpus = corpora.load(name, source, target, data=arguments.data, stream=None, tags=report.get("tags"))
+        try:
+            corpus = corpora.load(name, source, target, data=arguments.data, stream=None, tags=report.get("tags"))
+        except ValueError as error:
+            if arguments.corpus or name in corpora.NAMES:
+                raise
+            raise ValueError(f"{error}. A report has no paths: give that of {name!r} by --corpus.") from None
     if corpus.tags:
         from keras_attn import Tokenizer
         from keras_attn.training import starting_point

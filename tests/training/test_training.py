@@ -172,6 +172,13 @@ def test_files_are_compared_as_sacrebleu_compares_them(run, corpus, tmp_path, ca
 
 
 @pytest.mark.once
+def test_a_corpus_that_is_elsewhere_has_to_be_given(run, corpus, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert evaluate.main([str(run)]) == 2
+    assert f"give that of {corpus.name!r} by --corpus" in capfd.readouterr().err
+
+
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
