@@ -1,28 +1,18 @@
 """The batches of a dataset: buckets, the plan that all epochs share, and the order of each epoch.
 
 Buckets are the few rectangles (S, T) that batches are padded to, chosen so that few positions are padding. The plan has
-the shapes of the batches and the pairs of each bucket, and is kept beside the token files.
+the shapes of the batches and the pairs of each bucket.
 """
 
-import contextlib
-import dataclasses
-import hashlib
 import itertools
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_attn import files
-from keras_attn.data.token_store import MANIFEST, SIDES, TokenStore
-from keras_attn.text import DEFAULT_IDS
+from keras_attn.data.token_store import TokenStore
 
-_FORMAT = 1  # of the files of plans
-_MOST_PLANS = 8  # beside one pair of token files
 _PART = 1 << 20  # pairs whose lengths are in memory at a time
-_LONGEST_HEADER = 1 << 20  # bytes
 
 
 class PlanOptions(NamedTuple):
@@ -36,8 +26,7 @@ class PlanOptions(NamedTuple):
     shards: int
 
 
-@dataclasses.dataclass(frozen=True)
-class BatchPlan:
+class BatchPlan(NamedTuple):
     """The batches that all epochs of a dataset have in common.
 
     Attributes:
@@ -46,7 +35,6 @@ class BatchPlan:
         moves: list of int or None, the bucket that a bucket's leftover pairs move to.
         members: list of int (pairs,), the numbers of the pairs in each bucket, in order.
         report: dict, see `ParallelDataset.report`.
-        largest_token_ids: (int, int), the largest id of each side.
     """
 
     shapes: list[tuple[int, int, int]]
@@ -54,29 +42,14 @@ class BatchPlan:
     moves: list[int | None]
     members: list[np.ndarray]
     report: dict[str, int | float]
-    largest_token_ids: tuple[int, int]
 
 
 def batch_plan(sides: tuple[TokenStore, TokenStore], options: PlanOptions) -> BatchPlan:
-    """Returns the plan for two sides: the one that is kept beside their files, or a new one, which is then kept.
-
-    A plan that is damaged, or that belongs to other token files, is made anew.
+    """Returns the plan for two sides.
 
     Raises:
         ValueError: If no pair is left, or tokens_per_batch is less than the longest row.
     """
-    path = _path(sides, options)
-    if path is None:
-        return _make(sides, options)
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        return _read(path)
-    plan = _make(sides, options)
-    with contextlib.suppress(OSError):  # without it the plan is made again at the next opening
-        _write(plan, path)
-    return plan
-
-
-def _make(sides: tuple[TokenStore, TokenStore], options: PlanOptions) -> BatchPlan:
     boundaries, count = checked_boundaries(options.bucket_boundaries)
     limit = np.array(boundaries[-1] if boundaries else (2**31 - 1,) * 2)
     limits = np.minimum(limit, options.max_length or limit)
@@ -101,7 +74,6 @@ def _make(sides: tuple[TokenStore, TokenStore], options: PlanOptions) -> BatchPl
         moves,
         [np.concatenate(found) for found in members],
         report,
-        (sides[0].largest_id, sides[1].largest_id),
     )
 
 
@@ -177,59 +149,6 @@ def _step_rows(buckets: list[tuple[int, int]], pairs: int, options: PlanOptions)
         )
     sizes = [min(options.tokens_per_batch // max(bucket), most) for bucket in buckets]
     return [(size if size < 8 else size - size % 8) * count for size in sizes]
-
-
-def _path(sides: tuple[TokenStore, TokenStore], options: PlanOptions) -> Path | None:
-    """Returns the file of a plan; None where the sides are not the two of one folder."""
-    prefixes = [side.prefix for side in sides]
-    if None in prefixes or prefixes != [prefixes[0].with_name(side) for side in SIDES]:
-        return None
-    folder = prefixes[0].parent
-    checked = checked_boundaries(options.bucket_boundaries)
-    identity = [_FORMAT, files.sha256(folder / MANIFEST), checked, options._replace(bucket_boundaries=checked)]
-    special = [side.special_ids for side in sides]
-    if special != [DEFAULT_IDS, DEFAULT_IDS]:  # else the names are those of plans that were made without them
-        identity += [ids.get_config() for ids in special]
-    name = hashlib.sha256(json.dumps(identity, default=int).encode()).hexdigest()[:16]
-    return folder / f"{name}.plan"
-
-
-def _write(plan: BatchPlan, path: Path) -> None:
-    """A line with the SHA-256 of the next, a line of JSON with the rest and the SHA-256 of the pairs, and the pairs."""
-    pairs = np.concatenate(plan.members)
-    header = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
-    header |= {"members": [len(members) for members in plan.members], "dtype": pairs.dtype.str}
-    header |= {"sha256": hashlib.sha256(pairs).hexdigest()}
-    line = json.dumps(header).encode()
-    line += b" " * (-(64 + 1 + len(line) + 1) % pairs.itemsize) + b"\n"  # so that the pairs are aligned
-    with files.replacing(path) as new:
-        new.write_bytes(hashlib.sha256(line).hexdigest().encode() + b"\n" + line + pairs.tobytes())
-    plans = sorted(path.parent.glob("*.plan"), key=lambda one: one.stat().st_mtime_ns)
-    for old in plans[:-_MOST_PLANS]:
-        old.unlink(missing_ok=True)
-
-
-def _read(path: Path) -> BatchPlan:
-    if not path.is_file():
-        raise ValueError(f"Expected {path} to be a file.")
-    with path.open("rb") as file:
-        digest, line = file.readline(65).decode().strip(), file.readline(_LONGEST_HEADER)
-        start = file.tell()
-        if hashlib.sha256(line).hexdigest() != digest:
-            raise ValueError(f"Expected {path} as it was written.")
-        header = json.loads(line)
-        size = sum(header["members"]) * np.dtype(header["dtype"]).itemsize
-        is_whole = path.stat().st_size == start + size
-        if not is_whole or hashlib.file_digest(file, "sha256").hexdigest() != header.pop("sha256"):
-            raise ValueError(f"Expected {path} as it was written.")
-    counts = header.pop("members")
-    pairs = np.asarray(np.memmap(path, header.pop("dtype"), "r", start))
-    return BatchPlan(
-        [tuple(shape) for shape in header.pop("shapes")],
-        largest_token_ids=tuple(header.pop("largest_token_ids")),
-        members=np.split(pairs, np.cumsum(counts)[:-1]),
-        **header,
-    )
 
 
 def choose_buckets(lengths: np.ndarray, count: int, pairs: np.ndarray | None = None) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
+from keras_attn import files
 from keras_attn.text.lookup_model import LookupModel
 from keras_attn.text.special_tokens import DEFAULT_IDS, LEVELS, SPECIAL_TOKENS, SpecialIds, checked_text
 from keras_attn.text.text_files import read_lines
@@ -157,7 +158,7 @@ def model_of(
     elif hasattr(vocabulary, "get_vocabulary"):
         source = _of_layer(vocabulary, level, lowercase)
     elif isinstance(vocabulary, (str, PathLike)):
-        source = _Source(_of_file(Path(vocabulary)))
+        source = _Source(_checked(read_lines(vocabulary), str(vocabulary), "in lines", first=1))
     else:
         source = _Source(_checked(vocabulary, "the list", "as ids"))
     level = source.level or level or "word"
@@ -184,18 +185,6 @@ def _checked(tokens: Iterable[str], where: str, places: str, first: int = 0) -> 
     if not places_of:
         raise ValueError(f"Expected at least one token in {where}. Received: none")
     return [str(token) for token in places_of]  # a layer may have NumPy's strings
-
-
-def _check_size(path: Path) -> None:
-    if path.is_file() and path.stat().st_size > _LARGEST:
-        raise ValueError(f"Expected {path} to have at most {_LARGEST:,} bytes. Received: {path.stat().st_size:,}")
-
-
-def _of_file(path: Path) -> list[str]:
-    _check_size(path)
-    lines = read_lines(path)
-    lines[:1] = [line.removeprefix("\ufeff") for line in lines[:1]]  # the byte order mark of an editor
-    return _checked([line.removesuffix("\r") for line in lines], str(path), "in lines", first=1)
 
 
 def _of_layer(layer: Any, level: str | None, lowercase: bool) -> _Source:
@@ -256,9 +245,9 @@ def _read_document(path: Path) -> tuple[str, dict[str, Any]]:
     """
     if not path.is_file():
         raise FileNotFoundError(f"Expected a tokenizer's file {path}. Received: a path that does not exist")
-    _check_size(path)
+    content = files.read_bounded(path, _LARGEST)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = content.decode("utf-8-sig")
         document = json.loads(text)
         if not isinstance(document["model"], dict) or not isinstance(document.get("added_tokens") or [], list):
             raise TypeError

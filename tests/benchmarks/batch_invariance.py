@@ -17,7 +17,7 @@ from pathlib import Path
 import keras
 
 from keras_attn import Translator, quantize
-from keras_attn.text import corpus_path, read_lines
+from keras_attn.text import corpus_paths, read_lines
 from tests import adversarial
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
 
@@ -36,7 +36,7 @@ def main(argv=None) -> int:
     parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize")
     arguments = parser.parse_args(argv)
     folder = Path(arguments.data or ".", "data", arguments.corpus)
-    sentences = read_lines(corpus_path(folder, "test", arguments.source))[: arguments.lines]
+    sentences = read_lines(corpus_paths(folder, "test", arguments.source)[0])[: arguments.lines]
     strange = [line.decode(errors="replace") for line in adversarial.lines(arguments.lines)]
     translator = Translator.from_preset(arguments.preset)
     translator = quantize(translator) if arguments.int8 else translator

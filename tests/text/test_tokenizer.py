@@ -19,7 +19,6 @@ from keras_attn.text import (
     UNKNOWN_ID,
     Tokenizer,
     read_lines,
-    text_files,
 )
 
 pytestmark = pytest.mark.once
@@ -172,10 +171,14 @@ def test_words_of_characters():
 # Training.
 
 
-def test_training_is_repeatable_and_joint(bpe):
-    again = Tokenizer.train(iter(LINES), vocabulary_size=353)
-    assert again.sentencepiece_model == bpe.sentencepiece_model
-    assert again.fingerprint == bpe.fingerprint != Tokenizer.train(LINES).fingerprint
+def test_training_is_repeatable(bpe, lower_bpe):
+    for again, first in (
+        (Tokenizer.train(iter(LINES), vocabulary_size=353), bpe),
+        (Tokenizer.train(LINES, lowercase=True), lower_bpe),
+    ):
+        assert again.sentencepiece_model == first.sentencepiece_model
+        assert again.fingerprint == first.fingerprint
+    assert bpe.fingerprint != Tokenizer.train(LINES).fingerprint
     assert bpe.vocabulary[:4] == list(SPECIAL_TOKENS)
     assert bpe.vocabulary_size == len(bpe.vocabulary) == 353
 
@@ -423,25 +426,3 @@ def test_multi30k_round_trips():
         assert graph.detokenize(tf.ragged.constant(ids, dtype=tf.int32)).numpy().tolist() == [
             line.encode() for line in lines
         ]
-
-
-def test_a_vocabulary_of_a_sample_of_files(tmp_path, monkeypatch):
-    lines = [f"word{n} and" for n in range(3000)]
-    for part in range(3):
-        (tmp_path / f"part-{part}").write_text("\n".join(lines[1000 * part : 1000 * (part + 1)]))
-    monkeypatch.setattr(text_files.iterate_blocks, "__defaults__", (500,))
-    glob = f"{tmp_path}/part-*"
-    assert text_files.sample_lines(glob, 3000) == text_files.sample_lines(glob, 9999) == lines
-    one, other = (text_files.sample_lines(glob, 1000, seed) for seed in range(2))
-    assert one == text_files.sample_lines(glob, 1000, 0) != other
-    assert len(set(one)) == 1000
-    assert one == sorted(one, key=lines.index)
-    for third in range(3):  # 4.5 standard deviations
-        assert abs(len(set(one) & set(lines[1000 * third : 1000 * (third + 1)])) - 333) < 67
-    found = Tokenizer.train_from_files(glob, sample=1000, level="word")
-    assert found.vocabulary == Tokenizer.train(one, level="word").vocabulary
-    assert Tokenizer.train_from_files(glob, level="word").vocabulary_size == 3005
-    with pytest.raises(ValueError, match=r"sample of 1 line or more\. Received: 0"):
-        Tokenizer.train_from_files(glob, sample=0)
-    with pytest.raises(FileNotFoundError, match="absent"):
-        Tokenizer.train_from_files(tmp_path / "absent")
