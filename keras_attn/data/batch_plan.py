@@ -62,10 +62,8 @@ def batch_plan(sides: tuple[TokenStore, TokenStore], options: PlanOptions) -> Ba
     report |= {"padding": 1 - float(tokens / positions), "batches": sum(batches)}
     kind = np.int32 if len(sides[0]) < 2**31 else np.int64
     members: list[list[np.ndarray]] = [[np.zeros(0, kind)] for _ in buckets]
-    for start, part, present, long in _parts(sides, limits):
-        kept = present & ~long if options.on_too_long == "drop" else present
-        numbers = (start + np.flatnonzero(kept)).astype(kind)
-        home = assign_buckets(np.minimum(part[kept], limits), buckets)
+    for numbers, kept, _, _ in _parts(sides, limits, options.on_too_long):
+        numbers, home = numbers.astype(kind), assign_buckets(kept, buckets)
         for bucket, found in enumerate(members):
             found.append(numbers[home == bucket])
     return BatchPlan(
@@ -77,35 +75,42 @@ def batch_plan(sides: tuple[TokenStore, TokenStore], options: PlanOptions) -> Ba
     )
 
 
-def _parts(sides: tuple[TokenStore, TokenStore], limits: np.ndarray) -> Iterator[tuple[int, np.ndarray, ...]]:
-    """Yields the lengths with the end (n, 2) of some pairs at a time, and which are present and which too long (n,)."""
+def _parts(
+    sides: tuple[TokenStore, TokenStore], limits: np.ndarray, on_too_long: str
+) -> Iterator[tuple[np.ndarray, np.ndarray, int, int]]:
+    """Yields for some pairs at a time those to keep, and counts of the others.
+
+    Returns:
+        (numbers of the pairs to keep (n,), their lengths with the end (n, 2), number of blank pairs, number of pairs
+        that are too long).
+    """
     for start in range(0, len(sides[0]), _PART):
         part = np.stack([side.lengths(start, start + _PART) + side.ends for side in sides], axis=1)  # (n, 2)
         present = (part > [side.ends for side in sides]).all(axis=1)
-        yield start, part, present, present & (part > limits).any(axis=1)
+        long = present & (part > limits).any(axis=1)
+        kept = np.flatnonzero(present & ~long if on_too_long == "drop" else present)
+        yield start + kept, np.minimum(part[kept], limits), len(part) - int(present.sum()), int(long.sum())
 
 
 def _histogram(
     sides: tuple[TokenStore, TokenStore], limits: np.ndarray, on_too_long: str
 ) -> tuple[np.ndarray, np.ndarray, dict[str, int | float]]:
     """Returns the lengths (U, 2) that occur among the pairs to keep, how many pairs have each (U,), and the report."""
-    codes, counts, present_count, long_count = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0, 0
-    for _, part, present, long in _parts(sides, limits):
-        kept = present & ~long if on_too_long == "drop" else present
-        part = np.minimum(part[kept], limits).astype(np.int64)
+    codes, counts, blank, long = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0, 0
+    for _, part, blank_here, long_here in _parts(sides, limits, on_too_long):
+        part = part.astype(np.int64)
         found = np.unique(part[:, 0] << 32 | part[:, 1], return_counts=True)
         codes.append(found[0])
         counts.append(found[1])
-        present_count += int(present.sum())
-        long_count += int(long.sum())
+        blank += blank_here
+        long += long_here
     codes, places = np.unique(np.concatenate(codes), return_inverse=True)
     pairs = np.bincount(places, np.concatenate(counts), len(codes)).astype(np.int64)  # (U,)
     lengths = np.stack([codes >> 32, codes & (2**32 - 1)], axis=1)  # (U, 2)
-    blank = len(sides[0]) - present_count
     if not len(codes):
         raise ValueError(
             f"Expected at least one pair with text on both sides. Received: {len(sides[0]):,} pairs, of which "
-            f"{blank:,} are blank and {long_count:,} longer than the limit"
+            f"{blank:,} are blank and {long:,} longer than the limit"
         )
     return (
         lengths,
@@ -113,8 +118,8 @@ def _histogram(
         {
             "pairs": int(pairs.sum()),
             "dropped_blank": blank,
-            "dropped_too_long": long_count if on_too_long == "drop" else 0,
-            "truncated": long_count if on_too_long == "truncate" else 0,
+            "dropped_too_long": long if on_too_long == "drop" else 0,
+            "truncated": long if on_too_long == "truncate" else 0,
             "source_tokens": int(lengths[:, 0] @ pairs),
             "target_tokens": int(lengths[:, 1] @ pairs),
         },

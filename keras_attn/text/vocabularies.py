@@ -3,6 +3,7 @@
 Hugging Face's format is the JSON file of the package `tokenizers`.
 """
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from os import PathLike
@@ -100,7 +101,8 @@ class HuggingFaceModel:
             return text
         parts = text.split(self.vocabulary[self.special_ids.unknown])
         if len(parts) != len(unknown) + 1:  # a decoder that writes the unknown token in another way
-            parts = [self._decode(run) for run in _runs(ids, self.special_ids.unknown)]
+            places = [n for n, token_id in enumerate(ids) if token_id == self.special_ids.unknown]
+            parts = [self._decode(ids[a + 1 : b]) for a, b in itertools.pairwise([-1, *places, len(ids)])]
         return "".join(part + surface for part, surface in zip(parts, [*unknown, ""], strict=True))
 
     def opens_word(self, token: str) -> bool:
@@ -120,11 +122,8 @@ class HuggingFaceModel:
         model.special_ids.check(len(model.vocabulary))
         return model
 
-    def __getstate__(self):
-        return self.manifest()
-
-    def __setstate__(self, manifest):
-        self.__init__(manifest["hugging_face"], SpecialIds(**manifest["special_ids"]))
+    def __reduce__(self):
+        return type(self).restore, (self.manifest(),)  # the package's object loses `encode_special_tokens`
 
     def _decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=False)
@@ -302,13 +301,3 @@ def _word_marks(decoder: dict[str, Any] | None) -> tuple[str, str]:
         if part.get("type") in _WORD_MARKS:
             return part.get("replacement", _WORD_MARKS[part["type"]]), ""
     return "", ""
-
-
-def _runs(ids: list[int], separator: int) -> list[list[int]]:
-    runs = [[]]
-    for token_id in ids:
-        if token_id == separator:
-            runs.append([])
-        else:
-            runs[-1].append(token_id)
-    return runs

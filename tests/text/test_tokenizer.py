@@ -355,13 +355,11 @@ def test_extension_refuses(bpe, words, monkeypatch):
         bpe.extended(bpe)
 
 
-# The same in a TensorFlow graph.
-
-in_a_graph = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="needs TensorFlow's ops")
+# The same in a TensorFlow graph; `tests/serving/export/test_graph_tokenizer.py` has the other levels.
 
 
 @pytest.mark.not_once
-@in_a_graph
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="needs TensorFlow's ops")
 @pytest.mark.parametrize("name", ["bpe", "lower_bpe", "tagged_bpe", "extended_bpe"])
 def test_tensorflow_text_agrees(name, request):
     import tensorflow as tf
@@ -380,35 +378,6 @@ def test_tensorflow_text_agrees(name, request):
     assert [text.decode() for text in detokenised] == [tokenizer.decode(row) for row in ids]
 
 
-@pytest.mark.not_once
-@in_a_graph
-@pytest.mark.parametrize(("level", "lowercase"), [("word", True), ("word", False), ("character", True)])
-def test_core_ops_agree(level, lowercase):
-    import tensorflow as tf
-
-    tokenizer = Tokenizer.train(LINES, level=level, lowercase=lowercase)
-
-    def table(content, dtype, default):
-        keys, values = (list(side) for side in zip(*content.items(), strict=True))
-        pairs = tf.lookup.KeyValueTensorInitializer(
-            tf.constant(keys, dtype), tf.constant(values, tf.int32 if dtype == tf.int32 else tf.int64)
-        )
-        return tf.lookup.StaticHashTable(pairs, default)
-
-    characters = table(tokenizer.character_table, tf.int32, -1)
-    vocabulary = table({token: i for i, token in enumerate(tokenizer.vocabulary) if i > 3}, tf.string, 1)
-    code = tf.strings.unicode_decode(tf.constant(LINES + WEIRD), "UTF-8")
-    mapped = characters.lookup(code.flat_values)
-    code = code.with_flat_values(tf.where(mapped < 0, code.flat_values, mapped))
-    if tokenizer.separator:
-        tokens = tf.strings.split(tf.strings.unicode_encode(code, "UTF-8"), tokenizer.separator)
-        tokens = tf.ragged.boolean_mask(tokens, tokens != "")
-    else:
-        tokens = tf.strings.unicode_split(tf.strings.unicode_encode(code, "UTF-8"), "UTF-8")
-    ids = tokens.with_flat_values(vocabulary.lookup(tokens.flat_values))
-    assert ids.to_list() == tokenizer.encode_batch(LINES + WEIRD)
-
-
 @pytest.mark.skipif(not DATA, reason="needs the corpora: set KERAS_ATTN_DATA")
 def test_multi30k_round_trips():
     sides = [read_lines(f"{DATA}/data/multi30k/train.{language}.gz") for language in ("de", "en")]
@@ -417,12 +386,3 @@ def test_multi30k_round_trips():
     ids = tokenizer.encode_batch(lines)
     assert tokenizer.vocabulary_size == 8000
     assert [tokenizer.decode(row) for row in ids] == lines
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-        import tensorflow_text as tf_text
-
-        graph = tf_text.SentencepieceTokenizer(tokenizer.sentencepiece_model)
-        assert graph.tokenize(tf.constant(lines)).to_list() == ids
-        assert graph.detokenize(tf.ragged.constant(ids, dtype=tf.int32)).numpy().tolist() == [
-            line.encode() for line in lines
-        ]
