@@ -203,9 +203,9 @@ class ParallelDataset(keras.utils.PyDataset):
     ) -> "ParallelDataset":
         """Encodes text files into token files under `cache_dir` and memory-maps those.
 
-        A pair takes a dozen bytes of memory; the text and its ids stay on disk. The token files are used again as long
-        as the text files (their sizes and modification times) and the tokenizers are the same, and the token files are
-        as they were written: their SHA-256 is compared each time.
+        A pair takes some twenty bytes of memory; the text and its ids stay on disk. The token files are used again as
+        long as the text files (their sizes and modification times) and the tokenizers are the same, and the token files
+        are as they were written: their SHA-256 is compared each time.
 
         A call that is interrupted or killed leaves the text that is encoded, and the next call goes on from there. One
         process encodes at a time; others that want the same files wait for it.

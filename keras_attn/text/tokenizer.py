@@ -302,28 +302,23 @@ class Tokenizer:
             FileNotFoundError: If a file is missing.
             ValueError: If a file is truncated, changed, of a later format or larger than 64 MiB.
         """
-        path = Path(directory) / _MANIFEST
+        path, model = Path(directory) / _MANIFEST, None
         try:
             manifest = json.loads(_read(path))
             recorded = manifest.pop("format"), manifest.pop("sha256")
-            expected = _FORMAT, _digest(manifest)
-        except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
-            raise _changed(path) from None
-        if recorded != expected:
-            raise _changed(path)
-        model = None
-        if manifest.get("level") == "bpe":
-            path = Path(directory) / _MODEL
-            try:
+            if recorded != (_FORMAT, _digest(manifest)):
+                raise ValueError("Expected the recorded format and SHA-256.")
+            if manifest["level"] == "bpe":
+                path = Path(directory) / _MODEL
                 model = _read(path)
-            except ValueError:
-                raise _changed(path) from None
-            if hashlib.sha256(model).hexdigest() != manifest.get("sentencepiece_sha256"):
-                raise _changed(path)
-        try:
+                if hashlib.sha256(model).hexdigest() != manifest["sentencepiece_sha256"]:
+                    raise ValueError("Expected the recorded SHA-256.")
             return cls(*_restored(manifest, model))
         except (ValueError, LookupError, AttributeError, TypeError, RuntimeError) as error:
-            raise _changed(path) from error
+            raise ValueError(
+                f"Expected {path} to be what Tokenizer.save wrote in format {_FORMAT}. Received: a file that is "
+                "truncated, changed or of another format"
+            ) from error
 
     def _manifest(self) -> dict:
         return {"level": self.level, "lowercase": self.lowercase} | self._model.manifest()
@@ -470,10 +465,3 @@ def _read(path: Path) -> bytes:
     if not path.is_file():
         raise FileNotFoundError(f"Expected a tokenizer's file {path}. Received: a folder without it")
     return files.read_bounded(path, _LARGEST)
-
-
-def _changed(path: Path) -> ValueError:
-    return ValueError(
-        f"Expected {path} to be what Tokenizer.save wrote in format {_FORMAT}. Received: a file that is truncated, "
-        "changed or of another format"
-    )
