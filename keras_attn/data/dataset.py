@@ -5,8 +5,6 @@ batch of a bucket has exactly its shape, so that XLA compiles once per bucket. T
 the data so that as few positions as possible are padding.
 """
 
-import hashlib
-import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,8 +15,7 @@ import numpy as np
 from keras_attn.backend import data_shard
 from keras_attn.data.alignment_targets import AlignmentTargets
 from keras_attn.data.batch_plan import BatchOrder, PlanOptions, batch_plan
-from keras_attn.data.token_files import default_workers, encode_files
-from keras_attn.data.token_store import SIDES, DrawnStore, TokenStore
+from keras_attn.data.token_store import DrawnStore, TokenStore, encode_files
 from keras_attn.text import (
     DEFAULT_IDS,
     PathLike,
@@ -206,11 +203,9 @@ class ParallelDataset(keras.utils.PyDataset):
     ) -> "ParallelDataset":
         """Encodes text files into token files under `cache_dir` and memory-maps those.
 
-        A pair takes a dozen bytes of memory; the text and its ids stay on disk. The token files are used again as long
-        as the text files (their sizes and modification times) and the tokenizers are the same, and the token files are
-        as they were written: their SHA-256 is compared whenever their size, inode, modification or change time is not
-        that of the last comparison. The choice of buckets and the pairs of each are kept beside them, for the last 8
-        settings, and their SHA-256 is compared each time.
+        A pair takes some twenty bytes of memory; the text and its ids stay on disk. The token files are used again as
+        long as the text files (their sizes and modification times) and the tokenizers are the same, and the token files
+        are as they were written: their SHA-256 is compared each time.
 
         A call that is interrupted or killed leaves the text that is encoded, and the next call goes on from there. One
         process encodes at a time; others that want the same files wait for it.
@@ -221,8 +216,8 @@ class ParallelDataset(keras.utils.PyDataset):
                 of both have equally many lines.
             source_tokenizer, target_tokenizer: The tokenizer of each side.
             cache_dir: The folder of the token files.
-            workers: int, processes that encode. None means one for each processor that this process may use, up to
-                32, and fewer for less than 8 MiB of text each. The files are the same with any number.
+            workers: int, threads that encode text of level "bpe"; see `Tokenizer.encode_batch`. The files are the
+                same with any number.
             **kwargs: The other arguments of `ParallelDataset`.
 
         Raises:
@@ -230,23 +225,14 @@ class ParallelDataset(keras.utils.PyDataset):
             ValueError: If a text is invalid UTF-8, damaged, empty or has lines of more than 16 MiB, if the sides have
                 different numbers of files or lines, or an argument is out of range.
             OSError: If `cache_dir` cannot be written, or the disk is full.
-            ChildProcessError: If a process that encodes was killed.
         """
         if given := [name for name in ("bpe_dropout", "links") if kwargs.pop(name, None)]:
             raise ValueError(f"Expected no {given[0]} with token files, whose text is not read again. Use `from_text`.")
         if workers is not None and (not isinstance(workers, (int, np.integer)) or workers < 1):
             raise ValueError(f"Expected workers to be a whole number of 1 or more. Received: {workers!r}")
         paths = text_paths(source_path), text_paths(target_path)
-        tokenizers = source_tokenizer, target_tokenizer
-        identity = ["lines without \\r\\n", "text without a byte order mark"]  # how text is read
-        for side, tokenizer in zip(paths, tokenizers, strict=True):
-            for path in side:
-                identity += [path.stat().st_size, path.stat().st_mtime_ns]
-            identity += [tokenizer.fingerprint]
-        folder = Path(cache_dir) / hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
-        encode_files(paths, tokenizers, folder, default_workers(paths) if workers is None else int(workers))
-        sides = zip(SIDES, tokenizers, strict=True)
-        return cls(*(TokenStore.open(folder / side, one.special_ids) for side, one in sides), **kwargs)
+        sides = encode_files(paths, (source_tokenizer, target_tokenizer), Path(cache_dir), workers)
+        return cls(*sides, **kwargs)
 
     def __len__(self) -> int:
         return len(self._order)
@@ -280,7 +266,7 @@ class ParallelDataset(keras.utils.PyDataset):
     @property
     def largest_token_ids(self) -> tuple[int, int]:
         """The largest id of each side, which a model compares with the sizes of its vocabularies."""
-        return self._plan.largest_token_ids
+        return self._sides[0].largest_id, self._sides[1].largest_id
 
     def report(self) -> dict[str, int | float]:
         """Returns statistics of the data, over all shards.

@@ -1,17 +1,49 @@
-"""Rows of token ids: in one array, in memory or memory-mapped; or drawn anew in each pass over the data."""
+"""Rows of token ids: of lists, of text files that are encoded once, or drawn anew in each pass over the data.
 
+Token files are in a folder of the cache whose name is a hash of what they depend on: `source` and `target` as `.ids`
+and `.offsets`, with their sizes and SHA-256 in `files.json`. They are written in a folder `<name>.part` beside it; its
+name is a hash of the names of the text files and the tokenizers. It is locked, so that another process that wants the
+same token files waits, and has a line in a journal for each block of text that is done. If the writer is killed, the
+next one checks these and goes on after them; after a change of the text, it goes on where the change begins.
+"""
+
+import contextlib
 import functools
+import hashlib
 import itertools
+import json
+import os
+import re
+import shutil
+import stat
 from collections.abc import Sequence
 from operator import index
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
-from keras_attn.text import BLANKS, DEFAULT_IDS, BPEDropout, SpecialIds, Tokenizer
+from keras_attn import files
+from keras_attn.text import (
+    BLANKS,
+    DEFAULT_IDS,
+    BPEDropout,
+    SpecialIds,
+    Tokenizer,
+    block_lines,
+    encode_lines,
+    iterate_blocks,
+    unequal_lengths_error,
+)
 
-SIDES = ("source", "target")  # the names of the two stores of a folder
-MANIFEST = "files.json"  # there, the size and the SHA-256 of each token file
+_SIDES = ("source", "target")
+_TOKEN_FILES = [f"{side}.{kind}" for side in _SIDES for kind in ("ids", "offsets")]
+_MANIFEST = "files.json"
+_LARGEST_MANIFEST = 1 << 20  # bytes
+_BLOCK = 1 << 20  # bytes of text that are encoded at a time
+_LINE = re.compile(rb"(?P<text>[0-9a-f]{64}) (?P<ids>\d{1,15}) (?P<tokens>[0-9a-f]{64})\n")  # of a journal
+_LONGEST_LINE = 256  # bytes
+_MOST_TOKENS = 16  # of a byte of text, which normalization may make longer
 _PART = 1 << 20  # ids that are read at a time
 _DRAWS = 4  # whose longest is the planned length of a row
 _ATTEMPTS = 3  # to draw a row that is no longer than its bucket
@@ -160,3 +192,170 @@ class DrawnStore(TokenStore):
     def _draw(self, lines: Sequence[str], *key: int) -> list[list[int]]:
         seed = np.random.SeedSequence((*self._seed, *key)).generate_state(1)[0]
         return self._dropout.encode(lines, int(seed) >> 1)
+
+
+def encode_files(
+    paths: tuple[list[Path], list[Path]],
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    cache: Path,
+    threads: int | None = None,
+) -> tuple[TokenStore, TokenStore]:
+    """Returns the rows of both sides of a text, memory-mapped, and encodes them unless the cache has them.
+
+    A folder of token files appears only when it is complete. One process encodes at a time; the others wait for it.
+
+    Args:
+        paths: The files of each side.
+        tokenizers: The tokenizer of each side.
+        cache: The folder with the folders of token files.
+        threads: See `Tokenizer.encode_batch`.
+
+    Raises:
+        ValueError: If the sides have different numbers of files or lines, or as `iterate_lines`.
+        OSError: If the folder cannot be written, or the disk is full.
+    """
+    if len(paths[0]) != len(paths[1]):
+        raise ValueError(
+            f"Expected as many source files as target files. Received: {len(paths[0])} and {len(paths[1])}"
+        )
+    identity = ["lines without \\r\\n", "text without a byte order mark"]  # how text is read
+    for side, tokenizer in zip(paths, tokenizers, strict=True):
+        for path in side:
+            identity += [path.stat().st_size, path.stat().st_mtime_ns]
+        identity += [tokenizer.fingerprint]
+    names = [[str(path.resolve()) for path in side] for side in paths]
+    names += [tokenizer.fingerprint for tokenizer in tokenizers]
+    folder, part = cache / _hash(identity), cache / f"{_hash(names)}.part"
+    if part.exists() or not _is_whole(folder):
+        with files.locked(part, wait=True), files.needs_room(cache):
+            try:
+                if not _is_whole(folder):  # else another process was faster, or was killed after its last step
+                    _encode(paths, tokenizers, part, threads)
+                    _publish(part, folder)
+            except (ValueError, OSError):
+                _clear(part)
+                raise
+            _clear(part)
+        with contextlib.suppress(OSError):  # another process has it now
+            part.rmdir()
+    source, target = (
+        TokenStore.open(folder / side, tokenizer.special_ids)
+        for side, tokenizer in zip(_SIDES, tokenizers, strict=True)
+    )
+    return source, target
+
+
+def _hash(identity: list) -> str:
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+
+
+def _is_whole(folder: Path) -> bool:
+    """Returns True if token files are as they were written."""
+    try:
+        recorded = json.loads(files.read_bounded(folder / _MANIFEST, _LARGEST_MANIFEST))
+        for name in _TOKEN_FILES:
+            files.check(folder, name, recorded[name]["size"], recorded[name]["sha256"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return False
+    return True
+
+
+def _publish(part: Path, folder: Path) -> None:
+    encoded = part / "encoded"
+    (encoded / _MANIFEST).write_text(json.dumps(files.digests(encoded)))
+    if folder.exists():
+        os.rename(folder, part / "damaged")
+    files.publish(encoded, folder)
+
+
+def _clear(part: Path) -> None:
+    """Removes what is in the folder but its lock, which `files.locked` removes."""
+    for path in part.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != files.LOCK:
+            path.unlink(missing_ok=True)
+
+
+def _encode(paths: tuple[list[Path], ...], tokenizers: tuple[Tokenizer, ...], part: Path, threads: int | None) -> None:
+    (part / "encoded").mkdir(exist_ok=True)
+    counts = [
+        _encode_side(side, tokenizer, part / "encoded" / name, part / f"{name}.journal", threads)
+        for side, tokenizer, name in zip(paths, tokenizers, _SIDES, strict=True)
+    ]
+    for pair, numbers in zip(zip(*paths, strict=True), zip(*counts, strict=True), strict=True):
+        if numbers[0] != numbers[1]:
+            raise unequal_lengths_error(*pair, *numbers)
+
+
+def _encode_side(
+    paths: list[Path], tokenizer: Tokenizer, prefix: Path, journal: Path, threads: int | None
+) -> list[int]:
+    """Writes the ids of all lines, in order; blocks of text that the journal has are compared and kept.
+
+    Returns:
+        The number of lines of each file.
+    """
+    with _changed(f"{prefix}.ids") as ids, _changed(f"{prefix}.offsets") as offsets, _changed(journal) as done:
+        if np.fromfile(offsets, np.int64, 1).tolist() != [0]:
+            offsets.seek(0)
+            offsets.write(np.zeros(1, np.int64))
+        parts, counts, is_resumed = (ids, offsets, done), [], True
+        places = [file.tell() for file in parts]  # the end of what is kept
+        for path in paths:
+            counts.append(0)
+            for number, text in iterate_blocks(path, _BLOCK):
+                counts[-1] = number + _count_lines(text)
+                if is_resumed:
+                    is_resumed = _is_done(done.readline(_LONGEST_LINE), text, ids, offsets)
+                    if is_resumed:
+                        places = [file.tell() for file in parts]
+                        continue
+                    _truncate(parts, places)
+                rows = encode_lines(block_lines(text, path, number), tokenizer, threads)
+                lengths = np.fromiter(map(len, rows), np.int64, len(rows))  # (lines,)
+                token_ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())  # (N,)
+                ends = ids.tell() // token_ids.itemsize + np.cumsum(lengths)  # (lines,)
+                line = f"{hashlib.sha256(text).hexdigest()} {len(token_ids)} {_digest(token_ids, ends)}\n".encode()
+                for file, content in zip(parts, (token_ids, ends, line), strict=True):  # the journal's comes last
+                    file.write(content)
+                    file.flush()
+        if is_resumed:
+            _truncate(parts, places)
+    return counts
+
+
+def _changed(path: Path | str) -> BinaryIO:
+    """Opens a file for reading and writing, and makes it if it is missing, or a link, a pipe or a device."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            os.unlink(path)
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+
+
+def _truncate(parts: Sequence[BinaryIO], places: Sequence[int]) -> None:
+    for file, place in zip(parts, places, strict=True):
+        file.seek(place)
+        file.truncate()
+
+
+def _count_lines(text: bytes) -> int:
+    return text.count(b"\n") + (not text.endswith(b"\n"))
+
+
+def _is_done(line: bytes, text: bytes, ids: BinaryIO, offsets: BinaryIO) -> bool:
+    """Returns True if a line of a journal is that of this text, and the next ids and offsets are those it names."""
+    found = _LINE.fullmatch(line)
+    if found is None or found["text"].decode() != hashlib.sha256(text).hexdigest():
+        return False
+    count = int(found["ids"])
+    if 4 * count > os.fstat(ids.fileno()).st_size or count > _MOST_TOKENS * (len(text) + 1):
+        return False
+    token_ids, ends = np.fromfile(ids, np.int32, count), np.fromfile(offsets, np.int64, _count_lines(text))
+    return found["tokens"].decode() == _digest(token_ids, ends)
+
+
+def _digest(token_ids: np.ndarray, ends: np.ndarray) -> str:
+    digest = hashlib.sha256(token_ids)
+    digest.update(ends)
+    return digest.hexdigest()

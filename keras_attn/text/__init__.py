@@ -2,7 +2,6 @@
 
 from keras_attn.text.bpe_dropout import BPEDropout
 from keras_attn.text.bpe_model import BPEModel
-from keras_attn.text.encoding import Encoders, TextBlock, TokenBlock, encode_lines
 from keras_attn.text.lookup_model import LookupModel
 from keras_attn.text.special_tokens import (
     BLANKS,
@@ -24,7 +23,7 @@ from keras_attn.text.temporary_ids import (
 )
 from keras_attn.text.text_files import (
     PathLike,
-    corpus_path,
+    block_lines,
     corpus_paths,
     iterate_blocks,
     iterate_lines,
@@ -34,4 +33,4 @@ from keras_attn.text.text_files import (
     unequal_lengths_error,
     without_byte_order_mark,
 )
-from keras_attn.text.tokenizer import Tokenizer, WordNumbers
+from keras_attn.text.tokenizer import Tokenizer, WordNumbers, encode_lines

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import re
 import tempfile
 from collections.abc import Sequence
@@ -187,7 +188,9 @@ def _train_sentencepiece(
                 f"Expected vocabulary_size of at least {needed[2]}, so that it has every character of the text. "
                 f"Received: {needed[1]}"
             ) from None
-    return model.getvalue()
+    # The model records the path, which is another one each time; what is there has the same length, as protobuf needs.
+    path = os.fsencode(rules)
+    return model.getvalue().replace(path, b"rules.tsv".rjust(len(path), b"/"))
 
 
 def _model_proto(model: bytes) -> Any:

@@ -169,25 +169,8 @@ def read_lines(path: PathLike) -> list[str]:
     return list(iterate_lines(path))
 
 
-def corpus_path(folder: PathLike, split: str, language: str) -> Path:
-    """Returns the file of one side of a corpus: `<split>.<language>` or `<split>.<language>.gz`.
-
-    Raises:
-        FileNotFoundError: If neither exists; the message lists the files of the folder.
-    """
-    folder = Path(folder)
-    for path in (folder / f"{split}.{language}", folder / f"{split}.{language}.gz"):
-        if path.is_file():
-            return path
-    present = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    raise FileNotFoundError(
-        f"Expected {split}.{language} or {split}.{language}.gz in {folder}. "
-        f"Received: {', '.join(present) if present else 'an empty or missing folder'}"
-    )
-
-
 def corpus_paths(folder: PathLike, split: str, language: str) -> list[Path]:
-    """Returns the files of one side of a large corpus: `<split>.<language>`, or its parts in the order of their names.
+    """Returns the files of one side of a corpus: `<split>.<language>`, or its parts in the order of their names.
 
     The parts are `<split>.<part>.<language>`. Each file is plain, `.gz`, `.xz` or `.bz2`; of one that is there in
     several forms the first of these is taken.
@@ -195,16 +178,23 @@ def corpus_paths(folder: PathLike, split: str, language: str) -> list[Path]:
     Raises:
         FileNotFoundError: If there is none; the message lists the files of the folder.
     """
+    folder = Path(folder)
     for suffix in ("", *_OPEN):
-        if (path := Path(folder, f"{split}.{language}{suffix}")).is_file():
+        if (path := folder / f"{split}.{language}{suffix}").is_file():
             return [path]
-    found = [path for path in Path(folder).glob(f"{split}.*") if path.is_file()]
+    found = [path for path in folder.glob(f"{split}.*") if path.is_file()]
     parts = {}
     for suffix in ("", *_OPEN):
         for path in found:
             if path.name.endswith(f".{language}{suffix}"):
                 parts.setdefault(path.name.removesuffix(suffix), path)
-    return [parts[name] for name in sorted(parts)] or [corpus_path(folder, split, language)]  # which raises
+    if not parts:
+        present = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        raise FileNotFoundError(
+            f"Expected {split}.{language} or {split}.{language}.gz in {folder}. "
+            f"Received: {', '.join(present) if present else 'an empty or missing folder'}"
+        )
+    return [parts[name] for name in sorted(parts)]
 
 
 def read_parallel(folder: PathLike, split: str, source: str, target: str) -> tuple[list[str], list[str]]:

@@ -13,6 +13,7 @@ Pad, start and end never come from text: a word `<pad>` in a text is an unknown 
 trained here; one of another program has them where it has them (`special_ids`).
 """
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
@@ -266,23 +267,13 @@ class Tokenizer:
             blank belongs to the word after it, or to the last word if none follows.
         """
         ids = self._checked_ids(ids)
-        special, groups, end, visible = self.special_ids, [], [], True  # visible: the open word has more than blanks
-        for position, token_id in enumerate(ids):
-            if token_id == special.end:
-                end = [[position]]
-                break
-            if token_id in (special.pad, special.start):
-                continue
-            token = self.vocabulary[token_id]
-            if not groups or (visible and self._model.opens_word(token)):
-                groups.append([])
-                visible = False
-            groups[-1].append(position)
-            visible = visible or bool(token.strip(BLANK_MARK + " "))
-        if not visible and len(groups) > 1:
-            blanks = groups.pop()
-            groups[-1] += blanks
-        return [(self._surface([ids[position] for position in group]), group) for group in groups + end]
+        end = ids.index(self.special_ids.end) if self.special_ids.end in ids else len(ids)
+        groups: dict[int, list[int]] = {}
+        for position, number in enumerate(self._word_numbers.of_rows(np.array([ids[:end]], np.int32))[0].tolist()):
+            if number >= 0:
+                groups.setdefault(number, []).append(position)
+        words = [(self.decode([ids[position] for position in group]).strip(" "), group) for group in groups.values()]
+        return words if end == len(ids) else [*words, (self.vocabulary[ids[end]], [end])]
 
     def save(self, directory: PathLike) -> None:
         """Writes `tokenizer.json` and, for "bpe", `sentencepiece.model`.
@@ -311,28 +302,23 @@ class Tokenizer:
             FileNotFoundError: If a file is missing.
             ValueError: If a file is truncated, changed, of a later format or larger than 64 MiB.
         """
-        path = Path(directory) / _MANIFEST
+        path, model = Path(directory) / _MANIFEST, None
         try:
             manifest = json.loads(_read(path))
             recorded = manifest.pop("format"), manifest.pop("sha256")
-            expected = _FORMAT, _digest(manifest)
-        except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
-            raise _changed(path) from None
-        if recorded != expected:
-            raise _changed(path)
-        model = None
-        if manifest.get("level") == "bpe":
-            path = Path(directory) / _MODEL
-            try:
+            if recorded != (_FORMAT, _digest(manifest)):
+                raise ValueError("Expected the recorded format and SHA-256.")
+            if manifest["level"] == "bpe":
+                path = Path(directory) / _MODEL
                 model = _read(path)
-            except ValueError:
-                raise _changed(path) from None
-            if hashlib.sha256(model).hexdigest() != manifest.get("sentencepiece_sha256"):
-                raise _changed(path)
-        try:
+                if hashlib.sha256(model).hexdigest() != manifest["sentencepiece_sha256"]:
+                    raise ValueError("Expected the recorded SHA-256.")
             return cls(*_restored(manifest, model))
         except (ValueError, LookupError, AttributeError, TypeError, RuntimeError) as error:
-            raise _changed(path) from error
+            raise ValueError(
+                f"Expected {path} to be what Tokenizer.save wrote in format {_FORMAT}. Received: a file that is "
+                "truncated, changed or of another format"
+            ) from error
 
     def _manifest(self) -> dict:
         return {"level": self.level, "lowercase": self.lowercase} | self._model.manifest()
@@ -347,8 +333,9 @@ class Tokenizer:
                 raise ValueError(f"Expected ids from 0 to {self.vocabulary_size - 1}. Received: {token_id}")
         return ids
 
-    def _surface(self, ids: list[int]) -> str:
-        return self.vocabulary[ids[0]] if ids == [self.special_ids.end] else self.decode(ids).strip(" ")
+    @functools.cached_property
+    def _word_numbers(self) -> "WordNumbers":
+        return WordNumbers(self)
 
 
 class WordNumbers:
@@ -370,7 +357,7 @@ class WordNumbers:
             token_ids: int (B, S), rows of ids, each followed by the end id, if there is one, and padding.
         """
         is_first = np.zeros(token_ids.shape, bool)  # (B, S)
-        is_first[:, 0] = True
+        is_first[:, :1] = True
         special = [i for i in (self._special.pad, self._special.start, self._special.end) if i is not None]
         is_text = ~np.isin(token_ids, special)
         token_ids = self._known(token_ids)
@@ -398,6 +385,17 @@ class WordNumbers:
     def _known(self, token_ids: np.ndarray) -> np.ndarray:
         unknown = 0 if self._special.unknown is None else self._special.unknown  # temporary ids need one
         return np.where(token_ids < len(self._opens), token_ids, unknown)
+
+
+def encode_lines(lines: Iterable[str], tokenizer: Tokenizer, threads: int | None = None) -> list[list[int]]:
+    """Returns the ids of each line: none for a blank line, although BPE has pieces for blanks.
+
+    Raises:
+        ValueError: If `lines` is a single string, or a line is not valid Unicode.
+    """
+    if isinstance(lines, str):
+        raise ValueError("Expected a list of lines. Received: a single str")
+    return tokenizer.encode_batch([line if line.strip(BLANKS) else "" for line in lines], threads=threads)
 
 
 def _check_training(
@@ -467,10 +465,3 @@ def _read(path: Path) -> bytes:
     if not path.is_file():
         raise FileNotFoundError(f"Expected a tokenizer's file {path}. Received: a folder without it")
     return files.read_bounded(path, _LARGEST)
-
-
-def _changed(path: Path) -> ValueError:
-    return ValueError(
-        f"Expected {path} to be what Tokenizer.save wrote in format {_FORMAT}. Received: a file that is truncated, "
-        "changed or of another format"
-    )

@@ -3,6 +3,7 @@
 Hugging Face's format is the JSON file of the package `tokenizers`.
 """
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from os import PathLike
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
+from keras_attn import files
 from keras_attn.text.lookup_model import LookupModel
 from keras_attn.text.special_tokens import DEFAULT_IDS, LEVELS, SPECIAL_TOKENS, SpecialIds, checked_text
 from keras_attn.text.text_files import read_lines
@@ -99,7 +101,8 @@ class HuggingFaceModel:
             return text
         parts = text.split(self.vocabulary[self.special_ids.unknown])
         if len(parts) != len(unknown) + 1:  # a decoder that writes the unknown token in another way
-            parts = [self._decode(run) for run in _runs(ids, self.special_ids.unknown)]
+            places = [n for n, token_id in enumerate(ids) if token_id == self.special_ids.unknown]
+            parts = [self._decode(ids[a + 1 : b]) for a, b in itertools.pairwise([-1, *places, len(ids)])]
         return "".join(part + surface for part, surface in zip(parts, [*unknown, ""], strict=True))
 
     def opens_word(self, token: str) -> bool:
@@ -119,11 +122,8 @@ class HuggingFaceModel:
         model.special_ids.check(len(model.vocabulary))
         return model
 
-    def __getstate__(self):
-        return self.manifest()
-
-    def __setstate__(self, manifest):
-        self.__init__(manifest["hugging_face"], SpecialIds(**manifest["special_ids"]))
+    def __reduce__(self):
+        return type(self).restore, (self.manifest(),)  # the package's object loses `encode_special_tokens`
 
     def _decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=False)
@@ -157,7 +157,7 @@ def model_of(
     elif hasattr(vocabulary, "get_vocabulary"):
         source = _of_layer(vocabulary, level, lowercase)
     elif isinstance(vocabulary, (str, PathLike)):
-        source = _Source(_of_file(Path(vocabulary)))
+        source = _Source(_checked(read_lines(vocabulary), str(vocabulary), "in lines", first=1))
     else:
         source = _Source(_checked(vocabulary, "the list", "as ids"))
     level = source.level or level or "word"
@@ -184,18 +184,6 @@ def _checked(tokens: Iterable[str], where: str, places: str, first: int = 0) -> 
     if not places_of:
         raise ValueError(f"Expected at least one token in {where}. Received: none")
     return [str(token) for token in places_of]  # a layer may have NumPy's strings
-
-
-def _check_size(path: Path) -> None:
-    if path.is_file() and path.stat().st_size > _LARGEST:
-        raise ValueError(f"Expected {path} to have at most {_LARGEST:,} bytes. Received: {path.stat().st_size:,}")
-
-
-def _of_file(path: Path) -> list[str]:
-    _check_size(path)
-    lines = read_lines(path)
-    lines[:1] = [line.removeprefix("\ufeff") for line in lines[:1]]  # the byte order mark of an editor
-    return _checked([line.removesuffix("\r") for line in lines], str(path), "in lines", first=1)
 
 
 def _of_layer(layer: Any, level: str | None, lowercase: bool) -> _Source:
@@ -256,9 +244,9 @@ def _read_document(path: Path) -> tuple[str, dict[str, Any]]:
     """
     if not path.is_file():
         raise FileNotFoundError(f"Expected a tokenizer's file {path}. Received: a path that does not exist")
-    _check_size(path)
+    content = files.read_bounded(path, _LARGEST)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = content.decode("utf-8-sig")
         document = json.loads(text)
         if not isinstance(document["model"], dict) or not isinstance(document.get("added_tokens") or [], list):
             raise TypeError
@@ -313,13 +301,3 @@ def _word_marks(decoder: dict[str, Any] | None) -> tuple[str, str]:
         if part.get("type") in _WORD_MARKS:
             return part.get("replacement", _WORD_MARKS[part["type"]]), ""
     return "", ""
-
-
-def _runs(ids: list[int], separator: int) -> list[list[int]]:
-    runs = [[]]
-    for token_id in ids:
-        if token_id == separator:
-            runs.append([])
-        else:
-            runs[-1].append(token_id)
-    return runs

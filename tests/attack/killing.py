@@ -53,9 +53,9 @@ def save_beside(folder: Path) -> int:
 
 def encode(folder: Path) -> int:
     from keras_attn import ParallelDataset, Tokenizer
-    from keras_attn.data import token_files
+    from keras_attn.data import token_store
 
-    token_files._BLOCK = 60
+    token_store._BLOCK = 60
     tokenizer = Tokenizer.train(LINES, level="word")
     text = folder.parent / "text"
     if not text.exists():  # the first attempt makes it, and is not killed

@@ -24,7 +24,7 @@ import keras
 import numpy as np
 
 from keras_attn import Translator, quantize
-from keras_attn.text import BLANKS, END_ID, PAD_ID, corpus_path, read_lines
+from keras_attn.text import BLANKS, END_ID, PAD_ID, corpus_paths, read_lines
 from keras_attn.training import export_arguments
 from tests import adversarial
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
@@ -140,7 +140,7 @@ def main(argv=None) -> int:
     parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize; not exported")
     arguments = parser.parse_args(argv)
     corpus = Path(arguments.data or ".", "data", arguments.corpus)
-    sentences = read_lines(corpus_path(corpus, "test", arguments.source))[: arguments.lines]
+    sentences = read_lines(corpus_paths(corpus, "test", arguments.source)[0])[: arguments.lines]
     lines = [sentence.encode() for sentence in sentences] + adversarial.lines(arguments.lines)
     texts = [line.decode(errors="replace") for line in lines]
     translator = Translator.from_preset(arguments.preset)

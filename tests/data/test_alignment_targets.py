@@ -16,18 +16,9 @@ def tokenizer(request):
     return Tokenizer.train([*LINES, "low wide new"][:3] * 9, level=request.param, **size)  # 三 is unknown
 
 
-def test_words_are_numbered_as_the_tokenizer_does(tokenizer):
-    numbers = WordNumbers(tokenizer)
-    rows = [tokenizer.encode(line) for line in LINES]
-    width = max(map(len, rows)) + 2
-    padded = np.array([[*row, 3] + [0] * (width - 1 - len(row)) for row in rows])
-    for row, found in zip(rows, numbers.of_rows(padded), strict=True):
-        expected = np.full(width, -1)
-        for number, (_, positions) in enumerate(tokenizer.words(row)):
-            expected[positions] = number
-        np.testing.assert_array_equal(found, expected)
+def test_words_are_counted_as_the_tokenizer_does(tokenizer):
     rows = [tokenizer.encode(line.rstrip(" ")) for line in LINES]
-    counts = numbers.counts(np.concatenate(rows), np.cumsum([0, *map(len, rows)]))
+    counts = WordNumbers(tokenizer).counts(np.concatenate(rows), np.cumsum([0, *map(len, rows)]))
     assert counts.tolist() == [len(tokenizer.words(row)) for row in rows] == [2, 3, 1, 4] * 5
 
 

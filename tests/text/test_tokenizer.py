@@ -19,7 +19,6 @@ from keras_attn.text import (
     UNKNOWN_ID,
     Tokenizer,
     read_lines,
-    text_files,
 )
 
 pytestmark = pytest.mark.once
@@ -172,10 +171,14 @@ def test_words_of_characters():
 # Training.
 
 
-def test_training_is_repeatable_and_joint(bpe):
-    again = Tokenizer.train(iter(LINES), vocabulary_size=353)
-    assert again.sentencepiece_model == bpe.sentencepiece_model
-    assert again.fingerprint == bpe.fingerprint != Tokenizer.train(LINES).fingerprint
+def test_training_is_repeatable(bpe, lower_bpe):
+    for again, first in (
+        (Tokenizer.train(iter(LINES), vocabulary_size=353), bpe),
+        (Tokenizer.train(LINES, lowercase=True), lower_bpe),
+    ):
+        assert again.sentencepiece_model == first.sentencepiece_model
+        assert again.fingerprint == first.fingerprint
+    assert bpe.fingerprint != Tokenizer.train(LINES).fingerprint
     assert bpe.vocabulary[:4] == list(SPECIAL_TOKENS)
     assert bpe.vocabulary_size == len(bpe.vocabulary) == 353
 
@@ -352,13 +355,11 @@ def test_extension_refuses(bpe, words, monkeypatch):
         bpe.extended(bpe)
 
 
-# The same in a TensorFlow graph.
-
-in_a_graph = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="needs TensorFlow's ops")
+# The same in a TensorFlow graph; `tests/serving/export/test_graph_tokenizer.py` has the other levels.
 
 
 @pytest.mark.not_once
-@in_a_graph
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="needs TensorFlow's ops")
 @pytest.mark.parametrize("name", ["bpe", "lower_bpe", "tagged_bpe", "extended_bpe"])
 def test_tensorflow_text_agrees(name, request):
     import tensorflow as tf
@@ -377,35 +378,6 @@ def test_tensorflow_text_agrees(name, request):
     assert [text.decode() for text in detokenised] == [tokenizer.decode(row) for row in ids]
 
 
-@pytest.mark.not_once
-@in_a_graph
-@pytest.mark.parametrize(("level", "lowercase"), [("word", True), ("word", False), ("character", True)])
-def test_core_ops_agree(level, lowercase):
-    import tensorflow as tf
-
-    tokenizer = Tokenizer.train(LINES, level=level, lowercase=lowercase)
-
-    def table(content, dtype, default):
-        keys, values = (list(side) for side in zip(*content.items(), strict=True))
-        pairs = tf.lookup.KeyValueTensorInitializer(
-            tf.constant(keys, dtype), tf.constant(values, tf.int32 if dtype == tf.int32 else tf.int64)
-        )
-        return tf.lookup.StaticHashTable(pairs, default)
-
-    characters = table(tokenizer.character_table, tf.int32, -1)
-    vocabulary = table({token: i for i, token in enumerate(tokenizer.vocabulary) if i > 3}, tf.string, 1)
-    code = tf.strings.unicode_decode(tf.constant(LINES + WEIRD), "UTF-8")
-    mapped = characters.lookup(code.flat_values)
-    code = code.with_flat_values(tf.where(mapped < 0, code.flat_values, mapped))
-    if tokenizer.separator:
-        tokens = tf.strings.split(tf.strings.unicode_encode(code, "UTF-8"), tokenizer.separator)
-        tokens = tf.ragged.boolean_mask(tokens, tokens != "")
-    else:
-        tokens = tf.strings.unicode_split(tf.strings.unicode_encode(code, "UTF-8"), "UTF-8")
-    ids = tokens.with_flat_values(vocabulary.lookup(tokens.flat_values))
-    assert ids.to_list() == tokenizer.encode_batch(LINES + WEIRD)
-
-
 @pytest.mark.skipif(not DATA, reason="needs the corpora: set KERAS_ATTN_DATA")
 def test_multi30k_round_trips():
     sides = [read_lines(f"{DATA}/data/multi30k/train.{language}.gz") for language in ("de", "en")]
@@ -414,34 +386,3 @@ def test_multi30k_round_trips():
     ids = tokenizer.encode_batch(lines)
     assert tokenizer.vocabulary_size == 8000
     assert [tokenizer.decode(row) for row in ids] == lines
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-        import tensorflow_text as tf_text
-
-        graph = tf_text.SentencepieceTokenizer(tokenizer.sentencepiece_model)
-        assert graph.tokenize(tf.constant(lines)).to_list() == ids
-        assert graph.detokenize(tf.ragged.constant(ids, dtype=tf.int32)).numpy().tolist() == [
-            line.encode() for line in lines
-        ]
-
-
-def test_a_vocabulary_of_a_sample_of_files(tmp_path, monkeypatch):
-    lines = [f"word{n} and" for n in range(3000)]
-    for part in range(3):
-        (tmp_path / f"part-{part}").write_text("\n".join(lines[1000 * part : 1000 * (part + 1)]))
-    monkeypatch.setattr(text_files.iterate_blocks, "__defaults__", (500,))
-    glob = f"{tmp_path}/part-*"
-    assert text_files.sample_lines(glob, 3000) == text_files.sample_lines(glob, 9999) == lines
-    one, other = (text_files.sample_lines(glob, 1000, seed) for seed in range(2))
-    assert one == text_files.sample_lines(glob, 1000, 0) != other
-    assert len(set(one)) == 1000
-    assert one == sorted(one, key=lines.index)
-    for third in range(3):  # 4.5 standard deviations
-        assert abs(len(set(one) & set(lines[1000 * third : 1000 * (third + 1)])) - 333) < 67
-    found = Tokenizer.train_from_files(glob, sample=1000, level="word")
-    assert found.vocabulary == Tokenizer.train(one, level="word").vocabulary
-    assert Tokenizer.train_from_files(glob, level="word").vocabulary_size == 3005
-    with pytest.raises(ValueError, match=r"sample of 1 line or more\. Received: 0"):
-        Tokenizer.train_from_files(glob, sample=0)
-    with pytest.raises(FileNotFoundError, match="absent"):
-        Tokenizer.train_from_files(tmp_path / "absent")

@@ -1,6 +1,7 @@
 """Vocabularies of other programs: their own ids for any text, the same after saving, and wrong ones refused."""
 
 import json
+import os
 import pickle
 
 import keras
@@ -148,6 +149,8 @@ def test_wrong_vocabularies_are_refused_in_a_sentence(tmp_path):
     (tmp_path / "twice.txt").write_text("x\ny\n<pad>\nx\n")
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "other.json").write_text('{"vocab": []}')
+    (tmp_path / "large.json").touch()
+    os.truncate(tmp_path / "large.json", 1 << 30)
     (tmp_path / "gaps.json").write_text(
         json.dumps(
             {"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 2}}, "pre_tokenizer": {"type": "WhitespaceSplit"}}
@@ -159,6 +162,7 @@ def test_wrong_vocabularies_are_refused_in_a_sentence(tmp_path):
         r"once each in the list. Received: 'a' twice, as ids 0 and 2": (["a", "b", "a"], {}),
         r"Expected lines of text in .*empty.txt": (tmp_path / "empty.txt", {}),
         r"Expected .*other.json to be a tokenizer of Hugging Face": (tmp_path / "other.json", {}),
+        r"large.json' to have at most 134,217,728 bytes. Received: 1,073,741,824": (tmp_path / "large.json", {}),
         r"have the ids from 0 to 1. Received: 'b' with id 2": (tmp_path / "gaps.json", {}),
         r"to have the token '<pad>'; `pad` may name another entry or its id\. Received: 2": (["a", "b"], {}),
         r"to have the token '</s>'; `end` may name another entry or its id, or be None": (
