@@ -1,20 +1,14 @@
 """A training as it was asked for: the recipe, its settings, the text, and where the run goes."""
 
 import dataclasses
-import importlib
-import importlib.util
 import math
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 from keras_attn.search import SearchOptions
 from keras_attn.training import corpora
 from keras_attn.training.config import TrainingConfig, config_for, override, read_config
-
-_PACKAGE = Path(__file__).parents[1]
+from keras_attn.training.recipes import load_recipe
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -184,60 +178,3 @@ def command_line(plan: TrainingPlan, preset: str | None = None) -> str:
     parts += [f"--distribute {plan.distribute}"] if plan.distribute else []
     parts += ["--stream" if plan.stream else "--no-stream"] if plan.stream is not None else []
     return " ".join([*parts, *(["--set", *plan.changes] if plan.changes else [])])
-
-
-def load_recipe(name: str) -> ModuleType:
-    """Returns a recipe: a module with `Config`, `CONFIGS` and `build`.
-
-    Args:
-        name: A recipe of this project, such as "rnnsearch", a file, "my/recipe.py", or a module, "my.recipe".
-
-    Raises:
-        ValueError: If there is none of that name; the message lists the recipes.
-    """
-    folder = _recipes_folder()
-    path = Path(name) if name.endswith(".py") else folder / f"{name}.py"
-    recipe = None
-    if path.is_file():
-        recipe = _from_file(path.resolve())
-    elif "." in name and not name.endswith(".py"):
-        recipe = _from_module(name)
-    if hasattr(recipe, "build"):
-        return recipe
-    known = sorted(path.stem for path in folder.glob("*.py") if "\ndef build(" in path.read_text("utf-8"))
-    raise ValueError(
-        f"Expected a recipe among: {', '.join(known)}; or a module or file of your own with Config, CONFIGS and build. "
-        f"Received: {name!r}"
-    )
-
-
-def _recipes_folder() -> Path:
-    """The folder of the recipes: the wheel has them in the package, a clone beside it."""
-    return next(folder for folder in (_PACKAGE / "recipes", _PACKAGE.parent / "recipes") if folder.is_dir())
-
-
-def _from_file(path: Path) -> ModuleType:
-    name = f"recipes.{path.stem}"
-    loaded = sys.modules.get(name)
-    if loaded is not None and loaded.__file__ and Path(loaded.__file__).resolve() == path:
-        return loaded
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where dataclasses look their annotations up
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _from_module(name: str) -> ModuleType | None:
-    if (here := os.getcwd()) not in sys.path:  # the program keras-attn does not look there by itself
-        sys.path.append(here)
-    try:
-        if importlib.util.find_spec(name) is None:
-            return None
-    except ModuleNotFoundError:  # of a parent package
-        return None
-    return importlib.import_module(name)

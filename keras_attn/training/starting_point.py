@@ -12,7 +12,7 @@ from keras_attn import Tokenizer, Translator, files, saving
 from keras_attn.models import Seq2Seq
 from keras_attn.training import fitting
 from keras_attn.training.config import TrainingConfig, model_arguments
-from keras_attn.training.run_report import read_report
+from keras_attn.training.report import read_report
 
 _OF_A_BUILD = {"name", "dtype", "trainable", "changed_layers", "source_vocabulary_size", "target_vocabulary_size"}
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from keras_attn.cli import train
-from keras_attn.training import distribution
+from keras_attn.training import run
 from tests.data_parallel import finish, start
 
 TRAIN = """
@@ -106,7 +106,7 @@ def test_two_devices_and_then_one_take_the_course_of_one(corpus, tmp_path):
 
 @pytest.fixture
 def eight_devices(monkeypatch):
-    monkeypatch.setattr(distribution, "training_devices", lambda: [f"cpu:{i}" for i in range(8)])
+    monkeypatch.setattr(run, "training_devices", lambda: [f"cpu:{i}" for i in range(8)])
 
 
 def refusal(capsys, line):
@@ -131,7 +131,7 @@ def test_batches_that_do_not_divide_are_refused(corpus, tmp_path, capsys):
     ],
 )
 def test_batches_of_few_rows_are_refused(corpus, tmp_path, capsys, monkeypatch, setting, received):
-    monkeypatch.setattr(distribution, "training_devices", lambda: [f"cpu:{i}" for i in range(16)])
+    monkeypatch.setattr(run, "training_devices", lambda: [f"cpu:{i}" for i in range(16)])
     monkeypatch.setattr("keras_attn.backend.data_parallel", lambda *_: contextlib.nullcontext(contextlib.nullcontext))
     error = refusal(capsys, command_line(corpus, tmp_path / "run", setting))
     assert re.search(f"divide among 16 devices: .* Received: {received}", error), error

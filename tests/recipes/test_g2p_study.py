@@ -9,8 +9,8 @@ import pytest
 
 from keras_attn import Translator
 from keras_attn.evaluation import phoneme_error_rate, word_error_rate
-from keras_attn.training import named_corpora
 from keras_attn.translation import vote
+from recipes import named_corpora
 from recipes.pages import studies as study_sections
 from recipes.studies import g2p
 

@@ -16,17 +16,17 @@ on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras' var
 TRAIN = """
 import os, signal, sys
 from keras_attn.cli import train
-from keras_attn.training.stopping import StopTogether
+from keras_attn.training.callbacks import Stopping
 
 rank, update, number, *line = sys.argv[1:]
-on_train_batch_end = StopTogether.on_train_batch_end
+on_train_batch_end = Stopping.on_train_batch_end
 
 def interrupted(self, batch, logs=None):
     if self.checkpoint.job.rank == int(rank) and self.batches.number(batch) == int(update):
         os.kill(os.getpid(), int(number))
     on_train_batch_end(self, batch, logs)
 
-StopTogether.on_train_batch_end = interrupted
+Stopping.on_train_batch_end = interrupted
 sys.exit(train.main(line))
 """
 FULL_DISK = """

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from keras_attn.training import corpora, named_corpora, phrases
+from keras_attn.training import corpora
+from recipes import named_corpora
 
 pytestmark = pytest.mark.once
 
@@ -112,7 +113,7 @@ def test_corpora_are_joined_split_by_split(tmp_path, monkeypatch) -> None:
     assert joined.splits["test"] == (["fünf", "sechs"] * 2, ["five", "six"] * 2)
     assert corpora.public_name(f"{first}+phrases") == "first+phrases"
 
-    monkeypatch.setattr(phrases, "splits", lambda: {"train": (["A."], ["B."])})
+    monkeypatch.setattr(corpora, "_phrases", lambda: {"train": (["A."], ["B."])})
     english = write(tmp_path / "english", {"train.en": "a\n", "train.fr": "b\n"})
     assert corpora.load(f"phrases+{english}", "en", "fr").splits == {"train": (["A.", "a"], ["B.", "b"])}
     plus = write(tmp_path / "a+b", FILES)
@@ -120,7 +121,7 @@ def test_corpora_are_joined_split_by_split(tmp_path, monkeypatch) -> None:
 
 
 def test_corpora_that_do_not_fit_together_are_refused(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(phrases, "splits", lambda: {"train": (["A."], ["B."])})
+    monkeypatch.setattr(corpora, "_phrases", lambda: {"train": (["A."], ["B."])})
     monkeypatch.setitem(named_corpora.SHA256, "multi30k-tok", hashes(FILES))
     write(tmp_path / "multi30k-tok", FILES)
     with pytest.raises(
@@ -418,7 +419,7 @@ def test_cmudict_drops_stress_comments_and_duplicates(tmp_path, monkeypatch) -> 
     files = built(tmp_path, monkeypatch, "cmudict", {f"{commit}/cmudict.dict": text.encode()})
     entries = sorted(
         pair
-        for split in named_corpora.SPLITS
+        for split in corpora.SPLITS
         for pair in zip(files[f"{split}.letters"], files[f"{split}.phones"], strict=True)
     )
     assert entries[:4] == [("a", "AH"), ("a", "EY"), ("b", "B IY"), ("w a a a", "W AH")]
@@ -492,7 +493,7 @@ def test_the_real_corpora_have_the_published_hashes(name) -> None:
 def test_pronunciations_have_the_splits_of_the_task() -> None:
     for words, group in G2P_WORDS.items():
         splits = corpora.load(f"g2p/{named_corpora.G2P_LANGUAGES[group][0]}", data=DATA).splits
-        assert [len(splits[split][0]) for split in named_corpora.SPLITS] == [words, words // 8, words // 8]
+        assert [len(splits[split][0]) for split in corpora.SPLITS] == [words, words // 8, words // 8]
 
 
 @pytest.mark.skipif(not DATA, reason="needs KERAS_ATTN_DATA, a folder with the real corpora")

@@ -13,9 +13,9 @@ import pytest
 
 from keras_attn import Tokenizer, Translator, files
 from keras_attn.cli import evaluate, train
-from keras_attn.training import config, corpora, fitting, origins
+from keras_attn.training import config, corpora, fitting
 from keras_attn.training.starting_point import StartingPoint, check_tags
-from recipes import luong, rnnsearch, sweep
+from recipes import luong, named_corpora, rnnsearch, sweep
 
 pytestmark = pytest.mark.once
 
@@ -136,7 +136,7 @@ def test_a_run_goes_on_from_another_and_says_so(run, folders, tmp_path):
     assert (report["config"]["units"], report["config"]["level"]) == (3, "symbol"), "the preset's"
     assert report["config"]["output_dropout"] == 0.1, "the command's"
     assert report["config"]["embedding_dropout"] == 0.4
-    titles = [origin.name for origin in origins.origins(report["corpus"], report["from_preset"])]
+    titles = [origin.name for origin in named_corpora.origins(report["corpus"], report["from_preset"])]
     assert titles == ["spanish", "french"]
     assert "began from `first`" in (out / "README.md").read_text()
     after = Translator.from_preset(out)
@@ -214,7 +214,7 @@ def test_the_attention_of_a_preset_is_not_replaced_by_one_of_the_same_weights(tm
     Translator(luong.build(chosen, 7, 7), tokenizer, tokenizer).save_to_preset(tmp_path / "local")
     start = StartingPoint(str(tmp_path / "local"))
     assert start.identity["corpus"] is None
-    (origin,) = origins.origins("phrases", start.identity)[1:]
+    (origin,) = named_corpora.origins("phrases", start.identity)[1:]
     assert origin.licence is None
     with pytest.raises(ValueError, match="It has another attention"):
         start.build(luong, start.configured(luong.Config(), "luong", ()), (7, 7), ())

@@ -12,7 +12,7 @@ import pytest
 
 from keras_attn import Translator, files
 from keras_attn.cli import train
-from keras_attn.training import callbacks, checkpoint, fitting, run
+from keras_attn.training import callbacks, fitting, run
 
 pytestmark = pytest.mark.once
 
@@ -166,7 +166,7 @@ def test_a_damaged_checkpoint_is_a_sentence(corpus, copy, damage, capfd):
 
 def test_a_dtype_that_numpy_does_not_have_is_stored_in_float32(tmp_path):
     weight = np.array([1.5, -2]).astype(keras.ops.convert_to_numpy(keras.ops.zeros(1, "bfloat16")).dtype)
-    np.savez(tmp_path / "a.npz", checkpoint._storable(weight), checkpoint._storable(np.arange(3)))
+    np.savez(tmp_path / "a.npz", callbacks._storable(weight), callbacks._storable(np.arange(3)))
     found = arrays_of(tmp_path / "a.npz")
     assert [(one.dtype.kind, one.tolist()) for one in found.values()] == [("f", [1.5, -2]), ("i", [0, 1, 2])]
 

@@ -17,10 +17,9 @@ import numpy as np
 import pytest
 
 from keras_attn.cli import evaluate, train, translate
-from keras_attn.training import config, plan, report
+from keras_attn.training import Terminated, config, plan, report
 from keras_attn.training import run as training_run
-from keras_attn.training.callbacks import TimeBudget
-from keras_attn.training.stopping import StopTogether, Terminated
+from keras_attn.training.callbacks import Stopping, TimeBudget
 from recipes import rnnsearch
 
 ROOT = Path(__file__).parents[2]
@@ -388,15 +387,15 @@ def test_override_reads_the_type_of_the_field():
 
 
 @pytest.mark.once
-def test_settings_come_from_a_file_by_group(tmp_path):
+def test_settings_come_from_a_file(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text(
-        '[text]\nlevel = "word"\nsource_vocabulary_size = "none"\n[model]\nunits = 5\nread_previous_state = true\n'
+        'patience = 3\n[text]\nlevel = "word"\nsource_vocabulary_size = "none"\n[model]\nunits = 5\nread_previous_state = true\n'
         "[optimisation]\nlearning_rate = 1\nepochs = 9\n[scoring]\nlength_penalty = 0.5\n"
     )
     chosen = plan.make_plan("rnnsearch", config_file=path, epochs=2, changes=["units=7"])
     wanted = {"level": "word", "source_vocabulary_size": None, "units": 7, "read_previous_state": True}
-    wanted |= {"learning_rate": 1.0, "epochs": 2, "length_penalty": 0.5}
+    wanted |= {"patience": 3, "learning_rate": 1.0, "epochs": 2, "length_penalty": 0.5}
     assert {name: getattr(chosen.config, name) for name in wanted} == wanted
     assert plan.make_plan("rnnsearch", changes=chosen.changes).config == chosen.config, "the report's command"
 
@@ -405,10 +404,8 @@ def test_settings_come_from_a_file_by_group(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("units = 5", "Expected tables text, model, optimisation, scoring .* Received: 'units'"),
-        ("[text]\nunits = 5", "Expected units in the table model of .* Received: in text"),
         ("[model]\nunit = 5", "such as units"),
-        ("[model]\nunits = [5]", "Expected a number, a string, true or false for units"),
+        ("[model]\nunits = [5]", "Expected --set units to be a value of type int"),
         ("[model]\nunits = 5.5", "Expected --set units to be a value of type int"),
         ("[model", "to be TOML"),
         ("[text]\nlevel = '\xff'", "to be TOML"),
@@ -423,7 +420,6 @@ def test_a_file_of_settings_is_refused(text, message, tmp_path):
 @pytest.mark.once
 def test_a_recipe_is_a_name_a_file_or_a_module(tmp_path, monkeypatch):
     assert plan.load_recipe("rnnsearch") is plan.load_recipe("recipes.rnnsearch") is rnnsearch
-    assert plan.load_recipe(rnnsearch.__file__) is rnnsearch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     text = Path(rnnsearch.__file__).read_text("utf-8")
@@ -572,8 +568,8 @@ def test_a_run_is_not_stopped_one_batch_before_the_end_of_an_epoch():
     saved = []
     job = types.SimpleNamespace(count=1, rank=0, stop_together=lambda wish: wish)
     checkpoint = types.SimpleNamespace(job=job, history=[], path="x", save_within_epoch=saved.append)
-    callback = StopTogether(
-        types.SimpleNamespace(requested=True), types.SimpleNamespace(is_over=False), checkpoint, Batches()
+    callback = Stopping(
+        99, types.SimpleNamespace(requested=True), types.SimpleNamespace(is_over=False), checkpoint, Batches()
     )
     callback.set_model(types.SimpleNamespace(stop_training=False))
     callback.on_train_batch_end(1)
@@ -615,13 +611,15 @@ def test_a_budget_of_time_ends_training_and_lowers_the_rate(monkeypatch):
     model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
     clock, rates = callbacks.TimeBudget(500, 0.1, hold_fraction=0.5), []
 
-    def end(epoch, logs):
-        rates.append(float(model.optimizer.learning_rate))
-        clock.add_epoch()
+    def stop(batch, logs):
+        model.stop_training |= clock.is_over
 
-    slow = keras.callbacks.LambdaCallback(on_train_batch_end=pass_time, on_epoch_end=end)
+    rate = keras.callbacks.LambdaCallback(
+        on_train_batch_end=pass_time, on_epoch_end=lambda epoch, logs: rates.append(float(model.optimizer.learning_rate))
+    )
     # Keras calls them in this order: time passes before the clock reads it.
-    model.fit(np.ones((8, 3)), np.ones((8, 2)), batch_size=2, epochs=999, callbacks=[slow, clock], verbose=0)
+    watches = [rate, clock, keras.callbacks.LambdaCallback(on_train_batch_end=stop)]
+    model.fit(np.ones((8, 3)), np.ones((8, 2)), batch_size=2, epochs=999, callbacks=watches, verbose=0)
     assert clock.seconds == 510  # the first batch after the budget is the last
     middles = 40 * np.arange(13) + 20  # of the epochs
     middles[0] = 0  # when no epoch has been measured
