@@ -10,12 +10,13 @@ import pytest
 import sacrebleu
 
 from keras_attn.cli import train
-from keras_attn.training import callbacks, corpora, plan
+from keras_attn.training import corpora, plan
 from recipes.pages import results
 from recipes.studies import attention, length, showcase
 from recipes.studies.aligners import sharpness
 from recipes.studies.study import Run, Step, Study
 from tests.recipes.small_study import InProcess, write_digits
+from tests.training.small_run import interrupted
 
 pytestmark = pytest.mark.once
 
@@ -45,22 +46,13 @@ def length_folder(corpus, tmp_path_factory):
     """A study of two systems that is killed twice: in the first run's second epoch, and before the second run."""
     out = tmp_path_factory.mktemp("studies") / "length"
     line = command_line(corpus, out, *SIZES)
-    on_epoch_begin = callbacks.TimeBudget.on_epoch_begin
-
-    def interrupted(self, epoch, logs=None):
-        if epoch == 1:
-            raise KeyboardInterrupt
-        on_epoch_begin(self, epoch, logs)
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(length, "MAX_WORDS", (8,))
         patch.setattr(length, "BINS", BINS)
         work = InProcess(most=2)
         patch.setattr(Study, "work", lambda self, chains: work(chains))
-        with patch.context() as inner:
-            inner.setattr(callbacks.TimeBudget, "on_epoch_begin", interrupted)
-            with pytest.raises(AssertionError):
-                length.main(line)
+        with interrupted(1), pytest.raises(AssertionError):
+            length.main(line)
         assert (out / "rnnsearch-8" / "checkpoint.npz").exists()
         assert work.done.pop() == ("recipes.train", "rnnsearch-8")
         assert length.main(line) == 130

@@ -16,6 +16,7 @@ from keras_attn.cli import evaluate, train
 from keras_attn.training import config, corpora, fitting
 from keras_attn.training.starting_point import StartingPoint, check_tags
 from recipes import luong, named_corpora, rnnsearch, sweep
+from tests.training.small_run import Stopped, interrupted
 
 pytestmark = pytest.mark.once
 
@@ -146,10 +147,6 @@ def test_a_run_goes_on_from_another_and_says_so(run, folders, tmp_path):
     assert third.identity["corpus"] == "spanish+french"
 
 
-class Stopped(BaseException):
-    """Ends a command as a kill does."""
-
-
 @pytest.mark.slow
 def test_a_resumed_run_keeps_its_weights_and_refuses_another_start(run, folders, tmp_path, monkeypatch, capfd):
     other = tmp_path / "other"
@@ -158,14 +155,7 @@ def test_a_resumed_run_keeps_its_weights_and_refuses_another_start(run, folders,
     changes = ["--from", str(run), "--set", *RUN, "learning_rate=0.1", "hold_fraction=1"]
     assert train.main(line(whole, folders[0], "fr", *changes)) == 0
 
-    def stop(self, epoch, logs=None):
-        if epoch == 1:
-            raise Stopped
-        on_epoch_begin(self, epoch, logs)
-
-    on_epoch_begin = fitting.TimeBudget.on_epoch_begin
-    with monkeypatch.context() as patch, contextlib.suppress(Stopped):
-        patch.setattr(fitting.TimeBudget, "on_epoch_begin", stop)
+    with interrupted(1, Stopped), contextlib.suppress(Stopped):
         train.main(line(out, folders[0], "fr", *changes))
     assert (out / "checkpoint.npz").exists()
     capfd.readouterr()

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from keras_attn.training.callbacks import RunBatches
 
 from keras_attn import ParallelDataset, Tokenizer
+from keras_attn.training.callbacks import RunBatches
 
 pytestmark = pytest.mark.once
 

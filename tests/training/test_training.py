@@ -21,56 +21,28 @@ from keras_attn.training import Terminated, config, plan, report
 from keras_attn.training import run as training_run
 from keras_attn.training.callbacks import Stopping, TimeBudget
 from recipes import rnnsearch
+from tests.training.small_run import FINISHED, command_line, interrupted, write_digits
 
 ROOT = Path(__file__).parents[2]
-TINY = [
-    "units=7",
-    "embedding_size=11",
-    "readout_size=11",
-    "attention_units=5",
-    "decoder_units=13",
-    "level=word",
-]
-TINY += ["batch_size=16", "validation_sentences=13", "learning_rate=0.02"]
+IN_CORPUS = ["--corpus", "{corpus}", "--source", "de", "--target", "fr"]
+TINY = ["batch_size=16", "validation_sentences=13", "learning_rate=0.02"]
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Digits, spelled in reverse order; two lengths, because each is compiled."""
-    folder = tmp_path_factory.mktemp("corpora") / "digits"
-    folder.mkdir()
-    names = ["zero", "un", "deux", "trois", "quatre", "cinq"]
-    random = np.random.default_rng(5)
-    for split, size in (("train", 97), ("val", 17), ("test", 19)):
-        rows = [random.integers(0, 6, random.choice([3, 7])) for _ in range(size)]
-        if split == "train":
-            rows[3] = []
-        source = "".join(" ".join(map(str, row)) + "\n" for row in rows)
-        target = "".join(" ".join(names[i] for i in row[::-1]) + "\n" for row in rows)
-        (folder / f"{split}.de").write_text(source)
-        (folder / f"{split}.fr").write_text(target)
+    folder = write_digits(tmp_path_factory.mktemp("corpora") / "digits", 97, 17, 19, lengths=(3, 7))
+    for language in ("de", "fr"):
+        lines = (folder / f"train.{language}").read_text().splitlines()
+        (folder / f"train.{language}").write_text("\n".join(["", *lines[1:], ""]))
     return folder
-
-
-def command_line(corpus, out, *more):
-    options = ["rnnsearch", "--corpus", str(corpus), "--source", "de", "--target", "fr", "--out", str(out)]
-    return [*options, "--no-export", "--set", *TINY, *more]
 
 
 @pytest.fixture(scope="module")
 def run(corpus, tmp_path_factory):
     """A run that was interrupted in its second epoch, and resumed."""
     out = tmp_path_factory.mktemp("runs") / "digits"
-    line = command_line(corpus, out, "--epochs", "2", "--set", "ema_decay=0.5", "average_checkpoints=2")
-
-    def interrupted(self, epoch, logs=None):
-        if epoch == 1:
-            raise KeyboardInterrupt
-        on_epoch_begin(self, epoch, logs)
-
-    on_epoch_begin = TimeBudget.on_epoch_begin
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TimeBudget, "on_epoch_begin", interrupted)
+    line = command_line(corpus, out, *TINY, "ema_decay=0.5", "average_checkpoints=2", "--epochs", "2", "--beam", "5")
+    with interrupted(1):
         assert train.main(line) == 130
     assert train.main([*line, "--seed", "3", "--resume"]) == 2, "another seed"
     assert train.main([*line, "--resume"]) == 0
@@ -78,29 +50,11 @@ def run(corpus, tmp_path_factory):
 
 
 def test_a_run_leaves_everything_behind(run):
-    assert {p.name for p in run.iterdir()} == {
-        "model.keras",
-        "source_tokenizer",
-        "target_tokenizer",
-        "translator.json",
-        "report.json",
-        "history.csv",
-        "translations.txt",
-        "alignment.png",
-        "README.md",
-    }
-    card = (run / "README.md").read_text()
-    assert "| BLEU | " in card
+    assert {path.name for path in run.iterdir()} == FINISHED
+    assert "| BLEU | " in (run / "README.md").read_text()
     report = json.loads((run / "report.json").read_text())
-    asked = "recipe corpus source target backend versions command seed parameters epochs train_seconds beam_size"
-    for name in [
-        *asked.split(),
-        "target_tokens_per_second",
-        "padding",
-        "training_pairs",
-        "config",
-        "hardware",
-    ]:
+    asked = "recipe corpus source target backend versions command seed parameters epochs train_seconds beam_size config"
+    for name in [*asked.split(), "target_tokens_per_second", "padding", "training_pairs", "hardware"]:
         assert report[name] is not None, name
     for name in ("bleu", "chrf", "ter", "greedy_bleu"):
         assert set(report[name]) == {"score", "signature"}
@@ -206,14 +160,8 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["nosuch"],
-            "among: gnmt, hard_monotonic, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, transformer",
-        ),
-        (
-            ["rnnsearch", "--set", "unit=3"],
-            "Expected --set with the name of a setting, such as units. Received: 'unit'. All ",
-        ),
+        (["nosuch"], "among: gnmt, hard_monotonic, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, "),
+        (["rnnsearch", "--set", "unit=3"], "name of a setting, such as units. Received: 'unit'. All "),
         (["rnnsearch", "--set", "units=many"], "type int"),
         (["rnnsearch", "--epochs", "0"], "epochs"),
         (["rnnsearch", "--epochs", "2", "--set", "max_steps=7"], "--set max_steps=N in place of --epochs"),
@@ -235,18 +183,7 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
         (["rnnsearch", "--out", "{corpus}", "--resume"], "no run.json"),
         (["rnnsearch", "--frobnicate"], "unrecognized"),
         (
-            [
-                "rnnsearch",
-                "--corpus",
-                "{corpus}",
-                "--source",
-                "de",
-                "--target",
-                "fr",
-                "--set",
-                "source_vocabulary_size=none",
-                "target_vocabulary_size=9000",
-            ],
+            ["rnnsearch", *IN_CORPUS, "--set", "source_vocabulary_size=none", "target_vocabulary_size=9000"],
             "the largest possible for this text. Received: 9000. Set it by --set target_vocabulary_size=N; "
             "target_vocabulary_size=none takes as many as a small text allows",
         ),
@@ -273,7 +210,7 @@ def test_train_refuses_with_a_sentence(arguments, message, corpus, run, tmp_path
 def test_training_that_diverges_stops_at_once_and_keeps_the_last_good_state(corpus, tmp_path, monkeypatch, capfd):
     """The weights become NaN when the second of two epochs begins; with `--resume` the run goes on from the first."""
     out = tmp_path / "run"
-    line = command_line(corpus, out, "--epochs", "2", "--beam", "1")
+    line = command_line(corpus, out, *TINY, "--epochs", "2")
     on_epoch_begin = TimeBudget.on_epoch_begin
 
     def diverge(self, epoch, logs=None):
@@ -301,7 +238,7 @@ def test_a_split_without_text_is_named(split, corpus, tmp_path, capfd):
     shutil.copytree(corpus, tmp_path / "corpus")
     path = tmp_path / "corpus" / f"{split}.fr"
     path.write_text("\n" * path.read_text().count("\n"))
-    assert train.main(command_line(tmp_path / "corpus", tmp_path / "run")) == 2
+    assert train.main(command_line(tmp_path / "corpus", tmp_path / "run", *TINY)) == 2
     assert f"Expected the split {split} of the corpus to have a pair with text" in capfd.readouterr().err
     assert not (tmp_path / "run").exists()
 
@@ -311,12 +248,11 @@ def test_unequal_files_are_refused(corpus, tmp_path, capfd):
     shutil.copytree(corpus, tmp_path / "corpus")
     with (tmp_path / "corpus" / "train.fr").open("a") as file:
         file.write("trop\n")
-    assert train.main(command_line(tmp_path / "corpus", tmp_path / "run")) == 2
+    assert train.main(command_line(tmp_path / "corpus", tmp_path / "run", *TINY)) == 2
     assert "98" in capfd.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.once
 @pytest.mark.once
 def test_translations_are_read_as_they_were_written(tmp_path):
     sides = ["a\rb", "c\u2028d"], ["e", ""], ["f\r", "g"]
@@ -361,25 +297,11 @@ def test_an_unknown_setting_is_answered_with_the_most_similar_names():
 
 
 def test_override_reads_the_type_of_the_field():
-    changed = config.override(
-        rnnsearch.Config(),
-        [
-            "units=3",
-            "learning_rate=1",
-            "shared_vocabulary=true",
-            "tie_embeddings=None",
-            "source_vocabulary_size=none",
-            "level=word",
-        ],
-    )
-    assert (changed.units, changed.learning_rate, changed.shared_vocabulary, changed.tie_embeddings) == (
-        3,
-        1.0,
-        True,
-        None,
-    )
+    changes = ["units=3", "learning_rate=1", "shared_vocabulary=true", "tie_embeddings=None", "level=word"]
+    changed = config.override(rnnsearch.Config(), [*changes, "source_vocabulary_size=none"])
+    found = changed.units, changed.learning_rate, changed.shared_vocabulary, changed.tie_embeddings, changed.level
+    assert found == (3, 1.0, True, None, "word")
     assert changed.source_vocabulary_size is None
-    assert changed.level == "word"
     with pytest.raises(ValueError, match="type int or none"):
         config.override(rnnsearch.Config(), ["source_vocabulary_size=8k"])
     with pytest.raises(ValueError, match="name=value"):
@@ -390,7 +312,8 @@ def test_override_reads_the_type_of_the_field():
 def test_settings_come_from_a_file(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text(
-        'patience = 3\n[text]\nlevel = "word"\nsource_vocabulary_size = "none"\n[model]\nunits = 5\nread_previous_state = true\n'
+        'patience = 3\n[text]\nlevel = "word"\nsource_vocabulary_size = "none"\n'
+        "[model]\nunits = 5\nread_previous_state = true\n"
         "[optimisation]\nlearning_rate = 1\nepochs = 9\n[scoring]\nlength_penalty = 0.5\n"
     )
     chosen = plan.make_plan("rnnsearch", config_file=path, epochs=2, changes=["units=7"])
@@ -615,7 +538,8 @@ def test_a_budget_of_time_ends_training_and_lowers_the_rate(monkeypatch):
         model.stop_training |= clock.is_over
 
     rate = keras.callbacks.LambdaCallback(
-        on_train_batch_end=pass_time, on_epoch_end=lambda epoch, logs: rates.append(float(model.optimizer.learning_rate))
+        on_train_batch_end=pass_time,
+        on_epoch_end=lambda epoch, logs: rates.append(float(model.optimizer.learning_rate)),
     )
     # Keras calls them in this order: time passes before the clock reads it.
     watches = [rate, clock, keras.callbacks.LambdaCallback(on_train_batch_end=stop)]
@@ -630,12 +554,7 @@ def test_a_budget_of_time_ends_training_and_lowers_the_rate(monkeypatch):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="bit-equal on TensorFlow and a CPU only")
 def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
     def start(out, *more):
-        line = [
-            sys.executable,
-            "-m",
-            "keras_attn.cli.train",
-            *command_line(corpus, out, "--epochs", "4", "--beam", "1", *more),
-        ]
+        line = [sys.executable, "-m", "keras_attn.cli.train", *command_line(corpus, out, *TINY, *more)]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "cwd": ROOT}
         return subprocess.Popen(line, env=os.environ | {"KERAS_BACKEND": "tensorflow"}, **quiet)
 
@@ -644,7 +563,14 @@ def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
         assert process.returncode == 0, error.decode()
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    settings = ("--set", "ema_decay=0.9", "average_checkpoints=3", "level=bpe", "bpe_dropout=0.2", "word_dropout=0.1")
+    settings = (
+        "epochs=4",
+        "ema_decay=0.9",
+        "average_checkpoints=3",
+        "level=bpe",
+        "bpe_dropout=0.2",
+        "word_dropout=0.1",
+    )
     settings += ("source_vocabulary_size=none", "target_vocabulary_size=none", "guided_alignment=0.5")
     uninterrupted, victim = start(whole, *settings), start(killed, *settings)
     while not (killed / "checkpoint.npz").exists():
@@ -673,9 +599,9 @@ def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
 @pytest.mark.slow
 def test_a_recipe_with_a_pointer_learns_and_translates(corpus, tmp_path, capsys):
     settings = ["pointer=true", "shared_vocabulary=true", "source_vocabulary_size=9", "epochs=1", "ema_decay=0.9"]
-    assert not train.main(command_line(corpus, tmp_path / "run", *settings))
+    assert not train.main(command_line(corpus, tmp_path / "run", *TINY, *settings))
     assert "Note: ema_decay=0.9 averages" in capsys.readouterr().out, "of ten updates, and there are seven"
     assert not translate.main([str(tmp_path / "run"), "--input", str(corpus / "test.de")])
     assert len(capsys.readouterr().out.splitlines()) >= 19
-    assert train.main(command_line(corpus, tmp_path / "apart", "pointer=true")) == 2
+    assert train.main(command_line(corpus, tmp_path / "apart", *TINY, "pointer=true")) == 2
     assert "Expected the same tokenizer for source and target" in capsys.readouterr().err
