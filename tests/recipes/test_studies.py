@@ -130,16 +130,12 @@ def test_a_finished_study_does_nothing_again(length_folder, corpus, in_process, 
     ("more", "message"),
     [
         (["--max-steps", "0"], "--max-steps of at least 1"),
-        (["--jobs", "0"], "--jobs of at least 1"),
         (["--set", "luong.units=3"], "recipe among: rnnsearch, rnnencdec"),
-        (["--set", "unit=3"], "--set with the name of a setting"),
         (["--set", "rnnsearch.units=30"], "equal size, within 5%"),
-        (["--set", "rnnsearch.units=30", "--size-tolerance", "0.1"], "equal size, within 10%"),
         (["--size-tolerance", "-1"], "a number from 0 to 100"),
         (["--set", "rnnsearch.min_frequency=2"], "Expected the same level"),
         (["--out", "{corpus}"], "or a study's"),
         (["--out", "{study}", "--seed", "3"], "begun with another seed"),
-        (["--corpus", "nosuch"], "phrases"),
     ],
 )
 def test_length_study_refuses_with_a_sentence(more, message, corpus, length_folder, tmp_path, capfd, in_process):
@@ -408,7 +404,6 @@ def test_results_page_is_written_from_reports(length_folder, attention_folder, s
     [
         (["{tmp}"], "RUN and --report together"),
         (["--report", "digits/run"], "RUN and --report together"),
-        (["{tmp}", "--report", "run"], "CORPUS/NAME"),
         (["{tmp}", "--report", "../run/run"], "CORPUS/NAME"),
         (["{tmp}/none", "--report", "digits/run"], "no"),
         (["{tmp}", "--report", "digits/run"], "Received: 'nosuch'"),

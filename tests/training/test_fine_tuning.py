@@ -291,11 +291,8 @@ def test_an_epoch_has_corpora_in_the_ratio_of_their_weights(tmp_path):
     ("name", "options", "sentence"),
     [
         ("{0}:0+{1}:1", {}, "weight of '.*french' to be a positive number. Received: '0'"),
-        ("{0}:-1+{1}:1", {}, "Received: '-1'"),
-        ("{0}:inf+{1}:1", {}, "Received: 'inf'"),
         ("{0}:many+{1}:1", {}, "Received: 'many'"),
         ("{0}:2+{1}", {}, "Expected a weight for each corpus"),
-        ("{0}:2+nosuch:1", {}, "Expected a corpus .* Received: 'nosuch'"),
         ("{0}:2+{1}:1", {"stream": True}, "Expected --no-stream with weights"),
         ("{0}", {"stream": True, "tags": "target"}, "Expected --no-stream with tags"),
         ("{0}", {"tags": "both"}, "Expected tags from: target, corpus. Received: 'both'"),
