@@ -71,11 +71,6 @@ class TrainingConfig:
         if self.ema_decay == 1:
             raise ValueError("Expected `ema_decay` below 1. With 1 the average keeps the first weights. Received: 1")
 
-    @property
-    def sentences_per_batch(self) -> int | None:
-        """`batch_size`, or None with `tokens_per_batch`."""
-        return None if self.tokens_per_batch else self.batch_size
-
 
 _COUNTS = ("epochs", "max_steps", "validate_every", "batch_size", "tokens_per_batch", "accumulation_steps", "patience")
 _COUNTS += ("min_frequency", "max_tokens", "max_words", "validation_sentences")

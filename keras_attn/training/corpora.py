@@ -125,17 +125,10 @@ def names() -> tuple[str, ...]:
     return ("phrases", *named_corpora().SOURCES)
 
 
-def public_name(name_or_path: str | os.PathLike, weights: bool = True) -> str:
-    """Returns the corpus' name in reports: a folder or file by its own name, without its path on this machine.
-
-    Args:
-        name_or_path: As for `load`.
-        weights: Whether the name has the weights, as a report has.
-    """
-    return "+".join(
-        (part if part in names() else Path(part).resolve().name) + _suffix(weight if weights else None)
-        for part, weight in _parts_of(name_or_path)
-    )
+def public_name(name_or_path: str | os.PathLike) -> str:
+    """Returns the corpus' name in reports: a folder or file by its own name, without its path on this machine."""
+    parts = _parts_of(name_or_path)
+    return "+".join((part if part in names() else Path(part).resolve().name) + _suffix(one) for part, one in parts)
 
 
 def tagged(corpus: Corpus, kind: str) -> Corpus:
@@ -178,25 +171,19 @@ def join(corpora: Sequence[Corpus], weights: Sequence[float | None], seed: int) 
         )
     splits = {}
     for split in SPLITS:
-        having = [
-            (corpus.splits[split], weight)
-            for corpus, weight in zip(corpora, weights, strict=True)
-            if split in corpus.splits
-        ]
-        if not having:
-            continue
-        sides = [side for side, _ in having]
-        if isinstance(sides[0][0], TextFiles):
+        having = [corpus for corpus in corpora if split in corpus.splits]
+        sides = [corpus.splits[split] for corpus in having]
+        if split == "train" and weights[0] is not None:
+            own = [weight for corpus, weight in zip(corpora, weights, strict=True) if split in corpus.splits]
+            sides = _drawn(sides, own, seed)
+        if having and isinstance(sides[0][0], TextFiles):
             paths = [[path for side in both for path in side.paths] for both in zip(*sides, strict=True)]
             splits[split] = tuple(map(TextFiles, paths))
-            continue
-        if split == "train" and weights[0] is not None:
-            sides = _drawn(sides, [weight for _, weight in having], seed)
-        joined = tuple([line for side in both for line in side] for both in zip(*sides, strict=True))
-        if split == "val":
-            order = _alternating([len(source) for source, _ in sides])
-            joined = tuple([side[place] for place in order] for side in joined)
-        splits[split] = joined
+        elif having:
+            joined = [[line for side in both for line in side] for both in zip(*sides, strict=True)]
+            shares = [(row + 0.5) / len(source) for source, _ in sides for row in range(len(source))]
+            order = sorted(range(len(shares)), key=shares.__getitem__ if split == "val" else None)
+            splits[split] = tuple([side[row] for row in order] for side in joined)
     return Corpus(
         "+".join(corpus.name + _suffix(weight) for corpus, weight in zip(corpora, weights, strict=True)),
         *(_joined_languages([getattr(corpus, side) for corpus in corpora]) for side in ("source", "target")),
@@ -429,9 +416,3 @@ def _drawn(sides: Sequence[Lines], weights: Sequence[float], seed: int) -> list[
         rows = [*range(size)] * copies + sorted(random.permutation(size)[:rest].tolist())
         drawn.append(tuple([lines[row] for row in rows] for lines in side))
     return drawn
-
-
-def _alternating(sizes: Sequence[int]) -> list[int]:
-    """The order of the rows of parts, one after the other, in which each part is spread evenly."""
-    shares = [(row + 0.5) / size for size in sizes for row in range(size)]
-    return sorted(range(len(shares)), key=shares.__getitem__)

@@ -81,7 +81,8 @@ def datasets(
         ValueError: If a split has no pair with text on both sides that is short enough; the message names the split.
     """
     shared = {"max_length": config.max_tokens, "on_too_long": "drop", "seed": seed}
-    shared |= {"batch_size": config.sentences_per_batch, "tokens_per_batch": config.tokens_per_batch}
+    sentences = None if config.tokens_per_batch else config.batch_size
+    shared |= {"batch_size": sentences, "tokens_per_batch": config.tokens_per_batch}
 
     def batches(split, lines, **options):
         pointer = getattr(config, "pointer", False)

@@ -20,7 +20,7 @@ class TrainingPlan:
         config: The recipe's settings for the corpus, with `changes`.
         changes: Settings that the recipe does not have by itself, "name=value".
         out: Folder of the run.
-        corpus, source, target, tags, data, stream: As for `keras_attn.training.load_corpus`.
+        corpus, source, target, tags, data, stream: As for `keras_attn.training.corpora.load`.
         preset: Preset or run from whose weights training goes on; None: new weights.
         minutes: Of training at most; None: as many as it takes.
         seed: Of the weights, the order of the batches, dropout, and what weights of corpora leave to be drawn.

@@ -49,7 +49,7 @@ def train(plan: TrainingPlan, begun: Callable[[Job], None] = lambda job: None) -
     if plan.export and not (is_installed("tensorflow") and is_installed("tensorflow_text")):
         print('Note: this run writes no SavedModel, which needs TensorFlow: pip install "keras_attn[tensorflow]".')
         plan = dataclasses.replace(plan, export=False)
-    config, out = plan.config, plan.out
+    out = plan.out
     job = join_job(plan.distribute)
     begun(job)
     with contextlib.ExitStack() as stack:
@@ -59,7 +59,7 @@ def train(plan: TrainingPlan, begun: Callable[[Job], None] = lambda job: None) -
             nowhere = stack.enter_context(open(os.devnull, "w"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
         job.on_rank_0(lambda: (stack.enter_context(files.locked(out)), refuse_taken(out, plan.resume)))
-        devices = _devices_for(plan.distribute, config.sentences_per_batch, config.accumulation_steps)
+        devices = _devices_for(plan.distribute, plan.config.accumulation_steps)
         model_scope = stack.enter_context(data_parallel(devices))
         _train(recipe, plan, devices, model_scope, job, termination)
 
@@ -242,16 +242,11 @@ def join_job(distribute: str | None) -> Job:
     return job
 
 
-def _devices_for(distribute: str | None, batch_size: int | None, accumulation_steps: int = 1) -> list[str]:
-    """The devices on which to train, printed if there is a choice.
-
-    Args:
-        distribute: "data", or None, for which the list is empty.
-        batch_size: Sentences of a batch, for all devices together; None: batches have numbers of their own.
-        accumulation_steps: Batches of an update.
+def _devices_for(distribute: str | None, accumulation_steps: int) -> list[str]:
+    """The devices on which to train, printed if there is a choice: none without `distribute`.
 
     Raises:
-        ValueError: If the backend cannot, or the batch does not divide among the devices.
+        ValueError: If the backend cannot.
     """
     if distribute is None:
         return []
@@ -261,25 +256,12 @@ def _devices_for(distribute: str | None, batch_size: int | None, accumulation_st
             "Expected an update for each batch: Keras cannot accumulate gradients on several devices of TensorFlow. "
             f"Use JAX (KERAS_BACKEND=jax). Received: accumulation_steps={accumulation_steps}"
         )
-    if batch_size is not None and batch_size % len(devices):
-        raise ValueError(
-            f"Expected a batch_size that divides among {len(devices)} devices, such as "
-            f"{-(-batch_size // len(devices)) * len(devices)}. Received: batch_size={batch_size}"
-        )
     print(f"Training on {len(devices)} device{'s' * (len(devices) > 1)}: {', '.join(devices)}.", flush=True)
     return devices
 
 
 def _check_batches(devices: Sequence[str], splits: dict[str, ParallelDataset]) -> None:
-    """Refuses batches that do not divide among the devices: of a split with fewer pairs, or of a few long pairs.
-
-    Args:
-        devices: As `devices_for` returned them.
-        splits: The data sets by the names of their splits.
-
-    Raises:
-        ValueError: The sentence has the rows of such a batch.
-    """
+    """Raises ValueError for batches that do not divide among the devices, with the rows of the first."""
     for split, data in splits.items() if devices else ():
         for rows, *lengths in data.shapes:
             if rows % len(devices):

@@ -97,7 +97,7 @@ class StartingPoint:
         Raises:
             ValueError: if it is not, or the preset's weights do not fit.
         """
-        name = recipe.__name__.removeprefix("recipes.")
+        name = recipe.__name__.rpartition("recipes.")[2]
         try:
             model = recipe.build(config, *sizes)
         except (ValueError, TypeError) as error:

@@ -89,13 +89,6 @@ def refusal(capsys, line):
     return error
 
 
-@pytest.mark.usefixtures("eight_devices")
-def test_batches_that_do_not_divide_are_refused(corpus, tmp_path, capsys):
-    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=12"))
-    assert "divides among 8 devices, such as 16. Received: batch_size=12" in error
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("setting", "received"),
     [
