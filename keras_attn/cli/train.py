@@ -10,8 +10,8 @@ corpora, by name or pattern), and `build`. The run's folder gets the preset (mod
 `Translator.from_preset`), report.json, history.csv, translations.txt and alignment.png; the SavedModel goes to
 saved_models/ under the folder's name. A run that was killed continues with `--resume` after its last whole epoch, one
 that received SIGTERM after its last batch. No other run may begin in the folder meanwhile. With `--distribute data` and
-Keras' variables KERAS_DISTRIBUTION_... this is one of several processes that train one model (docs/clusters.md). With `--from` training goes on from the weights, tokenizers and sizes of a preset or a run
-(docs/fine-tuning.md).
+Keras' variables KERAS_DISTRIBUTION_... this is one of several processes that train one model (docs/clusters.md). With
+`--from` training goes on from the weights, tokenizers and sizes of a preset or a run (docs/fine-tuning.md).
 """
 
 import argparse

@@ -58,9 +58,6 @@ class StartingPoint:
             config: The recipe's for the corpus, changed by the command line.
             recipe: The recipe's name.
             changes: The names of what the command line changes.
-
-        Raises:
-            ValueError: if it is of another recipe.
         """
         own = {name: value for name, value in self._model.get_config().items() if not isinstance(value, (dict, list))}
         if self._report.get("recipe") == recipe:  # of what the model has as a layer, the run has the name
@@ -71,10 +68,7 @@ class StartingPoint:
         text = {"level": source.level, "lowercase": source.lowercase, "shared_vocabulary": shared}
         if not config.extend_vocabulary:
             text |= {"source_vocabulary_size": source.vocabulary_size, "target_vocabulary_size": target.vocabulary_size}
-        try:
-            return dataclasses.replace(config, **{name: own[name] for name in names}, **text)
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{self._expected(recipe)} Its settings do not fit: {error}") from error
+        return dataclasses.replace(config, **{name: own[name] for name in names}, **text)
 
     def tokenizers(self, config: TrainingConfig, corpus) -> tuple[Tokenizer, Tokenizer]:
         """Returns the preset's tokenizers, with `extend_vocabulary` extended by what the corpus' training split has.
@@ -98,10 +92,7 @@ class StartingPoint:
             ValueError: if it is not, or the preset's weights do not fit.
         """
         name = recipe.__name__.rpartition("recipes.")[2]
-        try:
-            model = recipe.build(config, *sizes)
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{self._expected(name)} It builds none with these settings: {error}") from error
+        model = recipe.build(config, *sizes)
         if type(model) is not type(self._model):
             raise ValueError(f"{self._expected(name)} Its model is {type(model).__name__}.")
         ignored = _OF_A_BUILD | set(changes)
