@@ -139,18 +139,18 @@ def _with_settings(plan: TrainingPlan, **settings) -> TrainingPlan:
 
 
 def _check_splits(corpus, metric: str) -> None:
-    if missing := [split for split in ("train", "val", "test") if split not in corpus.splits]:
+    """Raises ValueError for missing splits, and for no text to validate and score on."""
+    if missing := [split for split in corpora.SPLITS if split not in corpus.splits]:
         raise ValueError(f"Expected the corpus to have train, val and test. It lacks: {', '.join(missing)}")
-    for split, sides in corpus.splits.items():
-        if split == "train" and corpus.is_streamed:
-            continue  # it is not read twice: `ParallelDataset.from_files` finds what is wrong
-        if not any(source.strip() and target.strip() for source, target in zip(*sides, strict=True)):
+    for split in ("val", "test"):
+        sources, targets = corpus.splits[split]
+        if not any(source.strip() and target.strip() for source, target in zip(sources, targets, strict=True)):
             raise ValueError(
                 f"Expected the split {split} of the corpus to have a pair with text on both sides. "
-                f"Received: {len(sides[0]):,} pairs without one."
+                f"Received: {len(sources):,} pairs without one."
             )
-        if metric == "wer" and split != "train" and not all(map(str.strip, sides[1])):
-            line = 1 + next(n for n, answer in enumerate(sides[1]) if not answer.strip())
+        if metric == "wer" and not all(map(str.strip, targets)):
+            line = 1 + next(n for n, answer in enumerate(targets) if not answer.strip())
             raise ValueError(
                 f"Expected no blank answer in the split {split} with metric=wer. Received: one in line {line:,}"
             )

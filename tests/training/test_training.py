@@ -498,7 +498,7 @@ def test_a_run_is_not_stopped_one_batch_before_the_end_of_an_epoch():
 @pytest.mark.once
 def test_a_blank_answer_is_named_before_training():
     sides = ["a", "b"], ["x", " "]
-    corpus = types.SimpleNamespace(splits={"train": sides, "val": sides, "test": sides}, is_streamed=False)
+    corpus = types.SimpleNamespace(splits={"train": sides, "val": sides, "test": sides})
     training_run._check_splits(corpus, "bleu")
     with pytest.raises(ValueError, match=r"no blank answer in the split val with metric=wer\. Received: one in line 2"):
         training_run._check_splits(corpus, "wer")
