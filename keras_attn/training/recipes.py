@@ -39,7 +39,7 @@ def load_recipe(name: str) -> ModuleType:
 
 
 def _from_file(path: Path) -> ModuleType:
-    name = str(path.resolve())
+    name = f"recipe_{path.stem}"  # the module of its classes in a saved model
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where dataclasses look their annotations up
