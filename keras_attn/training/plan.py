@@ -123,13 +123,6 @@ def _check_start(plan: TrainingPlan) -> None:
         raise ValueError(f"Expected --from without --set of what its tokenizers decide. Received: {', '.join(unused)}")
 
 
-def of_command(plan: TrainingPlan) -> dict:
-    """Returns what the plans of the processes of a job have in common. Corpora may have different places."""
-    names = ("recipe", "source", "target", "tags", "minutes", "seed", "resume", "distribute", "beam", "export")
-    same = {name: getattr(plan, name) for name in names} | {"out": str(plan.out)}
-    return same | {"from_preset": plan.preset is not None} | dataclasses.asdict(plan.config)
-
-
 def identity(plan: TrainingPlan, corpus: corpora.Corpus, tokenizers, start: dict | None) -> dict:
     """Returns what determines the outcome of a run, as JSON types, because --resume compares it with run.json.
 
@@ -169,10 +162,9 @@ def command_line(plan: TrainingPlan, preset: str | None = None) -> str:
         ("target", plan.target),
         ("tags", plan.tags),
         ("from", preset),
+        ("minutes", plan.minutes and f"{plan.minutes:g}"),
     ):
         parts += [f"--{name} {value}"] if value else []
-    if plan.minutes is not None:  # a whole number without ".0"
-        parts.append(f"--minutes {int(plan.minutes) if plan.minutes == int(plan.minutes) else plan.minutes}")
     parts.append(f"--seed {plan.seed}")
     parts += [f"--beam {plan.beam}"] if plan.beam != SearchOptions.beam_size else []
     parts += [f"--distribute {plan.distribute}"] if plan.distribute else []

@@ -89,7 +89,7 @@ def _train(recipe: ModuleType, plan: TrainingPlan, devices, model_scope, job, te
     identity = plans.identity(plan, corpus, tokenizers, start and start.identity)
     if job.count > 1:
         texts = {f"text of the split {split}": [*map(_digest, sides)] for split, sides in corpus.splits.items()}
-        job.assert_equal(texts | {"beam": plan.beam} | identity)
+        job.assert_equal(texts | {"out": str(out), "beam": plan.beam} | identity)
     cache = plan.cache or downloads.cache_folder() / "token_files"
     data_options = getattr(recipe, "data_options", None)
     training, validation = fitting.datasets(config, corpus, tokenizers, plan.seed, cache, data_options)
