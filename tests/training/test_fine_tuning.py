@@ -317,9 +317,3 @@ def test_tags_are_of_the_target_language_or_the_corpus(folders, tmp_path):
         fitting.train_tokenizers(rnnsearch.Config(level="character"), ["a"], ["b"], corpus.tags)
     with pytest.raises(ValueError, match=r"with the tag <2a_b>; .* Received: one of level 'symbol' without it"):
         check_tags(corpus, Tokenizer.train(["a"], level="symbol"))
-
-
-def test_weights_do_not_change_the_configuration():
-    configs = {"a": "a", "g2p/*": "g2p"}
-    names = ["a:2", "g2p/ice:3+g2p/dut:1", "g2p/ice:0.5", "b:1+a:2"]
-    assert [config.config_for(configs, name) for name in names] == ["a", "g2p", "g2p", None]
