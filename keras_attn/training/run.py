@@ -103,10 +103,8 @@ def _train(recipe: ModuleType, plan: TrainingPlan, devices, model_scope, job, te
     # Refuses search options that are wrong now, not after hours of training.
     translator.generate([], beam_size=plan.beam, length_penalty=config.length_penalty)
     job.on_rank_0(lambda: open_run(out, identity, plan.resume))
-    if start and not job.broadcast((out / "checkpoint.npz").exists()):  # else the run has weights of its own
+    if start:  # to resume, the checkpoint has the run's own
         start.give_weights(model)
-    if start:
-        start.forget_weights()
 
     if job.broadcast((out / "report.json").exists()):  # killed after that, in the export
         translator = Translator.from_preset(out)

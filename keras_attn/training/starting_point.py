@@ -102,12 +102,8 @@ class StartingPoint:
         self._weights = self._fitting(model, changes)
         return model
 
-    def forget_weights(self) -> None:
-        """Frees the memory of the preset's model."""
-        del self._model, self._weights
-
     def give_weights(self, model: Seq2Seq) -> None:
-        """Gives a model that `build` returned the preset's weights.
+        """Gives a model that `build` returned the preset's weights, and frees the memory of these.
 
         What an extended vocabulary adds to a matrix or a bias is the mean of the rows, columns or numbers there are.
         The logit of a new token is then the mean of the others', so that none becomes the most probable, and the
@@ -116,6 +112,7 @@ class StartingPoint:
         """
         for variable, array in zip(model.weights, self._weights, strict=True):
             variable.assign(array)
+        del self._model, self._weights
 
     def _fitting(self, model: Seq2Seq, changes: Collection[str]) -> list[np.ndarray]:
         sides = ("source_vocabulary_size", "target_vocabulary_size")
