@@ -194,15 +194,15 @@ def _compile(model: Seq2Seq, plan: TrainingPlan, updates: int) -> None:
         print("Note: with --minutes the learning rate follows the time, without warmup_steps and schedule.", flush=True)
     if plan.minutes is None and (note := note_on_average(config.ema_decay, updates)):
         print(note, flush=True)
-    optimizer = keras.optimizers.Adam(
-        rate,
-        global_clipnorm=config.global_clipnorm / clipping_replicas(model),
-        gradient_accumulation_steps=steps if steps > 1 else None,
-        use_ema=config.ema_decay > 0,
-        ema_momentum=config.ema_decay ** (1 / steps),  # which Keras applies after each batch
-    )
     labels = model.target_vocabulary_size if model.pointer else None
-    with compilation_scope(model):
+    with compilation_scope(model):  # the optimizer has variables, too
+        optimizer = keras.optimizers.Adam(
+            rate,
+            global_clipnorm=config.global_clipnorm / clipping_replicas(model),
+            gradient_accumulation_steps=steps if steps > 1 else None,
+            use_ema=config.ema_decay > 0,
+            ema_momentum=config.ema_decay ** (1 / steps),  # which Keras applies after each batch
+        )
         model.compile(
             optimizer=optimizer,
             loss=SmoothedCrossentropy(config.label_smoothing, vocabulary_size=labels),
