@@ -18,7 +18,7 @@ if foreign:
 source = {
     path.as_posix() for path in Path("keras_attn").rglob("*") if path.is_file() and "__pycache__" not in path.parts
 }
-source |= {"keras_attn/recipes/__init__.py"}
+source |= {f"keras_attn/recipes/{name}" for name in ("__init__.py", "named_corpora.py", "named_corpora.sha256")}
 source |= {f"keras_attn/{path}" for path in Path("recipes").glob("*.py") if "\ndef build(" in path.read_text("utf-8")}
 packed = {name for name in names if name.startswith("keras_attn/")}
 if source != packed:

@@ -22,7 +22,7 @@ import dataclasses
 import keras
 
 from keras_attn.models import HardMonotonicSeq2Seq
-from keras_attn.training import G2P, TrainingConfig, check_range, model_arguments
+from keras_attn.training import G2P, TrainingConfig, model_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,11 +48,6 @@ class Config(TrainingConfig):
     output_dropout: float = 0.3
     recurrent_dropout: float = 0.0
     word_dropout: float = 0.0
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_range(self, "recurrent_dropout", low=0, high=1)
-        check_range(self, "word_dropout", low=0, high=1)
 
 
 CONFIGS = {

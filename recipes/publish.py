@@ -3,7 +3,7 @@
 Stores the run's weights in fewer bits, scores what is stored on the test split of the run's corpus, with the beam and
 the length penalty of its report, and writes `saved_models/presets/NAME/`: the preset, `report.json` and the card. Then
 it writes the entry, with the SHA-256 of each file, into the registry (keras_attn/saving/registry.json). A corpus whose
-licence does not allow that is refused: see keras_attn/training/origins.py.
+licence does not allow that is refused: see recipes/named_corpora.py.
 """
 
 import argparse
@@ -51,15 +51,15 @@ def publish(arguments: argparse.Namespace) -> None:
         raise FileExistsError(f"Expected a new preset. Received one that is registered: {name!r}")
 
     from keras_attn import Translator
-    from keras_attn.training import origins
     from keras_attn.training import report as run_report
+    from recipes import named_corpora
 
     trained = read_report(run)
-    origins = origins.origins(trained["corpus"], trained.get("from_preset"))
+    origins = named_corpora.origins(trained["corpus"], trained.get("from_preset"))
     if unshippable := [origin.name for origin in origins if origin.licence is None]:
         raise ValueError(
             "Expected a corpus whose licence allows to ship what was trained on it. Received: "
-            f"{', '.join(unshippable)} (keras_attn/training/origins.py)"
+            f"{', '.join(unshippable)} (recipes/named_corpora.py)"
         )
     with files.staging(PRESETS) as folder:
         preset = folder / name

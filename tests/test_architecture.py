@@ -31,7 +31,7 @@ LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in 
 CALLER_OF_EXPORT, EXPORT = "keras_attn.translation.translator", "keras_attn.export"
 BACKENDS = ("tensorflow", "torch", "jax")
 KNOW_THE_BACKEND = ("backend", "export", "serving")
-REPORTS_THE_BACKEND = "keras_attn.training.run_report"  # its name, beside the versions of the packages
+REPORTS_THE_BACKEND = "keras_attn.training.report"  # its name, beside the versions of the packages
 NO_HUB = ("cli", "serving")  # commands and servers: importing one must not import the others
 FILES_OF_THEIR_OWN = ("keras_attn.plots.plot_style",)  # shared with the figures of the studies; imports matplotlib
 
@@ -156,7 +156,7 @@ def test_nothing_uses_private_keras(package):
 def test_only_the_backend_package_and_serving_know_the_backend():
     offenders = []
     for module, path in modules("keras_attn").items():
-        if room(module) in KNOW_THE_BACKEND or module == "keras_attn.training.distribution":
+        if room(module) in KNOW_THE_BACKEND or module == "keras_attn.training.run":
             continue
         offenders += [
             f"{module} imports {target}" for target, _ in imported(path, lazy=True) if target.split(".")[0] in BACKENDS

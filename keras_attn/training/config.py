@@ -1,10 +1,4 @@
-"""The settings of a training in four groups, the values that recipes share for a corpus, and how to change them.
-
-- text: tokenizers, and the pairs that are trained on (`TextSettings`)
-- model: sizes and dropout, which each recipe adds (`model_arguments`)
-- optimisation: batches, updates, learning rate, regularisation (`OptimisationSettings`)
-- scoring: validation and the final scores (`ScoringSettings`)
-"""
+"""The settings of a training, the values that recipes share for a corpus, and how to change them."""
 
 import dataclasses
 import difflib
@@ -19,9 +13,14 @@ from pathlib import Path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextSettings:
-    """Tokenizers, and the pairs that are trained on."""
+class TrainingConfig:
+    """The settings of every recipe, in three groups. A recipe's `Config` adds those of its model.
 
+    Raises:
+        ValueError: For a value outside its range.
+    """
+
+    # Text: tokenizers, and the pairs that are trained on.
     level: str = "bpe"  # "bpe", "word" or "symbol" (see keras_attn.Tokenizer)
     source_vocabulary_size: int | None = 8000  # with the four special ids; "bpe": exact, or none: what the text allows
     target_vocabulary_size: int | None = 8000
@@ -33,11 +32,7 @@ class TextSettings:
     max_words: int | None = None  # the same in words (split on blanks); the tokenizers still learn from all pairs
     bpe_dropout: float = 0.0  # probability of leaving out a merge, anew in each epoch (Provilkov 2020; "bpe")
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class OptimisationSettings:
-    """Batches, updates, learning rate and regularisation."""
-
+    # Optimisation: batches, updates, learning rate and regularisation.
     epochs: int = 10
     max_steps: int | None = None  # exactly so many updates, whatever epochs and patience are
     validate_every: int | None = None  # updates after which to score and save; none: after each epoch
@@ -58,57 +53,32 @@ class OptimisationSettings:
     precision: str = "auto"  # or a dtype policy; auto: "mixed_bfloat16" on GPUs and TPUs that have it, else "float32"
     bfloat16_products: bool = False  # on a CPU, in training, see keras_attn.backend
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ScoringSettings:
-    """Validation and the final scores."""
-
+    # Scoring: validation and the final scores.
     metric: str = "bleu"  # or "wer", for pronunciations (see keras_attn/evaluation/by_metric.py)
     validation_sentences: int = 500  # at most, translated greedily after each epoch
     tokenize: str = "13a"  # sacreBLEU's; "none" for text that is already tokenised
     length_penalty: float = 1.0
 
-
-GROUPS = {"text": TextSettings, "optimisation": OptimisationSettings, "scoring": ScoringSettings}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainingConfig(ScoringSettings, OptimisationSettings, TextSettings):
-    """The settings of every recipe. A recipe's `Config` adds those of its model.
-
-    Raises:
-        ValueError: For a value outside its range.
-    """
-
     def __post_init__(self):
-        _check_choice(self, "metric", ("bleu", "wer"))
-        _check_choice(self, "schedule", ("linear", "inverse_sqrt"))
+        for name, choices in (("metric", ("bleu", "wer")), ("schedule", ("linear", "inverse_sqrt"))):
+            if (value := getattr(self, name)) not in choices:
+                raise ValueError(f"Expected `{name}` among: {', '.join(choices)}. Received: {value!r}")
         if self.bpe_dropout and self.level != "bpe":
             raise ValueError(f'Expected `level` to be "bpe" with `bpe_dropout`. Received: {self.level!r}')
-        for name in ("epochs", "max_steps", "validate_every", "batch_size", "tokens_per_batch", "accumulation_steps"):
-            check_range(self, name, low=1)
-        for name in ("patience", "min_frequency", "max_tokens", "max_words", "validation_sentences"):
-            check_range(self, name, low=1)
-        for name in ("curriculum_epochs", "warmup_steps", "length_penalty", "average_checkpoints"):
-            check_range(self, name, low=0)
-        for name in ("learning_rate", "global_clipnorm"):
-            check_range(self, name, low=0, low_included=False)
-        check_range(self, "guided_alignment", low=0)
-        for name in ("hold_fraction", "label_smoothing", "ema_decay", "bpe_dropout"):
-            check_range(self, name, low=0, high=1)
+        for name, limits in _RANGES.items():
+            if hasattr(self, name):
+                check_range(self, name, **limits)
         if self.ema_decay == 1:
             raise ValueError("Expected `ema_decay` below 1. With 1 the average keeps the first weights. Received: 1")
 
-    @property
-    def sentences_per_batch(self) -> int | None:
-        """`batch_size`, or None with `tokens_per_batch`."""
-        return None if self.tokens_per_batch else self.batch_size
 
-
-def _check_choice(config: TrainingConfig, name: str, choices: tuple[str, ...]) -> None:
-    if (value := getattr(config, name)) not in choices:
-        expected = " or ".join(f'"{choice}"' for choice in choices)
-        raise ValueError(f"Expected `{name}` to be {expected}. Received: {value!r}")
+_COUNTS = ("epochs", "max_steps", "validate_every", "batch_size", "tokens_per_batch", "accumulation_steps", "patience")
+_COUNTS += ("min_frequency", "max_tokens", "max_words", "validation_sentences")
+_FRACTIONS = ("hold_fraction", "label_smoothing", "ema_decay", "bpe_dropout", "recurrent_dropout", "word_dropout")
+_NOT_NEGATIVE = ("curriculum_epochs", "warmup_steps", "length_penalty", "average_checkpoints", "guided_alignment")
+_RANGES = {name: {"low": 1} for name in _COUNTS} | {name: {"low": 0} for name in _NOT_NEGATIVE}
+_RANGES |= {name: {"low": 0, "high": 1} for name in _FRACTIONS}
+_RANGES |= {name: {"low": 0, "low_included": False} for name in ("learning_rate", "global_clipnorm")}
 
 
 def check_range(
@@ -136,8 +106,6 @@ class RecurrentConfig(TrainingConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        check_range(self, "recurrent_dropout", low=0, high=1)
-        check_range(self, "word_dropout", low=0, high=1)
         if self.scheduled_sampling is not None:
             from keras_attn.layers import get_scheduled_sampling
 
@@ -209,8 +177,8 @@ def config_for(configs: Mapping[str, TrainingConfig], corpus: str) -> TrainingCo
 
 def model_arguments(config: TrainingConfig) -> dict[str, typing.Any]:
     """Returns the fields that a recipe's `Config` adds to `TrainingConfig`: its model's arguments of the same names."""
-    names = [field.name for field in dataclasses.fields(config) if _group_of(field.name) == "model"]
-    return {name: getattr(config, name) for name in names}
+    shared = {field.name for field in dataclasses.fields(TrainingConfig)}
+    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config) if field.name not in shared}
 
 
 def override(config: TrainingConfig, assignments: Sequence[str]) -> TrainingConfig:
@@ -232,37 +200,25 @@ def override(config: TrainingConfig, assignments: Sequence[str]) -> TrainingConf
 
 
 def read_config(path: Path) -> list[str]:
-    """Reads a TOML file of settings, in the tables of their groups: `[text]`, `[model]`, `[optimisation]`, `[scoring]`.
+    """Reads a TOML file of settings, which may be in tables, such as `[text]` and `[model]`.
 
     Returns:
         The settings as `override` takes them. TOML has no None: it is the string "none".
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is no TOML, or has a setting outside its group's table.
+        ValueError: If it is no TOML.
     """
     if not path.is_file():
         raise FileNotFoundError(f"Expected a TOML file with --config. Received: {str(path)!r}, which does not exist")
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        contents = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"Expected {str(path)!r} to be TOML. {error}") from None
-    assignments = []
-    for group, table in tables.items():
-        if group not in (*GROUPS, "model") or not isinstance(table, dict):
-            raise ValueError(f"Expected tables text, model, optimisation, scoring in {path}. Received: {group!r}")
-        for name, value in table.items():
-            if isinstance(value, (dict, list)):
-                raise ValueError(f"Expected a number, a string, true or false for {name} in {path}. Received: {value}")
-            if _group_of(name) != group:
-                raise ValueError(f"Expected {name} in the table {_group_of(name)} of {path}. Received: in {group}")
-            assignments.append(f"{name}={str(value).lower() if isinstance(value, bool) else value}")
-    return assignments
-
-
-def _group_of(name: str) -> str:
-    """The group of a setting; one that no group has is a recipe's own, of its model."""
-    return next((group for group, kind in GROUPS.items() if name in kind.__dataclass_fields__), "model")
+    settings: dict[str, typing.Any] = {}
+    for name, value in contents.items():
+        settings |= value if isinstance(value, dict) else {name: value}
+    return [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in settings.items()]
 
 
 def _unknown(name: str, names: list[str], kind: type[TrainingConfig]) -> str:

@@ -2,7 +2,7 @@
 
 A corpus is one of
 
-- a name: `phrases`, which is part of the package, or one of `keras_attn.training.named_corpora`;
+- a name: `phrases`, which is part of this package, or one of `recipes/named_corpora.py`;
 - a folder of `<split>.<language>` files, aligned line by line, plain, `.gz`, `.xz` or `.bz2`, or of parts of these,
   `<split>.<part>.<language>`. The training split of a large folder stays in its files;
 - a table, a line "source, tab, target" for each pair; further columns are ignored;
@@ -17,20 +17,23 @@ that name the target language or the corpus.
 
 import math
 import os
+import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from keras_attn.text import corpus_paths, iterate_lines, read_parallel
-from keras_attn.training import named_corpora, phrases
-from keras_attn.training.named_corpora import SPLITS
+from keras_attn import files
+from keras_attn.text import corpus_paths, iterate_lines, read_lines, read_parallel
+from keras_attn.training.recipes import named_corpora
 
-NAMES = ("phrases", *named_corpora.SOURCES)
+SPLITS = ("train", "val", "test")
 TAGS = ("target", "corpus")
 LARGE = 64_000_000  # bytes of both sides of a training split in a folder, beyond which they stay in their files
+PHRASES = Path(__file__).with_name("phrases_en_fr.tsv.bz2")
+_PHRASES_SHA256 = "02546519ef2fa49acae4d6073023ab2cbbd6c11c001b010bfa99e603a2d2ecf0"
 _EXPANSION = 3  # of compressed text
 _HELD_OUT = 1000  # at most, for validation, and as many for the test
 Lines = tuple[list[str], list[str]]
@@ -55,7 +58,7 @@ class TextFiles:
 class Corpus:
     """Parallel text: `splits["train"]` is `(source lines, target lines)`, lists or `TextFiles`.
 
-    Of several corpora, `parts` has the name of each and its lines in each split.
+    Of several corpora, `parts` has the name of each and the number of its test lines.
     """
 
     name: str
@@ -63,7 +66,7 @@ class Corpus:
     target: str
     splits: dict[str, Lines | tuple[TextFiles, TextFiles]]
     tags: tuple[str, ...] = ()
-    parts: tuple[tuple[str, dict[str, int]], ...] = ()
+    parts: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_streamed(self) -> bool:
@@ -83,7 +86,7 @@ def load(
     """Returns the splits of a corpus.
 
     Args:
-        name_or_path: One of `NAMES`, or a path as above; or several, joined by "+". A part may lack a split, and have
+        name_or_path: A name or a path as above; or several, joined by "+". A part may lack a split, and have
             a weight, as in "a:3+b:1".
         source, target: Languages, as in the file names; a named corpus has a default direction, and those of a table
             are only names. Of several corpora, one for all, or one for each, joined by "+".
@@ -105,7 +108,7 @@ def load(
     in_memory = "tags" if tags else "weights" if len(parts) > 1 and weights[0] is not None else None
     if stream and in_memory:
         raise ValueError(f"Expected --no-stream with {in_memory}, which change the lines. Received: text files")
-    others = [part for part in parts if part in NAMES or not Path(part).is_dir()]
+    others = [part for part in parts if part in names() or not Path(part).is_dir()]
     if stream and others:
         raise ValueError(f"Expected folders of text to stream, for other corpora are small. Received: {others[0]!r}")
     if stream is None:
@@ -117,17 +120,15 @@ def load(
     return tagged(corpus, tags) if tags else corpus
 
 
-def public_name(name_or_path: str | os.PathLike, weights: bool = True) -> str:
-    """Returns the corpus' name in reports: a folder or file by its own name, without its path on this machine.
+def names() -> tuple[str, ...]:
+    """Returns the corpora that have a name."""
+    return ("phrases", *named_corpora().SOURCES)
 
-    Args:
-        name_or_path: As for `load`.
-        weights: Whether the name has the weights, as a report has.
-    """
-    return "+".join(
-        (part if part in NAMES else Path(part).resolve().name) + _suffix(weight if weights else None)
-        for part, weight in _parts_of(name_or_path)
-    )
+
+def public_name(name_or_path: str | os.PathLike) -> str:
+    """Returns the corpus' name in reports: a folder or file by its own name, without its path on this machine."""
+    parts = _parts_of(name_or_path)
+    return "+".join((part if part in names() else Path(part).resolve().name) + _suffix(one) for part, one in parts)
 
 
 def tagged(corpus: Corpus, kind: str) -> Corpus:
@@ -170,36 +171,43 @@ def join(corpora: Sequence[Corpus], weights: Sequence[float | None], seed: int) 
         )
     splits = {}
     for split in SPLITS:
-        having = [
-            (corpus.splits[split], weight)
-            for corpus, weight in zip(corpora, weights, strict=True)
-            if split in corpus.splits
-        ]
-        if not having:
-            continue
-        sides = [side for side, _ in having]
-        if isinstance(sides[0][0], TextFiles):
+        having = [corpus for corpus in corpora if split in corpus.splits]
+        sides = [corpus.splits[split] for corpus in having]
+        if split == "train" and weights[0] is not None:
+            own = [weight for corpus, weight in zip(corpora, weights, strict=True) if split in corpus.splits]
+            sides = _drawn(sides, own, seed)
+        if having and isinstance(sides[0][0], TextFiles):
             paths = [[path for side in both for path in side.paths] for both in zip(*sides, strict=True)]
             splits[split] = tuple(map(TextFiles, paths))
-            continue
-        if split == "train" and weights[0] is not None:
-            sides = _drawn(sides, [weight for _, weight in having], seed)
-        joined = tuple([line for side in both for line in side] for both in zip(*sides, strict=True))
-        if split == "val":
-            order = _alternating([len(source) for source, _ in sides])
-            joined = tuple([side[place] for place in order] for side in joined)
-        splits[split] = joined
-    sizes = [
-        (corpus.name, {split: len(side[0]) for split, side in corpus.splits.items() if isinstance(side[0], list)})
-        for corpus in corpora
-    ]
+        elif having:
+            joined = [[line for side in both for line in side] for both in zip(*sides, strict=True)]
+            shares = [(row + 0.5) / len(source) for source, _ in sides for row in range(len(source))]
+            order = sorted(range(len(shares)), key=shares.__getitem__ if split == "val" else None)
+            splits[split] = tuple([side[row] for row in order] for side in joined)
     return Corpus(
         "+".join(corpus.name + _suffix(weight) for corpus, weight in zip(corpora, weights, strict=True)),
         *(_joined_languages([getattr(corpus, side) for corpus in corpora]) for side in ("source", "target")),
         splits,
         tuple(dict.fromkeys(tag for corpus in corpora for tag in corpus.tags)),
-        tuple(sizes),
+        tuple((corpus.name, len(corpus.splits.get("test", [()])[0])) for corpus in corpora),
     )
+
+
+def held_out(sources: Iterable[str], seed: int, test: int, val: int) -> dict[str, str]:
+    """The split of each source line that is not trained on: of all, sorted, then shuffled, the first are for test."""
+    lines = sorted(set(sources))
+    random.Random(seed).shuffle(lines)
+    return dict.fromkeys(lines[:test], "test") | dict.fromkeys(lines[test : test + val], "val")
+
+
+def check_languages(name: str, source: str, target: str, languages: Iterable[str]) -> None:
+    """Raises ValueError unless source and target are two of the languages of a corpus."""
+    listed = ", ".join(languages)
+    for language in (source, target):
+        if language not in languages:
+            raise ValueError(f"Expected a language of {name} ({listed}). Received: {language!r}")
+    if source == target:
+        raise ValueError(f"Expected two languages of {name} ({listed}). Received: {source!r} twice")
 
 
 def pairs_up_to(words: int | None, lines: tuple[list, ...]) -> tuple[list, ...]:
@@ -225,13 +233,11 @@ def pairs_up_to(words: int | None, lines: tuple[list, ...]) -> tuple[list, ...]:
 
 def _load(name: str, source: str | None, target: str | None, data: str | os.PathLike | None, stream: bool) -> Corpus:
     if name == "phrases":
-        source, target = source or "en", target or "fr"
-        named_corpora.check_languages(name, source, target, ("en", "fr"))
-        if (source, target) != ("en", "fr"):
-            raise ValueError(f"Expected phrases from en to fr. Received: {source} to {target}")
-        return Corpus(name, source, target, phrases.splits())
-    if name in named_corpora.SOURCES:
-        return Corpus(name, *named_corpora.read(name, source, target, data))
+        if (source or "en", target or "fr") != ("en", "fr"):
+            raise ValueError(f"Expected phrases from en to fr. Received: {source or 'en'} to {target or 'fr'}")
+        return Corpus(name, "en", "fr", _phrases())
+    if name in names():
+        return Corpus(name, *named_corpora().read(name, source, target, data))
     path = Path(name)
     if name and path.is_dir():
         return _folder(path, source, target, stream)
@@ -241,9 +247,28 @@ def _load(name: str, source: str | None, target: str | None, data: str | os.Path
         sides = read_parallel(path.parent, path.name, source, target or "")
         return Corpus(path.name, source, target, _with_held_out(path, *sides))
     raise ValueError(
-        f"Expected a corpus ({', '.join(NAMES)}), a folder of <split>.<language> files, a table of pairs, or, with "
+        f"Expected a corpus ({', '.join(names())}), a folder of <split>.<language> files, a table of pairs, or, with "
         f"--source and --target, what the names of two files share. Received: {name!r}"
     )
+
+
+def _phrases() -> dict[str, Lines]:
+    """The embedded corpus, "split, English, French" in each line: train, val, test, and lengths, sentences by length.
+
+    Raises:
+        ValueError: If the file is not the one that belongs to this package.
+    """
+    if (received := files.sha256(PHRASES)) != _PHRASES_SHA256:
+        raise ValueError(
+            f"Expected {PHRASES} to have the SHA-256 {_PHRASES_SHA256}. Received: {received}. Install the package "
+            "again."
+        )
+    splits: dict[str, Lines] = {}
+    for line in read_lines(PHRASES):
+        split, *pair = line.split("\t")
+        for side, text in zip(splits.setdefault(split, ([], [])), pair, strict=True):
+            side.append(text)
+    return splits
 
 
 def _folder(folder: Path, source: str | None, target: str | None, stream: bool) -> Corpus:
@@ -265,7 +290,7 @@ def _folder(folder: Path, source: str | None, target: str | None, stream: bool) 
             f"Expected --source and --target, two languages of {folder} ({', '.join(languages)}). Received: "
             f"{given or 'neither'}"
         )
-    named_corpora.check_languages(os.fspath(folder), source, target, languages)
+    check_languages(os.fspath(folder), source, target, languages)
     splits = {
         split: tuple(TextFiles(corpus_paths(folder, split, language)) for language in (source, target))
         if stream and split == "train"
@@ -305,7 +330,7 @@ def _with_held_out(path: Path, sources: list[str], targets: list[str]) -> dict[s
             f"Expected pairs with 3 different source lines or more, some of which are held out, in {path}. Received: "
             f"{len(distinct)}"
         )
-    held = named_corpora.held_out(distinct, 0, count, count)
+    held = held_out(distinct, 0, count, count)
     splits: dict[str, Lines] = {split: ([], []) for split in SPLITS}
     seen = set()
     for source, target in pairs:
@@ -353,7 +378,7 @@ def _weighted(part: str) -> tuple[str, float | None]:
         weight = float(text)
     except ValueError:
         weight = math.nan
-    is_weight, is_known = 0 < weight < math.inf, name in NAMES or (bool(name) and Path(name).exists())
+    is_weight, is_known = 0 < weight < math.inf, name in names() or (bool(name) and Path(name).exists())
     if not colon or Path(part).exists() or not (is_weight or is_known):
         return part, None
     if not is_weight:
@@ -391,9 +416,3 @@ def _drawn(sides: Sequence[Lines], weights: Sequence[float], seed: int) -> list[
         rows = [*range(size)] * copies + sorted(random.permutation(size)[:rest].tolist())
         drawn.append(tuple([lines[row] for row in rows] for lines in side))
     return drawn
-
-
-def _alternating(sizes: Sequence[int]) -> list[int]:
-    """The order of the rows of parts, one after the other, in which each part is spread evenly."""
-    shares = [(row + 0.5) / size for size in sizes for row in range(size)]
-    return sorted(range(len(shares)), key=shares.__getitem__)

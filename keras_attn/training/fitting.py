@@ -13,15 +13,13 @@ from keras_attn.backend import Job, bfloat16_products, clipping_replicas, compil
 from keras_attn.evaluation import model1_links
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
+from keras_attn.models import Seq2Seq
 from keras_attn.training import corpora
-from keras_attn.training.callbacks import TimeBudget, Validation
-from keras_attn.training.checkpoint import Checkpoint
+from keras_attn.training.callbacks import Checkpoint, RunBatches, StopIfNotFinite, Stopping, TimeBudget, Validation
 from keras_attn.training.config import TrainingConfig
 from keras_attn.training.corpora import TextFiles
 from keras_attn.training.plan import TrainingPlan
-from keras_attn.training.run_batches import RunBatches
 from keras_attn.training.schedules import schedule
-from keras_attn.training.stopping import StopAfterSteps, StopIfNotFinite, StopTogether
 from keras_attn.training.termination import Termination
 
 
@@ -83,7 +81,8 @@ def datasets(
         ValueError: If a split has no pair with text on both sides that is short enough; the message names the split.
     """
     shared = {"max_length": config.max_tokens, "on_too_long": "drop", "seed": seed}
-    shared |= {"batch_size": config.sentences_per_batch, "tokens_per_batch": config.tokens_per_batch}
+    sentences = None if config.tokens_per_batch else config.batch_size
+    shared |= {"batch_size": sentences, "tokens_per_batch": config.tokens_per_batch}
 
     def batches(split, lines, **options):
         pointer = getattr(config, "pointer", False)
@@ -154,50 +153,22 @@ def fit(
     model, config, out = translator.model, plan.config, plan.out
     steps = config.accumulation_steps
     max_batches = steps * config.max_steps if config.max_steps else config.epochs * training.report()["batches"]
-    rate = schedule(config, math.ceil(max_batches / steps)) if plan.minutes is None else config.learning_rate
-    if plan.minutes is not None and (config.warmup_steps or config.schedule != "linear"):
-        print("Note: with --minutes the learning rate follows the time, without warmup_steps and schedule.", flush=True)
-    options = {"global_clipnorm": config.global_clipnorm / clipping_replicas(model)}
-    if steps > 1:
-        options |= {"gradient_accumulation_steps": steps}
-    if config.ema_decay:  # which Keras applies after each batch
-        if plan.minutes is None and (note := note_on_average(config.ema_decay, math.ceil(max_batches / steps))):
-            print(note, flush=True)
-        options |= {"use_ema": True, "ema_momentum": config.ema_decay ** (1 / steps)}
-    with compilation_scope(model):
-        model.compile(
-            optimizer=keras.optimizers.Adam(rate, **options),
-            loss=SmoothedCrossentropy(
-                config.label_smoothing, vocabulary_size=model.target_vocabulary_size if model.pointer else None
-            ),
-            weighted_metrics=[Perplexity(), TokenAccuracy()],
-        )
-    sources, references = (lines[: config.validation_sentences] for lines in validation_pairs)
-    patience = math.inf if config.max_steps else config.patience
-    options = {"metric": config.metric, "tokenize": config.tokenize, "patience": patience}
-    options |= {"average_checkpoints": config.average_checkpoints}
-    scorer = Validation(translator, sources, references, **options)
+    _compile(model, plan, math.ceil(max_batches / steps))
+    scorer = Validation(
+        translator,
+        *(lines[: config.validation_sentences] for lines in validation_pairs),
+        metric=config.metric,
+        tokenize=config.tokenize,
+        patience=math.inf if config.max_steps else config.patience,
+        average_checkpoints=config.average_checkpoints,
+    )
     budget = TimeBudget(plan.minutes and 60 * plan.minutes, config.learning_rate, config.hold_fraction, job)
     checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, budget, job)
     batches, validation_batches = (RunBatches(data, (job.rank, job.count)) for data in (training, validation))
-    # Keras prepares the batches of an epoch one epoch early on some backends. Set here, epoch n has the order of
-    # epoch n after --resume too.
-    order = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: batches.begin(epoch))
+    stopping = Stopping(max_batches, termination, budget, checkpoint, batches)
     has_ended = job.broadcast(checkpoint.path.exists()) and checkpoint.restore(model)
     while not has_ended:
         batches.start(checkpoint.first_batch)
-        callbacks = [
-            StopIfNotFinite(checkpoint),  # before all that would score or save such weights
-            order,
-            StopAfterSteps(max_batches, batches),
-            budget,
-            scorer,
-            checkpoint,
-            StopTogether(termination, budget, checkpoint, batches),
-        ]
-        # For Keras all epochs are equally long. The rest of one is a fit of its own, whose checkpoint is then resumed.
-        if batches.first:
-            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: _stop(model)))
         with termination.deferred(), bfloat16_products() if config.bfloat16_products else fast_products():
             model.fit(
                 batches,
@@ -205,7 +176,8 @@ def fit(
                 initial_epoch=len(checkpoint.history),
                 epochs=math.ceil(max_batches / len(training)),
                 shuffle=False,  # the dataset shuffles, by seed and epoch
-                callbacks=callbacks,
+                # Weights that are not finite end training before they are scored or saved.
+                callbacks=[StopIfNotFinite(checkpoint), scorer, budget, checkpoint, stopping],
                 verbose=1 if sys.stdout.isatty() else 2,
             )
         has_ended = not batches.first or checkpoint.restore(model)
@@ -214,20 +186,40 @@ def fit(
     return budget, checkpoint.history, {"best_epoch": 1 + scorer.best_epoch} | scorer.choose_average()
 
 
+def _compile(model: Seq2Seq, plan: TrainingPlan, updates: int) -> None:
+    """Compiles the model for so many updates."""
+    config, steps = plan.config, plan.config.accumulation_steps
+    rate = schedule(config, updates) if plan.minutes is None else config.learning_rate
+    if plan.minutes is not None and (config.warmup_steps or config.schedule != "linear"):
+        print("Note: with --minutes the learning rate follows the time, without warmup_steps and schedule.", flush=True)
+    if plan.minutes is None and (note := note_on_average(config.ema_decay, updates)):
+        print(note, flush=True)
+    labels = model.target_vocabulary_size if model.pointer else None
+    with compilation_scope(model):  # the optimizer has variables, too
+        optimizer = keras.optimizers.Adam(
+            rate,
+            global_clipnorm=config.global_clipnorm / clipping_replicas(model),
+            gradient_accumulation_steps=steps if steps > 1 else None,
+            use_ema=config.ema_decay > 0,
+            ema_momentum=config.ema_decay ** (1 / steps),  # which Keras applies after each batch
+        )
+        model.compile(
+            optimizer=optimizer,
+            loss=SmoothedCrossentropy(config.label_smoothing, vocabulary_size=labels),
+            weighted_metrics=[Perplexity(), TokenAccuracy()],
+        )
+
+
 def note_on_average(decay: float, updates: int) -> str | None:
     """Returns a note where a moving average of the weights covers more than a fifth of a run; else None.
 
     It looks back about `1 / (1 - decay)` updates, so that early weights, which are worse, count as well.
     """
     window = round(1 / (1 - decay))
-    if 5 * window <= updates:
+    if not decay or 5 * window <= updates:
         return None
     fewer = max(0, updates // 10 - 1) / max(1, updates // 10)  # a tenth of the run
     return (
         f"Note: ema_decay={decay:g} averages the weights of about the last {window:,} updates, and the run has "
         f"{updates:,}. For so few set it to {fewer:.4g}."
     )
-
-
-def _stop(model: keras.Model) -> None:
-    model.stop_training = True

@@ -1,20 +1,14 @@
 """A training as it was asked for: the recipe, its settings, the text, and where the run goes."""
 
 import dataclasses
-import importlib
-import importlib.util
 import math
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 from keras_attn.search import SearchOptions
 from keras_attn.training import corpora
 from keras_attn.training.config import TrainingConfig, config_for, override, read_config
-
-_PACKAGE = Path(__file__).parents[1]
+from keras_attn.training.recipes import load_recipe
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,7 +20,7 @@ class TrainingPlan:
         config: The recipe's settings for the corpus, with `changes`.
         changes: Settings that the recipe does not have by itself, "name=value".
         out: Folder of the run.
-        corpus, source, target, tags, data, stream: As for `keras_attn.training.load_corpus`.
+        corpus, source, target, tags, data, stream: As for `keras_attn.training.corpora.load`.
         preset: Preset or run from whose weights training goes on; None: new weights.
         minutes: Of training at most; None: as many as it takes.
         seed: Of the weights, the order of the batches, dropout, and what weights of corpora leave to be drawn.
@@ -129,13 +123,6 @@ def _check_start(plan: TrainingPlan) -> None:
         raise ValueError(f"Expected --from without --set of what its tokenizers decide. Received: {', '.join(unused)}")
 
 
-def of_command(plan: TrainingPlan) -> dict:
-    """Returns what the plans of the processes of a job have in common. Corpora may have different places."""
-    names = ("recipe", "source", "target", "tags", "minutes", "seed", "resume", "distribute", "beam", "export")
-    same = {name: getattr(plan, name) for name in names} | {"out": str(plan.out)}
-    return same | {"from_preset": plan.preset is not None} | dataclasses.asdict(plan.config)
-
-
 def identity(plan: TrainingPlan, corpus: corpora.Corpus, tokenizers, start: dict | None) -> dict:
     """Returns what determines the outcome of a run, as JSON types, because --resume compares it with run.json.
 
@@ -175,69 +162,11 @@ def command_line(plan: TrainingPlan, preset: str | None = None) -> str:
         ("target", plan.target),
         ("tags", plan.tags),
         ("from", preset),
+        ("minutes", plan.minutes and f"{plan.minutes:g}"),
     ):
         parts += [f"--{name} {value}"] if value else []
-    if plan.minutes is not None:  # a whole number without ".0"
-        parts.append(f"--minutes {int(plan.minutes) if plan.minutes == int(plan.minutes) else plan.minutes}")
     parts.append(f"--seed {plan.seed}")
     parts += [f"--beam {plan.beam}"] if plan.beam != SearchOptions.beam_size else []
     parts += [f"--distribute {plan.distribute}"] if plan.distribute else []
     parts += ["--stream" if plan.stream else "--no-stream"] if plan.stream is not None else []
     return " ".join([*parts, *(["--set", *plan.changes] if plan.changes else [])])
-
-
-def load_recipe(name: str) -> ModuleType:
-    """Returns a recipe: a module with `Config`, `CONFIGS` and `build`.
-
-    Args:
-        name: A recipe of this project, such as "rnnsearch", a file, "my/recipe.py", or a module, "my.recipe".
-
-    Raises:
-        ValueError: If there is none of that name; the message lists the recipes.
-    """
-    folder = _recipes_folder()
-    path = Path(name) if name.endswith(".py") else folder / f"{name}.py"
-    recipe = None
-    if path.is_file():
-        recipe = _from_file(path.resolve())
-    elif "." in name and not name.endswith(".py"):
-        recipe = _from_module(name)
-    if hasattr(recipe, "build"):
-        return recipe
-    known = sorted(path.stem for path in folder.glob("*.py") if "\ndef build(" in path.read_text("utf-8"))
-    raise ValueError(
-        f"Expected a recipe among: {', '.join(known)}; or a module or file of your own with Config, CONFIGS and build. "
-        f"Received: {name!r}"
-    )
-
-
-def _recipes_folder() -> Path:
-    """The folder of the recipes: the wheel has them in the package, a clone beside it."""
-    return next(folder for folder in (_PACKAGE / "recipes", _PACKAGE.parent / "recipes") if folder.is_dir())
-
-
-def _from_file(path: Path) -> ModuleType:
-    name = f"recipes.{path.stem}"
-    loaded = sys.modules.get(name)
-    if loaded is not None and loaded.__file__ and Path(loaded.__file__).resolve() == path:
-        return loaded
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where dataclasses look their annotations up
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _from_module(name: str) -> ModuleType | None:
-    if (here := os.getcwd()) not in sys.path:  # the program keras-attn does not look there by itself
-        sys.path.append(here)
-    try:
-        if importlib.util.find_spec(name) is None:
-            return None
-    except ModuleNotFoundError:  # of a parent package
-        return None
-    return importlib.import_module(name)

@@ -1,28 +1,137 @@
-"""The results of a finished run: scores, translations, a picture and `report.json`."""
+"""The report of a run, `report.json`: written with scores, translations and a picture, and read by other commands.
 
+Importing this module imports neither Keras nor Matplotlib.
+"""
+
+import importlib.metadata
+import itertools
 import json
+import os
+import platform
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import NoneType
+from typing import Any
 
-import numpy as np
+from keras_attn import files, plots
+from keras_attn.training.recipes import named_corpora
 
-from keras_attn import Translator, files, plots
-from keras_attn.evaluation import by_metric
-from keras_attn.training.memory import peak_memory_mb
-from keras_attn.training.origins import origins
-from keras_attn.training.run_report import surroundings
-from keras_attn.translation import Translation
+SENTENCES = 64  # of the run's test split, from which warm-up records are made
+# What commands read, and the settings among it.
+_TYPES = {"config": dict, "from_preset": (dict, NoneType)}
+_TYPES |= dict.fromkeys(("corpus", "source", "target", "tags"), (str, NoneType))
+_TYPES_OF_SETTINGS = {"length_penalty": (int, float), "metric": str, "tokenize": str}
 
 
-def translate(translator: Translator, sources: Sequence[str], **options) -> tuple[list[Translation], float]:
+def read_report(run: Path) -> dict:
+    """Returns the run's `report.json`; for a preset without one, the same keys with no corpus and an empty config.
+
+    Raises:
+        ValueError: If the file is truncated or changed.
+    """
+    path = run / "report.json"
+    report = {"corpus": None, "source": None, "target": None, "config": {}}
+    if not path.is_file():
+        return report
+    try:
+        report |= dict(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        raise ValueError(f"Expected {str(path)!r} to be a run's report. It is truncated or changed.") from None
+    wrong = [name for name, kind in _TYPES.items() if not isinstance(report.get(name), kind)]
+    if not wrong:
+        own = {name: kind for name, kind in _TYPES_OF_SETTINGS.items() if name in report["config"]}
+        wrong = [name for name, kind in own.items() if not isinstance(report["config"][name], kind)]
+        if report.get("from_preset") and not {"name", "digest", "corpus"} <= report["from_preset"].keys():
+            wrong.append("from_preset")
+    if wrong:
+        raise ValueError(f"Expected {str(path)!r} to be a run's report. Changed: {', '.join(wrong)}")
+    return report
+
+
+def read_settings(path: Path) -> dict:
+    """Reads the settings of an unfinished run or study.
+
+    Raises:
+        ValueError: if the file is truncated or changed.
+    """
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
+        raise ValueError(
+            f"Expected {str(path)!r} to have the settings with which this folder was begun. It is truncated or "
+            "changed: begin again in a new folder."
+        ) from None
+
+
+def length_penalty(run: Path, chosen: float | None) -> float:
+    """Returns the chosen length penalty; if None, the one in the run's report, else 1."""
+    return read_report(run)["config"].get("length_penalty", 1.0) if chosen is None else chosen
+
+
+def export_arguments(run: Path) -> dict:
+    """Returns `report` and `sentences` for an export: the run's report and some of its test sentences, if there are."""
+    report, path = read_report(run), run / "translations.txt"
+    sentences = []
+    if path.is_file():
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+            sources = (line.removeprefix("source:").strip() for line in file if line.startswith("source:"))
+            sentences = list(itertools.islice(sources, SENTENCES))
+    return {"report": report, "sentences": sentences}
+
+
+def surroundings() -> dict[str, Any]:
+    """Returns backend, versions and machine: what a number depends on besides the code."""
+    import keras
+
+    backend = keras.backend.backend()
+    packages = ("keras", backend, "numpy", "sacrebleu", "sentencepiece", "keras-attn")
+    return {
+        "backend": backend,
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in packages},
+        "hardware": {"system": platform.system(), "machine": platform.machine(), "cores": os.cpu_count()},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def memory_mb(name: str = "VmRSS") -> float:
+    """Megabytes of this process by Linux: VmRSS, resident now; VmHWM, the most so far.
+
+    Raises:
+        OSError: on another system.
+    """
+    figures = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(figures[name].split()[0]) * 1024 / 1e6
+
+
+def peak_memory_mb() -> float:
+    """The most memory of this process that was resident.
+
+    Where it is not Linux this begins with the peak of the process that started it (`ru_maxrss`).
+    """
+    if sys.platform == "linux":
+        return memory_mb("VmHWM")
+    import resource  # which Windows lacks
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
+
+
+def translate(translator, sources: Sequence[str], **options) -> tuple[list, float]:
     """Translations, and the seconds that they took, compilation included."""
     started = time.monotonic()
     translations = translator.generate(sources, **options)
     return translations, time.monotonic() - started
 
 
-def write_translations(path: Path, sources, references, translations: Sequence[Translation]) -> None:
+def write_translations(path: Path, sources, references, translations) -> None:
     """Writes a block of three lines for each sentence: source, reference and translation."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for source, reference, translation in zip(sources, references, translations, strict=True):
@@ -36,7 +145,7 @@ def read_translations(path: Path) -> list[tuple[str, str, str]]:
     return list(zip(texts[0::4], texts[1::4], texts[2::4], strict=True))
 
 
-def draw_reordering(path: Path, translator: Translator, translations, references) -> None:
+def draw_reordering(path: Path, translator, translations, references) -> None:
     """Draws the sentence with the most reordering, a correctly translated one if possible."""
     best, best_rank = None, ()
     for translation, reference in zip(translations, references, strict=True):
@@ -45,20 +154,12 @@ def draw_reordering(path: Path, translator: Translator, translations, references
         words = plots.align_words(translation, translator.source_tokenizer, translator.target_tokenizer)
         alignment, sources, targets = words
         moderate = 7 <= len(sources) <= 18 and 7 <= len(targets) <= 22
-        rank = moderate, translation.text == reference, _inversions(alignment)
+        positions = alignment.argmax(axis=1)  # (T,)
+        rank = moderate, translation.text == reference, int((positions[1:] < positions[:-1]).sum())
         if best is None or rank > best_rank:
             best, best_rank = words, rank
     if best:
         plots.alignment(*best, path=path)
-
-
-def _inversions(alignment: np.ndarray) -> float:
-    """Share of pairs of target words whose source words are in the opposite order; 0 is monotone."""
-    if len(alignment) < 2:
-        return 0.0
-    positions = alignment.argmax(axis=1)
-    earlier, later = np.triu_indices(len(positions), 1)
-    return float((positions[earlier] > positions[later]).mean())
 
 
 def training_figures(training, updates: int, budget, history: list[dict], config) -> dict:
@@ -79,24 +180,32 @@ def training_figures(training, updates: int, budget, history: list[dict], config
 
 def write_results(translator, corpus, config, report: dict, out: Path, greedy, translations) -> None:
     """Scores the translations of the test split, then writes them, a picture, the preset and, last, the report."""
+    from keras_attn.evaluation import by_metric
+
     sources, references = corpus.splits["test"]
     test = config.metric, sources, references
     results = by_metric.all_scores(*test, [t.text for t in translations], config.tokenize)
     # Without TER, whose search for shifts takes minutes if translations are poor.
     greedy_results = by_metric.all_scores(*test, [t.text for t in greedy], config.tokenize, main_only=True)
     write_translations(out / "translations.txt", sources, references, translations)
-    sources_of_text = {"corpora": [origin._asdict() for origin in origins(corpus.name, report["from_preset"])]}
+    origins = named_corpora().origins(corpus.name, report["from_preset"])
     draw_reordering(out / "alignment.png", translator, translations, references)
     if not (out / "translator.json").exists():
-        translator.save_to_preset(out, report=report | results | sources_of_text)
+        translator.save_to_preset(out, report=report | results | {"corpora": [one._asdict() for one in origins]})
     figures = {
         "test_sentences": len(sources),
         **results,
         **({"by_corpus": _by_corpus(corpus, config, translations)} if len(corpus.parts) > 1 else {}),
         f"greedy_{config.metric}": greedy_results[config.metric],
-        **({} if config.metric == "bleu" else {"test_sources_in_training": _repeated_sources(corpus)}),
+        **(
+            {}
+            if config.metric == "bleu"
+            else {"test_sources_in_training": len({*sources} & {*corpus.splits["train"][0]})}
+        ),
         "peak_memory_mb": round(peak_memory_mb()),
     }
+    if config.metric == "wer":
+        figures["test_sources_in_training"] = len({*sources} & {*corpus.splits["train"][0]})
     write(out / "report.json", report | figures | surroundings())
     for name, result in results.items():
         print(f"{name} {result['score']:.2f}  {result['signature']}")
@@ -105,23 +214,20 @@ def write_results(translator, corpus, config, report: dict, out: Path, greedy, t
     print(f"The run is in {out}.")
 
 
-def _by_corpus(corpus, config, translations: Sequence[Translation]) -> list[dict]:
+def _by_corpus(corpus, config, translations) -> list[dict]:
     """The main score on the test split of each of several corpora."""
+    from keras_attn.evaluation import by_metric
+
     lines = [*corpus.splits["test"], [translation.text for translation in translations]]
     scores, start = [], 0
-    for name, sizes in corpus.parts:
-        stop = start + sizes.get("test", 0)
+    for name, size in corpus.parts:
+        stop = start + size
         sources, references, texts = (side[start:stop] for side in lines)
         if any(sources):
             score = by_metric.all_scores(config.metric, sources, references, texts, config.tokenize, main_only=True)
             scores.append({"corpus": name, "test_sentences": stop - start} | score)
         start = stop
     return scores
-
-
-def _repeated_sources(corpus) -> int:
-    """The number of distinct source lines of the test split that are in the training split, too."""
-    return len(set(corpus.splits["test"][0]).intersection(corpus.splits["train"][0]))
 
 
 def write(path: Path, report: dict) -> None:

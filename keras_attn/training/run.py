@@ -2,26 +2,28 @@
 
 import contextlib
 import dataclasses
+import hashlib
+import json
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import keras
 
-from keras_attn import Translator, downloads, files
-from keras_attn.backend import bfloat16_products, data_parallel, preferred_precision
+from keras_attn import ParallelDataset, Translator, downloads, files
+from keras_attn.backend import Job, bfloat16_products, data_parallel, preferred_precision, training_devices
 from keras_attn.requirements import is_installed
-from keras_attn.training import corpora, distribution, fitting, starting_point
+from keras_attn.training import corpora, fitting, starting_point
 from keras_attn.training import plan as plans
 from keras_attn.training import report as reports
 from keras_attn.training.plan import TrainingPlan
-from keras_attn.training.run_folder import open_run, refuse_taken
-from keras_attn.training.run_report import export_arguments
+from keras_attn.training.recipes import load_recipe
 from keras_attn.training.termination import Termination
 
 
-def train(plan: TrainingPlan, begun: Callable = lambda job: None) -> None:
+def train(plan: TrainingPlan, begun: Callable[[Job], None] = lambda job: None) -> None:
     """Trains a recipe, scores it, draws an alignment, saves it and exports it.
 
     A recipe is a module with `Config`, `CONFIGS` (a dict of it for some corpora, by name or pattern) and `build`, which
@@ -43,12 +45,12 @@ def train(plan: TrainingPlan, begun: Callable = lambda job: None) -> None:
         RuntimeError: If training diverges, or the export fails.
         Terminated: After SIGTERM.
     """
-    recipe = plans.load_recipe(plan.recipe)
+    recipe = load_recipe(plan.recipe)
     if plan.export and not (is_installed("tensorflow") and is_installed("tensorflow_text")):
         print('Note: this run writes no SavedModel, which needs TensorFlow: pip install "keras_attn[tensorflow]".')
         plan = dataclasses.replace(plan, export=False)
-    config, out = plan.config, plan.out
-    job = distribution.join(plan.distribute)
+    out = plan.out
+    job = join_job(plan.distribute)
     begun(job)
     with contextlib.ExitStack() as stack:
         job.init()
@@ -56,9 +58,8 @@ def train(plan: TrainingPlan, begun: Callable = lambda job: None) -> None:
         if job.rank:  # one process reports
             nowhere = stack.enter_context(open(os.devnull, "w"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
-        job.assert_equal(plans.of_command(plan))
         job.on_rank_0(lambda: (stack.enter_context(files.locked(out)), refuse_taken(out, plan.resume)))
-        devices = distribution.devices_for(plan.distribute, config.sentences_per_batch, config.accumulation_steps)
+        devices = _devices_for(plan.distribute, plan.config.accumulation_steps)
         model_scope = stack.enter_context(data_parallel(devices))
         _train(recipe, plan, devices, model_scope, job, termination)
 
@@ -73,7 +74,6 @@ def _train(recipe: ModuleType, plan: TrainingPlan, devices, model_scope, job, te
     keras.config.set_dtype_policy(plan.config.precision)
     start = starting_point.StartingPoint(plan.preset) if plan.preset else None
     if start:
-        job.assert_equal(start.identity)
         config = start.configured(plan.config, plan.recipe_name, plan.changed_names)
         plan = dataclasses.replace(plan, config=config)
     config, out = plan.config, plan.out
@@ -86,11 +86,14 @@ def _train(recipe: ModuleType, plan: TrainingPlan, devices, model_scope, job, te
     else:
         tokenizers = fitting.train_tokenizers(config, *corpus.splits["train"], corpus.tags)
     starting_point.check_tags(corpus, tokenizers[0])
-    distribution.check_equal_text(job, corpus, tokenizers)
+    identity = plans.identity(plan, corpus, tokenizers, start and start.identity)
+    if job.count > 1:
+        texts = {f"text of the split {split}": [*map(_digest, sides)] for split, sides in corpus.splits.items()}
+        job.assert_equal(texts | {"out": str(out), "beam": plan.beam} | identity)
     cache = plan.cache or downloads.cache_folder() / "token_files"
     data_options = getattr(recipe, "data_options", None)
     training, validation = fitting.datasets(config, corpus, tokenizers, plan.seed, cache, data_options)
-    distribution.check_batches(devices, {"train": training, "val": validation})
+    _check_batches(devices, {"train": training, "val": validation})
     with model_scope():
         sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
         model = start.build(recipe, config, sizes, plan.changed_names) if start else recipe.build(config, *sizes)
@@ -99,12 +102,9 @@ def _train(recipe: ModuleType, plan: TrainingPlan, devices, model_scope, job, te
     translator = Translator(model, *tokenizers, **(start.options if start else {}))
     # Refuses search options that are wrong now, not after hours of training.
     translator.generate([], beam_size=plan.beam, length_penalty=config.length_penalty)
-    identity = plans.identity(plan, corpus, tokenizers, start and start.identity)
     job.on_rank_0(lambda: open_run(out, identity, plan.resume))
-    if start and not job.broadcast((out / "checkpoint.npz").exists()):  # else the run has weights of its own
+    if start:  # to resume, the checkpoint has the run's own
         start.give_weights(model)
-    if start:
-        start.forget_weights()
 
     if job.broadcast((out / "report.json").exists()):  # killed after that, in the export
         translator = Translator.from_preset(out)
@@ -137,18 +137,18 @@ def _with_settings(plan: TrainingPlan, **settings) -> TrainingPlan:
 
 
 def _check_splits(corpus, metric: str) -> None:
-    if missing := [split for split in ("train", "val", "test") if split not in corpus.splits]:
+    """Raises ValueError for missing splits, and for no text to validate and score on."""
+    if missing := [split for split in corpora.SPLITS if split not in corpus.splits]:
         raise ValueError(f"Expected the corpus to have train, val and test. It lacks: {', '.join(missing)}")
-    for split, sides in corpus.splits.items():
-        if split == "train" and corpus.is_streamed:
-            continue  # it is not read twice: `ParallelDataset.from_files` finds what is wrong
-        if not any(source.strip() and target.strip() for source, target in zip(*sides, strict=True)):
+    for split in ("val", "test"):
+        sources, targets = corpus.splits[split]
+        if not any(source.strip() and target.strip() for source, target in zip(sources, targets, strict=True)):
             raise ValueError(
                 f"Expected the split {split} of the corpus to have a pair with text on both sides. "
-                f"Received: {len(sides[0]):,} pairs without one."
+                f"Received: {len(sources):,} pairs without one."
             )
-        if metric == "wer" and split != "train" and not all(map(str.strip, sides[1])):
-            line = 1 + next(n for n, answer in enumerate(sides[1]) if not answer.strip())
+        if metric == "wer" and not all(map(str.strip, targets)):
+            line = 1 + next(n for n, answer in enumerate(targets) if not answer.strip())
             raise ValueError(
                 f"Expected no blank answer in the split {split} with metric=wer. Received: one in line {line:,}"
             )
@@ -176,8 +176,110 @@ def _export(translator, config, out: Path, beam_size: int) -> None:
     directory = Path("saved_models", out.resolve().name)
     try:
         options = {"beam_size": beam_size, "length_penalty": config.length_penalty}
-        folder = translator.export(directory, **options, **export_arguments(out))
+        folder = translator.export(directory, **options, **reports.export_arguments(out))
     except (ValueError, OSError, RuntimeError) as error:
         again = f"keras-attn export {out} {directory}"
         raise RuntimeError(f"The run in {out} is complete; its export ({again}) failed: {error}") from error
     print(f"The SavedModel is in {folder}.")
+
+
+# --- the folder
+
+
+def refuse_taken(out: Path, resume: bool) -> None:
+    """Raises FileExistsError if the folder has other files or a finished run, before any work."""
+    if files.is_empty(out) or (resume and (out / "run.json").exists()):
+        return
+    if not resume:
+        raise FileExistsError(
+            f"Expected --out to be a new or empty folder. {str(out)!r} already holds a run or other files; "
+            f"choose another, or continue an unfinished run with --resume."
+        )
+    if (out / "report.json").exists():
+        raise FileExistsError(f"The run in {str(out)!r} is finished: there is nothing to resume.")
+    raise FileExistsError(f"Expected a run to resume in {str(out)!r}. It has other files and no run.json.")
+
+
+def open_run(out: Path, settings: dict, resume: bool) -> None:
+    """Writes the settings into run.json or, to resume, checks that they are those of the unfinished run."""
+    path = out / "run.json"
+    if not (resume and path.exists()):
+        reports.write(path, settings)
+        return
+    begun = reports.read_settings(path)
+    if different := [name for name in settings if begun.get(name) != settings[name]]:
+        raise ValueError(f"Expected the same run as in {str(out)!r}. It was begun with another {', '.join(different)}.")
+    if not (out / "translator.json").exists():  # killed while the preset was moved into place
+        (out / "model.keras").unlink(missing_ok=True)
+        for name in ("source_tokenizer", "target_tokenizer"):
+            shutil.rmtree(out / name, ignore_errors=True)
+
+
+# --- several devices and processes
+
+
+def join_job(distribute: str | None) -> Job:
+    """The job of this process, as the environment describes it.
+
+    Args:
+        distribute: "data" or None.
+
+    Raises:
+        ValueError: If the variables are wrong, or the backend or the command cannot train with several processes.
+    """
+    job = Job.from_environment()
+    if job.count > 1 and distribute is None:
+        raise ValueError(f"Expected --distribute data with {job.count} processes. Received: no --distribute")
+    if job.count == 1 and distribute is not None:
+        for name, several in (("WORLD_SIZE", os.environ.get("WORLD_SIZE", "1") != "1"), ("TF_CONFIG", _has_workers())):
+            if several:
+                raise ValueError(
+                    "Expected one process, or several on JAX (KERAS_BACKEND=jax) with Keras' variables "
+                    f"KERAS_DISTRIBUTION_.... Received: {name}={os.environ[name]}"
+                )
+    return job
+
+
+def _devices_for(distribute: str | None, accumulation_steps: int) -> list[str]:
+    """The devices on which to train, printed if there is a choice: none without `distribute`.
+
+    Raises:
+        ValueError: If the backend cannot.
+    """
+    if distribute is None:
+        return []
+    devices = training_devices()
+    if accumulation_steps > 1 and len(devices) > 1 and keras.backend.backend() == "tensorflow":
+        raise ValueError(
+            "Expected an update for each batch: Keras cannot accumulate gradients on several devices of TensorFlow. "
+            f"Use JAX (KERAS_BACKEND=jax). Received: accumulation_steps={accumulation_steps}"
+        )
+    print(f"Training on {len(devices)} device{'s' * (len(devices) > 1)}: {', '.join(devices)}.", flush=True)
+    return devices
+
+
+def _check_batches(devices: Sequence[str], splits: dict[str, ParallelDataset]) -> None:
+    """Raises ValueError for batches that do not divide among the devices, with the rows of the first."""
+    for split, data in splits.items() if devices else ():
+        for rows, *lengths in data.shapes:
+            if rows % len(devices):
+                raise ValueError(
+                    f"Expected batches that divide among {len(devices)} devices: use another batch_size, or a larger "
+                    f"split or tokens_per_batch. Received: {rows} pairs of up to {max(lengths)} tokens in the split "
+                    f"{split}"
+                )
+
+
+def _digest(side: Sequence[str] | corpora.TextFiles) -> str:
+    if isinstance(side, corpora.TextFiles):
+        return " ".join(map(files.sha256, side.paths))
+    return hashlib.sha256("\n".join(side).encode()).hexdigest()
+
+
+def _has_workers() -> bool:
+    """Returns whether TF_CONFIG describes several workers, whose strategy fails in Keras."""
+    try:
+        workers = json.loads(os.environ.get("TF_CONFIG", "{}"))["cluster"]["worker"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return keras.backend.backend() == "tensorflow" and len(workers) > 1

@@ -33,13 +33,7 @@ class ConstantThenLinear(keras.optimizers.schedules.LearningRateSchedule):
         return self.learning_rate * keras.ops.clip(keras.ops.minimum(warm, left), 0.0, 1.0)
 
     def get_config(self):
-        return {
-            "learning_rate": self.learning_rate,
-            "total_steps": self.total_steps,
-            "hold_fraction": self.hold_fraction,
-            "warmup_steps": self.warmup_steps,
-            "accumulation_steps": self.accumulation_steps,
-        }
+        return dict(vars(self))
 
 
 @keras.saving.register_keras_serializable(package="keras_attn_recipes")
@@ -62,11 +56,7 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         return self.learning_rate * keras.ops.minimum(warm, keras.ops.rsqrt(warm))
 
     def get_config(self):
-        return {
-            "learning_rate": self.learning_rate,
-            "warmup_steps": self.warmup_steps,
-            "accumulation_steps": self.accumulation_steps,
-        }
+        return dict(vars(self))
 
 
 def schedule(config: TrainingConfig, total_steps: int):

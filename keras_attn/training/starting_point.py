@@ -12,7 +12,7 @@ from keras_attn import Tokenizer, Translator, files, saving
 from keras_attn.models import Seq2Seq
 from keras_attn.training import fitting
 from keras_attn.training.config import TrainingConfig, model_arguments
-from keras_attn.training.run_report import read_report
+from keras_attn.training.report import read_report
 
 _OF_A_BUILD = {"name", "dtype", "trainable", "changed_layers", "source_vocabulary_size", "target_vocabulary_size"}
 
@@ -58,9 +58,6 @@ class StartingPoint:
             config: The recipe's for the corpus, changed by the command line.
             recipe: The recipe's name.
             changes: The names of what the command line changes.
-
-        Raises:
-            ValueError: if it is of another recipe.
         """
         own = {name: value for name, value in self._model.get_config().items() if not isinstance(value, (dict, list))}
         if self._report.get("recipe") == recipe:  # of what the model has as a layer, the run has the name
@@ -71,10 +68,7 @@ class StartingPoint:
         text = {"level": source.level, "lowercase": source.lowercase, "shared_vocabulary": shared}
         if not config.extend_vocabulary:
             text |= {"source_vocabulary_size": source.vocabulary_size, "target_vocabulary_size": target.vocabulary_size}
-        try:
-            return dataclasses.replace(config, **{name: own[name] for name in names}, **text)
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{self._expected(recipe)} Its settings do not fit: {error}") from error
+        return dataclasses.replace(config, **{name: own[name] for name in names}, **text)
 
     def tokenizers(self, config: TrainingConfig, corpus) -> tuple[Tokenizer, Tokenizer]:
         """Returns the preset's tokenizers, with `extend_vocabulary` extended by what the corpus' training split has.
@@ -97,11 +91,8 @@ class StartingPoint:
         Raises:
             ValueError: if it is not, or the preset's weights do not fit.
         """
-        name = recipe.__name__.removeprefix("recipes.")
-        try:
-            model = recipe.build(config, *sizes)
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{self._expected(name)} It builds none with these settings: {error}") from error
+        name = recipe.__name__.rpartition("recipes.")[2]
+        model = recipe.build(config, *sizes)
         if type(model) is not type(self._model):
             raise ValueError(f"{self._expected(name)} Its model is {type(model).__name__}.")
         ignored = _OF_A_BUILD | set(changes)
@@ -111,12 +102,8 @@ class StartingPoint:
         self._weights = self._fitting(model, changes)
         return model
 
-    def forget_weights(self) -> None:
-        """Frees the memory of the preset's model."""
-        del self._model, self._weights
-
     def give_weights(self, model: Seq2Seq) -> None:
-        """Gives a model that `build` returned the preset's weights.
+        """Gives a model that `build` returned the preset's weights, and frees the memory of these.
 
         What an extended vocabulary adds to a matrix or a bias is the mean of the rows, columns or numbers there are.
         The logit of a new token is then the mean of the others', so that none becomes the most probable, and the
@@ -125,6 +112,7 @@ class StartingPoint:
         """
         for variable, array in zip(model.weights, self._weights, strict=True):
             variable.assign(array)
+        del self._model, self._weights
 
     def _fitting(self, model: Seq2Seq, changes: Collection[str]) -> list[np.ndarray]:
         sides = ("source_vocabulary_size", "target_vocabulary_size")

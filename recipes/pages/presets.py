@@ -7,7 +7,7 @@ from pathlib import Path
 
 from keras_attn import saving
 from keras_attn.cli import command
-from keras_attn.training import origins
+from recipes import named_corpora
 from recipes.pages.results import table
 
 PAGE = Path(__file__).parents[2] / "docs" / "presets.md"
@@ -40,7 +40,7 @@ def preset_table() -> str:
     """A row for each preset: its name, model, corpus with what that is, licence, bytes and score."""
     rows = []
     for name, entry in saving.presets().items():
-        titles = "; ".join(origin.title for origin in origins.origins(entry.corpus))
+        titles = "; ".join(origin.title for origin in named_corpora.origins(entry.corpus))
         model = f"`{entry.model}`, {entry.parameters / 1e6:.1f} M parameters, {entry.dtype}"
         corpus = f"`{entry.corpus}`: {titles} ({entry.licence})"
         rows.append(

@@ -170,7 +170,7 @@ def _counts(gold, development: int) -> dict[str, int]:
 
 
 def _gold_folder(data: str | None) -> Path:
-    from keras_attn.training import named_corpora
+    from recipes import named_corpora
 
     folder = named_corpora.find("word-align", data)
     if folder is None:

@@ -33,7 +33,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from keras_attn.cli import command
-from keras_attn.training import named_corpora
+from recipes import named_corpora
 from recipes.studies import repeated
 from recipes.studies.options import add_options, changes_by_recipe, chosen, settings_for
 from recipes.studies.repeated import Variant

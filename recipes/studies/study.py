@@ -17,7 +17,7 @@ from typing import Any
 
 from keras_attn import files
 from keras_attn.cli import train
-from keras_attn.training import TrainingConfig, plan, run_folder, surroundings
+from keras_attn.training import TrainingConfig, plan, report, surroundings
 from recipes.studies.options import corpus_name, folder_of
 
 _SETTINGS_FILE = "study.json"
@@ -179,7 +179,7 @@ class Study:
             if not files.is_empty(self.out) and not path.exists():
                 raise FileExistsError(f"Expected --out to be a new or empty folder, or a study's: {str(self.out)!r}")
             if path.exists():
-                begun = run_folder.read_settings(path)
+                begun = report.read_settings(path)
                 self.seconds = float(begun.pop("seconds", 0))
                 if different := [name for name in self.settings if begun.get(name) != self.settings[name]]:
                     raise ValueError(
@@ -244,8 +244,6 @@ class Study:
         )
 
     def _tick(self) -> None:
-        from keras_attn.training import report  # late, as it imports Keras
-
         now = time.monotonic()
         self.seconds += now - self._ticked
         self._ticked = now
@@ -253,8 +251,6 @@ class Study:
 
     def write_report(self, **figures: Any) -> dict:
         """Writes `report.json`: the study's figures, and what they depend on. Returns it."""
-        from keras_attn.training import report
-
         self._tick()
         first = next(iter(self.reports().values()), self.settings)
         contents = self.settings | {name: first[name] for name in ("corpus", "source", "target")}

@@ -67,7 +67,8 @@ def encode(folder: Path) -> int:
 def download(folder: Path) -> int:
     import hashlib
 
-    from keras_attn.training import corpora, named_corpora
+    from keras_attn.training import corpora
+    from recipes import named_corpora
 
     os.environ["KERAS_HOME"] = str(folder / "home")
     os.environ.pop("KERAS_ATTN_DATA", None)

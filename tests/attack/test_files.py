@@ -24,10 +24,10 @@ import requests
 
 from keras_attn import ParallelDataset, Tokenizer, Translator, files
 from keras_attn.text import read_lines
-from keras_attn.training import corpora, named_corpora, run_folder
-from keras_attn.training.callbacks import TimeBudget
-from keras_attn.training.checkpoint import Checkpoint
-from keras_attn.training.memory import memory_mb
+from keras_attn.training import corpora, run
+from keras_attn.training.callbacks import Checkpoint, TimeBudget
+from keras_attn.training.report import memory_mb
+from recipes import named_corpora
 from tests.attack import killing
 
 pytestmark = [pytest.mark.slow, pytest.mark.once]
@@ -234,7 +234,7 @@ import io, json, sys, zipfile
 from pathlib import Path
 import h5py
 from keras_attn import Translator
-from keras_attn.training.memory import peak_memory_mb
+from keras_attn.training.report import peak_memory_mb
 from tests.attack.test_files import mend, parts_of, write_parts
 
 folder = Path(sys.argv[1])
@@ -301,19 +301,8 @@ def checkpointed(tmp_path_factory):
     model.compile("adam", "mse")
     checkpoint = checkpoint_of(folder)
     checkpoint.validation.best_weights = model.get_weights()
-    model.fit(np.ones((4, 3)), np.ones((4, 2)), callbacks=[Clock(checkpoint.time_budget), checkpoint], verbose=0)
+    model.fit(np.ones((4, 3)), np.ones((4, 2)), callbacks=[checkpoint.time_budget, checkpoint], verbose=0)
     return model, folder
-
-
-class Clock(keras.callbacks.Callback):
-    """Starts the budget, which is no callback here."""
-
-    def __init__(self, budget):
-        super().__init__()
-        self.budget = budget
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.budget._started = self.budget._last_batch = time.monotonic()
 
 
 def checkpoint_of(folder: Path) -> Checkpoint:
@@ -359,7 +348,7 @@ def test_a_damaged_run_json_is_named(tmp_path, kind):
     content = json.dumps(settings).encode()
     made = {"deep": b"[" * 10**6, "a list": b"[1]", "a number": b"7", "huge": b'{"recipe": ' + b"9" * 10**4 + b"}"}
     (tmp_path / "run.json").write_bytes(made.get(kind) or damaged(content, kind, random.Random(kind)))
-    assert str(tmp_path) in refused(run_folder.open_run, tmp_path, settings, True)
+    assert str(tmp_path) in refused(run.open_run, tmp_path, settings, True)
 
 
 # Exports.
@@ -623,7 +612,7 @@ def call(name, function, *arguments, **options):
     else:
         found[name] = 0, ""
 
-corpora.named_corpora.BASE = corpus.as_uri()
+corpora.named_corpora().BASE = corpus.as_uri()
 os.environ["KERAS_HOME"] = str(place / "home")
 os.environ.pop("KERAS_ATTN_DATA", None)
 languages = ["--source", "de", "--target", "fr"]

@@ -33,7 +33,7 @@ from keras_attn.backend import has_accelerator, preferred_jit_compile
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.models import RNNSearch
 from keras_attn.text import END_ID, START_ID
-from keras_attn.training.memory import peak_memory_mb
+from keras_attn.training.report import peak_memory_mb
 from tests.benchmarks import accelerator_work as work
 from tests.benchmarks.joeynmt_sizes import EMBEDDING, UNITS, JoeyNMTSizes
 from tests.benchmarks.train_throughput import Subset

@@ -28,7 +28,7 @@ REOPEN = """
 import json, sys, time
 import numpy as np
 from keras_attn import ParallelDataset, Tokenizer
-from keras_attn.training.memory import memory_mb
+from keras_attn.training.report import memory_mb
 
 texts, tokenizers, cache, shard = json.loads(sys.argv[1])
 tokenizers = [Tokenizer.load(folder) for folder in tokenizers]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from keras_attn.cli import command, environment
 from keras_attn.training import surroundings
-from keras_attn.training.memory import memory_mb
+from keras_attn.training.report import memory_mb
 from tests.benchmarks.accelerator_work import SIZES, Sizes, training_flops
 from tests.benchmarks.measuring import run_process
 

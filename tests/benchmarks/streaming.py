@@ -23,7 +23,7 @@ from pathlib import Path
 from keras_attn.training import corpora
 from recipes import rnnsearch
 from keras_attn.training import fitting
-from keras_attn.training.memory import memory_mb
+from keras_attn.training.report import memory_mb
 
 folder, stream = Path(sys.argv[1]), sys.argv[2] == "files"
 before, started, steps = memory_mb("VmRSS"), time.perf_counter(), {}

@@ -25,7 +25,7 @@ from keras_attn import ParallelDataset, Tokenizer
 from keras_attn.backend import bfloat16_products, disable_pipeline_autotuning, fast_products, preferred_jit_compile
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.text import read_parallel
-from keras_attn.training.memory import peak_memory_mb
+from keras_attn.training.report import peak_memory_mb
 from tests.benchmarks.accelerator_work import SIZES, gemm_gflops, training_flops
 from tests.benchmarks.joeynmt_sizes import SENTENCES, JoeyNMTSizes
 

@@ -59,7 +59,7 @@ def test_a_line_without_end_takes_no_memory():
     script = """
 from keras_attn.cli import line_streaming as streams
 from tests.cli.test_line_streaming import Endless
-from keras_attn.training.memory import peak_memory_mb
+from keras_attn.training.report import peak_memory_mb
 list(streams.windows(Endless(200), max_lines=9, max_bytes=1000))
 before = peak_memory_mb()
 ((line,),) = streams.windows(Endless(4000), max_lines=9, max_bytes=1000)  # 262 MB

@@ -324,7 +324,7 @@ def test_memory_does_not_grow_with_the_input():
     script = """
 import io, types
 from keras_attn.cli import line_streaming, text_windows
-from keras_attn.training.memory import peak_memory_mb
+from keras_attn.training.report import peak_memory_mb
 
 def echo(texts, numbers):
     return [types.SimpleNamespace(text=text) for text in texts]

@@ -1,46 +1,38 @@
 """`--distribute`: the course of one device, interrupted and resumed too; what cannot train is refused before."""
 
 import contextlib
-import csv
 import json
 import re
 
 import keras
-import numpy as np
 import pytest
 
 from keras_attn.cli import train
-from keras_attn.training import distribution
+from keras_attn.training import run
 from tests.data_parallel import finish, start
+from tests.training import small_run
+from tests.training.small_run import assert_same_course, write_digits
 
 TRAIN = """
 import sys
 import keras
 from recipes import train
-from keras_attn.training.callbacks import TimeBudget
+from tests.training.small_run import interrupted
 
 if keras.backend.backend() == "tensorflow":
     import tensorflow as tf
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
-def interrupted(self, epoch, logs=None):
-    if epoch == 3 - len(ways):
-        raise KeyboardInterrupt
-    on_epoch_begin(self, epoch, logs)
-
-on_epoch_begin = TimeBudget.on_epoch_begin
 ways, *line = sys.argv[1:]
 *ways, last = ways.split(",")
-TimeBudget.on_epoch_begin = interrupted
 def run(way):
     return train.main([*line, "--distribute", way] if way else line)
 
-while ways:  # each ends with another epoch
-    assert run(ways[0]) == 130
+for epoch, way in enumerate(ways, 3 - len(ways)):
+    with interrupted(epoch):
+        assert run(way) == 130
     line += [] if "--resume" in line else ["--resume"]
-    del ways[0]
-TimeBudget.on_epoch_begin = on_epoch_begin
 sys.exit(run(last))
 """
 # On TensorFlow each replica draws dropout and clips its gradient by itself.
@@ -49,29 +41,14 @@ ALONE = ("embedding_dropout=0", "memory_dropout=0", "output_dropout=0", "global_
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Digits, spelled in reverse order; the validation split has few pairs."""
-    folder = tmp_path_factory.mktemp("corpora") / "digits"
-    folder.mkdir()
-    names = ["zero", "un", "deux", "trois", "quatre", "cinq"]
-    random = np.random.default_rng(5)
+    """The validation split has few pairs."""
     lengths = [3, 7] if keras.backend.backend() == "tensorflow" else [5]  # JAX compiles each, for long
-    for split, size in (("train", 97), ("val", 17), ("test", 5)):
-        rows = [random.integers(0, 6, random.choice(lengths)) for _ in range(size)]
-        (folder / f"{split}.de").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
-        (folder / f"{split}.fr").write_text("".join(" ".join(names[i] for i in row[::-1]) + "\n" for row in rows))
-    return folder
+    return write_digits(tmp_path_factory.mktemp("corpora") / "digits", 97, 17, 5, lengths)
 
 
 def command_line(corpus, out, *settings):
-    options = ["rnnsearch", "--corpus", str(corpus), "--source", "de", "--target", "fr", "--out", str(out)]
-    sizes = ["units=7", "embedding_size=11", "readout_size=11", "attention_units=5", "decoder_units=13", "level=word"]
-    sizes += ["validation_sentences=5", "learning_rate=0.02", "ema_decay=0.5"]
-    return [*options, "--no-export", "--epochs", "3", "--beam", "1", "--set", *sizes, *settings]
-
-
-def history(out):
-    with (out / "history.csv").open() as table:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(table)]
+    more = ["epochs=3", "validation_sentences=5", "learning_rate=0.02", "ema_decay=0.5"]
+    return small_run.command_line(corpus, out, *more, *settings)
 
 
 def train_side_by_side(corpus, tmp_path, settings, ways, **environment):
@@ -86,11 +63,7 @@ def train_side_by_side(corpus, tmp_path, settings, ways, **environment):
         outputs.append(output)
     for out in outs.values():
         assert json.loads((out / "report.json").read_text()).keys() >= {"bleu", "history"}
-    ours, expected = (history(out) for out in outs.values())
-    assert len(ours) == len(expected) == 3
-    for row, one in zip(ours, expected, strict=True):
-        for name in ("loss", "perplexity", "accuracy", "val_loss", "val_perplexity", "val_accuracy"):
-            np.testing.assert_allclose(row[name], one[name], rtol=1e-5, err_msg=name)
+    assert_same_course(*outs.values(), epochs=3)
     return outs, outputs
 
 
@@ -106,7 +79,7 @@ def test_two_devices_and_then_one_take_the_course_of_one(corpus, tmp_path):
 
 @pytest.fixture
 def eight_devices(monkeypatch):
-    monkeypatch.setattr(distribution, "training_devices", lambda: [f"cpu:{i}" for i in range(8)])
+    monkeypatch.setattr(run, "training_devices", lambda: [f"cpu:{i}" for i in range(8)])
 
 
 def refusal(capsys, line):
@@ -114,13 +87,6 @@ def refusal(capsys, line):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     return error
-
-
-@pytest.mark.usefixtures("eight_devices")
-def test_batches_that_do_not_divide_are_refused(corpus, tmp_path, capsys):
-    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=12"))
-    assert "divides among 8 devices, such as 16. Received: batch_size=12" in error
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -131,7 +97,7 @@ def test_batches_that_do_not_divide_are_refused(corpus, tmp_path, capsys):
     ],
 )
 def test_batches_of_few_rows_are_refused(corpus, tmp_path, capsys, monkeypatch, setting, received):
-    monkeypatch.setattr(distribution, "training_devices", lambda: [f"cpu:{i}" for i in range(16)])
+    monkeypatch.setattr(run, "training_devices", lambda: [f"cpu:{i}" for i in range(16)])
     monkeypatch.setattr("keras_attn.backend.data_parallel", lambda *_: contextlib.nullcontext(contextlib.nullcontext))
     error = refusal(capsys, command_line(corpus, tmp_path / "run", setting))
     assert re.search(f"divide among 16 devices: .* Received: {received}", error), error

@@ -156,13 +156,11 @@ def test_the_results_page_has_each_model(report):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{0}", "{0}", "--lines", "1"], "different runs"),
         (["{0}", "{tmp}", "--lines", "1"], "different runs"),
         (["{0}", "--lines", "1", "8"], "--lines of test, from 1 to 7, that are not blank. Received: 8"),
         (["{0}", "--lines", "1", "2", "1"], "--lines that differ. Received: 1 2 1"),
         (["{0}", "--lines", "1", "--split", "dev"], "among: train, val, test"),
         (["{0}", "--lines", "1", "--max-words", "1"], "at most 1 words"),
-        (["{0}", "--lines", "1", "--out", "{0}"], "new or empty"),
     ],
 )
 def test_refuses_with_a_sentence(arguments, message, runs, corpus, tmp_path, capfd):

@@ -9,24 +9,25 @@ import numpy as np
 import pytest
 
 from tests.data_parallel import finish, free_port, start
-from tests.recipes.test_distribution import command_line, history
+from tests.recipes.test_distribution import command_line
+from tests.training.small_run import history, write_digits
 
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras' variables start processes of JAX")
 
 TRAIN = """
 import os, signal, sys
 from keras_attn.cli import train
-from keras_attn.training.stopping import StopTogether
+from keras_attn.training.callbacks import Stopping
 
 rank, update, number, *line = sys.argv[1:]
-on_train_batch_end = StopTogether.on_train_batch_end
+on_train_batch_end = Stopping.on_train_batch_end
 
 def interrupted(self, batch, logs=None):
     if self.checkpoint.job.rank == int(rank) and self.batches.number(batch) == int(update):
         os.kill(os.getpid(), int(number))
     on_train_batch_end(self, batch, logs)
 
-StopTogether.on_train_batch_end = interrupted
+Stopping.on_train_batch_end = interrupted
 sys.exit(train.main(line))
 """
 FULL_DISK = """
@@ -50,16 +51,8 @@ ENVIRONMENT = {"XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}  # one device
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Digits, spelled in reverse order, in two buckets."""
-    folder = tmp_path_factory.mktemp("corpora") / "digits"
-    folder.mkdir()
-    names = ["zero", "un", "deux", "trois", "quatre", "cinq"]
-    random = np.random.default_rng(5)
-    for split, size in (("train", 107), ("val", 17), ("test", 3)):
-        rows = [random.integers(0, 6, random.choice([3, 7] if split == "train" else [3])) for _ in range(size)]
-        (folder / f"{split}.de").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
-        (folder / f"{split}.fr").write_text("".join(" ".join(names[i] for i in row[::-1]) + "\n" for row in rows))
-    return folder
+    """Two buckets in training."""
+    return write_digits(tmp_path_factory.mktemp("corpora") / "digits", 107, 17, 3, lengths=(3, 7))
 
 
 def run(*lines, interruption=NOBODY, before=""):
@@ -75,7 +68,7 @@ def run(*lines, interruption=NOBODY, before=""):
 
 
 def line_of(corpus, out, *more):
-    return [*command_line(corpus, out, "batch_size=16"), "--epochs", "2", *more]
+    return [*command_line(corpus, out, "batch_size=16", "epochs=2"), *more]
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from keras_attn import Tokenizer, Translator, files, saving
 from keras_attn.evaluation import bleu
 from keras_attn.models import RNNSearch
 from keras_attn.saving import registry
-from keras_attn.training import corpora, origins
-from recipes import publish
+from keras_attn.training import corpora
+from recipes import named_corpora, publish
 
 pytestmark = pytest.mark.once
 
@@ -118,10 +118,10 @@ def test_a_run_that_was_killed_before_its_entry_is_published_anew(run, place, mo
 
 
 def test_every_named_corpus_has_an_origin():
-    for name in corpora.NAMES:
-        (origin,) = origins.origins(name)
+    for name in corpora.names():
+        (origin,) = named_corpora.origins(name)
         assert origin.title != f"The folder {name}", name
-    assert [origin.licence for origin in origins.origins("phrases+g2p/dut+mine")] == [
+    assert [origin.licence for origin in named_corpora.origins("phrases+g2p/dut+mine")] == [
         "apache-2.0",
         "cc-by-sa-3.0",
         None,

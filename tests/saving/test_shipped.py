@@ -6,8 +6,7 @@ import pytest
 
 import keras_attn
 from keras_attn import files
-from keras_attn.training import origins
-from recipes import publish
+from recipes import named_corpora, publish
 from recipes.pages import presets
 
 pytestmark = pytest.mark.by_turns
@@ -46,7 +45,7 @@ def test_a_shipped_preset_translates(name, monkeypatch, tmp_path):
 def test_its_entry_and_its_card_say_what_it_is(name):
     entry = keras_attn.presets()[name]
     assert files.digests(PRESETS / name) == entry.files
-    licences = {origin.licence for origin in origins.origins(entry.corpus)}
+    licences = {origin.licence for origin in named_corpora.origins(entry.corpus)}
     assert None not in licences
     assert entry.licence == " and ".join(sorted(licences))
     card = (PRESETS / name / "README.md").read_text("utf-8")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_attn import ParallelDataset, Tokenizer
-from keras_attn.training.run_batches import RunBatches
+from keras_attn.training.callbacks import RunBatches
 
 pytestmark = pytest.mark.once
 

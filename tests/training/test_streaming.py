@@ -1,36 +1,25 @@
 """`--stream`: training from files takes the course of training from memory, whatever a batch and an epoch are."""
 
-import csv
 import gzip
 import json
 import lzma
 
 import keras
-import numpy as np
 import pytest
 
 from keras_attn.cli import train
 from keras_attn.training import config, corpora, fitting
-from keras_attn.training.callbacks import TimeBudget
 from recipes import rnnsearch
+from tests.training.small_run import assert_same_course, command_line, history, interrupted, write_digits
 
-TINY = ["units=7", "embedding_size=11", "readout_size=11", "attention_units=5", "decoder_units=13", "level=word"]
 # Without dropout, whose masks depend on the size of a batch; without shuffled batches, which halves would not follow.
-TINY += ["embedding_dropout=0", "memory_dropout=0", "output_dropout=0", "curriculum_epochs=99"]
-TINY += ["learning_rate=0.02", "warmup_steps=3", "validation_sentences=5"]
+TINY = ["embedding_dropout=0", "memory_dropout=0", "output_dropout=0", "curriculum_epochs=99"]
+TINY += ["learning_rate=0.02", "warmup_steps=3", "validation_sentences=5", "max_steps=11", "validate_every=4"]
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Digits, spelled in reverse order, all of one length."""
-    folder = tmp_path_factory.mktemp("corpora") / "digits"
-    folder.mkdir()
-    random = np.random.default_rng(5)
-    for split, size in (("train", 96), ("val", 16), ("test", 5)):
-        rows = random.integers(0, 6, (size, 5)).tolist()
-        (folder / f"{split}.de").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
-        (folder / f"{split}.fr").write_text("".join(" ".join(f"n{i}" for i in row[::-1]) + "\n" for row in rows))
-    return folder
+    return write_digits(tmp_path_factory.mktemp("corpora") / "digits", 96, 16, 5, lengths=(5,))
 
 
 @pytest.fixture
@@ -50,46 +39,22 @@ def parts(corpus, tmp_path):
     return folder
 
 
-def command_line(corpus, out, *more):
-    options = ["rnnsearch", "--corpus", str(corpus), "--source", "de", "--target", "fr", "--out", str(out)]
-    return [*options, "--no-export", "--beam", "1", "--set", *TINY, "max_steps=11", "validate_every=4", *more]
-
-
-def history(out):
-    with (out / "history.csv").open() as table:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(table)]
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="runs on two backends, for its time")
-def test_from_files_interrupted_and_in_half_batches_it_takes_the_course_of_one_run_in_memory(
-    corpus, parts, tmp_path, monkeypatch
-):
+def test_from_files_interrupted_and_in_half_batches_it_takes_the_course_of_one_run_in_memory(corpus, parts, tmp_path):
     """Eleven updates are almost two passes, with scores after updates 4, 8 and 11; the second begins in the first pass.
 
     A batch of 16 pairs is one update there, and two batches of 48 positions, 8 pairs of 6, here.
     """
     whole, streamed = tmp_path / "whole", tmp_path / "streamed"
-    assert train.main(command_line(corpus, whole, "batch_size=16")) == 0
-    line = command_line(parts, streamed, "tokens_per_batch=48", "accumulation_steps=2")
+    assert train.main(command_line(corpus, whole, *TINY, "batch_size=16")) == 0
+    line = command_line(parts, streamed, *TINY, "tokens_per_batch=48", "accumulation_steps=2")
     line += ["--stream", "--cache", str(tmp_path / "cache")]
-    on_epoch_begin = TimeBudget.on_epoch_begin
-
-    def interrupted(self, epoch, logs=None):
-        if epoch == 2:
-            raise KeyboardInterrupt
-        on_epoch_begin(self, epoch, logs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TimeBudget, "on_epoch_begin", interrupted)
+    with interrupted(2):
         assert train.main(line) == 130
     assert len(history(streamed)) == 2
     assert train.main([*line, "--resume"]) == 0
-    ours, expected = history(streamed), history(whole)
-    assert len(ours) == len(expected) == 3
-    for row, one in zip(ours, expected, strict=True):
-        for name in ("loss", "perplexity", "accuracy", "val_loss", "val_perplexity", "val_accuracy"):
-            np.testing.assert_allclose(row[name], one[name], rtol=1e-5, err_msg=name)
+    assert_same_course(streamed, whole, epochs=3)
     reports = [json.loads((out / "report.json").read_text()) for out in (whole, streamed)]
     for name in ("updates", "epochs", "training_pairs", "test_sources_in_training", "tokenizers", "bleu"):
         assert reports[0].get(name) == reports[1].get(name), name
@@ -99,7 +64,7 @@ def test_from_files_interrupted_and_in_half_batches_it_takes_the_course_of_one_r
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("settings", [[], ["shared_vocabulary=true", "level=bpe", "source_vocabulary_size=270"]])
+@pytest.mark.parametrize("settings", [[], ["shared_vocabulary=true", "level=bpe", "source_vocabulary_size=290"]])
 def test_files_give_the_tokenizers_and_the_batches_of_memory(corpus, parts, tmp_path, settings):
     chosen = config.override(
         rnnsearch.Config(), ["batch_size=16", "validate_every=4", "max_tokens=40", "level=word", *settings]
@@ -166,10 +131,3 @@ def test_what_cannot_be_streamed_is_refused(corpus, tmp_path, capfd, arguments, 
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("name", ["validate_every", "tokens_per_batch", "accumulation_steps"])
-def test_settings_out_of_range_are_refused(name):
-    with pytest.raises(ValueError, match=f"Expected `{name}` of at least 1. Received: 0"):
-        config.override(rnnsearch.Config(), [f"{name}=0"])

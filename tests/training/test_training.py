@@ -17,61 +17,32 @@ import numpy as np
 import pytest
 
 from keras_attn.cli import evaluate, train, translate
-from keras_attn.training import config, plan, report
+from keras_attn.training import Terminated, config, plan, report
 from keras_attn.training import run as training_run
-from keras_attn.training.callbacks import TimeBudget
-from keras_attn.training.stopping import StopTogether, Terminated
+from keras_attn.training.callbacks import Stopping, TimeBudget
 from recipes import rnnsearch
+from tests.training.small_run import FINISHED, command_line, interrupted, write_digits
 
 ROOT = Path(__file__).parents[2]
-TINY = [
-    "units=7",
-    "embedding_size=11",
-    "readout_size=11",
-    "attention_units=5",
-    "decoder_units=13",
-    "level=word",
-]
-TINY += ["batch_size=16", "validation_sentences=13", "learning_rate=0.02"]
+IN_CORPUS = ["--corpus", "{corpus}", "--source", "de", "--target", "fr"]
+TINY = ["batch_size=16", "validation_sentences=13", "learning_rate=0.02"]
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Digits, spelled in reverse order; two lengths, because each is compiled."""
-    folder = tmp_path_factory.mktemp("corpora") / "digits"
-    folder.mkdir()
-    names = ["zero", "un", "deux", "trois", "quatre", "cinq"]
-    random = np.random.default_rng(5)
-    for split, size in (("train", 97), ("val", 17), ("test", 19)):
-        rows = [random.integers(0, 6, random.choice([3, 7])) for _ in range(size)]
-        if split == "train":
-            rows[3] = []
-        source = "".join(" ".join(map(str, row)) + "\n" for row in rows)
-        target = "".join(" ".join(names[i] for i in row[::-1]) + "\n" for row in rows)
-        (folder / f"{split}.de").write_text(source)
-        (folder / f"{split}.fr").write_text(target)
+    folder = write_digits(tmp_path_factory.mktemp("corpora") / "digits", 97, 17, 19, lengths=(3, 7))
+    for language in ("de", "fr"):
+        lines = (folder / f"train.{language}").read_text().splitlines()
+        (folder / f"train.{language}").write_text("\n".join(["", *lines[1:], ""]))
     return folder
-
-
-def command_line(corpus, out, *more):
-    options = ["rnnsearch", "--corpus", str(corpus), "--source", "de", "--target", "fr", "--out", str(out)]
-    return [*options, "--no-export", "--set", *TINY, *more]
 
 
 @pytest.fixture(scope="module")
 def run(corpus, tmp_path_factory):
     """A run that was interrupted in its second epoch, and resumed."""
     out = tmp_path_factory.mktemp("runs") / "digits"
-    line = command_line(corpus, out, "--epochs", "2", "--set", "ema_decay=0.5", "average_checkpoints=2")
-
-    def interrupted(self, epoch, logs=None):
-        if epoch == 1:
-            raise KeyboardInterrupt
-        on_epoch_begin(self, epoch, logs)
-
-    on_epoch_begin = TimeBudget.on_epoch_begin
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TimeBudget, "on_epoch_begin", interrupted)
+    line = command_line(corpus, out, *TINY, "ema_decay=0.5", "average_checkpoints=2", "--epochs", "2", "--beam", "5")
+    with interrupted(1):
         assert train.main(line) == 130
     assert train.main([*line, "--seed", "3", "--resume"]) == 2, "another seed"
     assert train.main([*line, "--resume"]) == 0
@@ -79,29 +50,11 @@ def run(corpus, tmp_path_factory):
 
 
 def test_a_run_leaves_everything_behind(run):
-    assert {p.name for p in run.iterdir()} == {
-        "model.keras",
-        "source_tokenizer",
-        "target_tokenizer",
-        "translator.json",
-        "report.json",
-        "history.csv",
-        "translations.txt",
-        "alignment.png",
-        "README.md",
-    }
-    card = (run / "README.md").read_text()
-    assert "| BLEU | " in card
+    assert {path.name for path in run.iterdir()} == FINISHED
+    assert "| BLEU | " in (run / "README.md").read_text()
     report = json.loads((run / "report.json").read_text())
-    asked = "recipe corpus source target backend versions command seed parameters epochs train_seconds beam_size"
-    for name in [
-        *asked.split(),
-        "target_tokens_per_second",
-        "padding",
-        "training_pairs",
-        "config",
-        "hardware",
-    ]:
+    asked = "recipe corpus source target backend versions command seed parameters epochs train_seconds beam_size config"
+    for name in [*asked.split(), "target_tokens_per_second", "padding", "training_pairs", "hardware"]:
         assert report[name] is not None, name
     for name in ("bleu", "chrf", "ter", "greedy_bleu"):
         assert set(report[name]) == {"score", "signature"}
@@ -185,13 +138,11 @@ def test_a_corpus_that_is_elsewhere_has_to_be_given(run, corpus, tmp_path, monke
         (["--against", "{run}"], "another system"),
         (["--against", "{few}"], "to have 19 lines"),
         (["--hypotheses", "{tmp}/none"], "Expected a text file"),
-        (["--against", "{tmp}/none"], "Expected a preset in"),
         (["--hypotheses", "{bytes}"], "0xff in line 2"),
         (["--split", "dev"], "Expected dev.de or dev.de.gz in"),
         (["--tokenize", "moses"], "13a"),
         (["--beam", "0"], "from 1 to 1,000"),
         (["--output", "{few}"], "to be a new file"),
-        (["--output", "{tmp}/none/scores.json"], "No such file or directory"),
     ],
 )
 def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_path, capfd):
@@ -214,47 +165,25 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["nosuch"],
-            "among: gnmt, hard_monotonic, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, transformer",
-        ),
-        (
-            ["rnnsearch", "--set", "unit=3"],
-            "Expected --set with the name of a setting, such as units. Received: 'unit'. All ",
-        ),
+        (["nosuch"], "among: gnmt, hard_monotonic, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, "),
+        (["rnnsearch", "--set", "unit=3"], "name of a setting, such as units. Received: 'unit'. All "),
         (["rnnsearch", "--set", "units=many"], "type int"),
         (["rnnsearch", "--epochs", "0"], "epochs"),
         (["rnnsearch", "--epochs", "2", "--set", "max_steps=7"], "--set max_steps=N in place of --epochs"),
         (["rnnsearch", "--config", "{tmp}/none.toml"], "Expected a TOML file with --config"),
         (["rnnsearch", "--minutes", "-1"], "--minutes"),
-        (["rnnsearch", "--minutes", "nan"], "--minutes above 0"),
         (["rnnsearch", "--beam", "0"], "from 1 to 1,000"),
-        (["rnnsearch", "--beam", "5000"], "from 1 to 1,000"),
         (["rnnsearch", "--set", "learning_rate=nan"], "learning_rate to be a finite number"),
         (["rnnsearch", "--set", "learning_rate=-1"], "`learning_rate` above 0"),
-        (["rnnsearch", "--set", "hold_fraction=2"], "`hold_fraction` from 0 to 1"),
-        (["rnnsearch", "--set", "length_penalty=inf"], "length_penalty to be a finite number"),
         (["rnnsearch", "--set", "bpe_dropout=0.1", "level=word"], "`level` to be"),
         (["rnnsearch", "--set", "max_steps=0"], "`max_steps` of at least 1"),
-        (["rnnsearch", "--corpus", "nosuch"], "phrases"),
         (["rnnsearch", "--corpus", "{corpus}", "--source", "xx", "--target", "fr"], "xx"),
         (["rnnsearch", "--out", "{run}"], "already holds"),
         (["rnnsearch", "--out", "{run}", "--resume"], "finished"),
         (["rnnsearch", "--out", "{corpus}", "--resume"], "no run.json"),
         (["rnnsearch", "--frobnicate"], "unrecognized"),
         (
-            [
-                "rnnsearch",
-                "--corpus",
-                "{corpus}",
-                "--source",
-                "de",
-                "--target",
-                "fr",
-                "--set",
-                "source_vocabulary_size=none",
-                "target_vocabulary_size=9000",
-            ],
+            ["rnnsearch", *IN_CORPUS, "--set", "source_vocabulary_size=none", "target_vocabulary_size=9000"],
             "the largest possible for this text. Received: 9000. Set it by --set target_vocabulary_size=N; "
             "target_vocabulary_size=none takes as many as a small text allows",
         ),
@@ -281,7 +210,7 @@ def test_train_refuses_with_a_sentence(arguments, message, corpus, run, tmp_path
 def test_training_that_diverges_stops_at_once_and_keeps_the_last_good_state(corpus, tmp_path, monkeypatch, capfd):
     """The weights become NaN when the second of two epochs begins; with `--resume` the run goes on from the first."""
     out = tmp_path / "run"
-    line = command_line(corpus, out, "--epochs", "2", "--beam", "1")
+    line = command_line(corpus, out, *TINY, "--epochs", "2")
     on_epoch_begin = TimeBudget.on_epoch_begin
 
     def diverge(self, epoch, logs=None):
@@ -309,7 +238,7 @@ def test_a_split_without_text_is_named(split, corpus, tmp_path, capfd):
     shutil.copytree(corpus, tmp_path / "corpus")
     path = tmp_path / "corpus" / f"{split}.fr"
     path.write_text("\n" * path.read_text().count("\n"))
-    assert train.main(command_line(tmp_path / "corpus", tmp_path / "run")) == 2
+    assert train.main(command_line(tmp_path / "corpus", tmp_path / "run", *TINY)) == 2
     assert f"Expected the split {split} of the corpus to have a pair with text" in capfd.readouterr().err
     assert not (tmp_path / "run").exists()
 
@@ -319,12 +248,11 @@ def test_unequal_files_are_refused(corpus, tmp_path, capfd):
     shutil.copytree(corpus, tmp_path / "corpus")
     with (tmp_path / "corpus" / "train.fr").open("a") as file:
         file.write("trop\n")
-    assert train.main(command_line(tmp_path / "corpus", tmp_path / "run")) == 2
+    assert train.main(command_line(tmp_path / "corpus", tmp_path / "run", *TINY)) == 2
     assert "98" in capfd.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.once
 @pytest.mark.once
 def test_translations_are_read_as_they_were_written(tmp_path):
     sides = ["a\rb", "c\u2028d"], ["e", ""], ["f\r", "g"]
@@ -369,25 +297,11 @@ def test_an_unknown_setting_is_answered_with_the_most_similar_names():
 
 
 def test_override_reads_the_type_of_the_field():
-    changed = config.override(
-        rnnsearch.Config(),
-        [
-            "units=3",
-            "learning_rate=1",
-            "shared_vocabulary=true",
-            "tie_embeddings=None",
-            "source_vocabulary_size=none",
-            "level=word",
-        ],
-    )
-    assert (changed.units, changed.learning_rate, changed.shared_vocabulary, changed.tie_embeddings) == (
-        3,
-        1.0,
-        True,
-        None,
-    )
+    changes = ["units=3", "learning_rate=1", "shared_vocabulary=true", "tie_embeddings=None", "level=word"]
+    changed = config.override(rnnsearch.Config(), [*changes, "source_vocabulary_size=none"])
+    found = changed.units, changed.learning_rate, changed.shared_vocabulary, changed.tie_embeddings, changed.level
+    assert found == (3, 1.0, True, None, "word")
     assert changed.source_vocabulary_size is None
-    assert changed.level == "word"
     with pytest.raises(ValueError, match="type int or none"):
         config.override(rnnsearch.Config(), ["source_vocabulary_size=8k"])
     with pytest.raises(ValueError, match="name=value"):
@@ -395,15 +309,16 @@ def test_override_reads_the_type_of_the_field():
 
 
 @pytest.mark.once
-def test_settings_come_from_a_file_by_group(tmp_path):
+def test_settings_come_from_a_file(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text(
-        '[text]\nlevel = "word"\nsource_vocabulary_size = "none"\n[model]\nunits = 5\nread_previous_state = true\n'
+        'patience = 3\n[text]\nlevel = "word"\nsource_vocabulary_size = "none"\n'
+        "[model]\nunits = 5\nread_previous_state = true\n"
         "[optimisation]\nlearning_rate = 1\nepochs = 9\n[scoring]\nlength_penalty = 0.5\n"
     )
     chosen = plan.make_plan("rnnsearch", config_file=path, epochs=2, changes=["units=7"])
     wanted = {"level": "word", "source_vocabulary_size": None, "units": 7, "read_previous_state": True}
-    wanted |= {"learning_rate": 1.0, "epochs": 2, "length_penalty": 0.5}
+    wanted |= {"patience": 3, "learning_rate": 1.0, "epochs": 2, "length_penalty": 0.5}
     assert {name: getattr(chosen.config, name) for name in wanted} == wanted
     assert plan.make_plan("rnnsearch", changes=chosen.changes).config == chosen.config, "the report's command"
 
@@ -412,10 +327,8 @@ def test_settings_come_from_a_file_by_group(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("units = 5", "Expected tables text, model, optimisation, scoring .* Received: 'units'"),
-        ("[text]\nunits = 5", "Expected units in the table model of .* Received: in text"),
         ("[model]\nunit = 5", "such as units"),
-        ("[model]\nunits = [5]", "Expected a number, a string, true or false for units"),
+        ("[model]\nunits = [5]", "Expected --set units to be a value of type int"),
         ("[model]\nunits = 5.5", "Expected --set units to be a value of type int"),
         ("[model", "to be TOML"),
         ("[text]\nlevel = '\xff'", "to be TOML"),
@@ -430,7 +343,6 @@ def test_a_file_of_settings_is_refused(text, message, tmp_path):
 @pytest.mark.once
 def test_a_recipe_is_a_name_a_file_or_a_module(tmp_path, monkeypatch):
     assert plan.load_recipe("rnnsearch") is plan.load_recipe("recipes.rnnsearch") is rnnsearch
-    assert plan.load_recipe(rnnsearch.__file__) is rnnsearch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     text = Path(rnnsearch.__file__).read_text("utf-8")
@@ -450,6 +362,8 @@ def test_a_configuration_is_found_by_name_or_by_pattern():
     configs = {"b/c": 1, "b/*": 2, "b/d": 3, "*/c": 4}
     found = [config.config_for(configs, name) for name in ("b/c", "b/d", "b/x", "b/x+b/y", "a/c", "b", "B/x")]
     assert found == [1, 3, 2, 2, 4, None, None]
+    weighted = [config.config_for(configs, name) for name in ("b/c:2", "b/x:3+b/y:1", "a:1+b:2")]
+    assert weighted == [1, 2, None], "weights do not count"
     chosen = plan.make_plan("nematus", corpus="g2p/ice", changes=["units=8"]).config
     assert (chosen.level, chosen.metric, chosen.units) == ("symbol", "wer", 8)
 
@@ -492,10 +406,6 @@ def test_an_average_over_more_than_a_fifth_of_a_run_is_pointed_out():
         "set it to 0.9933."
     )
     assert note_on_average(0.9999, updates=30000).endswith("set it to 0.9997.")
-    for updates in (1, 7, 15, 60, 1500, 30000):
-        decay = float(note_on_average(0.99999, updates).split()[-1].rstrip("."))
-        assert 0 <= decay < 1
-        assert updates < 20 or note_on_average(decay, updates) is None, "whoever follows it is not told again"
     with pytest.raises(ValueError, match="`ema_decay` below 1"):
         config.override(rnnsearch.Config(), ["ema_decay=1"])
 
@@ -579,8 +489,8 @@ def test_a_run_is_not_stopped_one_batch_before_the_end_of_an_epoch():
     saved = []
     job = types.SimpleNamespace(count=1, rank=0, stop_together=lambda wish: wish)
     checkpoint = types.SimpleNamespace(job=job, history=[], path="x", save_within_epoch=saved.append)
-    callback = StopTogether(
-        types.SimpleNamespace(requested=True), types.SimpleNamespace(is_over=False), checkpoint, Batches()
+    callback = Stopping(
+        99, types.SimpleNamespace(requested=True), types.SimpleNamespace(is_over=False), checkpoint, Batches()
     )
     callback.set_model(types.SimpleNamespace(stop_training=False))
     callback.on_train_batch_end(1)
@@ -593,7 +503,7 @@ def test_a_run_is_not_stopped_one_batch_before_the_end_of_an_epoch():
 @pytest.mark.once
 def test_a_blank_answer_is_named_before_training():
     sides = ["a", "b"], ["x", " "]
-    corpus = types.SimpleNamespace(splits={"train": sides, "val": sides, "test": sides}, is_streamed=False)
+    corpus = types.SimpleNamespace(splits={"train": sides, "val": sides, "test": sides})
     training_run._check_splits(corpus, "bleu")
     with pytest.raises(ValueError, match=r"no blank answer in the split val with metric=wer\. Received: one in line 2"):
         training_run._check_splits(corpus, "wer")
@@ -622,13 +532,16 @@ def test_a_budget_of_time_ends_training_and_lowers_the_rate(monkeypatch):
     model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
     clock, rates = callbacks.TimeBudget(500, 0.1, hold_fraction=0.5), []
 
-    def end(epoch, logs):
-        rates.append(float(model.optimizer.learning_rate))
-        clock.add_epoch()
+    def stop(batch, logs):
+        model.stop_training |= clock.is_over
 
-    slow = keras.callbacks.LambdaCallback(on_train_batch_end=pass_time, on_epoch_end=end)
+    rate = keras.callbacks.LambdaCallback(
+        on_train_batch_end=pass_time,
+        on_epoch_end=lambda epoch, logs: rates.append(float(model.optimizer.learning_rate)),
+    )
     # Keras calls them in this order: time passes before the clock reads it.
-    model.fit(np.ones((8, 3)), np.ones((8, 2)), batch_size=2, epochs=999, callbacks=[slow, clock], verbose=0)
+    watches = [rate, clock, keras.callbacks.LambdaCallback(on_train_batch_end=stop)]
+    model.fit(np.ones((8, 3)), np.ones((8, 2)), batch_size=2, epochs=999, callbacks=watches, verbose=0)
     assert clock.seconds == 510  # the first batch after the budget is the last
     middles = 40 * np.arange(13) + 20  # of the epochs
     middles[0] = 0  # when no epoch has been measured
@@ -639,12 +552,7 @@ def test_a_budget_of_time_ends_training_and_lowers_the_rate(monkeypatch):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="bit-equal on TensorFlow and a CPU only")
 def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
     def start(out, *more):
-        line = [
-            sys.executable,
-            "-m",
-            "keras_attn.cli.train",
-            *command_line(corpus, out, "--epochs", "4", "--beam", "1", *more),
-        ]
+        line = [sys.executable, "-m", "keras_attn.cli.train", *command_line(corpus, out, *TINY, *more)]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "cwd": ROOT}
         return subprocess.Popen(line, env=os.environ | {"KERAS_BACKEND": "tensorflow"}, **quiet)
 
@@ -653,7 +561,14 @@ def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
         assert process.returncode == 0, error.decode()
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    settings = ("--set", "ema_decay=0.9", "average_checkpoints=3", "level=bpe", "bpe_dropout=0.2", "word_dropout=0.1")
+    settings = (
+        "epochs=4",
+        "ema_decay=0.9",
+        "average_checkpoints=3",
+        "level=bpe",
+        "bpe_dropout=0.2",
+        "word_dropout=0.1",
+    )
     settings += ("source_vocabulary_size=none", "target_vocabulary_size=none", "guided_alignment=0.5")
     uninterrupted, victim = start(whole, *settings), start(killed, *settings)
     while not (killed / "checkpoint.npz").exists():
@@ -682,9 +597,9 @@ def test_kill_and_resume_ends_with_the_same_weights(corpus, tmp_path):
 @pytest.mark.slow
 def test_a_recipe_with_a_pointer_learns_and_translates(corpus, tmp_path, capsys):
     settings = ["pointer=true", "shared_vocabulary=true", "source_vocabulary_size=9", "epochs=1", "ema_decay=0.9"]
-    assert not train.main(command_line(corpus, tmp_path / "run", *settings))
+    assert not train.main(command_line(corpus, tmp_path / "run", *TINY, *settings))
     assert "Note: ema_decay=0.9 averages" in capsys.readouterr().out, "of ten updates, and there are seven"
     assert not translate.main([str(tmp_path / "run"), "--input", str(corpus / "test.de")])
     assert len(capsys.readouterr().out.splitlines()) >= 19
-    assert train.main(command_line(corpus, tmp_path / "apart", "pointer=true")) == 2
+    assert train.main(command_line(corpus, tmp_path / "apart", *TINY, "pointer=true")) == 2
     assert "Expected the same tokenizer for source and target" in capsys.readouterr().err

@@ -9,29 +9,30 @@ in the task's own splits, collected by WikiPron (CC BY-SA 3.0): 33,344 words of 
 8,000 of seven languages ("medium") and 800 of eight others ("low"). Letters are NFC code points; a blank in a word is
 "_". The side "decomposed" has the same letters as NFD code points, which are the consonants and vowels of Korean's
 syllables: 67 of them instead of 1,089 letters.
+
+`keras_attn.training.corpora` finds this module beside the recipes, and adds the corpus of its package, `phrases`.
 """
 
 import gzip
 import hashlib
 import json
 import os
-import random
 import re
 import shutil
 import textwrap
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from keras_attn import downloads, files
 from keras_attn.text import read_lines, read_parallel
+from keras_attn.training import corpora
 
 BASE = "https://raw.githubusercontent.com"
-SPLITS = ("train", "val", "test")
 G2P_LANGUAGES = {  # by the amount of training data
     "high": ("eng_us",),
     "medium": ("arm_e", "bul", "dut", "fre", "geo", "jpn_hira", "kor"),
@@ -46,6 +47,25 @@ _NOT_THE_CORPUS = (
 
 Fetch = Callable[[str], Path]
 Lines = dict[str, list[str]]
+
+
+class Origin(NamedTuple):
+    """The origin of a corpus.
+
+    Args:
+        name: The corpus.
+        title: What it is.
+        licence: Its licence, by Hugging Face's identifier where it has one; None where none is stated, or research
+            alone is allowed: then a model that was trained on it is not shipped.
+        address: Where it comes from; "" for text that is nowhere else.
+        note: The attribution that the licence asks for, or what else is to be known.
+    """
+
+    name: str
+    title: str
+    licence: str | None
+    address: str
+    note: str
 
 
 class Source(NamedTuple):
@@ -65,13 +85,6 @@ class Source(NamedTuple):
     derived: Mapping[str, tuple[str, Callable[[str], str]]] = {}
 
 
-def held_out(sources: Iterable[str], seed: int, test: int, val: int) -> dict[str, str]:
-    """The split of each source line that is not trained on: of all, sorted, then shuffled, the first are for test."""
-    lines = sorted(set(sources))
-    random.Random(seed).shuffle(lines)
-    return dict.fromkeys(lines[:test], "test") | dict.fromkeys(lines[test : test + val], "val")
-
-
 def _multi30k(names: str, fetch: Fetch) -> Lines:
     root = f"{BASE}/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1"
     upstream = {"train": "train", "val": "val", "test": "test_2016_flickr"}
@@ -88,7 +101,7 @@ def _news(fetch: Fetch) -> Lines:
     sets = {"train": years, "val": ["newstest2013"], "test": ["newstest2014"]}
     return {
         f"{split}.{language}": [line for name in sets[split] for line in read_lines(fetch(f"{root}/{name}.{upstream}"))]
-        for split in SPLITS
+        for split in corpora.SPLITS
         for language, upstream in (("en", "eng"), ("fr", "fra"))
     }
 
@@ -108,7 +121,7 @@ def _bible(fetch: Fetch) -> Lines:
         for book in json.loads(fetch(spanish).read_text("utf-8-sig"))
         for chapter in book["chapters"]
     ]
-    texts: Lines = {f"{split}.{language}": [] for split in SPLITS for language in ("en", "es")}
+    texts: Lines = {f"{split}.{language}": [] for split in corpora.SPLITS for language in ("en", "es")}
     for index, chapters in enumerate(zip(king_james, reina_valera, strict=False)):
         split = "test" if index % 15 == 7 else "val" if index % 30 == 3 else "train"
         for verses in zip(*chapters, strict=False):
@@ -125,8 +138,8 @@ def _tatoeba(fetch: Fetch) -> Lines:
             raise ValueError(f"fra.txt has more than {_LARGEST:,} bytes")
         text = archive.read("fra.txt").decode("utf-8")
     pairs = [line.split("\t")[:2] for line in text.split("\n") if line]
-    held = held_out((english for english, _ in pairs), 17, 2000, 2000)
-    texts: Lines = {f"{split}.{language}": [] for split in SPLITS for language in ("en", "fr")}
+    held = corpora.held_out((english for english, _ in pairs), 17, 2000, 2000)
+    texts: Lines = {f"{split}.{language}": [] for split in corpora.SPLITS for language in ("en", "fr")}
     seen = set()
     for english, french in pairs:
         split = held.get(english, "train")
@@ -147,8 +160,8 @@ def _cmudict(fetch: Fetch) -> Lines:
     for line in read_lines(path):
         word, *phones = line.split("#")[0].split()
         entries[re.sub(r"\(\d+\)$", "", word), re.sub(r"\d", "", " ".join(phones))] = None
-    held = held_out((word for word, _ in entries), 23, len({word for word, _ in entries}) // 10, 2000)
-    texts: Lines = {f"{split}.{language}": [] for split in SPLITS for language in ("letters", "phones")}
+    held = corpora.held_out((word for word, _ in entries), 23, len({word for word, _ in entries}) // 10, 2000)
+    texts: Lines = {f"{split}.{language}": [] for split in corpora.SPLITS for language in ("letters", "phones")}
     for word, phones in sorted(entries, key=lambda entry: entry[0]):
         split = held.get(word, "train")
         texts[f"{split}.letters"].append(" ".join(word))
@@ -190,6 +203,57 @@ SOURCES = {
 }
 
 
+_ORIGINS = {
+    origin.name: origin
+    for origin in (
+        Origin(
+            "phrases",
+            "English and French sentences that a grammar of this project generated",
+            "apache-2.0",
+            "",
+            "They are made of a few hundred words: a model of them translates nothing else.",
+        ),
+        Origin(
+            "bible-en-es",
+            "The King James Version and the Reina-Valera of 1909",
+            "public-domain",
+            "https://github.com/aruljohn/Bible-kjv and https://github.com/thiagobodruk/bible",
+            "The English text is under Crown copyright in the United Kingdom.",
+        ),
+        Origin(
+            "tatoeba-en-fr",
+            "Sentences of Tatoeba with their translations, selected by the Tab-delimited Bilingual Sentence Pairs",
+            "cc-by-2.0",
+            "https://github.com/genimind/seq2seq",
+            "Attribution: https://tatoeba.org and https://www.manythings.org/anki.",
+        ),
+        Origin(
+            "cmudict",
+            "The CMU Pronouncing Dictionary",
+            "bsd-2-clause",
+            "https://github.com/cmusphinx/cmudict",
+            "Copyright (C) 1993-2015 Carnegie Mellon University.",
+        ),
+        Origin(
+            "g2p",
+            "Words and pronunciations of Wiktionary, collected with WikiPron for the SIGMORPHON shared task of 2021",
+            "cc-by-sa-3.0",
+            "https://github.com/sigmorphon/2021-task1",
+            "Attribution: https://www.wiktionary.org.",
+        ),
+        Origin("multi30k", "Captions of Multi30k", None, "https://github.com/multi30k/dataset", "For research."),
+        Origin("multi30k-tok", "Captions of Multi30k", None, "https://github.com/multi30k/dataset", "For research."),
+        Origin(
+            "news-en-fr",
+            "News of the WMT test sets",
+            None,
+            "https://github.com/Helsinki-NLP/OPUS-MT-testsets",
+            "For research.",
+        ),
+    )
+}
+
+
 def _hashes() -> dict[str, dict[str, str]]:
     """The SHA-256 of each decompressed file of each corpus."""
     found: dict[str, dict[str, str]] = {}
@@ -201,16 +265,6 @@ def _hashes() -> dict[str, dict[str, str]]:
 
 
 SHA256 = _hashes()
-
-
-def check_languages(name: str, source: str, target: str, languages: Iterable[str]) -> None:
-    """Raises ValueError unless source and target are two of the languages of a corpus."""
-    listed = ", ".join(languages)
-    for language in (source, target):
-        if language not in languages:
-            raise ValueError(f"Expected a language of {name} ({listed}). Received: {language!r}")
-    if source == target:
-        raise ValueError(f"Expected two languages of {name} ({listed}). Received: {source!r} twice")
 
 
 def read(
@@ -231,13 +285,13 @@ def read(
     source, target = source or direction[0], target or direction[1]
     if source == target and (source, target) != direction:  # only one was given, and it is the other's default
         raise ValueError(f"Expected both a source and a target language for {name}. Received: {source} twice")
-    check_languages(name, source, target, [*languages, *derived])
+    corpora.check_languages(name, source, target, [*languages, *derived])
     sides = [derived[side][0] if side in derived else side for side in (source, target)]
     folder = find(name, data)
     is_cached = folder is None
     folder = download(name) if is_cached else folder
     try:
-        splits = {split: read_parallel(folder, split, *sides) for split in SPLITS}
+        splits = {split: read_parallel(folder, split, *sides) for split in corpora.SPLITS}
         for split, both in splits.items():
             for language, lines in zip(sides, both, strict=True):
                 file = f"{split}.{language}"
@@ -258,6 +312,24 @@ def read(
             for both in splits.values():
                 both[number][:] = map(derived[side][1], both[number])
     return source, target, splits
+
+
+def origins(corpus: str, from_preset: Mapping[str, str | None] | None = None) -> list[Origin]:
+    """Returns the origins of a named corpus, or of several joined by "+", each once; a folder's is its name alone.
+
+    Args:
+        corpus: Its name, as in a report. "NAME/PART" is a part of the corpus NAME, and "NAME:3" has a weight.
+        from_preset: Of the report of a run that began from a preset: what that was trained on is an origin, too.
+    """
+    parts = corpus.split("+")
+    unknown = []
+    if from_preset and from_preset["corpus"]:
+        parts += from_preset["corpus"].split("+")
+    elif from_preset:
+        name = from_preset["name"]
+        unknown = [Origin(name, f"What the preset {name} was trained on, which it does not say", None, "", "")]
+    names = dict.fromkeys(re.split("[/:]", part)[0] for part in parts)
+    return [_ORIGINS.get(part, Origin(part, f"The folder {part}", None, "", "")) for part in names] + unknown
 
 
 def find(name: str, data: str | os.PathLike | None) -> Path | None:
