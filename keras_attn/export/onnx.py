@@ -64,7 +64,7 @@ def export_onnx(translator: Translator, directory: str | os.PathLike) -> Path:
     references = reference_translations(translator, options)
     with files.staging(directory.parent) as temporary:
         folder = temporary / _STAGED
-        on_tensorflow(write_onnx, translator, folder)
+        on_tensorflow(write_onnx, translator, str(folder))
         texts = [text for text, _ in references]
         found = OnnxTranslator(folder).generate(texts, **options.generate_arguments())
         answers = [(translation.text, translation.score) for translation in found]
@@ -80,16 +80,16 @@ def _taken(directory: Path) -> FileExistsError:
     return FileExistsError(f"Expected a new or empty folder. Received: {str(directory)!r}")
 
 
-def write_onnx(engine: Translator, folder: Path) -> None:
+def write_onnx(engine: Translator, directory: str) -> None:
     """Writes all files into a new folder, on the TensorFlow backend."""
+    folder = Path(directory)
     folder.mkdir()
     model, tokenizers = engine.model, (engine.source_tokenizer, engine.target_tokenizer)
     write_graphs(in_float32(model), folder)
     for name, tokenizer in zip(manifest.TOKENIZERS, tokenizers, strict=True):
         tokenizer.save(folder / name)
-    limits = engine.max_length_ratio, engine.max_length_constant
-    recorded = type(model).__name__, model.count_params(), model.pointer, model.source_length, *limits
-    manifest.write(folder, manifest.Properties(*recorded))
+    recorded = type(model).__name__, model.count_params(), model.pointer, model.source_length
+    manifest.write(folder, manifest.Properties(*recorded, **engine.length_arguments))
 
 
 def write_graphs(model: Seq2Seq, folder: Path) -> None:

@@ -103,7 +103,7 @@ def export_translator(
     with files.staging(directory) as temporary:
         folder = temporary / "version"
         references = reference_translations(translator, options)
-        arguments = folder, options, references, list(sentences), dict(report or {})
+        arguments = str(folder), dataclasses.asdict(options), references, list(sentences), dict(report or {})
         if keras.backend.backend() == "tensorflow":
             write_version(translator, *arguments)
         else:
@@ -113,17 +113,21 @@ def export_translator(
 
 def write_version(
     translator: Translator,
-    folder: Path,
-    options: ExportOptions,
+    directory: str,
+    options: Mapping[str, Any],
     references: list[Reference],
     sentences: Sequence[str],
     report: Mapping[str, Any],
 ) -> None:
-    """Writes a version into a new folder, on the TensorFlow backend; it must reproduce the `references`."""
+    """Writes a version into a new folder, on the TensorFlow backend; it must reproduce the `references`.
+
+    All arguments but the translator are values that JSON has; `options` are the fields of `ExportOptions`.
+    """
     import tensorflow as tf
 
     from keras_attn.export import assets, signatures
 
+    folder, options = Path(directory), ExportOptions(**options)
     requests = assets.warm_up_requests(translator, options, sentences or [text for text, _ in references])
     in_int8 = options.jit_compile and translator.int8_weights is not None
     dtype = "int8" if in_int8 else translator.model.compute_dtype

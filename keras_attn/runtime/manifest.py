@@ -28,6 +28,7 @@ class Properties(NamedTuple):
     source_length: int | None
     max_length_ratio: float
     max_length_constant: float
+    trained_length: int | None = None  # as in folders of earlier versions
 
 
 def write(directory: Path, properties: Properties) -> None:
@@ -65,4 +66,6 @@ def read(directory: Path) -> Properties:
 def _is_valid(properties: Properties) -> bool:
     ratio, constant = properties.max_length_ratio, properties.max_length_constant
     numbers = all(type(x) in (int, float) and 0 <= x < float("inf") for x in (ratio, constant))
-    return numbers and isinstance(properties.pointer, bool) and isinstance(properties.source_length, int | None)
+    lengths = [x for x in (properties.source_length, properties.trained_length) if x is not None]
+    sizes = all(type(length) is int and length > 0 for length in lengths)
+    return numbers and sizes and isinstance(properties.pointer, bool)

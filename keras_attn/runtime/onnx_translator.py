@@ -48,7 +48,8 @@ class OnnxTranslator(TextSearch):
         directory = Path(directory)
         self.properties = manifest.read(directory)
         tokenizers = [Tokenizer.load(directory / name) for name in manifest.TOKENIZERS]
-        super().__init__(*tokenizers, self.properties.max_length_ratio, self.properties.max_length_constant)
+        limits = self.properties.max_length_ratio, self.properties.max_length_constant, self.properties.trained_length
+        super().__init__(*tokenizers, *limits)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or 0
         self._encoder, self._decoder = (

@@ -38,7 +38,7 @@ def save_preset(
     model: Seq2Seq,
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
-    options: dict[str, float],
+    options: Mapping[str, float | None],
     *,
     dtype: str | None = None,
     report: Mapping[str, Any] | None = None,
@@ -53,7 +53,7 @@ def save_preset(
         directory: The new preset. It may exist with other files in it.
         model: The model; its optimizer's state is left out.
         source_tokenizer, target_tokenizer: Its tokenizers.
-        options: `max_length_ratio` and `max_length_constant` of the translator.
+        options: `max_length_ratio`, `max_length_constant` and, if it is known, `trained_length` of the translator.
         dtype: "float16" or "int8" to store matrices in fewer bits; None: as they are.
         report: The run's report, for the card; see `keras_attn.saving.model_card`.
 
@@ -138,7 +138,7 @@ def load_preset(preset: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenize
     return load_model(directory / "model.keras"), *tokenizers, options
 
 
-def _write_manifest(directory: Path, options: dict[str, float]) -> None:
+def _write_manifest(directory: Path, options: Mapping[str, float | None]) -> None:
     text = json.dumps({**_FORMAT, "options": options, "files": files.digests(directory)}, indent=2)
     (directory / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
@@ -155,6 +155,7 @@ def _read_manifest(directory: Path) -> dict[str, float]:
         known = {name: manifest[name] for name in _FORMAT}
         recorded = {name: (entry["size"], entry["sha256"]) for name, entry in manifest["files"].items()}
         options = {name: float(manifest["options"][name]) for name in OPTIONS}
+        trained_length = manifest["options"].get("trained_length")  # None in presets of earlier versions
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         raise changed from None
     if known != _FORMAT:
@@ -163,7 +164,10 @@ def _read_manifest(directory: Path) -> dict[str, float]:
         )
     if unknown := sorted(recorded.keys() - {*REQUIRED, *OPTIONAL}):
         raise ValueError(f"Expected the manifest to name files of the preset. Received: {unknown[0]!r}")
-    if not recorded.keys() >= set(REQUIRED) or not all(map(math.isfinite, options.values())):
+    if trained_length is not None:
+        options["trained_length"] = trained_length
+    is_length = trained_length is None or (type(trained_length) is int and trained_length > 0)
+    if not recorded.keys() >= set(REQUIRED) or not all(map(math.isfinite, options.values())) or not is_length:
         raise changed
     for name, (size, sha256) in recorded.items():
         files.check(directory, name, size, sha256)

@@ -91,11 +91,25 @@ def refused(folder, match):
         ({"options": {"max_length_ratio": 10**400, "max_length_constant": 1}}, "truncated or changed"),
         ({"options": {"max_length_ratio": 1.5, "max_length_constant": float("nan")}}, "truncated or changed"),
         ({"options": {"max_length_ratio": "1e999", "max_length_constant": 1}}, "truncated or changed"),
+        (
+            {"options": {"max_length_ratio": 1, "max_length_constant": 1, "trained_length": 0.5}},
+            "truncated or changed",
+        ),
     ],
 )
 def test_a_manifest_says_all_that_it_must(copy, changes, match):
     mend(copy, **changes)
     refused(copy, match)
+
+
+def test_the_longest_text_of_training_is_saved_if_it_is_known(translator, saved, tmp_path):
+    assert Translator.from_preset(saved).trained_length is None
+    mend(shutil.copytree(saved, tmp_path / "old"), options={"max_length_ratio": 1.5, "max_length_constant": 10})
+    assert Translator.from_preset(tmp_path / "old").limits() == translator.limits()
+    parts = translator.model, translator.source_tokenizer, translator.target_tokenizer
+    Translator(*parts, trained_length=7).save_to_preset(tmp_path / "new")
+    again = Translator.from_preset(tmp_path / "new")
+    assert (again.trained_length, again.limits().longest(99)) == (7, 31)
 
 
 def test_a_manifest_is_small_and_flat(copy):

@@ -90,6 +90,7 @@ def test_a_run_leaves_everything_behind(run):
         "alignment.png",
         "README.md",
     }
+    assert json.loads((run / "translator.json").read_text())["options"]["trained_length"] == 100
     card = (run / "README.md").read_text()
     assert "| BLEU | " in card
     report = json.loads((run / "report.json").read_text())
