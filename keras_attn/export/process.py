@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,13 @@ def custom_modules(model: "Seq2Seq") -> list[str]:
     Raises:
         ValueError: for a class that is defined in `__main__`, which no other process can import.
     """
-    classes = {(type(model).__module__, type(model).__name__), *_classes(model.get_config())}
+    classes = {(type(model).__module__, type(model).__name__)}
+
+    def note(config):  # of each object in the config
+        if "class_name" in config and "module" in config:
+            classes.add((config["module"] or "__main__", config["class_name"]))  # Keras writes None for __main__
+
+    json.loads(json.dumps(model.get_config()), object_hook=note)
     for module, name in sorted(classes):
         if module == "__main__":
             raise ValueError(
@@ -80,17 +86,6 @@ def custom_modules(model: "Seq2Seq") -> list[str]:
                 "from there."
             )
     return sorted({module for module, _ in classes if module.partition(".")[0] not in _IMPORTED})
-
-
-def _classes(config: Any) -> Iterator[tuple[str, str]]:
-    """Yields module and name of each class in a config."""
-    if isinstance(config, dict):
-        if "class_name" in config and "module" in config:
-            yield config["module"] or "__main__", config["class_name"]  # Keras writes None for __main__
-        config = list(config.values())
-    if isinstance(config, (list, tuple)):
-        for value in config:
-            yield from _classes(value)
 
 
 def _main(folder: str) -> None:

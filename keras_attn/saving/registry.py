@@ -136,11 +136,12 @@ def _find(name: str, entry: PresetEntry) -> Path:
     is_address = place is not None and "://" in place
     for folder in ([] if place is None or is_address else [Path(place)]) + [CHECKOUT]:
         if (folder / name).is_dir():
-            if fault := _fault(folder / name, entry):
-                raise ValueError(f"Expected {str(folder / name)!r} to be the preset of the registry. {fault}")
+            if other := _other_file(folder / name, entry):
+                received = f"{other} is missing, or has another SHA-256."
+                raise ValueError(f"Expected {str(folder / name)!r} to be the preset of the registry. {received}")
             return folder / name
     cached = downloads.cache_folder() / "presets" / f"{name}-{entry.files[_MANIFEST]['sha256'][:12]}"
-    if _fault(cached, entry) is None:
+    if _other_file(cached, entry) is None:
         return cached
     address = place if is_address else _read()["address"]
     if address is None:
@@ -149,20 +150,15 @@ def _find(name: str, entry: PresetEntry) -> Path:
             f"registry has no address to download them from: set {VARIABLE} to a folder, or an address, that has them."
         )
     with files.locked(cached.parent, wait=True):
-        if _fault(cached, entry):  # no other process was faster
+        if _other_file(cached, entry):  # no other process was faster
             _fetch(entry, cached, f"{address.rstrip('/')}/{name}")
     return cached
 
 
-def _fault(folder: Path, entry: PresetEntry) -> str | None:
-    """Returns what is wrong with a preset's files; None if they are those of the registry."""
-    for name, recorded in entry.files.items():
-        path = folder / name
-        if not path.is_file():
-            return f"{name} is missing."
-        if path.stat().st_size != recorded["size"] or files.sha256(path) != recorded["sha256"]:
-            return f"{name} has another size or SHA-256."
-    return None
+def _other_file(folder: Path, entry: PresetEntry) -> str | None:
+    """Returns the first file that is not that of the registry; None if all are."""
+    found = files.digests(folder)
+    return next((name for name, recorded in entry.files.items() if found.get(name) != recorded), None)
 
 
 def _fetch(entry: PresetEntry, folder: Path, address: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from keras_attn import Tokenizer, Translator, files
 from keras_attn.models import RNNSearch
-from keras_attn.saving import preset
+from keras_attn.saving import manifest, preset
 
 pytestmark = pytest.mark.once
 
@@ -267,14 +267,14 @@ def test_a_save_that_was_killed_is_undone_by_the_next_one(translator, saved, tmp
 
 
 def test_of_two_saves_at_once_one_is_refused(translator, tmp_path, monkeypatch):
-    write = preset._write_manifest
+    write = manifest.write
 
-    def meanwhile(directory, options):
-        monkeypatch.setattr(preset, "_write_manifest", write)
+    def meanwhile(*arguments):
+        monkeypatch.setattr(manifest, "write", write)
         translator.save_to_preset(tmp_path / "new")
-        write(directory, options)
+        write(*arguments)
 
-    monkeypatch.setattr(preset, "_write_manifest", meanwhile)
+    monkeypatch.setattr(manifest, "write", meanwhile)
     with pytest.raises(FileExistsError, match="never overwritten"):
         translator.save_to_preset(tmp_path / "new")
     assert names(tmp_path / "new") == sorted([*preset.NAMES, preset.CARD])
