@@ -61,21 +61,6 @@ def test_the_servers_own_loader_says_the_same(exported, program):
     print(loader.times(done))
 
 
-@on_tensorflow
-@pytest.mark.slow
-def test_the_loader_refuses_what_it_cannot_run(exported, program, tmp_path):
-    for folder, options in (
-        (tmp_path, ()),
-        (exported.folder, ("--signature", "other")),
-        (exported.folder, ("-x",)),
-        (exported.folder, ("--intra-op", "0")),
-        (exported.folder, ("--intra-op", "128")),
-    ):
-        done, _ = loader.run(program, folder, LINES[:1], *options)
-        assert done.returncode == 1
-        assert done.stderr.decode().splitlines()[-1].startswith("run_saved_model: ")
-
-
 def test_the_folder_holds_the_weights_once_and_a_record(exported):
     weights = (exported.folder / "variables" / "variables.data-00000-of-00001").stat().st_size
     assert weights < 1.2 * 4 * exported.translator.model.count_params() + 2**14

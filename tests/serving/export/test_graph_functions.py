@@ -1,6 +1,5 @@
 """The function that is saved: chunks, limits and the order of rows."""
 
-from collections import Counter
 from copy import copy
 
 import keras
@@ -56,26 +55,6 @@ def test_rows_that_are_apart_have_chunks_of_their_own():
         chunks.clear()
         found = run_in_chunks(lengths, 4, 100, function, {"row": tf.TensorSpec((None,))}, chosen)
         assert (chunks, found["row"].numpy().tolist()) == (expected, [1, 0, 3, 4, 0])
-
-
-@pytest.mark.slow
-def test_rows_that_are_done_leave_the_search(translator, monkeypatch):
-    """63 sentences of 1 to 63 words, translated by as many: all take 33 steps, half 16 more, a quarter 15 more."""
-    rows, step = [], translator.model.step
-
-    def counted(token_ids, memory, state):
-        count = tf.numpy_function(lambda n: rows.append(int(n)) or n, [tf.shape(token_ids)[0]], tf.int32)
-        with tf.control_dependencies([count]):
-            return step(tf.identity(token_ids), memory, state)
-
-    monkeypatch.setattr(translator.model, "step", counted)
-    options = ExportOptions(
-        beam_size=2, max_length_ratio=1.0, min_length_ratio=1.0, batch_size=64, tokens_per_batch=10**5
-    )
-    served = ServedTranslator(translator, options)
-    found = served.functions["serving_default"](text=tf.constant(["ein " * n for n in range(64)]))
-    assert [len(text.split()) for text in found["translation"].numpy()] == list(range(64))
-    assert Counter(rows) == {63 * 2: 33, 31 * 2: 16, 15 * 2: 15}  # two hypotheses a row; the blank line is not searched
 
 
 @pytest.mark.parametrize(
