@@ -166,7 +166,6 @@ WITHOUT_EXAMPLE = {
     ),
     "keras_attn.saving.card.model_card": "saved presets show it",
     "keras_attn.saving.card.task_of": "one condition",
-    "keras_attn.saving.quantization.stored_size": "needs TensorFlow",
     "keras_attn.search.beam.run_beam_search": "a part of `beam_search`",
     "keras_attn.search.beam.start_beam_search": "a part of `beam_search`",
     "keras_attn.search.options.check_numbers": "a check for the package's own options",

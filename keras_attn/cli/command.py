@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def run(
     """
     try:
         arguments = parser.parse_args(argv)
-        with _unraisable_interrupts_raised():
+        with _unraisable_interrupts_raised(), _warnings_as_lines(parser):
             if prepare:
                 import_keras(prepare)
             command(arguments)
@@ -145,6 +146,14 @@ def _unraisable_interrupts_raised() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = usual
+
+
+@contextlib.contextmanager
+def _warnings_as_lines(parser: argparse.ArgumentParser) -> Iterator[None]:
+    """Writes each warning as one line on stderr, without the file and the line of code that Python adds."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: print(f"{parser.prog}: {message}", file=sys.stderr)
+        yield
 
 
 @contextlib.contextmanager

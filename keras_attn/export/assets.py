@@ -6,7 +6,7 @@ A server runs the warm-up records before it accepts traffic, because each first 
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,10 @@ def write_assets(
     folder: Path,
     engine: Translator,
     options: ExportOptions,
-    functions: Mapping[str, Callable],
     requests: list[Request],
     report: Mapping[str, Any],
 ) -> None:
-    """Writes the files into a version's folder; `functions` are its signatures as `tf.saved_model.load` gives them."""
+    """Writes the files into a version's folder."""
     extra = folder / "assets.extra"
     extra.mkdir()
     with tf.io.TFRecordWriter(str(extra / WARM_UP)) as writer:
@@ -49,7 +48,7 @@ def write_assets(
             for name, tensor in inputs.items():
                 log.predict_log.request.inputs[name].CopyFrom(tf.make_tensor_proto(tensor.numpy()))
             writer.write(log.SerializeToString(deterministic=True))
-    text = json.dumps(_record(engine, options, functions, report), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(_record(engine, options, report), indent=2, ensure_ascii=False) + "\n"
     (extra / RECORD).write_text(text, encoding="utf-8")
     threads = os.cpu_count() or 1
     (folder / "batching_params.pbtxt").write_text(  # for --enable_per_model_batching_parameters
@@ -86,10 +85,8 @@ def warm_up_requests(engine: Translator, options: ExportOptions, sentences: Sequ
     return [(name, {key: tf.constant(value) for key, value in inputs.items()}) for name, inputs in requests]
 
 
-def _record(
-    engine: Translator, options: ExportOptions, functions: Mapping[str, Callable], report: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The origin of a version, its options and its signatures."""
+def _record(engine: Translator, options: ExportOptions, report: Mapping[str, Any]) -> dict[str, Any]:
+    """The origin of a version, its options and its tokenizers."""
     tokenizers = {"source": engine.source_tokenizer, "target": engine.target_tokenizer}
     return {
         "format": "keras_attn.serving",
@@ -102,10 +99,8 @@ def _record(
         "options": options.recorded(),
         "int8_products": options.jit_compile and engine.int8_weights is not None,
         "shortlist": engine.shortlist and engine.shortlist.fingerprint,
-        "max_length_ratio": engine.max_length_ratio,
-        "max_length_constant": engine.max_length_constant,
+        **engine.length_arguments,
         "tokenizers": {side: _described(tokenizer) for side, tokenizer in tokenizers.items()},
-        "signatures": {name: _signature(function, options) for name, function in sorted(functions.items())},
         "versions": {m.__name__: m.__version__ for m in (sys.modules["keras_attn"], keras, tf)},
     }
 
@@ -118,16 +113,3 @@ def _described(tokenizer: Tokenizer) -> dict[str, Any]:
         "special_ids": tokenizer.special_ids.get_config(),
         "sha256": tokenizer.fingerprint,
     }
-
-
-def _signature(function: Callable, options: ExportOptions) -> dict[str, dict]:
-    """The inputs, outputs and defaults of a signature. An axis of any size is None."""
-
-    def described(specs: Mapping[str, tf.TensorSpec]) -> dict:
-        return {name: {"dtype": x.dtype.name, "shape": x.shape.as_list()} for name, x in sorted(specs.items())}
-
-    inputs = described(function.structured_input_signature[1])
-    numbers = search.RequestOptions.default(options)._asdict()
-    defaults = {name: numbers[name] for name in inputs if name in numbers}
-    found = {"inputs": inputs, "outputs": described(function.structured_outputs)}
-    return found | ({"defaults": defaults} if defaults else {})

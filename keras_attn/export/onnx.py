@@ -8,6 +8,7 @@ structures, joined by "_". An input that a model does not use is not there. Tens
 """
 
 import contextlib
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,8 @@ from keras_attn.export.process import on_tensorflow
 from keras_attn.export.self_check import check_answers, reference_translations
 from keras_attn.models import Seq2Seq
 from keras_attn.requirements import require
-from keras_attn.runtime import manifest
+from keras_attn.runtime import onnx_translator
+from keras_attn.saving import manifest
 from keras_attn.translation import Translator
 
 OPSET = 18
@@ -53,8 +55,6 @@ def export_onnx(translator: Translator, directory: str | os.PathLike) -> Path:
         RuntimeError: if the model cannot be converted.
     """
     require("onnx", "tensorflow", "tf2onnx", "onnxruntime", purpose="export to ONNX")
-    from keras_attn.runtime import OnnxTranslator
-
     if translator.shortlist is not None:
         raise ValueError("Expected a translator without a shortlist for ONNX. Received: one with a shortlist")
     directory = Path(directory).absolute()
@@ -64,9 +64,9 @@ def export_onnx(translator: Translator, directory: str | os.PathLike) -> Path:
     references = reference_translations(translator, options)
     with files.staging(directory.parent) as temporary:
         folder = temporary / _STAGED
-        on_tensorflow(write_onnx, translator, folder)
+        on_tensorflow(write_onnx, translator, str(folder))
         texts = [text for text, _ in references]
-        found = OnnxTranslator(folder).generate(texts, **options.generate_arguments())
+        found = onnx_translator.OnnxTranslator(folder).generate(texts, **options.generate_arguments())
         answers = [(translation.text, translation.score) for translation in found]
         check_answers(references, answers, translator.model.compute_dtype)
         with contextlib.suppress(FileNotFoundError):
@@ -80,16 +80,17 @@ def _taken(directory: Path) -> FileExistsError:
     return FileExistsError(f"Expected a new or empty folder. Received: {str(directory)!r}")
 
 
-def write_onnx(engine: Translator, folder: Path) -> None:
+def write_onnx(engine: Translator, directory: str) -> None:
     """Writes all files into a new folder, on the TensorFlow backend."""
+    folder = Path(directory)
     folder.mkdir()
     model, tokenizers = engine.model, (engine.source_tokenizer, engine.target_tokenizer)
     write_graphs(in_float32(model), folder)
     for name, tokenizer in zip(manifest.TOKENIZERS, tokenizers, strict=True):
         tokenizer.save(folder / name)
-    limits = engine.max_length_ratio, engine.max_length_constant
-    recorded = type(model).__name__, model.count_params(), model.pointer, model.source_length, *limits
-    manifest.write(folder, manifest.Properties(*recorded))
+    properties = {"model": type(model).__name__, "parameters": model.count_params()}
+    properties |= {"pointer": model.pointer, "source_length": model.source_length, **engine.length_arguments}
+    manifest.write(folder / onnx_translator.MANIFEST, onnx_translator.FORMAT, properties)
 
 
 def write_graphs(model: Seq2Seq, folder: Path) -> None:
@@ -110,25 +111,23 @@ def write_graphs(model: Seq2Seq, folder: Path) -> None:
         states = {f"next_{name}": x for name, x in _named("state", state).items()}
         return {"logits": tf.cast(logits, tf.float32), "alignment": tf.cast(alignment, tf.float32), **states}
 
-    _convert(encode, inputs, folder / manifest.ENCODE)
-    _convert(step, [tf.TensorSpec((None,), tf.int32, "token_ids"), *specs], folder / manifest.STEP)
+    _convert(encode, inputs, folder / onnx_translator.ENCODE)
+    _convert(step, [tf.TensorSpec((None,), tf.int32, "token_ids"), *specs], folder / onnx_translator.STEP)
 
 
 def in_float32(model: Seq2Seq) -> Seq2Seq:
     """The model with layers that compute in float32; itself if they do."""
     if model.compute_dtype == "float32":
         return model
-    copy = without_initial_weights(lambda: type(model).from_config(_with_float32(model.get_config())))
+    float32 = keras.saving.serialize_keras_object(keras.dtype_policies.get("float32"))
+
+    def in_float32(config):  # of each object in the config
+        return float32 if config.get("class_name") == "DTypePolicy" else config
+
+    config = json.loads(json.dumps(model.get_config()), object_hook=in_float32)
+    copy = without_initial_weights(lambda: type(model).from_config(config))
     copy_weights(model, copy)
     return copy
-
-
-def _with_float32(config: Any) -> Any:
-    if isinstance(config, dict):
-        if config.get("class_name") == "DTypePolicy":
-            return keras.saving.serialize_keras_object(keras.dtype_policies.get("float32"))
-        return {name: _with_float32(value) for name, value in config.items()}
-    return [_with_float32(value) for value in config] if isinstance(config, (list, tuple)) else config
 
 
 def _both_named(structures: tuple[Any, Any]) -> dict[str, Any]:

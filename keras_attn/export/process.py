@@ -3,23 +3,23 @@
 The parent process publishes the files, so nothing is published after it was killed.
 """
 
+import builtins
 import importlib
+import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_attn.saving import load_preset, save_preset
-from keras_attn.translation import Translator, quantize
+from keras_attn.translation import Shortlist, Translator, quantize, with_shortlist
 
 if TYPE_CHECKING:
     from keras_attn.models import Seq2Seq
 
-_PRESET, _ERROR = "preset", "error.pickle"
+_PRESET, _SHORTLIST, _CALL, _ERROR = "preset", "shortlist.npz", "call.json", "error.json"
 _IMPORTED = ("builtins", "keras", "keras_attn")  # by the process anyway
 
 
@@ -29,16 +29,16 @@ def on_tensorflow(function: Callable, translator: Translator, *arguments: Any, i
     Args:
         function: A function of a module that can be imported without TensorFlow.
         translator: A `keras_attn.Translator`.
-        *arguments: Can be pickled.
+        *arguments: Values that JSON has.
         int8: bool, whether the translator there multiplies in int8; see `keras_attn.quantize`.
 
     Raises:
-        ValueError, OSError: as raised by the function; ValueError also if a custom layer is defined in `__main__` or in
-            a module that cannot be imported.
+        ValueError, OSError: as raised by the function, with the message and `errno`; ValueError also if a custom layer
+            is defined in `__main__` or in a module that cannot be imported.
         RuntimeError: if the process fails otherwise.
     """
-    modules = custom_modules(translator.model)
-    limits = {"max_length_ratio": translator.max_length_ratio, "max_length_constant": translator.max_length_constant}
+    call = {"modules": custom_modules(translator.model), "int8": int8}
+    call |= {"function": [function.__module__, function.__name__], "arguments": arguments}
     environment = {
         "KERAS_BACKEND": "tensorflow",
         "CUDA_VISIBLE_DEVICES": "",
@@ -46,16 +46,18 @@ def on_tensorflow(function: Callable, translator: Translator, *arguments: Any, i
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
     }
     with tempfile.TemporaryDirectory() as folder:
-        tokenizers = translator.source_tokenizer, translator.target_tokenizer
-        save_preset(Path(folder, _PRESET), translator.model, *tokenizers, limits)
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", __name__, folder],
-            input=pickle.dumps(modules) + pickle.dumps((function, translator.shortlist, int8, arguments)),
-            capture_output=True,
-            env=os.environ | environment,
-        )
+        translator.save_to_preset(Path(folder, _PRESET))
+        if translator.shortlist is not None:
+            translator.shortlist.save(Path(folder, _SHORTLIST))
+        Path(folder, _CALL).write_text(json.dumps(call))
+        command = [sys.executable, "-P", "-m", __name__, folder]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=os.environ | environment)
         if (error := Path(folder, _ERROR)).exists():
-            raise pickle.loads(error.read_bytes())
+            kind, message, code = json.loads(error.read_text())
+            raised = getattr(builtins, kind)(message)
+            if isinstance(raised, OSError):
+                raised.errno = code
+            raise raised
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise RuntimeError(f"Expected the export on TensorFlow to succeed. It ended with {done.returncode}: {last}")
@@ -69,7 +71,13 @@ def custom_modules(model: "Seq2Seq") -> list[str]:
     Raises:
         ValueError: for a class that is defined in `__main__`, which no other process can import.
     """
-    classes = {(type(model).__module__, type(model).__name__), *_classes(model.get_config())}
+    classes = {(type(model).__module__, type(model).__name__)}
+
+    def note(config):  # of each object in the config
+        if "class_name" in config and "module" in config:
+            classes.add((config["module"] or "__main__", config["class_name"]))  # Keras writes None for __main__
+
+    json.loads(json.dumps(model.get_config()), object_hook=note)
     for module, name in sorted(classes):
         if module == "__main__":
             raise ValueError(
@@ -80,29 +88,21 @@ def custom_modules(model: "Seq2Seq") -> list[str]:
     return sorted({module for module, _ in classes if module.partition(".")[0] not in _IMPORTED})
 
 
-def _classes(config: Any) -> Iterator[tuple[str, str]]:
-    """Yields module and name of each class in a config."""
-    if isinstance(config, dict):
-        if "class_name" in config and "module" in config:
-            yield config["module"] or "__main__", config["class_name"]  # Keras writes None for __main__
-        config = list(config.values())
-    if isinstance(config, (list, tuple)):
-        for value in config:
-            yield from _classes(value)
-
-
 def _main(folder: str) -> None:
+    call = json.loads(Path(folder, _CALL).read_text())
     try:
-        for name in pickle.load(sys.stdin.buffer):
+        for name in call["modules"]:
             importlib.import_module(name)
-        function, shortlist, int8, arguments = pickle.load(sys.stdin.buffer)
-        *parts, limits = load_preset(Path(folder, _PRESET))
-        translator = Translator(*parts, **limits)
-        translator = quantize(translator) if int8 else translator
-        translator.shortlist = shortlist
-        function(translator, *arguments)
+        translator = Translator.from_preset(Path(folder, _PRESET))
+        translator = quantize(translator) if call["int8"] else translator
+        if (shortlist := Path(folder, _SHORTLIST)).exists():
+            translator = with_shortlist(translator, Shortlist.load(shortlist))
+        module, name = call["function"]
+        getattr(importlib.import_module(module), name)(translator, *call["arguments"])
     except (ValueError, OSError) as error:
-        Path(folder, _ERROR).write_bytes(pickle.dumps(error))
+        kinds = (ValueError,) if isinstance(error, ValueError) else type(error).__mro__
+        kind = next(kind.__name__ for kind in kinds if kind.__module__ == "builtins")
+        Path(folder, _ERROR).write_text(json.dumps([kind, str(error), getattr(error, "errno", None)]))
 
 
 if __name__ == "__main__":

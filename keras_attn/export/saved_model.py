@@ -1,8 +1,8 @@
 """Export to TensorFlow Serving: a translator becomes the next version folder, complete and checked, or not at all.
 
 TensorFlow Serving watches a folder and loads each new integer that it finds, at once. So a version is written to a
-folder beside it, in `.tmp-...` (a name that servers ignore), checked, synced to disk and then renamed. The next export
-removes the leftovers of a killed one.
+folder beside it, in `.tmp-...` (a name that servers ignore), checked and then moved into place. The next export removes
+the leftovers of a killed one.
 """
 
 import dataclasses
@@ -48,8 +48,8 @@ def export_translator(
     server with `--enable_batching` refuses this signature, and no other. Ids may come from any tokenizer with this
     vocabulary; pad, start and end ids among them are ignored, and ids outside the vocabulary are read as unknown.
 
-    Beside the graph are warm-up records, `assets.extra/keras_attn.json` (its origin, the special ids of its
-    vocabularies, and its signatures with their shapes) and `batching_params.pbtxt`.
+    Beside the graph are warm-up records, `assets.extra/keras_attn.json` (its origin, its options and the special ids of
+    its vocabularies) and `batching_params.pbtxt`.
 
     With `jit_compile`, XLA compiles the search of `translate`, `translate_with_options` and `translate_token_ids` for a
     few shapes of batches, and there a translator of `keras_attn.quantize` multiplies in int8. Not compiled, and in
@@ -103,7 +103,7 @@ def export_translator(
     with files.staging(directory) as temporary:
         folder = temporary / "version"
         references = reference_translations(translator, options)
-        arguments = folder, options, references, list(sentences), dict(report or {})
+        arguments = str(folder), dataclasses.asdict(options), references, list(sentences), dict(report or {})
         if keras.backend.backend() == "tensorflow":
             write_version(translator, *arguments)
         else:
@@ -113,17 +113,21 @@ def export_translator(
 
 def write_version(
     translator: Translator,
-    folder: Path,
-    options: ExportOptions,
+    directory: str,
+    options: Mapping[str, Any],
     references: list[Reference],
     sentences: Sequence[str],
     report: Mapping[str, Any],
 ) -> None:
-    """Writes a version into a new folder, on the TensorFlow backend; it must reproduce the `references`."""
+    """Writes a version into a new folder, on the TensorFlow backend; it must reproduce the `references`.
+
+    All arguments but the translator are values that JSON has; `options` are the fields of `ExportOptions`.
+    """
     import tensorflow as tf
 
     from keras_attn.export import assets, signatures
 
+    folder, options = Path(directory), ExportOptions(**options)
     requests = assets.warm_up_requests(translator, options, sentences or [text for text, _ in references])
     in_int8 = options.jit_compile and translator.int8_weights is not None
     dtype = "int8" if in_int8 else translator.model.compute_dtype
@@ -132,7 +136,7 @@ def write_version(
         with tf.device("CPU"):  # where a server runs it
             loaded = tf.saved_model.load(str(folder))
             check_signatures(loaded.signatures, references, requests, dtype)
-        assets.write_assets(folder, translator, options, loaded.signatures, requests, report)
+        assets.write_assets(folder, translator, options, requests, report)
     except tf.errors.OpError as error:  # TensorFlow's own, of a full disk for example
         raise OSError(f"Expected a version that can be written and run. Received: {error.message}") from error
 
@@ -149,14 +153,11 @@ def _check_tokenizers(*tokenizers: Tokenizer) -> None:
 
 
 def _publish(new: Path, directory: Path, version: int | None) -> Path:
-    """Syncs a folder to disk, so that no version is incomplete after a power failure, and makes it a version."""
-    for path in [*new.rglob("*"), new]:
-        _sync(path)
+    """Makes a folder the version with this number; None: with the next one."""
     while True:
         numbers = [int(path.name) for path in directory.iterdir() if path.name.isascii() and path.name.isdigit()]
         folder = directory / str(version or max(numbers, default=0) + 1)
         if files.publish(new, folder):
-            _sync(directory)
             return folder
         if version is not None:  # another export has published it meanwhile
             raise _taken(folder)
@@ -164,11 +165,3 @@ def _publish(new: Path, directory: Path, version: int | None) -> Path:
 
 def _taken(folder: Path) -> FileExistsError:
     return FileExistsError(f"Expected a new version. Received one that exists and is kept: {str(folder)!r}")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

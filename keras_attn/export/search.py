@@ -17,7 +17,7 @@ from keras_attn.backend import kernel_products
 from keras_attn.export.options import ExportOptions
 from keras_attn.export.weights import QuantizedWeights
 from keras_attn.models import Seq2Seq
-from keras_attn.search import beam_search, greedy_search, length_norm, run_beam_search, start_beam_search
+from keras_attn.search import Limits, beam_search, greedy_search, length_norm, run_beam_search, start_beam_search
 from keras_attn.translation import Shortlist, Translator
 
 SOURCE_LENGTHS = (16, 32, 64, 128)
@@ -181,7 +181,8 @@ class RequestOptions(NamedTuple):
         """
         sizes = tf.cast(lengths, "float64")  # (R,)
         nothing = tf.constant(float("inf"), "float64")
-        own = tf.math.ceil(engine.max_length_ratio * sizes + engine.max_length_constant)  # (R,)
+        counted = tf.minimum(sizes, tf.cast(engine.counted_source_length, "float64"))  # (R,)
+        own = tf.math.ceil(engine.max_length_ratio * counted + engine.max_length_constant)  # (R,)
         by_length = tf.where(self.max_length > 0, tf.cast(self.max_length, "float64"), nothing)
         by_ratio = tf.math.ceil(self.max_length_ratio * sizes)  # (R,)
         by_ratio = tf.where(self.max_length_ratio > 0, by_ratio, nothing)  # (R,)
@@ -194,9 +195,10 @@ class RequestOptions(NamedTuple):
 
 
 def max_output_length(engine: Translator, options: ExportOptions) -> int:
-    """The longest output that any request can ask for: the translator's and the export's own."""
+    """The longest output that any request can ask for: by the translator's ratio, and the export's own."""
     own = engine.limits(max_length=options.max_length, max_length_ratio=options.max_length_ratio)
-    longest = max(limits.longest(options.max_source_length) for limits in (engine.limits(), own))
+    by_ratio = Limits(None, engine.max_length_ratio, engine.max_length_constant)
+    longest = max(limits.longest(options.max_source_length) for limits in (by_ratio, own))
     return max(longest, options.max_length or 1)
 
 

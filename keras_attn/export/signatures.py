@@ -4,13 +4,10 @@ Search is one function of the graph, which all signatures share except `translat
 it has its own.
 """
 
-import re
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_attn.export.options import ExportOptions
 from keras_attn.export.search import (
@@ -88,7 +85,6 @@ class ServedTranslator:
     def save(self, directory: str) -> None:
         """Writes `saved_model.pb` and `variables/`."""
         tf.saved_model.save(self._saved, directory, signatures=self.functions)
-        _merge_constants(Path(directory))
 
     def translate(self, text):
         return self._best(text, self._default_request())
@@ -327,40 +323,3 @@ def _strings(name: str | None) -> tf.TensorSpec:
 
 def _lengths(rows: tf.RaggedTensor, blank: tf.Tensor) -> tf.Tensor:
     return tf.where(blank, 0, tf.cast(rows.row_lengths(), tf.int32))  # (B,)
-
-
-def _merge_constants(directory: Path) -> None:
-    """Rewrites `saved_model.pb`: of equal constants in a function, only the first is kept.
-
-    Half of the nodes that TensorFlow traces are constants, most of them the -1s, 0s and 1s of shapes. A server reads,
-    copies and checks every node several times before it is ready; without the duplicates it loads a third faster.
-    """
-    path = directory / "saved_model.pb"
-    saved_model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
-    for graph in saved_model.meta_graphs:
-        for function in graph.graph_def.library.function:
-            _merge_constants_of(function)
-    path.write_bytes(saved_model.SerializeToString(deterministic=True))
-    (directory / "fingerprint.pb").unlink(missing_ok=True)  # of the graph before
-
-
-def _merge_constants_of(function) -> None:
-    first, same = {}, {}  # content -> name of the first constant; name -> name of the first with the same content
-    for node in function.node_def:
-        if node.op == "Const" and not node.input:
-            content = node.attr["value"].SerializeToString(deterministic=True), node.device
-            same[node.name] = first.setdefault(content, node.name)
-
-    def renamed(name: str) -> str:  # `node:output:number`, or `^node` for a control input
-        return re.sub("[^:^]+", lambda node: same.get(node[0], node[0]), name, count=1)
-
-    for i, node in reversed(list(enumerate(function.node_def))):
-        if same.get(node.name, node.name) != node.name:
-            del function.node_def[i]
-            continue
-        inputs = [renamed(name) for name in node.input]
-        controls = dict.fromkeys(name for name in inputs if name.startswith("^"))
-        node.input[:] = [*(name for name in inputs if name not in controls), *controls]
-    for outputs in (function.ret, function.control_ret):
-        for key, name in outputs.items():
-            outputs[key] = renamed(name)

@@ -1,7 +1,6 @@
 """Translation without Keras: graphs in ONNX, run by onnxruntime, and a beam search in NumPy.
 
     onnx_translator.py  the translator: `generate` as `keras_attn.Translator` has it
-    manifest.py         the record of a translator's files
     beam.py             beam search
     candidates.py       its candidates at each step
 

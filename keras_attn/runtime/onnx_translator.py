@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 
 from keras_attn.requirements import require
-from keras_attn.runtime import manifest
 from keras_attn.runtime.beam import beam_search
 from keras_attn.runtime.candidates import Arrays
+from keras_attn.saving import manifest
 from keras_attn.search import SearchOptions
 from keras_attn.text import Tokenizer
 from keras_attn.translation import TextSearch
+
+MANIFEST = "manifest.json"
+FORMAT = {"format": "keras_attn.onnx", "version": 1}
+ENCODE, STEP = "encode.onnx", "step.onnx"
 
 
 class OnnxTranslator(TextSearch):
@@ -46,14 +50,16 @@ class OnnxTranslator(TextSearch):
         import onnxruntime
 
         directory = Path(directory)
-        self.properties = manifest.read(directory)
+        required = ENCODE, STEP, *manifest.TOKENIZER_FILES
+        properties = manifest.read(directory / MANIFEST, "a translator in ONNX", FORMAT, required, _properties)
+        self._pointer, self._source_length, lengths = properties
         tokenizers = [Tokenizer.load(directory / name) for name in manifest.TOKENIZERS]
-        super().__init__(*tokenizers, self.properties.max_length_ratio, self.properties.max_length_constant)
+        super().__init__(*tokenizers, **lengths)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or 0
         self._encoder, self._decoder = (
             onnxruntime.InferenceSession(str(directory / name), options, providers=["CPUExecutionProvider"])
-            for name in (manifest.ENCODE, manifest.STEP)
+            for name in (ENCODE, STEP)
         )
         self._encoded = [output.name for output in self._encoder.get_outputs()]
         self._encoder_inputs, self._decoder_inputs = (
@@ -63,11 +69,11 @@ class OnnxTranslator(TextSearch):
 
     @property
     def pointer(self) -> bool:
-        return self.properties.pointer
+        return self._pointer
 
     @property
     def source_length(self) -> int | None:
-        return self.properties.source_length
+        return self._source_length
 
     def encode(self, encoder_token_ids: np.ndarray, max_length: int) -> tuple[Arrays, Arrays]:
         """The memory and the first state of sentences, by name; see `keras_attn.models.Seq2Seq`."""
@@ -102,3 +108,11 @@ class OnnxTranslator(TextSearch):
         arguments |= {"max_length": longest, "special_ids": self.target_tokenizer.special_ids}
         result = search(self.step, memory, state, **rows, **arguments)
         return {name: array for name, array in result._asdict().items() if array is not None}
+
+
+def _properties(found: Mapping[str, Any]) -> tuple[bool, int | None, dict[str, Any]]:
+    """Returns `pointer`, `source_length` and the lengths' arguments of a manifest."""
+    pointer, source_length = found["pointer"], found["source_length"]
+    if not isinstance(pointer, bool) or not isinstance(source_length, int | None):
+        raise ValueError
+    return pointer, source_length, manifest.length_arguments(found)

@@ -1,6 +1,7 @@
 """Presets: folders with a model, its two tokenizers and a manifest; and where they are found.
 
     preset.py        saves and loads such a folder
+    manifest.py      what is recorded of such a folder: the size and SHA-256 of each file, and properties
     model_file.py    the model in it, its weights in fewer bits, and bounds on what a file may ask for
     quantization.py  matrices in int8 and float16
     registry.py      trained presets by name, and presets at Hugging Face
@@ -16,7 +17,7 @@ __getattr__, __dir__, __all__ = exports(
     {
         "card": ("CARD", "model_card", "task_of"),
         "preset": ("load_preset", "load_presets", "save_preset"),
-        "quantization": ("QuantizedMatrix", "is_quantized", "quantize_matrix", "rounded_model", "stored_size"),
+        "quantization": ("QuantizedMatrix", "is_quantized", "quantize_matrix", "rounded_model"),
         "registry": ("PREFIX", "PresetEntry", "add_preset", "locate", "presets", "upload"),
     },
 )

@@ -1,20 +1,14 @@
-"""A preset: a folder with a model, its two tokenizers, a manifest and a card. An incomplete one is refused.
+"""A preset: a folder with a model, its two tokenizers, a manifest and a card. An incomplete one is refused."""
 
-The manifest has the options, and the size and SHA-256 of each file. It is written last and read first: a preset with a
-manifest is complete. The hashes protect from damage, not from malice: who can change a file can change the manifest.
-"""
-
-import json
-import math
 import os
 import shutil
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_attn import files
 from keras_attn.models import Seq2Seq, copy_model
+from keras_attn.saving import manifest
 from keras_attn.saving.card import CARD, model_card
 from keras_attn.saving.model_file import check_dtype, load_model, narrow
 from keras_attn.saving.registry import locate
@@ -22,14 +16,9 @@ from keras_attn.text import Tokenizer
 
 MANIFEST = "translator.json"
 _FORMAT = {"format": "keras_attn.translator", "version": 1}
-_LARGEST_MANIFEST = 1 << 20  # bytes; it has less than 2 kB
 # In the order in which they are moved into place. A folder is never moved onto another one, so that of two processes
 # that save at once, one is refused before it has moved anything.
-NAMES = ("source_tokenizer", "target_tokenizer", "model.keras", MANIFEST)
-TOKENIZERS = ("source_tokenizer", "target_tokenizer")
-REQUIRED = ("model.keras", *(f"{name}/tokenizer.json" for name in TOKENIZERS))
-OPTIONAL = tuple(f"{name}/sentencepiece.model" for name in TOKENIZERS)
-OPTIONS = ("max_length_ratio", "max_length_constant")
+NAMES = (*manifest.TOKENIZERS, "model.keras", MANIFEST)
 _STAGED = "preset"
 
 
@@ -38,7 +27,7 @@ def save_preset(
     model: Seq2Seq,
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
-    options: dict[str, float],
+    options: Mapping[str, float | None],
     *,
     dtype: str | None = None,
     report: Mapping[str, Any] | None = None,
@@ -53,7 +42,7 @@ def save_preset(
         directory: The new preset. It may exist with other files in it.
         model: The model; its optimizer's state is left out.
         source_tokenizer, target_tokenizer: Its tokenizers.
-        options: `max_length_ratio` and `max_length_constant` of the translator.
+        options: `max_length_ratio`, `max_length_constant` and, if it is known, `trained_length` of the translator.
         dtype: "float16" or "int8" to store matrices in fewer bits; None: as they are.
         report: The run's report, for the card; see `keras_attn.saving.model_card`.
 
@@ -63,10 +52,10 @@ def save_preset(
         OSError: if it cannot be written, or the disk is full.
 
     Example:
-        >>> options = {"max_length_ratio": 2.0, "max_length_constant": 10.0}
+        >>> options = {"max_length_ratio": 2.0, "max_length_constant": 10.0, "trained_length": 60}
         >>> keras_attn.saving.save_preset("preset", model, source_tokenizer, target_tokenizer, options)
         >>> keras_attn.saving.load_preset("preset")[3]
-        {'max_length_ratio': 2.0, 'max_length_constant': 10.0}
+        {'max_length_ratio': 2.0, 'max_length_constant': 10.0, 'trained_length': 60}
     """
     check_dtype(dtype)
     directory = Path(directory).absolute()
@@ -80,9 +69,9 @@ def save_preset(
         copy_model(model, model.name).save(preset / "model.keras")
         if dtype:
             narrow(preset / "model.keras", dtype)
-        for name, tokenizer in zip(TOKENIZERS, (source_tokenizer, target_tokenizer), strict=True):
+        for name, tokenizer in zip(manifest.TOKENIZERS, (source_tokenizer, target_tokenizer), strict=True):
             tokenizer.save(preset / name)
-        _write_manifest(preset, options)
+        manifest.write(preset / MANIFEST, _FORMAT, {"options": options})
         if not files.publish(preset / NAMES[0], directory / NAMES[0]):
             _refuse_taken(directory)
         for name in NAMES[1:]:
@@ -113,14 +102,15 @@ def _undo_killed(directory: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def load_preset(preset: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, float]]:
+def load_preset(preset: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, Any]]:
     """Loads a preset in Keras' safe mode.
 
     Args:
         preset: A folder, the name of a registered preset or "hf://USER/NAME": see `keras_attn.saving.locate`.
 
     Returns:
-        The model, the source tokenizer, the target tokenizer and the options, as given to `save_preset`.
+        The model, the source tokenizer, the target tokenizer and the options, as given to `save_preset`; a
+        `trained_length` that is not known is None.
 
     Raises:
         FileNotFoundError: if the folder contains no preset, or a file of it is missing; and see `locate`.
@@ -133,46 +123,17 @@ def load_preset(preset: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenize
         'RNNSearch'
     """
     directory = locate(preset)
-    options = _read_manifest(directory)
-    tokenizers = [Tokenizer.load(directory / name) for name in TOKENIZERS]
+    required = "model.keras", *manifest.TOKENIZER_FILES
+    options = manifest.read(
+        directory / MANIFEST, "a preset", _FORMAT, required, lambda found: manifest.length_arguments(found["options"])
+    )
+    tokenizers = [Tokenizer.load(directory / name) for name in manifest.TOKENIZERS]
     return load_model(directory / "model.keras"), *tokenizers, options
-
-
-def _write_manifest(directory: Path, options: dict[str, float]) -> None:
-    text = json.dumps({**_FORMAT, "options": options, "files": files.digests(directory)}, indent=2)
-    (directory / MANIFEST).write_text(text + "\n", encoding="utf-8")
-
-
-def _read_manifest(directory: Path) -> dict[str, float]:
-    """Checks every file against the manifest, and returns the options."""
-    path = directory / MANIFEST
-    if not path.is_file():
-        missing = MANIFEST if directory.is_dir() else "such folder"
-        raise FileNotFoundError(f"Expected a preset in {str(directory)!r}. There is no {missing}.")
-    changed = ValueError(f"Expected {str(path)!r} to be a preset's manifest. It is truncated or changed.")
-    try:
-        manifest = json.loads(files.read_bounded(path, _LARGEST_MANIFEST))
-        known = {name: manifest[name] for name in _FORMAT}
-        recorded = {name: (entry["size"], entry["sha256"]) for name, entry in manifest["files"].items()}
-        options = {name: float(manifest["options"][name]) for name in OPTIONS}
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-        raise changed from None
-    if known != _FORMAT:
-        raise ValueError(
-            f"Expected a preset of {_FORMAT}. Received: {textwrap.shorten(str(known), 200)} in {str(path)!r}."
-        )
-    if unknown := sorted(recorded.keys() - {*REQUIRED, *OPTIONAL}):
-        raise ValueError(f"Expected the manifest to name files of the preset. Received: {unknown[0]!r}")
-    if not recorded.keys() >= set(REQUIRED) or not all(map(math.isfinite, options.values())):
-        raise changed
-    for name, (size, sha256) in recorded.items():
-        files.check(directory, name, size, sha256)
-    return options
 
 
 def load_presets(
     directories: Sequence[str | os.PathLike], average: str
-) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, float]]:
+) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, Any]]:
     """Loads several presets as one model.
 
     Args:

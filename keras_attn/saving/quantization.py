@@ -84,23 +84,6 @@ def rounded_model(model, quantize: str | None):
     return copy
 
 
-def stored_size(model, quantize: str | None) -> int:
-    """Returns the bytes that the weights take in a SavedModel, on the TensorFlow backend.
-
-    Args:
-        model: A `keras.Model`.
-        quantize: "int8", "float16" or None.
-    """
-    size = 0
-    for weight in model.weights:
-        count = int(np.prod(weight.shape))
-        if quantize and is_quantized(weight):  # with the longest scale that it can have
-            size += count * {"int8": 1, "float16": 2}[quantize] + 4 * max(weight.shape)
-        else:
-            size += count * weight.value.dtype.size
-    return size
-
-
 def _int8(matrix: np.ndarray, axis: int) -> QuantizedMatrix:
     others = tuple(i for i in range(matrix.ndim) if i != axis)
     largest = np.abs(matrix).max(axis=others, keepdims=True)

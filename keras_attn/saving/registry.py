@@ -16,7 +16,6 @@ import dataclasses
 import json
 import os
 import re
-import shutil
 import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
@@ -136,11 +135,12 @@ def _find(name: str, entry: PresetEntry) -> Path:
     is_address = place is not None and "://" in place
     for folder in ([] if place is None or is_address else [Path(place)]) + [CHECKOUT]:
         if (folder / name).is_dir():
-            if fault := _fault(folder / name, entry):
-                raise ValueError(f"Expected {str(folder / name)!r} to be the preset of the registry. {fault}")
+            if others := _other_files(folder / name, entry):
+                received = f"{others[0]} is missing, or has another SHA-256."
+                raise ValueError(f"Expected {str(folder / name)!r} to be the preset of the registry. {received}")
             return folder / name
     cached = downloads.cache_folder() / "presets" / f"{name}-{entry.files[_MANIFEST]['sha256'][:12]}"
-    if _fault(cached, entry) is None:
+    if not _other_files(cached, entry):
         return cached
     address = place if is_address else _read()["address"]
     if address is None:
@@ -149,30 +149,17 @@ def _find(name: str, entry: PresetEntry) -> Path:
             f"registry has no address to download them from: set {VARIABLE} to a folder, or an address, that has them."
         )
     with files.locked(cached.parent, wait=True):
-        if _fault(cached, entry):  # no other process was faster
-            _fetch(entry, cached, f"{address.rstrip('/')}/{name}")
+        for file in _other_files(cached, entry):  # none if another process was faster
+            (cached / file).parent.mkdir(parents=True, exist_ok=True)
+            place = f"{address.rstrip('/')}/{name}/{urllib.parse.quote(file)}"
+            downloads.download(place, cached / file, **entry.files[file])
     return cached
 
 
-def _fault(folder: Path, entry: PresetEntry) -> str | None:
-    """Returns what is wrong with a preset's files; None if they are those of the registry."""
-    for name, recorded in entry.files.items():
-        path = folder / name
-        if not path.is_file():
-            return f"{name} is missing."
-        if path.stat().st_size != recorded["size"] or files.sha256(path) != recorded["sha256"]:
-            return f"{name} has another size or SHA-256."
-    return None
-
-
-def _fetch(entry: PresetEntry, folder: Path, address: str) -> None:
-    with files.staging(folder.parent) as staged:
-        for name, recorded in entry.files.items():
-            path = staged / folder.name / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            downloads.download(f"{address}/{urllib.parse.quote(name)}", path, **recorded)
-        shutil.rmtree(folder, ignore_errors=True)  # one that is damaged
-        files.publish(staged / folder.name, folder)
+def _other_files(folder: Path, entry: PresetEntry) -> list[str]:
+    """Returns the names of the files that a folder lacks, or has with another content than the registry's."""
+    found = files.digests(folder)
+    return [name for name, recorded in entry.files.items() if found.get(name) != recorded]
 
 
 def _from_hub(preset: str) -> Path:

@@ -99,7 +99,8 @@ def _train(recipe: ModuleType, plan: TrainingPlan, devices, model_scope, job, te
         model = start.build(recipe, config, sizes, plan.changed_names) if start else recipe.build(config, *sizes)
     if config.guided_alignment:
         model.check_attention()
-    translator = Translator(model, *tokenizers, **(start.options if start else {}))
+    lengths = (start.length_arguments if start else {}) | {"trained_length": config.max_tokens}
+    translator = Translator(model, *tokenizers, **lengths)
     # Refuses search options that are wrong now, not after hours of training.
     translator.generate([], beam_size=plan.beam, length_penalty=config.length_penalty)
     job.on_rank_0(lambda: open_run(out, identity, plan.resume))

@@ -27,7 +27,7 @@ class StartingPoint:
         identity: What the report says of it: `name`, without the folders of this machine, `digest`, the SHA-256 of its
             manifest, which has those of its files, and `corpus`, what it was trained on, itself and before; None if
             that is not known.
-        options: The limits of its translations' lengths.
+        length_arguments: Of its `Translator`.
 
     Raises:
         FileNotFoundError: if there is no such preset.
@@ -42,7 +42,7 @@ class StartingPoint:
         self._report = read_report(folder)
         is_named = preset.startswith(saving.PREFIX) or preset in saving.presets()
         self.name = preset if is_named else folder.resolve().name
-        self.options = {name: getattr(translator, name) for name in ("max_length_ratio", "max_length_constant")}
+        self.length_arguments = translator.length_arguments
         before = self._report.get("from_preset")
         corpora = [self._report["corpus"], *([before["corpus"]] if before else [])]
         self.identity = {

@@ -3,13 +3,14 @@
 A subclass computes: `Translator` compiles models of Keras, `keras_attn.runtime` runs graphs in ONNX.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from keras_attn.search import Limits, SampleOptions, SearchOptions, check_numbers
+from keras_attn.search import Limits, SampleOptions, SearchOptions, check_numbers, check_sizes
 from keras_attn.text import BLANKS, Tokenizer, temporary_ids, without_temporary_ids
 from keras_attn.translation.batching import (
     Sentence,
@@ -21,6 +22,9 @@ from keras_attn.translation.batching import (
     token_ids_of,
 )
 from keras_attn.translation.results import Translation
+
+_MARGIN = 2  # times the longest text of training, up to which a longer source allows a longer translation
+_UNKNOWN_TRAINED_LENGTH = 500  # tokens, for a model without `trained_length`
 
 
 class TextSearch:
@@ -35,12 +39,27 @@ class TextSearch:
         target_tokenizer: Tokenizer,
         max_length_ratio: float,
         max_length_constant: float,
+        trained_length: int | None,
     ):
         check_numbers(max_length_ratio=max_length_ratio, max_length_constant=max_length_constant)
+        if trained_length is not None:
+            check_sizes(trained_length=trained_length)
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_length_ratio = max_length_ratio
         self.max_length_constant = max_length_constant
+        self.trained_length = trained_length
+
+    @property
+    def length_arguments(self) -> dict[str, float | int | None]:
+        """The arguments of the constructor from which the longest translations follow."""
+        names = "max_length_ratio", "max_length_constant", "trained_length"
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def counted_source_length(self) -> int:
+        """Source tokens that count for the longest translation, unless an argument of the search gives that."""
+        return _MARGIN * (self.trained_length or _UNKNOWN_TRAINED_LENGTH)
 
     @property
     def pointer(self) -> bool:
@@ -109,10 +128,21 @@ class TextSearch:
         return self._limits(SearchOptions.from_keywords(lengths))
 
     def _limits(self, options: SearchOptions | SampleOptions) -> Limits:
-        ratio, constant = options.max_length_ratio, 0.0
-        if options.max_length is None and ratio is None:
+        longest, ratio, constant = options.max_length, options.max_length_ratio, 0.0
+        if longest is None and ratio is None:
             ratio, constant = self.max_length_ratio, self.max_length_constant
-        return Limits(options.max_length, ratio, constant, options.min_length, options.min_length_ratio)
+            longest = Limits(None, ratio, constant).longest(self.counted_source_length)
+        return Limits(longest, ratio, constant, options.min_length, options.min_length_ratio)
+
+    def _warn_of_long_sources(self, sentences: Sequence[Sentence], limit: int) -> None:
+        most = self.counted_source_length
+        if count := sum(len(sentence.token_ids) > most for sentence in sentences):
+            trained = f"trained with up to {self.trained_length:,}" if self.trained_length else "of unknown training"
+            warnings.warn(
+                f"Expected sources of at most {most:,} tokens for a model {trained}. Received {count:,} longer ones: "
+                f"their translations have at most {limit:,} tokens. `max_length` or `max_length_ratio` allows more.",
+                stacklevel=4,
+            )
 
     def _search(
         self,
@@ -134,7 +164,10 @@ class TextSearch:
         arguments = options.arguments_of(search)
         arguments["banned_token_ids"] = token_ids_of(self.target_tokenizer, options.banned_tokens)
         arguments["return_alignments"] = return_alignments or dictionary is not None
-        sentences = self._sentences(texts, self._limits(options), prefixes, row_ids)
+        limits = self._limits(options)
+        sentences = self._sentences(texts, limits, prefixes, row_ids)
+        if options.max_length is None and options.max_length_ratio is None and self.max_length_ratio:
+            self._warn_of_long_sources(sentences, limits.max_length)
         results = [Translation("")] * len(sentences)
         source_lengths = [len(sentence.token_ids) for sentence in sentences]
         for rows, shape in batches(source_lengths, options.batch_size, options.tokens_per_batch):

@@ -33,6 +33,9 @@ class Translator(TextSearch):
             batch mates. Search continues until no hypothesis up to this length can be better: a generous limit costs
             steps. With the ratio 0 all sentences have the same limit; without an end token, that is the length of every
             translation.
+        trained_length: The longest source and target, in tokens, that the model was trained with; None: not known.
+            Sources of more than twice as many tokens, of more than 1,000 if it is not known, have the limit of those,
+            with a warning. `max_length` and `max_length_ratio` of `generate` and `sample` replace all limits.
 
     Several threads may use one translator while its model is not trained. It can be copied and pickled, as far as Keras
     can save its model; a copy compiles anew. A process that is forked after a model was loaded cannot compute with
@@ -56,9 +59,10 @@ class Translator(TextSearch):
         *,
         max_length_ratio: float = 1.5,
         max_length_constant: float = 10,
+        trained_length: int | None = None,
     ):
         _check_parts(model, source_tokenizer, target_tokenizer)
-        super().__init__(source_tokenizer, target_tokenizer, max_length_ratio, max_length_constant)
+        super().__init__(source_tokenizer, target_tokenizer, max_length_ratio, max_length_constant, trained_length)
         self.model = model
         self.int8_weights: Int8Weights | None = None  # see `quantize`
         self.shortlist: Shortlist | None = None  # see `with_shortlist`
@@ -189,9 +193,8 @@ class Translator(TextSearch):
             ValueError: if `dtype` is another.
             FileExistsError: if `directory` already contains a preset, or part of one.
         """
-        limits = {"max_length_ratio": self.max_length_ratio, "max_length_constant": self.max_length_constant}
         tokenizers = self.source_tokenizer, self.target_tokenizer
-        save_preset(directory, self.model, *tokenizers, limits, dtype=dtype, report=report)
+        save_preset(directory, self.model, *tokenizers, self.length_arguments, dtype=dtype, report=report)
 
     @classmethod
     def from_preset(cls, preset: str | Path) -> "Translator":

@@ -133,6 +133,18 @@ def test_bytes_that_are_not_text_and_overlong_lines_are_said(command):
     ]
 
 
+@pytest.mark.filterwarnings("default:Expected sources of")
+def test_a_line_longer_than_training_is_said_in_one_line(preset, tmp_path, capsys):
+    translator = Translator.from_preset(preset)
+    translator.trained_length = 2
+    translator.save_to_preset(tmp_path / "short")
+    (tmp_path / "lines").write_text("eins zwei drei vier\n")
+    for more in ([], ["--max-length", "9"]):
+        assert translate.main([str(tmp_path / "short"), "--input", str(tmp_path / "lines"), *more]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("keras-attn translate: Expected sources of at most 4 tokens for a model trained with up to")
+
+
 def test_lines_of_windows_are_the_same(command):
     status, out, _ = command(b"eins\r\nzwei\r\n\r\n", "--format", "jsonl")
     assert status == 0

@@ -14,7 +14,6 @@ import keras_attn as ka
 from keras_attn.converters import from_marian
 from keras_attn.losses import SmoothedCrossentropy
 from tests import fixtures
-from tests.marian_oracle import Marian
 
 pytestmark = pytest.mark.by_turns
 
@@ -98,18 +97,6 @@ def test_a_model_is_trained_on_and_saved(where, translators, tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("name", RECORDED["models"])
-def test_the_oracle_computes_what_marian_does(name, where, translators):
-    """Also of models that are not read, with the ids of one that is."""
-    twin = name if name in READ else "tied_all" if name in JOINT else "s2s"
-    tokenizers = translators(twin).source_tokenizer, translators(twin).target_tokenizer
-    pairs = [[np.array([*t.encode(x), 0]) for t, x in zip(tokenizers, p, strict=True)] for p in zip(SOURCES, TARGETS)]  # noqa: B905
-    marian = Marian(where / f"{name}.npz")
-    found = [marian.log_prob(*pair) for pair in pairs]
-    np.testing.assert_allclose(found, RECORDED["models"][name]["scores"], atol=1e-4)
-
-
-@pytest.mark.once
 def test_a_file_for_both_sides_is_one_vocabulary(where):
     model, source, target = from_marian(where / "tied_all.npz", where / "joint.yml")
     assert source.fingerprint == target.fingerprint
@@ -145,13 +132,9 @@ OPTIONS = [
     ("enc-cell: gru", "enc-cell: ssru", "`enc-cell` of gru or .*lstm. Received: ssru"),
     ("enc-cell: gru", "enc-cell: lstm", "same cells .* Received: gru and lstm"),
     ("input-types:\n  []", "input-types:\n  - class", "text alone. Received: .*'class'"),
-    ("  - 48\n  - 48", "  - 48", r"two vocabularies. Received: dim-vocabs of \['48'\]"),
     ("dim-rnn: 6", "dim-rnn: 99999999", "`dim-rnn` to be a size .*'99999999'"),
     ("  - 48\n  - 48", "  - 16777216\n  - 48", r"'encoder_Wemb' of shape \(16777216, 4\) .*Received: \(48, 4\)"),
-    ("dim-emb: 4", "dim-emb: 1048576", r"'encoder_bi_W' of shape \(1048576, 12\) .*Received: \(4, 12\)"),
     ("enc-depth: 1", "enc-depth: 100", r"'encoder_bi_l2_cell1_b' of shape .*Received: none"),
-    ("dim-rnn: 6", "dim-rnn: 7", r"'encoder_bi_b' of shape \(1, 14\) .*Received: \(1, 12\)"),
-    ("enc-depth: 1", "enc-depth: 0", "`enc-depth` to be a size up to 100 .*Received: '0'"),
     ("dec-cell-base-depth: 2", "dec-cell-base-depth: 1", "besides them: decoder_cell2_U, decoder_cell2_Ux"),
     ("ulr: false", "ulr:\n  a: b", "`name: value` .*Received in line 60: MappingStart"),
 ]
@@ -159,12 +142,10 @@ ARRAYS = [
     ("decoder_U_att", None, r"'decoder_U_att' of shape \(12, 1\) .*Received: none"),
     ("decoder_W_cov", np.ones((2, 2), "float32"), "besides them: decoder_W_cov"),
     ("decoder_U_att", np.ones((12, 1)), "float32, each once. Received: 'decoder_U_att' in float64"),
-    ("decoder_U_att", np.array([{}]), r"npz. Received: decoder_U_att.npy has object \(1,\)"),
     ("special:model.yml", None, "Received: It has no special:model.yml"),
     ("special:model.yml", np.ones(1 << 17, "int8"), "has more than 65,536 bytes"),
     ("special:model.yml", np.full(9, -1, "int8"), "options in special:model.yml .*can't decode byte 0xff"),
     ("special:model.yml", np.frombuffer(b"a: &a [b]\nc: *a", "int8"), "in line 2: Alias"),
-    ("special:model.yml", np.frombuffer(b"a: [[]]", "int8"), "in line 1: SequenceStart"),
     ("special:model.yml", np.frombuffer(b"[" * 60_000, "int8"), "options in special:model.yml .*in .*line 1"),
     ("special:model.yml", np.frombuffer(b"type: '", "int8"), "Expected YAML. Received: .*line 1"),
 ]

@@ -222,11 +222,6 @@ MESSAGES = {
         {},
         r"for 'decoder/cell' of bias \(2, 18\), .* Received: 'decoder/decoder_rnn_cell' with bias \(24,\)",
     ),
-    "another attention": (
-        lambda: ka.AttentionDecoder(lstm_of_10(), ka.BahdanauAttention(6), attend="after"),
-        {},
-        r"for 'decoder/attention' of .*query_layer/kernel \(6, 6\). Received: 'decoder/attention_mechanism' with",
-    ),
     "a scale": (
         lambda: ka.AttentionDecoder(lstm_of_10(), ka.GeneralAttention(use_scale=True), attend="after"),
         {},
@@ -241,11 +236,6 @@ MESSAGES = {
         lambda: layers.Dense(17, name="fc"),
         {"fc": "decoder/out"},
         r"one of \[.*'decoder/fc'.*\]. Received: 'decoder/out'",
-    ),
-    "an unknown weight there": (
-        lambda: layers.Dense(17, name="fc"),
-        {"fc": {"kernel": "decoder/out/kernel"}},
-        r"weights of the file in `mapping`: .* Received: 'decoder/out/kernel'",
     ),
     "a mapping that does not fit": (
         lambda: layers.Dense(17, name="fc"),

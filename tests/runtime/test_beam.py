@@ -1,4 +1,4 @@
-"""The beam search in NumPy against brute force and against the one that every backend shares, on random models."""
+"""The beam search in NumPy against the one that every backend shares, on random models."""
 
 import numpy as np
 import pytest
@@ -6,19 +6,8 @@ from keras import ops, tree
 
 from keras_attn.runtime.beam import beam_search
 from keras_attn.search import beam_search as beam_search_of_keras
-from keras_attn.search import greedy_search
 from keras_attn.text import SpecialIds
-from tests.search.searching import (
-    EVERYTHING,
-    B,
-    L,
-    RecurrentModel,
-    TableModel,
-    brute_force,
-    check_against,
-    compiled,
-    options_of,
-)
+from tests.search.searching import B, L, RecurrentModel, TableModel, compiled
 
 pytestmark = pytest.mark.once
 
@@ -55,13 +44,10 @@ def padded(result):
     return type(result)(**arrays)
 
 
-def check_equal(model, options, other=beam_search_of_keras):
+def check_equal(model, options):
     """Both searches find the same, in all fields."""
-    expected = compiled(lambda memory, state: other(model.step, memory, state, max_length=L, **options))(
-        model.memory, model.state
-    )
-    if other is greedy_search:
-        options = options | {"beam_size": 1}
+    search = compiled(lambda memory, state: beam_search_of_keras(model.step, memory, state, max_length=L, **options))
+    expected = search(model.memory, model.state)
     received = padded(beam_search(in_numpy(model.step), model.memory, model.state, max_length=L, **options))
     np.testing.assert_array_equal(received.token_ids, expected.token_ids)
     np.testing.assert_array_equal(received.lengths, np.maximum(expected.lengths, 0))
@@ -70,21 +56,6 @@ def check_equal(model, options, other=beam_search_of_keras):
     assert (received.alignments is None) == (expected.alignments is None)
     if expected.alignments is not None:
         np.testing.assert_allclose(received.alignments, expected.alignments, atol=1e-5)
-
-
-@pytest.mark.parametrize("coverage_penalty", [0.0, 0.3])
-@pytest.mark.parametrize(("normalization", "length_penalty"), [("gnmt", 0.6), ("average", 1.0), ("none", 1.0)])
-def test_a_wide_beam_is_brute_force(normalization, length_penalty, coverage_penalty):
-    model, longest = TableModel(), [5, 2, 4]
-    options = options_of(normalization, length_penalty, coverage_penalty)
-    limits = {"max_length": L, "row_max_length": np.array(longest)}
-    result = beam_search(
-        in_numpy(model.step), model.memory, model.state, beam_size=EVERYTHING, n_best=11, **limits, **options
-    )
-    for row in range(B):
-        expected = brute_force(model, row, options, longest[row])
-        check_against(padded(result), row, expected[:11])
-        assert np.all(result.scores[row, len(expected) :] == -np.inf)
 
 
 def drawn_options(seed: int) -> dict:
@@ -118,11 +89,6 @@ def drawn_options(seed: int) -> dict:
 def test_both_searches_find_the_same(seed, end):
     model = RecurrentModelByName(seed) if seed % 2 else TableModel(seed)
     check_equal(model, drawn_options(seed) | {"special_ids": SpecialIds(end=end)})
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_beam_of_one_is_greedy_search(seed):
-    check_equal(TableModel(seed), {"return_alignments": True}, greedy_search)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,147 +1,50 @@
-"""Presets of hf://: a stand-in for the Hub on this machine, to which huggingface_hub itself speaks."""
+"""Presets of hf://: what huggingface_hub is asked, and its errors."""
 
-import base64
-import contextlib
-import hashlib
-import http.server
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from keras_attn import saving
-from tests.web_server import listening
 
-constants = pytest.importorskip("huggingface_hub.constants")
+huggingface_hub = pytest.importorskip("huggingface_hub")
 pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
-COMMIT = "a" * 40
-FILES = {
-    "model.keras": b"m" * 300,
-    "translator.json": b"{}",
-    "source_tokenizer/tokenizer.json": b"{}",
-    "README.md": b"# card",
-    "other.bin": b"not ours",
-}
-
-
-class Hub:
-    """Repositories by their names, and what was asked."""
-
-    def __init__(self):
-        self.repositories = {"user/tiny": dict(FILES)}
-        self.requests, self.created, self.tokens = [], [], set()
-        self.address = ""
-
-
-@contextlib.contextmanager
-def serving():
-    hub = Hub()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self, content=b"", status=200, **headers):
-            content = content if isinstance(content, bytes) else json.dumps(content).encode()
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name.replace("_", "-"), value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(content)
-
-        def do_GET(self):
-            path = self.path.split("?")[0].strip("/")
-            hub.requests.append(path)
-            parts = path.removeprefix("api/models/").split("/")
-            repository = hub.repositories.get("/".join(parts[:2]))
-            if repository is None:
-                self.answer({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
-            elif path.startswith("api/") and parts[2:3] == ["tree"]:
-                self.answer(
-                    [{"type": "file", "path": n, "size": len(c), "oid": digest(c)} for n, c in repository.items()]
-                )
-            elif path.startswith("api/"):
-                siblings = [{"rfilename": name} for name in repository]
-                self.answer({"id": "/".join(parts[:2]), "sha": COMMIT, "siblings": siblings})
-            else:  # USER/NAME/resolve/COMMIT/FILE
-                content = repository["/".join(parts[4:])]
-                self.answer(content, X_Repo_Commit=COMMIT, ETag=f'"{digest(content)}"')
-
-        do_HEAD = do_GET
-
-        def do_POST(self):
-            path = self.path.split("?")[0].strip("/")
-            hub.requests.append(path)
-            hub.tokens.add(self.headers.get("Authorization"))
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if path == "api/repos/create":
-                asked = json.loads(body)
-                hub.created.append(asked)
-                name = f"{asked['organization']}/{asked['name']}"
-                hub.repositories.setdefault(name, {})
-                self.answer({"url": f"{hub.address}/{name}", "id": name, "name": name})
-            elif "/preupload/" in path:
-                files = [{"path": one["path"], "uploadMode": "regular"} for one in json.loads(body)["files"]]
-                self.answer({"files": [one | {"shouldIgnore": False, "oid": None} for one in files]})
-            elif "/commit/" in path:
-                name = "/".join(path.removeprefix("api/models/").split("/")[:2])
-                for line in map(json.loads, body.splitlines()):
-                    if line["key"] == "file":
-                        hub.repositories[name][line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-                address = f"{hub.address}/{name}/commit/{COMMIT}"
-                self.answer({"success": True, "commitOid": COMMIT, "commitUrl": address, "hookOutput": ""})
-            else:  # validation of the card
-                self.answer({"errors": [], "warnings": []})
-
-        def log_message(self, *_):
-            pass
-
-    with listening(Handler) as hub.address:
-        yield hub
-
-
-def digest(content: bytes) -> str:
-    return hashlib.sha1(content).hexdigest()
+OURS = ["model.keras", "translator.json", "source_tokenizer/tokenizer.json", "target_tokenizer/sentencepiece.model"]
+OURS += ["README.md", "report.json"]
 
 
 @pytest.fixture
-def hub(monkeypatch, tmp_path):
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_TOKEN", "for_the_stand_in")
-    with serving() as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.address)
-        yield server
+def download(monkeypatch):
+    """`snapshot_download`, which takes the arguments of the library's own."""
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror")
+    asked = mock.create_autospec(huggingface_hub.snapshot_download, return_value="/folder")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", asked)
+    return asked
 
 
-def test_the_files_of_a_preset_are_downloaded_and_no_others(hub):
-    folder = saving.locate("hf://user/tiny")
-    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert found == {name: content for name, content in FILES.items() if name != "other.bin"}
+def chosen(patterns):
+    """The files that the library takes of a repository with others."""
+    return list(huggingface_hub.utils.filter_repo_objects([*OURS, "other.bin", "a/b"], allow_patterns=patterns))
 
 
-def test_without_the_network_it_is_taken_from_the_cache(hub, monkeypatch):
-    folder = saving.locate("hf://user/tiny")
+@pytest.mark.parametrize(("preset", "revision"), [("hf://user/tiny", None), ("hf://user/tiny@v1", "v1")])
+def test_the_files_of_a_preset_are_downloaded_and_no_others(download, preset, revision):
+    assert saving.locate(preset) == Path("/folder")
+    (arguments, options) = download.call_args
+    patterns = options.pop("allow_patterns")
+    assert (arguments, options) == (("user/tiny",), {"revision": revision, "endpoint": "https://mirror"})
+    assert chosen(patterns) == OURS
+
+
+def test_a_failed_download_is_a_sentence(monkeypatch):
+    """Of the library itself, which looks into its cache when nobody answers."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    assert saving.locate("hf://user/tiny") == folder
-    with pytest.raises(FileNotFoundError, match=r"Could not download hf://user/other"):
-        saving.locate("hf://user/other")
-
-
-def test_a_revision_is_asked_for(hub):
-    saving.locate(f"hf://user/tiny@{COMMIT}")
-    assert any(path.endswith(f"revision/{COMMIT}") or f"resolve/{COMMIT}" in path for path in hub.requests)
-    assert saving.locate("hf://user/tiny@v1").name == COMMIT
-    assert any(path.endswith("revision/v1") for path in hub.requests)
-
-
-def test_an_unknown_repository_is_a_sentence(hub):
-    with pytest.raises(FileNotFoundError, match=r"Could not download hf://user/none \(.*404"):
+    with pytest.raises(FileNotFoundError, match=r"Could not download hf://user/none \("):
         saving.locate("hf://user/none")
 
 
@@ -153,22 +56,23 @@ def test_another_form_is_refused(preset):
         saving.locate(preset)
 
 
-def test_a_preset_is_uploaded_with_its_card_and_nothing_else(hub, tmp_path):
-    folder = tmp_path / "preset"
-    for name, content in (FILES | {"report.json": b"{}", "checkpoint.npz": b"large"}).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    address = saving.upload(folder, "hf://user/new", private=True)
-    assert address == f"{hub.address}/user/new/commit/{COMMIT}"
-    expected = {name for name in FILES if name != "other.bin"} | {"report.json"}
-    assert hub.repositories["user/new"].keys() == expected
-    assert "private" in (hub.created[0].get("visibility"), *hub.created[0])
-    assert hub.tokens == {"Bearer for_the_stand_in"}
+def test_a_preset_is_uploaded_with_its_card_and_nothing_else(monkeypatch, tmp_path):
+    hub = mock.create_autospec(huggingface_hub.HfApi, instance=True)
+    hub.upload_folder.return_value = mock.Mock(commit_url="https://there")
+    made = mock.Mock(return_value=hub)
+    monkeypatch.setattr(huggingface_hub, "HfApi", made)
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror")
+    assert saving.upload(tmp_path, "hf://user/new@v1", private=True) == "https://there"
+    made.assert_called_once_with(endpoint="https://mirror")
+    hub.create_repo.assert_called_once_with("user/new", private=True, exist_ok=True)
+    options = hub.upload_folder.call_args.kwargs
+    assert chosen(options.pop("allow_patterns")) == OURS
+    assert options == {"repo_id": "user/new", "folder_path": tmp_path, "revision": "v1"}
 
 
 def test_a_failed_upload_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setenv("HF_TOKEN", "for_the_stand_in")
+    monkeypatch.setenv("HF_TOKEN", "a_token")
     with pytest.raises(OSError, match=r"Could not upload hf://user/new"):
         saving.upload(tmp_path, "hf://user/new")
 

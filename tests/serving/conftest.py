@@ -81,7 +81,7 @@ def build(level: str, model: keras.Model | None = None) -> Translator:
         decoder_units=13,
         initializer=keras.initializers.RandomNormal(stddev=0.9),
     )
-    return Translator(model, source, target, max_length_ratio=1.3, max_length_constant=2.5)
+    return Translator(model, source, target, max_length_ratio=1.3, max_length_constant=2.5, trained_length=4000)
 
 
 @pytest.fixture(scope="session")

@@ -51,6 +51,7 @@ def run(corpus, tmp_path_factory):
 
 def test_a_run_leaves_everything_behind(run):
     assert {path.name for path in run.iterdir()} == FINISHED
+    assert json.loads((run / "translator.json").read_text())["options"]["trained_length"] == 100
     assert "| BLEU | " in (run / "README.md").read_text()
     report = json.loads((run / "report.json").read_text())
     asked = "recipe corpus source target backend versions command seed parameters epochs train_seconds beam_size config"

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 
 import keras
 import numpy as np
@@ -77,6 +78,25 @@ def test_the_translators_own_limit_is_the_default(translator):
     assert translator.limits(max_length=40).longest(2) == 40
     assert translator.limits(max_length_ratio=2.0).longest(2) == 4
     assert translator.limits(min_length=3).longest(2) == 6
+
+
+def test_a_source_longer_than_training_has_the_limit_of_twice_that_and_a_warning(translator):
+    parts = translator.model, translator.source_tokenizer, translator.target_tokenizer
+    same = Translator(*parts, max_length_ratio=0.5, trained_length=4)
+    assert [same.limits().longest(n) for n in (8, 9, 4096)] == [14, 14, 14]
+    assert [translator.limits().longest(n) for n in (1000, 4096)] == [1503, 1503], "a model of unknown training"
+    texts = ["s1 " * 7, "s2 " * 8, "s3 " * 29]
+    said = r"at most 8 tokens .* up to 4\. Received 2 longer ones: .* at most 14 tokens"
+    for search in (same.generate, same.sample):
+        with pytest.raises(UserWarning, match=said):  # which are errors in tests
+            search(texts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        assert lengths(same.generate(texts, beam_size=2, min_length_ratio=2.0)) == [14] * 3
+    longer = [same.generate(texts, beam_size=2, min_length=15, max_length=n)[2] for n in (15, 17)]
+    longer.append(same.generate(texts, beam_size=2, min_length_ratio=0.8, max_length_ratio=0.8)[2])
+    longer.append(same.score(texts, ["t1 " * 29] * 3)[2])
+    assert [len(translation.token_ids) > 14 for translation in longer] == [True] * 4
 
 
 def test_a_mixed_policy_of_the_process_does_not_round_the_weights_of_a_model_in_float32(translator):

@@ -289,7 +289,7 @@ def flip_a_byte(folder):
         (
             lambda f: change_manifest(f, files={"../x": {"size": 1, "sha256": ""}}),
             ValueError,
-            "files of the preset",
+            "truncated or changed",
         ),
         (lambda f: (f / "model.keras").unlink(), FileNotFoundError, "model.keras. It is missing"),
         (lambda f: os.truncate(f / "model.keras", 100), ValueError, "truncated"),

@@ -33,6 +33,9 @@ def test_shapes():
     assert search.compiled_lengths(translator, few) == {16: 9, 32: 9, 40: 9}
     assert search.compiled_lengths(translator, ExportOptions(max_length_ratio=10)) == {16: 160, 32: 320}
     assert search.max_output_length(translator, ExportOptions(max_source_length=64, max_length_ratio=3)) == 192
+    translator.trained_length = 10
+    assert search.compiled_lengths(translator, ExportOptions()) == {16: 24, 32: 29, 64: 29, 128: 29}
+    assert search.max_output_length(translator, ExportOptions()) == 5328, "which a request may ask for"
     with pytest.raises(ValueError, match=r"Expected outputs of at most 512 tokens .* allow 513"):
         search.compiled_lengths(translator, ExportOptions(max_length=513))
     assert search.compiled_shortlists(100) == [100]

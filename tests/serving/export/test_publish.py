@@ -175,8 +175,9 @@ def test_what_a_killed_export_left_is_removed_by_the_next(translator, tmp_path, 
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
 
 
-def refuse(translator, sentence):
-    raise FileNotFoundError(f"{sentence}: {keras.backend.backend()}, {translator.max_length_constant}")
+def refuse(translator, number, sentence):
+    kinds = {"full": OSError, "missing": FileNotFoundError, "wrong": ValueError}
+    raise kinds[sentence](number, f"{sentence}: {keras.backend.backend()}, {translator.max_length_constant}")
 
 
 def end(translator, code):
@@ -186,8 +187,11 @@ def end(translator, code):
 @pytest.mark.slow
 @pytest.mark.once
 def test_errors_of_the_process_are_raised_here(translator):
-    with pytest.raises(FileNotFoundError, match=r"missing: tensorflow, 2\.5"):
-        on_tensorflow(refuse, translator, "missing")
+    for kind, number, sentence in ((OSError, 28, "full"), (FileNotFoundError, 2, "missing"), (ValueError, 1, "wrong")):
+        with pytest.raises(kind, match=rf"{sentence}: tensorflow, 2\.5") as raised:
+            on_tensorflow(refuse, translator, number, sentence)
+        assert type(raised.value) is kind
+        assert getattr(raised.value, "errno", 1) == number
     with pytest.raises(RuntimeError, match="ended with 3: "):
         on_tensorflow(end, translator, 3)
 
