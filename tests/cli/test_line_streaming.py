@@ -19,8 +19,11 @@ pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 
 
+BOUNDS = {"max_lines": 4096, "max_weight": float("inf"), "weigh": len, "max_bytes": 1 << 20}
+
+
 def windows(content: bytes, **bounds):
-    return list(streams.windows(io.BufferedReader(io.BytesIO(content)), **{"max_lines": 4096} | bounds))
+    return list(streams.windows(io.BufferedReader(io.BytesIO(content)), **BOUNDS | bounds))
 
 
 @settings(deadline=None)
@@ -58,11 +61,12 @@ class Endless(io.RawIOBase):
 def test_a_line_without_end_takes_no_memory():
     script = """
 from keras_attn.cli import line_streaming as streams
-from tests.cli.test_line_streaming import Endless
+from tests.cli.test_line_streaming import BOUNDS, Endless
 from keras_attn.training.memory import peak_memory_mb
-list(streams.windows(Endless(200), max_lines=9, max_bytes=1000))
+bounds = BOUNDS | {"max_bytes": 1000}
+list(streams.windows(Endless(200), **bounds))
 before = peak_memory_mb()
-((line,),) = streams.windows(Endless(4000), max_lines=9, max_bytes=1000)  # 262 MB
+((line,),) = streams.windows(Endless(4000), **bounds)  # 262 MB
 print(len(line), peak_memory_mb() - before)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -76,7 +80,7 @@ def test_a_single_line_is_answered_before_the_next_is_written():
     rescue = threading.Timer(20, os.close, [writing])  # so that a reader that waits fails and does not hang
     rescue.start()
     with os.fdopen(reading, "rb") as stream:
-        found = streams.windows(stream, max_lines=4096, wait_from=2)
+        found = streams.windows(stream, **BOUNDS)
         for line in (b"one", b"two", b"three"):
             os.write(writing, line + b"\n")
             assert next(found) == [line]
@@ -101,7 +105,7 @@ def test_a_fast_writer_fills_whole_windows(monkeypatch):
     writer = threading.Thread(target=write)
     writer.start()
     with os.fdopen(reading, "rb") as stream:
-        found = list(streams.windows(stream, max_lines=20_000))
+        found = list(streams.windows(stream, **BOUNDS | {"max_lines": 20_000}))
     writer.join()
     assert [len(window) for window in found] == [20_000, 20_000, 10_000]
     assert [line for window in found for line in window] == lines

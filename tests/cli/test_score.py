@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from keras_attn.backend import int8_products
+from keras_attn.cli import line_streaming
 from keras_attn.cli import score as score_command
 from keras_attn.cli.main import main
 from keras_attn.evaluation import bleu, chrf
@@ -123,12 +124,12 @@ def test_bad_input_is_refused_with_a_sentence(folder, arguments, sentence, capsy
 
 
 def test_long_targets_of_short_sources_are_scored_a_few_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(score_command, "MEMORY", 10**5)
+    monkeypatch.setattr(line_streaming, "MEMORY", 10**5)
     (tmp_path / "source").write_text("a\n" * 60)
     (tmp_path / "target").write_text(("b" * 1000 + "\n") * 50 + "c\n" * 10)
     arguments = SimpleNamespace(window=100, max_characters=10**4)
     with (tmp_path / "source").open("rb") as source, (tmp_path / "target").open("rb") as target:
-        found = list(score_command._windows(arguments, [source, target], {"return_alignments": False}))
+        found = list(score_command._windows(arguments, [source, target], False))
     assert [number for number, _, _ in found] == [1, 3, *range(5, 60, 2)][: len(found)]
     assert sum(len(pairs) for _, pairs, _ in found) == 60
     assert max(len(pairs) for _, pairs, _ in found[:25]) == 2  # of 51,600 bytes each

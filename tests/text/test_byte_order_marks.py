@@ -5,7 +5,7 @@ import gzip
 
 import pytest
 
-from keras_attn.cli.text_windows import TextReader
+from keras_attn.cli.line_streaming import TextReader
 from keras_attn.text import read_lines
 
 pytestmark = pytest.mark.once
@@ -40,5 +40,5 @@ def test_a_stream_has_a_mark_at_its_start_alone():
     lines = [codecs.BOM_UTF8 + LINES[0].encode(), *(line.encode() for line in LINES[1:])]
     reader = TextReader(5000)
     assert reader.read(lines[:1]) + reader.read(lines[1:]) == LINES
-    assert reader.invalid == 0
+    assert reader.counts["invalid"] == 0
     assert TextReader(5000, at_start=False).read(lines[:1]) == ["\ufeff" + LINES[0]]
