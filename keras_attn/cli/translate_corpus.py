@@ -22,6 +22,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -35,7 +36,7 @@ from keras_attn.training import surroundings
 from keras_attn.translation import Translation
 
 FOLDER = ".translate-corpus"
-_RETRIES = 3  # of a block whose worker dies
+_ATTEMPTS = 4  # to translate a block
 _KEPT = "The finished blocks are kept: the same command goes on."
 
 
@@ -66,6 +67,7 @@ def translate_corpus(arguments: argparse.Namespace) -> None:
     for path in inputs.values():
         with streams.opened(path) as source:
             lines += streams.count_lines(source)  # a damaged `.gz` is refused here
+    arguments.started = time.time_ns()
     with files.locked(output):
         _check_output(output, inputs, job)
         with streams.Progress(True, lines) as progress:
@@ -98,7 +100,7 @@ class BlockTranslator:
 
     def __init__(self, arguments: argparse.Namespace):
         command.import_keras(functools.partial(command.choose_backend, arguments.backend))
-        self.max_characters = arguments.max_characters
+        self.max_characters, self.run = arguments.max_characters, arguments.started
         self.options, self.form, _ = _translation_options(arguments)
         self.translator = load_translator(arguments, arguments.run)
         self.translator.generate([], **self.options)  # refuses bad options
@@ -114,6 +116,11 @@ class BlockTranslator:
         generate, batch_size = functools.partial(self._generate, failures), self.options["batch_size"]
         try:
             texts = reader.read(lines)
+            with path.with_suffix(f".{self.run}").open("ab") as attempts:  # Ray would try for ever
+                attempts.write(b".")
+                if attempts.tell() > _ATTEMPTS:
+                    where = f"lines {numbers[0]:,} to {numbers[-1]:,} of {path.parent.name!r}"
+                    raise OSError(f"Expected workers that survive. Received: {where}, at which {_ATTEMPTS} have died.")
             found = streams.in_batches(generate, texts, numbers, batch_size, streams.Progress(False), [1] * len(texts))
             if failures:
                 _write(path.with_suffix(".failures"), (f"{n}\t{failures[n]}\n" for n in sorted(failures)))
@@ -194,8 +201,8 @@ def _translated_blocks(arguments: argparse.Namespace, inputs: dict[str, Path], j
     Raises:
         ValueError: If a worker refuses the options or the run, or there are fewer CPUs or GPUs than the workers need.
         ConnectionError: If no cluster answers.
-        OSError: If a block cannot be written.
-        RuntimeError: If four workers have died at a block, or the cluster is lost.
+        OSError: If a block cannot be written, or four workers have died at it.
+        RuntimeError: If the cluster is lost.
     """
     ray, gpus, folder = _connected_ray(arguments.address), arguments.gpus, arguments.output / FOLDER
     handler = signal.signal(signal.SIGTERM, _terminate)  # Ray has one of its own
@@ -211,7 +218,6 @@ def _translated_blocks(arguments: argparse.Namespace, inputs: dict[str, Path], j
         *_, limits = _translation_options(arguments)
         blocks = sources.flat_map(functools.partial(_blocks, limits), num_cpus=0)
         pool = ray.data.ActorPoolStrategy(size=workers)
-        each["max_task_retries"] = _RETRIES
         results = blocks.map(BlockTranslator, fn_constructor_args=(arguments,), compute=pool, **each)
         for done in results.iter_rows():
             if error := done.pop("error"):

@@ -312,37 +312,42 @@ def test_every_option_of_search_reaches_the_translator(command):
     assert seen["batch_size"] == 10
 
 
-def test_memory_does_not_grow_with_the_input():
-    """A million lines through the command's own loop, with a translator that answers at once."""
-    script = """
-import io, types
-from keras_attn.cli import line_streaming, translate
-from keras_attn.training.memory import peak_memory_mb
-
-def echo(texts, numbers):
-    return [types.SimpleNamespace(text=text) for text in texts]
-
 class Lines(io.RawIOBase):
-    block = b"a line of some ten words as they are in newspapers\\n" * 1024
+    """Blocks of a thousand lines."""
 
-    def __init__(self, lines):
-        self.blocks = lines // 1024
+    block = b"a line of some ten words as they are in newspapers\n" * 1024
+
+    def __init__(self, blocks):
+        self.blocks = blocks
 
     def read1(self, size):
         self.blocks -= 1
         return self.block if self.blocks >= 0 else b""
 
-def stream(lines):
-    arguments = types.SimpleNamespace(window=4096, max_characters=5000)
-    chosen = {"batch_size": 64, "n_best": 1, "return_alignments": True}
-    progress = line_streaming.Progress(False)
-    for _, texts, found in translate.translated_windows(echo, Lines(lines), chosen, arguments, progress):
-        assert [one.text for one in found] == texts
-    return progress.lines
 
-few = stream(1 << 15)
+def translated(stream, n_best, return_alignments) -> list[int]:
+    """The sizes of the windows of a stream, with a translator that answers at once."""
+
+    def echo(texts, numbers):
+        return [types.SimpleNamespace(text=text) for text in texts]
+
+    arguments = types.SimpleNamespace(window=4096, max_characters=5000)
+    options = {"batch_size": 64, "n_best": n_best, "return_alignments": return_alignments}
+    progress, sizes = types.SimpleNamespace(add=lambda lines, done: None), []
+    for _, texts, found in translate.translated_windows(echo, stream, options, arguments, progress):
+        assert [one.text for one in found] == texts
+        sizes.append(len(texts))
+    return sizes
+
+
+def test_memory_does_not_grow_with_the_input():
+    """A million lines through the command's own loop."""
+    script = """
+from keras_attn.training.memory import peak_memory_mb
+from tests.cli.test_translate import Lines, translated
+few = sum(translated(Lines(1 << 5), 1, True))
 before = peak_memory_mb()
-print(few, stream(1 << 20), peak_memory_mb() - before)
+print(few, sum(translated(Lines(1 << 10), 1, True)), peak_memory_mb() - before)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     few, many, growth = map(float, done.stdout.split())
@@ -350,25 +355,13 @@ print(few, stream(1 << 20), peak_memory_mb() - before)
     assert growth < 4, "megabytes, of 54 MB of text"
 
 
-def _nothing(texts, numbers):
-    return [None] * len(texts)
-
-
 def test_windows_of_long_lines_are_smaller():
     """What a window's alignments take is bounded, not only how many lines it has."""
-    arguments = types.SimpleNamespace(window=4096, max_characters=5000)
-    sizes = []
-    for alignments in (False, True):
-        chosen = {"batch_size": 64, "n_best": 5, "return_alignments": alignments}
-        stream = io.BufferedReader(io.BytesIO((b"x" * 4999 + b"\n") * 200))
-        progress = types.SimpleNamespace(add=lambda lines, done: None)
-        found = [
-            len(texts) for _, texts, _ in translate.translated_windows(_nothing, stream, chosen, arguments, progress)
-        ]
-        assert sum(found) == 200
-        sizes.append(max(found))
-    assert sizes[1] < sizes[0] < 200
-    assert sizes[1] * 5 * 4 * 2500**2 < 2 * 2**27
+    long = (b"x" * 4999 + b"\n") * 200
+    plain, aligned = (translated(io.BufferedReader(io.BytesIO(long)), 5, has) for has in (False, True))
+    assert sum(plain) == sum(aligned) == 200
+    assert max(aligned) < max(plain) < 200
+    assert max(aligned) * 5 * 4 * 2500**2 < 2 * 2**27
 
 
 def test_a_typed_line_is_answered_at_once_and_a_closed_pipe_ends_with_a_sentence(monkeypatch, capfd):

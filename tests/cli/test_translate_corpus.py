@@ -285,3 +285,13 @@ def test_the_same_bytes_though_the_job_and_a_worker_are_killed(preset, tmp_path,
     for path in corpus.iterdir():
         expected = one_machine(preset, path, tmp_path / path.name, *OPTIONS)
         assert (out / path.name.removesuffix(".gz")).read_bytes() == expected
+
+
+def test_a_block_at_which_workers_die_ends_the_job(tmp_path):
+    worker = translate_corpus.BlockTranslator.__new__(translate_corpus.BlockTranslator)
+    worker.run, worker.max_characters, worker.options = "run", 9, {"batch_size": 2}
+    block = {"path": str(tmp_path / "news.txt" / "00000001.output"), "first": 5, "text": b"w1\nw2"}
+    (tmp_path / "news.txt").mkdir()
+    (tmp_path / "news.txt" / "00000001.run").write_bytes(b"....")
+    expected = "Expected workers that survive. Received: lines 5 to 6 of 'news.txt', at which 4 have died."
+    assert worker(block)["error"] == expected
