@@ -14,7 +14,6 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.data import ParallelDataset
 from keras_attn.search import SampleOptions, SearchOptions
 from keras_attn.text import END_ID, UNKNOWN_ID
 from keras_attn.translation import Translator
@@ -149,22 +148,6 @@ def test_ids_are_scored_or_refused(translator, seed):
         assert math.isfinite(scored.score)
     else:
         refused(lambda: translator.score(["s1 s2"], [kind(ids)]))
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("seed", range(28))
-def test_rows_make_a_dataset_or_are_refused(seed):
-    rng = np.random.default_rng(seed)
-    hostile = [-1, 0, 2, 3, 2**31, 2**63, -(2**40), 1.5, math.nan, "5", None, b"5", [4], True]
-    rows = [rng.integers(4, 30, rng.integers(1, 6)).tolist() for _ in range(5)]
-    wrong = hostile[seed % len(hostile)]
-    other = [list(row) for row in rows]
-    other[rng.integers(5)].insert(int(rng.integers(0, 2)), wrong)
-    if wrong is True:  # an int of Python, the unknown id
-        assert ParallelDataset(other, rows, batch_size=2).report()["pairs"] == 5
-        return
-    sides = (other, rows) if seed < len(hostile) else (rows, other)
-    refused(lambda: ParallelDataset(*sides, batch_size=2))
 
 
 # Weights that are not finite.
