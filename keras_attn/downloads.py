@@ -3,11 +3,9 @@
 import os
 import shutil
 import sys
-import urllib.error
-import urllib.parse
-import urllib.request
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import urlsplit
 
 from keras_attn import files
 
@@ -41,9 +39,12 @@ def download(address: str, path: Path, *, sha256: str | None = None, size: int |
         ValueError: if the file is larger, or has another size or SHA-256.
         OSError: if it cannot be written, or the disk is full.
     """
-    scheme = urllib.parse.urlsplit(address).scheme
+    scheme = urlsplit(address).scheme
     if scheme not in _SCHEMES:
         raise ValueError(f"Expected an address of {', '.join(_SCHEMES)}. Received: {address!r}")
+    from urllib.error import URLError  # slow to import, as are the others
+    from urllib.request import urlopen
+
     import pooch
     import requests
 
@@ -51,7 +52,7 @@ def download(address: str, path: Path, *, sha256: str | None = None, size: int |
         with open(part, "wb") as file:
             arriving = _Arriving(file, address, _LARGEST if size is None else size)
             if scheme == "file":
-                with urllib.request.urlopen(address) as source:
+                with urlopen(address) as source:
                     shutil.copyfileobj(source, arriving)
             else:  # bytes as they are stored: requests would unpack what a server packs for the way
                 identity = {"Accept-Encoding": "identity"}
@@ -65,7 +66,7 @@ def download(address: str, path: Path, *, sha256: str | None = None, size: int |
             pooch.retrieve(address, known_hash, path.name, path.parent, downloader=receive)
     except requests.RequestException as error:
         raise FileNotFoundError(f"Could not download {address} ({error}).") from None
-    except urllib.error.URLError as error:
+    except URLError as error:
         raise FileNotFoundError(f"Could not download {address} ({error.reason}).") from None
     except _WrongSizeError:
         raise

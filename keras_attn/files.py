@@ -15,19 +15,14 @@ import os
 import re
 import shutil
 import stat
-import tokenize
 import uuid
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 LOCK = ".keras_attn.lock"
-# The errors of a damaged .npz; NumPy reads the header of an array as Python's tokens.
-BAD_ARCHIVE = (ValueError, LookupError, TypeError, AttributeError, OSError, EOFError, MemoryError, RuntimeError)
-BAD_ARCHIVE += (zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 _STAGING = re.compile(r"\.tmp-[0-9a-f]{32}")
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)
 _REMOVED = (FileExistsError, FileNotFoundError)  # making a folder that another process removes meanwhile

@@ -1,8 +1,9 @@
-"""The frame of every command: errors are one sentence on stderr and an exit status."""
+"""The frame of every command: the backend is chosen, and errors are one sentence on stderr and an exit status."""
 
-import _thread
 import argparse
 import contextlib
+import json
+import logging
 import os
 import signal
 import sys
@@ -11,8 +12,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from keras_attn.cli import environment
+from keras_attn.requirements import is_installed, require
 from keras_attn.training import Terminated
+
+BACKENDS = ("tensorflow", "jax", "torch")
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,12 +33,53 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see --help)\n")
 
 
+def choose_backend(backend: str | None = None) -> None:
+    """Sets the environment variables of a command; call it before Keras is imported.
+
+    `KERAS_BACKEND` decides, then Keras' configuration file, then Keras' default, TensorFlow. If that one is not
+    installed and the variable is unset, a backend that is installed is used.
+
+    Args:
+        backend: The backend that the command needs, whatever the variable says.
+
+    Raises:
+        ModuleNotFoundError: If the backend is not installed, or if none is.
+        ValueError: If the variable names no backend that the package runs on.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # for messages after the import; see `quietly`
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # warns of each new shape; buckets bound them
+    chosen = backend or os.environ.get("KERAS_BACKEND")
+    if chosen:
+        if chosen not in BACKENDS:
+            raise ValueError(f"Expected KERAS_BACKEND to be one of {', '.join(BACKENDS)}. Received: {chosen!r}")
+        require(chosen, chosen)
+        os.environ["KERAS_BACKEND"] = chosen
+        return
+    default = _configured_backend()
+    installed = [name for name in (default, *BACKENDS) if is_installed(name)]
+    if not installed:
+        raise ModuleNotFoundError(
+            'Expected a backend of Keras: pip install "keras_attn[tensorflow]", "keras_attn[jax]" or '
+            '"keras_attn[torch]".'
+        )
+    if installed[0] != default:
+        os.environ["KERAS_BACKEND"] = installed[0]
+
+
+def _configured_backend() -> str:
+    path = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "keras.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8")).get("backend", BACKENDS[0])
+    except (OSError, ValueError, AttributeError):
+        return BACKENDS[0]
+
+
 def run(
     command: Callable[[argparse.Namespace], None],
     parser: argparse.ArgumentParser,
     argv=None,
     *,
-    prepare: Callable[[], None] | None = environment.prepare,
+    prepare: Callable[[], None] | None = choose_backend,
 ) -> int:
     """Parses the command line, imports Keras and runs the command.
 
@@ -52,7 +96,7 @@ def run(
     """
     try:
         arguments = parser.parse_args(argv)
-        with _unraisable_interrupts_raised(), _warnings_as_lines(parser):
+        with _warnings_as_lines(parser):
             if prepare:
                 import_keras(prepare)
             command(arguments)
@@ -89,10 +133,13 @@ def between(kind: type, low: float, high: float) -> Callable[[str], float]:
     return read
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
+def add_run(
+    parser: argparse.ArgumentParser,
+    name: str = "RUN",
+    help: str = "folder of a run; or a preset: its folder, its name (`keras-attn presets`) or hf://USER/NAME",
+) -> None:
     """Adds the argument RUN."""
-    help = "folder of a run; or a preset: its folder, its name (`keras-attn presets`) or hf://USER/NAME"
-    parser.add_argument("run", metavar="RUN", type=run_folder, help=help)
+    parser.add_argument("run", metavar=name, type=run_folder, help=help)
 
 
 def run_folder(text: str) -> Path:
@@ -131,24 +178,6 @@ def quietly() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _unraisable_interrupts_raised() -> Iterator[None]:
-    """Raises an interruption again that came in a callback of the garbage collector, where Python ignores it."""
-    usual = sys.unraisablehook
-
-    def hook(unraisable):
-        if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            threading.Timer(0.01, _thread.interrupt_main).start()  # by then the callback has ended
-        else:
-            usual(unraisable)
-
-    sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        sys.unraisablehook = usual
-
-
-@contextlib.contextmanager
 def _warnings_as_lines(parser: argparse.ArgumentParser) -> Iterator[None]:
     """Writes each warning as one line on stderr, without the file and the line of code that Python adds."""
     with warnings.catch_warnings():
@@ -179,7 +208,7 @@ def _interrupts_deferred() -> Iterator[None]:
             raise KeyboardInterrupt
 
 
-def import_keras(prepare: Callable[[], None] = environment.prepare) -> None:
+def import_keras(prepare: Callable[[], None] = choose_backend) -> None:
     """Imports Keras as a command does: quietly, and with what is fastest on each backend.
 
     Args:

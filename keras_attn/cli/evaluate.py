@@ -27,7 +27,6 @@ from keras_attn.cli import command
 from keras_attn.cli import line_streaming as streams
 from keras_attn.cli.command import add_run, run_folder
 from keras_attn.cli.search_flags import add_search, chosen_options, load_translator, search_arguments
-from keras_attn.cli.text_windows import in_batches
 from keras_attn.cli.translate import generator
 from keras_attn.training import read_report, surroundings
 
@@ -161,7 +160,7 @@ class System:
             with streams.Progress(True, len(sources) * len(self.searches)) as progress:
                 for translator, options in self.searches:
                     generate = generator(translator, options)
-                    found.append(in_batches(generate, sources, numbers, options["batch_size"], progress, sizes))
+                    found.append(streams.in_batches(generate, sources, numbers, options["batch_size"], progress, sizes))
             self.texts = [translation.text for translation in vote(found)]
             searches = [options for _, options in self.searches]
             self.figures |= {"search": searches[0] if len(searches) == 1 else searches}

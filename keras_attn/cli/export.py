@@ -6,16 +6,13 @@ are fixed in a SavedModel; its signature `translate_with_options` takes lengths 
 """
 
 import argparse
-import sys
 from pathlib import Path
 
-from keras_attn.cli import command, environment
+from keras_attn.cli import command
 from keras_attn.cli.command import add_run
 from keras_attn.cli.search_flags import (
-    add_ensemble,
-    add_int8,
+    add_models,
     add_options,
-    add_shortlist,
     chosen_options,
     load_translator,
     options_of_run,
@@ -31,15 +28,13 @@ def main(argv=None) -> int:
     parser.add_argument("directory", metavar="DIRECTORY", type=Path, help="receives the next version: 1, 2, ...")
     parser.add_argument("--format", choices=("saved_model", "onnx"), default="saved_model", help="what is written")
     add_options(parser, ExportOptions)
-    add_int8(parser)
-    add_shortlist(parser)
-    add_ensemble(parser)
+    add_models(parser)
     return command.run(export, parser, argv, prepare=_prepare)
 
 
 def _prepare() -> None:
     require("tensorflow", "tensorflow", purpose="export")
-    environment.prepare()
+    command.choose_backend()
 
 
 def export(arguments: argparse.Namespace) -> None:
@@ -54,7 +49,3 @@ def export(arguments: argparse.Namespace) -> None:
     translator = load_translator(arguments, arguments.run)
     folder = translator.export(arguments.directory, format=arguments.format, **options)
     print(f"The {'translator in ONNX' if is_onnx else 'SavedModel'} is in {folder}.")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

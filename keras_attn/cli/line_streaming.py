@@ -1,5 +1,6 @@
-"""Reads lines in windows of bounded size, and writes files that are complete or absent."""
+"""Lines of text: read in windows and batches of bounded size, and written to files that are complete or absent."""
 
+import collections
 import contextlib
 import gzip
 import io
@@ -9,30 +10,48 @@ import stat
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from keras_attn import files
+from keras_attn.cli.command import between
+from keras_attn.text import without_byte_order_mark
 
+MEMORY = 1 << 26  # bytes that the results of a window take, about
 _BLOCK = 1 << 16  # bytes read at once
 _PAUSE = 0.05  # seconds for which a writer may pause within a window
+_WAIT_FROM = 64  # lines from which on nobody waits for a single answer
+
+
+def add_windows(parser) -> None:
+    """Adds the options of reading lines."""
+    for flag, default, help in (
+        ("--window", 4096, "lines sorted together, at most (default: %(default)s)"),
+        ("--max-characters", 5000, "characters read of a line, at most (default: %(default)s)"),
+    ):
+        parser.add_argument(flag, metavar="N", type=between(int, 1, 10**6), default=default, help=help)
+
+
+def window_limits(arguments, n_best: int, return_alignments: bool) -> dict:
+    """Returns the bounds of `windows` by the options `--window` and `--max-characters` and two of the search."""
+
+    def weigh(line: bytes) -> float:
+        tokens = len(line) // 2 + 1  # of two bytes, about
+        return n_best * (1500 + 100 * tokens + (4 * tokens**2 if return_alignments else 0))
+
+    max_bytes = 4 * (arguments.max_characters + 1)  # of which a character has at most four
+    return {"max_lines": arguments.window, "max_weight": MEMORY, "weigh": weigh, "max_bytes": max_bytes}
 
 
 def windows(
-    stream: BinaryIO,
-    *,
-    max_lines: int,
-    max_weight: float = float("inf"),
-    weigh: Callable[[bytes], float] = len,
-    max_bytes: int = 1 << 20,
-    wait_from: int = 64,
+    stream: BinaryIO, *, max_lines: int, max_weight: float, weigh: Callable[[bytes], float], max_bytes: int
 ) -> Iterator[list[bytes]]:
     r"""Yields lists of lines, without their "\n", of bounded size: the lines that have arrived, or as many as fit.
 
     Lines from a slow writer are yielded as soon as no more have arrived, so that a single line is answered at once.
-    From `wait_from` lines on nobody waits for a single answer. Then a short pause of the writer does not end the
-    window, so that a pipe fills whole windows and whole batches.
+    From 64 lines on a short pause of the writer does not end the window, so that a pipe fills whole windows and whole
+    batches.
 
     Args:
         stream: Read by `read1` alone, so that nothing stays in its buffer, where `select` does not see it.
@@ -40,7 +59,6 @@ def windows(
         max_weight: A window ends with the line that reaches this weight.
         weigh: Returns the weight of a line.
         max_bytes: Bytes kept of a line. The rest of it is dropped as it is read.
-        wait_from: Lines from which on a short pause of the writer does not end the window.
     """
     window, weight, rest = [], 0.0, b""
     while block := stream.read1(_BLOCK):
@@ -52,7 +70,7 @@ def windows(
             if len(window) >= max_lines or weight >= max_weight:
                 yield window
                 window, weight = [], 0.0
-        if window and not _is_waiting(stream, _PAUSE if len(window) >= wait_from else 0):
+        if window and not _is_waiting(stream, _PAUSE if len(window) >= _WAIT_FROM else 0):
             yield window
             window, weight = [], 0.0
     if rest:
@@ -69,6 +87,79 @@ def _is_waiting(stream: BinaryIO, seconds: float) -> bool:
         return True
     except OSError:  # Windows selects sockets only
         return False
+
+
+class TextReader:
+    """Decodes lines as UTF-8 and cuts off what is too long.
+
+    `counts` has the numbers of `lines`, of `invalid` ones, which were not UTF-8, and of those that were `cut`.
+
+    Args:
+        max_characters: Characters read of a line, at most.
+        name: The input, for errors.
+        at_start: bool, whether the first line is that of the input, which may have a byte order mark.
+    """
+
+    def __init__(self, max_characters: int, name: str | Path = "the input", *, at_start: bool = True):
+        self.max_characters = max_characters
+        self.name, self.at_start = name, at_start
+        self.counts = collections.Counter()
+
+    def read(self, lines: Sequence[bytes]) -> list[str]:
+        """Returns the texts of lines.
+
+        Raises:
+            ValueError: If the input is UTF-16.
+        """
+        if self.at_start and lines:
+            lines, self.at_start = [without_byte_order_mark(lines[0], self.name), *lines[1:]], False
+        texts = [line.removesuffix(b"\r").decode("utf-8", errors="replace") for line in lines]
+        cut = [text[: self.max_characters] for text in texts]
+        self.counts["lines"] += len(lines)
+        self.counts["cut"] += sum(map(str.__ne__, texts, cut))
+        self.counts["invalid"] += sum(not line.startswith(text.encode()) for line, text in zip(lines, cut, strict=True))
+        return cut
+
+
+def report_lines(counts: Mapping[str, int]) -> None:
+    """Reports on stderr how many of some lines were not UTF-8, and how many too long, if any."""
+    for name, what in (
+        ("invalid", "contained bytes that are not UTF-8, read as U+FFFD"),
+        ("cut", "were cut: see --max-characters"),
+    ):
+        if counts[name]:
+            print(f"{counts[name]:,} of {counts['lines']:,} lines {what}.", file=sys.stderr)
+
+
+def in_batches(
+    generate: Callable,
+    texts: Sequence[str],
+    numbers: Sequence[int],
+    batch_size: int,
+    progress: "Progress",
+    sizes: Sequence[int],
+) -> list:
+    """Returns `generate`'s results in the order of the texts, a few batches of similar length at a time.
+
+    So progress is shown within a window. `sizes` are the texts' sizes for `progress`.
+    """
+    order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
+    results = [None] * len(texts)
+    for start in range(0, len(order), 4 * batch_size):
+        rows = order[start : start + 4 * batch_size]
+        batch = generate([texts[row] for row in rows], [numbers[row] for row in rows])
+        for row, result in zip(rows, batch, strict=True):
+            results[row] = result
+        progress.add(len(rows), sum(sizes[row] for row in rows))
+    return results
+
+
+def count_lines(stream: BinaryIO) -> int:
+    """Returns the number of lines of a file, which is read to its end."""
+    count, last = 0, b"\n"
+    while block := stream.read1(1 << 20):
+        count, last = count + block.count(b"\n"), block[-1:]
+    return count + (last != b"\n")
 
 
 def standard(name: str) -> BinaryIO:
@@ -88,7 +179,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 class Gzip(gzip.GzipFile):
-    """A `.gz` that is read; that it is damaged is a sentence."""
+    """A gzip reader that raises ValueError for a damaged file."""
 
     def __init__(self, path: Path):
         super().__init__(path, "rb")
@@ -101,7 +192,7 @@ class Gzip(gzip.GzipFile):
 
 
 class Output:
-    """Writes bytes through to a file at once; an error is a sentence."""
+    """Writes bytes through to a file at once, and names it in errors."""
 
     def __init__(self, file: BinaryIO, name: str):
         self.file = file
@@ -148,6 +239,11 @@ def new_file(path: Path) -> Iterator[Output]:
             else:
                 part.unlink()
         raise
+
+
+def output(path: Path | None) -> contextlib.AbstractContextManager[Output]:
+    """Opens a new file; without a path, stdout."""
+    return new_file(path) if path else contextlib.nullcontext(Output(standard("stdout"), "stdout"))
 
 
 @contextlib.contextmanager

@@ -16,48 +16,46 @@ FIELDS = ("text", "score", "tokens", "token_ids", "token_log_probs", "alignment"
 _LINE_ENDS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
 
 
-def named(name: str, fields: Sequence[str]) -> Callable[[int, str, object], str]:
-    """Returns the format of this name, "text", "tsv" or "jsonl"; a JSON line has these fields."""
-    return {"text": _text, "tsv": _tsv, "jsonl": functools.partial(_json_line, fields)}[name]
-
-
-def add_format(parser) -> None:
-    """Adds the options of the format."""
-    parser.add_argument("--format", choices=("text", "tsv", "jsonl"), help="default: text, or tsv with --n-best")
+def add_format(parser, names: Sequence[str], default: str) -> None:
+    """Adds `--format`, one of some names, and `--fields`; `default` is for the help."""
+    parser.add_argument("--format", choices=names, help=f"default: {default}")
     fields = f"for jsonl, any of {','.join(FIELDS)} (default: text,score)"
     parser.add_argument("--fields", metavar="F,F", help=fields)
 
 
-def chosen(name: str | None, fields: str | None, n_best: int) -> tuple[Callable[[int, str, object], str], bool]:
+def of_translations(arguments, n_best: int) -> tuple[Callable[[int, str, object], str], bool]:
     """Returns the format that `--format`, `--fields` and `--n-best` choose, and whether it contains alignments.
 
     Raises:
         ValueError: If these do not fit together, or a field is unknown.
     """
-    name = name or ("text" if n_best == 1 else "tsv")
+    name = arguments.format or ("text" if n_best == 1 else "tsv")
     if name == "text" and n_best > 1:
         raise ValueError("Expected --format tsv or jsonl with --n-best, for text has a line for every line in.")
-    names = checked_fields(fields, name, "text,score")
-    return named(name, names), "alignment" in names
+    fields = _fields(arguments, name)
+    forms = {"text": _text, "tsv": _tsv, "jsonl": functools.partial(_json_line, fields)}
+    return forms[name], "alignment" in fields
 
 
-def checked_fields(fields: str | None, form: str, default: str) -> list[str]:
-    """Returns the fields of a JSON line, given with commas between.
+def of_scores(arguments) -> tuple[Callable[[int, str, object], str], bool]:
+    """Returns the format of given translations with their scores, and whether it contains alignments.
 
     Raises:
-        ValueError: If fields are given for another format, or one is unknown.
+        ValueError: If `--format` and `--fields` do not fit together, or a field is unknown.
     """
-    if fields and form != "jsonl":
+    name = arguments.format or "tsv"
+    fields = _fields(arguments, name)
+    return {"tsv": _scored_tsv, "jsonl": functools.partial(_scored_json_line, fields)}[name], "alignment" in fields
+
+
+def _fields(arguments, form: str) -> list[str]:
+    """Returns the fields of a JSON line, given with commas between."""
+    if arguments.fields and form != "jsonl":
         raise ValueError(f"Expected --format jsonl with --fields. Received: --format {form}")
-    names = (fields or default).split(",")
+    names = (arguments.fields or "text,score").split(",")
     if unknown := [name for name in names if name not in FIELDS]:
         raise ValueError(f"Expected --fields among: {', '.join(FIELDS)}. Received: {', '.join(unknown)}")
     return names
-
-
-def scored(name: str, fields: Sequence[str]) -> Callable[[int, str, object], str]:
-    """Returns the format of a given translation with its score, "tsv" or "jsonl"; a JSON line has these fields."""
-    return {"tsv": _scored_tsv, "jsonl": functools.partial(_scored_json_line, fields)}[name]
 
 
 def _text(number: int, source: str, translation) -> str:
@@ -74,7 +72,7 @@ def _json_line(fields: Sequence[str], number: int, source: str, translation) -> 
     """Returns an object with all hypotheses of the line. If tokens are among the fields, so are the source tokens."""
     found = translation.n_best or (translation,)
     hypotheses = [{field: _plain(getattr(one, field)) for field in fields} for one in found]
-    return _dump(_source(fields, number, source, translation) | {"translations": hypotheses})
+    return _object(fields, number, source, translation, translations=hypotheses)
 
 
 def _scored_tsv(number: int, source: str, translation) -> str:
@@ -84,16 +82,13 @@ def _scored_tsv(number: int, source: str, translation) -> str:
 
 
 def _scored_json_line(fields: Sequence[str], number: int, source: str, translation) -> str:
-    found = {"log_prob": _plain(_log_prob(translation))} | {f: _plain(getattr(translation, f)) for f in fields}
-    return _dump(_source(fields, number, source, translation) | found)
+    values = {field: _plain(getattr(translation, field)) for field in fields}
+    return _object(fields, number, source, translation, log_prob=_plain(_log_prob(translation)), **values)
 
 
-def _source(fields: Sequence[str], number: int, source: str, translation) -> dict:
+def _object(fields: Sequence[str], number: int, source: str, translation, **values) -> str:
     tokens = {"source_tokens": translation.source_tokens} if {"tokens", "alignment"} & set(fields) else {}
-    return {"line": number, "source": source} | tokens
-
-
-def _dump(line: dict) -> str:
+    line = {"line": number, "source": source, **tokens, **values}
     return json.dumps(line, ensure_ascii=False, allow_nan=False).translate(_LINE_ENDS) + "\n"
 
 

@@ -5,10 +5,9 @@ its licence, separated by tabs, after a line with these names. `--signatures` ad
 """
 
 import argparse
-import sys
 
 from keras_attn.cli import command
-from keras_attn.saving import PresetEntry, presets
+from keras_attn.saving import presets
 
 _COLUMNS = ("name", "task", "languages", "model", "parameters", "bytes", "dtype", "score", "corpus", "licence")
 
@@ -20,16 +19,13 @@ def main(argv=None) -> int:
 
 
 def list_presets(arguments: argparse.Namespace) -> None:
-    print("\t".join([*_COLUMNS, *(["signature"] if arguments.signatures else [])]))
+    columns = [*_COLUMNS, "signature"] if arguments.signatures else _COLUMNS
+    print(*columns, sep="\t")
     for name, entry in presets().items():
-        print("\t".join([name, *_cells(entry), *([entry.signature] if arguments.signatures else [])]))
-
-
-def _cells(entry: PresetEntry) -> list[str]:
-    languages, score = f"{entry.source}-{entry.target}", f"{entry.metric} {entry.score:.2f}"
-    sizes = [f"{entry.parameters}", f"{entry.size}", entry.dtype]
-    return [entry.task, languages, entry.model, *sizes, score, entry.corpus, entry.licence]
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        cells = vars(entry) | {
+            "name": name,
+            "languages": f"{entry.source}-{entry.target}",
+            "bytes": entry.size,
+            "score": f"{entry.metric} {entry.score:.2f}",
+        }
+        print(*(cells[column] for column in columns), sep="\t")

@@ -10,9 +10,7 @@ end token alone. A blank source has one translation, the blank one.
 
 import argparse
 import contextlib
-import functools
 import itertools
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -21,7 +19,6 @@ from keras_attn.cli import command, output_formats
 from keras_attn.cli import line_streaming as streams
 from keras_attn.cli.command import add_run
 from keras_attn.cli.search_flags import add_ensemble, add_options, load_translator, options_of_run
-from keras_attn.cli.text_windows import MEMORY, TextReader, add_windows, in_batches, result_size
 from keras_attn.search import SearchOptions
 
 _OPTIONS = ("length_penalty", "normalization", "coverage_penalty", "batch_size")
@@ -34,10 +31,8 @@ def main(argv=None) -> int:
     option("--source", metavar="FILE", type=Path, required=True, help="source sentences, one a line")
     option("--target", metavar="FILE", type=Path, required=True, help="their translations, line by line")
     option("--output", metavar="FILE", type=Path, help="a new file (default: stdout)")
-    option("--format", choices=("tsv", "jsonl"), default="tsv", help="default: %(default)s")
-    fields = ",".join(output_formats.FIELDS)
-    option("--fields", metavar="F,F", help=f"for jsonl, any of {fields} (default: text,score)")
-    add_windows(parser)
+    output_formats.add_format(parser, ("tsv", "jsonl"), "tsv")
+    streams.add_windows(parser)
     add_options(parser, SearchOptions, _OPTIONS)
     add_ensemble(parser)
     return command.run(score, parser, argv)
@@ -45,83 +40,62 @@ def main(argv=None) -> int:
 
 def score(arguments: argparse.Namespace) -> None:
     options = {"batch_size": SearchOptions.batch_size} | options_of_run(arguments, arguments.run)
-    fields = output_formats.checked_fields(arguments.fields, arguments.format, "text,score")
-    options["return_alignments"] = "alignment" in fields
-    form = output_formats.scored(arguments.format, fields)
+    form, options["return_alignments"] = output_formats.of_scores(arguments)
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(streams.opened(path)) for path in (arguments.source, arguments.target)]
         _check_lines(arguments, files)
-        output = stack.enter_context(streams.new_file(arguments.output)) if arguments.output else None
-        output = output or streams.Output(streams.standard("stdout"), "stdout")
+        output = stack.enter_context(streams.output(arguments.output))
         translator = load_translator(arguments, arguments.run)
         translator.score([], [], **options)  # refuses bad options
 
         def scores(pairs, numbers):
-            sources, targets = zip(*pairs, strict=True)
-            return translator.score(sources, targets, **options)
+            return translator.score(*zip(*pairs, strict=True), **options)
 
         with streams.Progress(not output.file.isatty(), streams.size(files[0])) as progress:
-            for number, pairs, sizes in _windows(arguments, files, options):
+            for number, pairs, sizes in _windows(arguments, files, options["return_alignments"]):
                 numbers = range(number, number + len(pairs))
-                found = in_batches(scores, pairs, numbers, options["batch_size"], progress, sizes)
+                found = streams.in_batches(scores, pairs, numbers, options["batch_size"], progress, sizes)
                 rows = zip(numbers, pairs, found, strict=True)
                 output.write("".join(form(n, source, scored) for n, (source, _), scored in rows).encode())
 
 
-def _windows(arguments: argparse.Namespace, files: list[BinaryIO], options: dict):
+def _windows(
+    arguments: argparse.Namespace, files: list[BinaryIO], return_alignments: bool
+) -> Iterator[tuple[int, list[tuple[str, str]], list[int]]]:
     """Yields for each window the number of its first line, the pairs of texts and the bytes of the source lines."""
-    readers = [TextReader(arguments.max_characters) for _ in files]
-    bounds = {"max_lines": arguments.window, "max_weight": MEMORY, "max_bytes": readers[0].max_bytes}
-    bounds["weigh"] = functools.partial(result_size, 1, options["return_alignments"])
-    windows, targets = (streams.windows(file, **bounds) for file in files)
-    targets = itertools.chain.from_iterable(targets)
-    for lines in windows:
-        while lines:
-            number = readers[0].lines + 1
-            others = list(_within(targets, len(lines), bounds))
-            if not others:
-                raise _unequal(arguments, "more", number - 1)
-            part, lines = lines[: len(others)], lines[len(others) :]
-            texts = (reader.read(side) for reader, side in zip(readers, (part, others), strict=True))
-            yield number, list(zip(*texts, strict=True)), [len(line) + 1 for line in part]
-    if next(targets, None) is not None:
-        raise _unequal(arguments, readers[0].lines, "more")
+    limits = streams.window_limits(arguments, 1, return_alignments)
+    readers = [streams.TextReader(arguments.max_characters) for _ in files]
+    sides = (itertools.chain.from_iterable(streams.windows(file, **limits)) for file in files)
+    window, weight, number = [], 0.0, 1
+    for pair in itertools.chain(itertools.zip_longest(*sides), [None]):
+        is_end = pair is None or None in pair
+        if window and (is_end or len(window) == limits["max_lines"] or weight >= limits["max_weight"]):
+            texts = (reader.read(lines) for reader, lines in zip(readers, zip(*window, strict=True), strict=True))
+            yield number, list(zip(*texts, strict=True)), [len(source) + 1 for source, _ in window]
+            window, weight, number = [], 0.0, number + len(window)
+        if is_end:
+            break
+        window.append(pair)
+        weight += max(map(limits["weigh"], pair))
+    if pair:
+        raise _unequal(arguments, *("more" if line else f"{number - 1:,}" for line in pair))
     for reader in readers:
-        reader.close()
-
-
-def _within(lines: Iterator[bytes], most: int, bounds: dict) -> Iterator[bytes]:
-    """Yields lines until there are `most`, or they reach the weight of a window."""
-    weight = 0.0
-    for line in itertools.islice(lines, most):
-        yield line
-        weight += bounds["weigh"](line)
-        if weight >= bounds["max_weight"]:
-            return
+        streams.report_lines(reader.counts)
 
 
 def _check_lines(arguments: argparse.Namespace, files: list[BinaryIO]) -> None:
     """Refuses files of unequal length before any work; those of pipes are not known yet."""
     if any(streams.size(file) is None for file in files):
         return
-    counts = []
+    counts = [streams.count_lines(file) for file in files]
     for file in files:
-        blocks = iter(lambda file=file: file.read(1 << 20), b"")
-        last, count = b"\n", 0
-        for block in blocks:
-            last, count = block[-1:], count + block.count(b"\n")
-        counts.append(count + (last != b"\n"))
         file.seek(0)
     if counts[0] != counts[1]:
-        raise _unequal(arguments, *counts)
+        raise _unequal(arguments, *(f"{count:,}" for count in counts))
 
 
-def _unequal(arguments: argparse.Namespace, sources: int | str, targets: int | str) -> ValueError:
-    counts = " and ".join(f"{count:,}" if isinstance(count, int) else count for count in (sources, targets))
+def _unequal(arguments: argparse.Namespace, sources: str, targets: str) -> ValueError:
     return ValueError(
-        f"Expected as many lines in {str(arguments.source)!r} as in {str(arguments.target)!r}. Received: {counts}"
+        f"Expected as many lines in {str(arguments.source)!r} as in {str(arguments.target)!r}. "
+        f"Received: {sources} and {targets}"
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import types
 import typing
 from collections.abc import Collection
 from pathlib import Path
@@ -39,19 +38,17 @@ def add_options(group, options: type, names: Collection[str] = ()) -> None:
         elif "choices" in metadata:
             settings["choices"] = [choice for choice in metadata["choices"] if choice is not None]
         else:
-            settings |= {"metavar": "N", "type": command.between(_number(kinds[field.name]), *metadata["range"])}
-        help = metadata["help"] + _default(field)
-        group.add_argument(_flag(field), dest=_PREFIX + field.name, help=help, **settings)
+            kind = int if int in (kinds[field.name], *typing.get_args(kinds[field.name])) else float  # or None
+            settings |= {"metavar": "N", "type": command.between(kind, *metadata["range"])}
+        default = _DEFAULTS.get(field.name, field.default)
+        help = metadata["help"] + ("" if default is False or default in (None, ()) else f" (default: {default})")
+        group.add_argument(flag(field.name, options), dest=_PREFIX + field.name, help=help, **settings)
 
 
 def flag(name: str, options: type) -> str:
     """Returns the flag of a field of a dataclass that `add_options` has added, or of another option of this name."""
-    fields = {field.name: field for field in dataclasses.fields(options)}
-    return _flag(fields[name]) if name in fields else f"--{name}"
-
-
-def _flag(field: dataclasses.Field) -> str:
-    return field.metadata.get("flag") or "--" + field.name.replace("_", "-")
+    metadata = {field.name: field.metadata for field in dataclasses.fields(options)}.get(name, {})
+    return metadata.get("flag") or "--" + name.replace("_", "-")
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
@@ -68,23 +65,18 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         const=True,
         default=argparse.SUPPRESS,
     )
-    add_int8(group)
-    add_shortlist(group)
-    add_ensemble(group)
+    add_models(group)
 
 
-def add_int8(group) -> None:
-    """Adds `--int8`."""
+def add_models(group) -> None:
+    """Adds what changes how the model of RUN works: `--int8`, `--shortlist` and the options of an ensemble."""
     group.add_argument(
         "--int8", action="store_true", help="multiply in int8, faster on a processor: see keras_attn.quantize"
     )
-
-
-def add_shortlist(group) -> None:
-    """Adds `--shortlist`."""
     group.add_argument(
         "--shortlist", metavar="FILE", type=Path, help="search in a part of the vocabulary: see keras-attn shortlist"
     )
+    add_ensemble(group)
 
 
 def add_ensemble(group) -> None:
@@ -143,15 +135,3 @@ def dictionary(path: str) -> dict[str, str]:
     if wrong := [row for row in rows if len(row) != 2]:
         raise argparse.ArgumentTypeError(f"expected lines of a word, a tab and a word. Received: {wrong[0]}")
     return dict(rows)
-
-
-def _number(kind) -> type:
-    """Returns int or float, of `int | None` too."""
-    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    return next(one for one in kinds if one is not types.NoneType)
-
-
-def _default(field: dataclasses.Field) -> str:
-    default = _DEFAULTS.get(field.name, field.default)
-    has_none = default is None or default is False or default == ()
-    return "" if has_none else f" (default: {default})"

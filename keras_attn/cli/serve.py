@@ -7,10 +7,9 @@ REST as in TensorFlow Serving, with a web page at the same address. It is no rep
 import argparse
 import asyncio
 import os
-import sys
 from pathlib import Path
 
-from keras_attn.cli import command, environment
+from keras_attn.cli import command
 from keras_attn.cli.command import between
 from keras_attn.requirements import require
 
@@ -35,7 +34,7 @@ def _prepare() -> None:
     """Chooses TensorFlow: the model is a TensorFlow graph, whichever backend trained it."""
     require("serving", "tensorflow", "aiohttp", purpose="the server")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    environment.prepare("tensorflow")
+    command.choose_backend("tensorflow")
 
 
 def serve(arguments: argparse.Namespace) -> None:
@@ -54,7 +53,3 @@ def serve(arguments: argparse.Namespace) -> None:
     server.log_seldom()
     asyncio.run(server.serve(saved_model.Versions(name, directory), ready, **options))
     os._exit(0)  # Python would wait for a version that is being loaded, however long that takes
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,7 +6,6 @@ sentence is translated at a time; a few translations change. See `keras_attn.Sho
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 from keras_attn.cli import command
@@ -41,7 +40,3 @@ def learn(arguments: argparse.Namespace) -> None:
         output.write(shortlist.to_bytes())
     known, size = (shortlist.candidates >= 0).any(axis=1).sum(), len(shortlist.candidates)
     print(f"{arguments.output}: {known:,} of {size:,} source tokens have target tokens of their own")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -16,23 +16,35 @@ that was killed leaves the lines that it had finished. Nothing is ever overwritt
 import argparse
 import contextlib
 import dataclasses
+import functools
+import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
 
 from keras_attn.cli import command, output_formats
 from keras_attn.cli import line_streaming as streams
 from keras_attn.cli.command import add_run
 from keras_attn.cli.search_flags import add_options, add_search, chosen_options, flag, load_translator, search_arguments
-from keras_attn.cli.sentences import add_sentences, by_sentence, check_sentences
-from keras_attn.cli.text_windows import add_windows, translated_windows
+from keras_attn.plots import align_words, html_page, to_pharaoh
+from keras_attn.requirements import require
 from keras_attn.search import SampleOptions, SearchOptions
 from keras_attn.training import read_report
+from keras_attn.translation import Translation
 
 _SAMPLE_FIELDS = [field.name for field in dataclasses.fields(SampleOptions)]
 _SEARCH_FIELDS = [field.name for field in dataclasses.fields(SearchOptions)]
 _OWN_SAMPLE_FIELDS = set(_SAMPLE_FIELDS) - set(_SEARCH_FIELDS)
 _OWN_SEARCH_FIELDS = set(_SEARCH_FIELDS) - set(_SAMPLE_FIELDS)
+# The languages of sentencex 1. It would take any other code for a similar one, or for English.
+_LANGUAGES = (
+    *("am", "ar", "bg", "bn", "ca", "da", "de", "el", "en", "es", "fi", "fr", "gu", "hi", "hy", "it", "ja", "kk"),
+    *("kn", "ml", "mr", "my", "nl", "pa", "pl", "pt", "ru", "sk", "ta", "te", "uk"),
+)
+_WITHOUT_SPACES = ("ja", "zh")  # languages that write no space between sentences
 
 
 def main(argv=None) -> int:
@@ -41,10 +53,16 @@ def main(argv=None) -> int:
     option = parser.add_argument
     option("--input", metavar="FILE", type=Path, help="default: stdin")
     option("--output", metavar="FILE", type=Path, help="a new file (default: stdout)")
-    output_formats.add_format(parser)
-    add_windows(parser)
+    output_formats.add_format(parser, ("text", "tsv", "jsonl"), "text, or tsv with --n-best")
+    streams.add_windows(parser)
     add_search(parser)
-    add_sentences(parser)
+    option(
+        "--split-sentences",
+        metavar="LANGUAGE",
+        nargs="?",
+        const="",
+        help="translate each sentence of a line alone; the source language (without one: the run's)",
+    )
     group = parser.add_argument_group("sampling, instead of beam search")
     add_options(group, SampleOptions, _OWN_SAMPLE_FIELDS)
     group.add_argument("--seed", metavar="N", type=command.between(int, 0, 2**31 - 1), help="random seed (default: 0)")
@@ -63,31 +81,58 @@ def translate(arguments: argparse.Namespace) -> None:
     samples = options.get("num_samples")
     _refuse_unused(arguments, samples)
     options["n_best"] = samples or options["n_best"]
-    form, has_alignments = output_formats.chosen(arguments.format, arguments.fields, options["n_best"])
+    form, has_alignments = output_formats.of_translations(arguments, options["n_best"])
     options["return_alignments"] = has_alignments or bool(arguments.pharaoh or arguments.html or arguments.png)
-    language = check_sentences(arguments, options)
+    report = read_report(arguments.run)
+    if arguments.split_sentences is not None:
+        language = _checked_language(arguments.split_sentences or report["source"], options)
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(streams.opened(arguments.input)) if arguments.input else streams.standard("stdin")
-        files = {
-            name: stack.enter_context(streams.new_file(path))
-            for name in ("output", "pharaoh", "html")
-            if (path := getattr(arguments, name))
-        }
+        output = stack.enter_context(streams.output(arguments.output))
+        pharaoh, page = (
+            stack.enter_context(streams.new_file(path)) if path else None
+            for path in (arguments.pharaoh, arguments.html)
+        )
         pictures = stack.enter_context(streams.new_folder(arguments.png)) if arguments.png else None
-        output = files.get("output") or streams.Output(streams.standard("stdout"), "stdout")
 
         translator = load_translator(arguments, arguments.run)
         generate = _sampler(translator, options, arguments.seed or 0) if samples else generator(translator, options)
-        if language:
-            generate = by_sentence(generate, language, read_report(arguments.run)["target"])
+        if arguments.split_sentences is not None:
+            space = "" if report["target"] in _WITHOUT_SPACES else " "
+            generate = functools.partial(_generate_by_sentence, generate, language, space)
         generate([], [])  # refuses bad options even when no line comes
-        alignments = _alignment_files(translator, arguments, files, pictures)
+        alignments = _Alignments(translator, arguments, report, pharaoh, page, pictures)
         with streams.Progress(not output.file.isatty(), streams.size(source)) as progress:
             for number, texts, found in translated_windows(generate, source, options, arguments, progress):
-                lines = zip(texts, found, strict=True)
-                output.write("".join(form(n, *line) for n, line in enumerate(lines, start=number)).encode())
-                alignments.add(number, texts, found)
+                lines = list(zip(range(number, number + len(texts)), texts, found, strict=True))
+                output.write("".join(itertools.starmap(form, lines)).encode())
+                alignments.add(lines)
         alignments.close()
+
+
+def translated_windows(
+    generate: Callable, source: BinaryIO, options: dict, arguments: argparse.Namespace, progress: streams.Progress
+) -> Iterator[tuple[int, list[str], list[Translation]]]:
+    """Yields for each window of lines the number of its first line, the texts and their translations.
+
+    Args:
+        generate: Translates texts with these numbers.
+        source: The lines.
+        options: The options of `generate`; `batch_size`, `n_best` and `return_alignments` are read.
+        arguments: Parsed arguments; `window` and `max_characters` are read.
+        progress: Counts lines.
+    """
+    reader, number = streams.TextReader(arguments.max_characters), 1
+    limits = streams.window_limits(arguments, options["n_best"], options["return_alignments"])
+    for lines in streams.windows(source, **limits):
+        texts, numbers, sizes = (
+            reader.read(lines),
+            range(number, number + len(lines)),
+            [len(line) + 1 for line in lines],
+        )
+        yield number, texts, streams.in_batches(generate, texts, numbers, options["batch_size"], progress, sizes)
+        number += len(lines)
+    streams.report_lines(reader.counts)
 
 
 def _refuse_unused(arguments: argparse.Namespace, samples: int | None) -> None:
@@ -121,22 +166,108 @@ def _sampler(translator, options: dict, seed: int) -> Callable[[list[str], list[
     return lambda texts, numbers: translator.sample(texts, seed=seed, row_ids=numbers, **options)
 
 
-def _alignment_files(translator, arguments, files: dict, pictures: Path | None):
-    from keras_attn.cli.alignment_files import AlignmentFiles
+def _checked_language(language: str | None, options: dict) -> str:
+    """Returns the code of the source language, by whose rules `--split-sentences` splits.
 
-    report = read_report(arguments.run)
-    return AlignmentFiles(
-        translator,
-        pharaoh=files.get("pharaoh"),
-        threshold=arguments.threshold,
-        page=files.get("html"),
-        pictures=pictures,
-        max_plots=arguments.max_plots,
-        title=f"Alignments of {arguments.run.resolve().name}",
-        source_language=report["source"] or "",
-        target_language=report["target"] or "",
+    Raises:
+        ValueError: If lines have several translations or alignments, or sentencex does not know the language.
+        ModuleNotFoundError: If sentencex is not installed.
+    """
+    if options["n_best"] > 1 or options["return_alignments"]:
+        raise ValueError(
+            "Expected no --n-best, --samples and alignments with --split-sentences, whose lines have one translation, "
+            f"without an alignment. Received: n_best={options['n_best']}, alignments: {options['return_alignments']}"
+        )
+    if language not in _LANGUAGES:
+        codes = ", ".join(_LANGUAGES)
+        raise ValueError(f"Expected --split-sentences LANGUAGE to be one of: {codes}. Received: {language!r}")
+    require("sentences", "sentencex", purpose="--split-sentences")
+    return language
+
+
+def _generate_by_sentence(
+    generate: Callable, language: str, space: str, texts: Sequence[str], numbers: Sequence[int]
+) -> list[Translation]:
+    """Translates each sentence of the texts, and joins the translations of a text, with a space between."""
+    from sentencex import segment
+
+    sentences = [[one.strip() for one in segment(language, text) if one.strip()] for text in texts]
+    flat = list(itertools.chain(*sentences))
+    translations = iter(generate(flat, range(len(flat))))
+    return [_joined(list(itertools.islice(translations, len(own))), space) for own in sentences]
+
+
+def _joined(translations: list[Translation], space: str) -> Translation:
+    def all_of(name: str) -> tuple:
+        return tuple(itertools.chain(*(getattr(one, name) for one in translations)))
+
+    log_probs = [one.token_log_probs for one in translations if one.token_log_probs is not None]
+    return Translation(
+        text=space.join(one.text for one in translations),
+        score=sum(one.score for one in translations),
+        token_log_probs=np.concatenate(log_probs) if log_probs else None,
+        **{name: all_of(name) for name in ("tokens", "token_ids", "source_tokens", "source_token_ids")},
     )
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+class _Alignments:
+    """Writes the alignments between words of the best translation of each line, as lines are translated.
+
+    Any number of Pharaoh lines is written. The page and the pictures contain the first `--max-plots` sentences, which
+    also bounds the memory of the page, for it is written at the end.
+
+    Args:
+        translator: Its tokenizers merge tokens into words.
+        arguments: Parsed arguments.
+        report: The run's, which names the languages.
+        pharaoh: Receives a line of links for each line.
+        page: Receives the HTML page.
+        pictures: A folder, which receives `<number of the line>.png`.
+    """
+
+    def __init__(
+        self,
+        translator,
+        arguments: argparse.Namespace,
+        report: dict,
+        pharaoh: streams.Output | None,
+        page: streams.Output | None,
+        pictures: Path | None,
+    ):
+        self.translator, self.arguments, self.report = translator, arguments, report
+        self.pharaoh, self.page, self.pictures = pharaoh, page, pictures
+        self.sentences, self.panels = 0, []
+
+    def add(self, lines: Sequence[tuple[int, str, Translation]]) -> None:
+        """Writes the alignments of numbered lines."""
+        links = []
+        for number, text, translation in lines:
+            self.sentences += bool(translation.tokens)
+            is_plotted = translation.tokens and self.sentences <= self.arguments.max_plots
+            if not (self.pharaoh or (is_plotted and (self.page or self.pictures))):
+                continue
+            tokenizers = self.translator.source_tokenizer, self.translator.target_tokenizer
+            words = align_words(translation, *tokenizers, source_text=text)
+            if self.pharaoh:
+                links.append(to_pharaoh(words, threshold=self.arguments.threshold) + "\n")
+            if is_plotted and self.page:
+                self.panels.append((number, words))
+            if is_plotted and self.pictures:
+                from keras_attn import plots  # matplotlib is slow to import
+
+                plots.alignment(*words, path=self.pictures / f"{number:06}.png")
+        if self.pharaoh:
+            self.pharaoh.write("".join(links).encode())
+
+    def close(self) -> None:
+        """Writes the page; says on stderr if there were more sentences than plots."""
+        most = self.arguments.max_plots
+        has_more = self.sentences > most and bool(self.page or self.pictures)
+        count = f"{self.sentences:,} sentence{'s' * (self.sentences != 1)}"
+        note = f"The first {most:,} of {count}" if has_more else count
+        if self.page:
+            title = f"Alignments of {self.arguments.run.resolve().name}"
+            languages = {f"{side}_language": self.report[side] or "" for side in ("source", "target")}
+            self.page.write(html_page(self.panels, note=f"{note}.", title=title, **languages).encode())
+        if has_more:
+            print(f"{note} are plotted; --max-plots N plots more.", file=sys.stderr)

@@ -23,15 +23,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from keras_attn import files
-from keras_attn.cli import command, environment, output_formats
+from keras_attn.cli import command, output_formats
 from keras_attn.cli import line_streaming as streams
 from keras_attn.cli.command import add_run
 from keras_attn.cli.search_flags import add_search, load_translator, search_arguments
-from keras_attn.cli.text_windows import TextReader, add_windows, in_batches, report_lines, window_limits
 from keras_attn.requirements import require
 from keras_attn.training import surroundings
 from keras_attn.translation import Translation
@@ -47,8 +46,8 @@ def main(argv=None) -> int:
     option = parser.add_argument
     option("--input", metavar="GLOB", nargs="+", required=True, help="files of lines, plain or .gz")
     option("--output", metavar="FOLDER", type=Path, required=True, help="for a file of each name, without .gz")
-    output_formats.add_format(parser)
-    add_windows(parser)
+    output_formats.add_format(parser, ("text", "tsv", "jsonl"), "text, or tsv with --n-best")
+    streams.add_windows(parser)
     add_search(parser)
     option = parser.add_argument_group("cluster").add_argument
     option("--workers", metavar="N", type=command.between(int, 1, 10**5), help="processes (default: one a CPU)")
@@ -64,11 +63,14 @@ def translate_corpus(arguments: argparse.Namespace) -> None:
     arguments.backend = surroundings()["backend"]
     inputs, output, counts = _named_files(arguments.input), arguments.output, collections.Counter()
     _translation_options(arguments)  # refuses what does not fit together
-    job = _job_hash(arguments, inputs)
+    job, lines = _job_hash(arguments, inputs), 0
+    for path in inputs.values():
+        with streams.opened(path) as source:
+            lines += streams.count_lines(source)  # a damaged `.gz` is refused here
     arguments.started = time.time_ns()
     with files.locked(output):
         _check_output(output, inputs, job)
-        with streams.Progress(True, sum(map(_count_lines, inputs.values()))) as progress:
+        with streams.Progress(True, lines) as progress:
             for done in _translated_blocks(arguments, inputs, job):
                 progress.add(done["lines"], done["lines"])
                 counts.update(done)
@@ -76,7 +78,7 @@ def translate_corpus(arguments: argparse.Namespace) -> None:
             _join(output / FOLDER / name, output / name)
         with files.staging(output) as staged:  # in one move: a part of a job would not go on
             (output / FOLDER).rename(staged / FOLDER)
-    report_lines(counts["lines"], counts["invalid"], counts["cut"])
+    streams.report_lines(counts)
     if counts["failed"]:
         sentence = f"{counts['failed']:,} of {counts['lines']:,} lines failed: see {str(output)!r}, *.failures."
         if counts["failed"] == counts["lines"]:
@@ -97,38 +99,35 @@ class BlockTranslator:
     """
 
     def __init__(self, arguments: argparse.Namespace):
-        command.import_keras(functools.partial(environment.prepare, arguments.backend))
+        command.import_keras(functools.partial(command.choose_backend, arguments.backend))
         self.max_characters, self.run = arguments.max_characters, arguments.started
-        self.options, self.form = _translation_options(arguments)
+        self.options, self.form, _ = _translation_options(arguments)
         self.translator = load_translator(arguments, arguments.run)
         self.translator.generate([], **self.options)  # refuses bad options
 
     def __call__(self, block: dict) -> dict:
         """Translates a block of `_blocks` and writes its files, unless they are there; returns what is counted."""
-        path, lines = Path(block["path"]), block["text"].split(b"\n")
+        path, lines, failures = Path(block["path"]), block["text"].split(b"\n"), {}
         counts = {"lines": len(lines), "failed": 0, "invalid": 0, "cut": 0, "error": ""}
+        if path.exists():
+            return counts
+        reader = streams.TextReader(self.max_characters, path.parent.name, at_start=block["first"] == 1)
+        numbers = range(block["first"], block["first"] + len(lines))
+        generate, batch_size = functools.partial(self._generate, failures), self.options["batch_size"]
         try:
-            return counts if path.exists() else counts | self._translate(path, lines, block["first"])
+            texts = reader.read(lines)
+            with path.with_suffix(f".{self.run}").open("ab") as attempts:  # Ray would try for ever
+                attempts.write(b".")
+                if attempts.tell() > _ATTEMPTS:
+                    where = f"lines {numbers[0]:,} to {numbers[-1]:,} of {path.parent.name!r}"
+                    raise OSError(f"Expected workers that survive. Received: {where}, at which {_ATTEMPTS} have died.")
+            found = streams.in_batches(generate, texts, numbers, batch_size, streams.Progress(False), [1] * len(texts))
+            if failures:
+                _write(path.with_suffix(".failures"), (f"{n}\t{failures[n]}\n" for n in sorted(failures)))
+            _write(path, map(self.form, numbers, texts, found))
         except (OSError, ValueError) as error:  # Ray would hide it in a trace
             return counts | {"error": str(error)}
-
-    def _translate(self, path: Path, lines: list[bytes], first: int) -> dict[str, int]:
-        reader = TextReader(self.max_characters, path.parent.name, at_start=first == 1)
-        failures, progress = {}, streams.Progress(False)
-        texts, numbers = reader.read(lines), range(first, first + len(lines))
-        with path.with_suffix(f".{self.run}").open("ab") as attempts:  # Ray would try for ever
-            attempts.write(b".")
-            if attempts.tell() > _ATTEMPTS:
-                where = f"lines {numbers[0]:,} to {numbers[-1]:,} of {path.parent.name!r}"
-                raise OSError(f"Expected workers that survive. Received: {where}, at which {_ATTEMPTS} have died.")
-        generate = functools.partial(self._generate, failures)
-        found = in_batches(generate, texts, numbers, self.options["batch_size"], progress, [1] * len(texts))
-        if failures:
-            with files.replacing(path.with_suffix(".failures")) as new:
-                new.write_bytes("".join(f"{n}\t{failures[n]}\n" for n in sorted(failures)).encode())
-        with files.replacing(path) as new:
-            new.write_bytes("".join(map(self.form, numbers, texts, found)).encode())
-        return {"failed": len(failures), "invalid": reader.invalid, "cut": reader.cut}
+        return counts | reader.counts | {"failed": len(failures)}
 
     def _generate(self, failures: dict[int, str], texts: Sequence[str], numbers: Sequence[int]) -> list[Translation]:
         """Translates texts. One that fails has a blank translation, and its number and reason in `failures`."""
@@ -136,23 +135,22 @@ class BlockTranslator:
             return self.translator.generate(texts, **self.options)
         except Exception as error:  # whatever fails, the other lines are translated; backends' errors share no class
             if len(texts) > 1:
-                return [
-                    self._generate(failures, *([one] for one in row))[0] for row in zip(texts, numbers, strict=True)
-                ]
+                rows = zip(texts, numbers, strict=True)
+                return [self._generate(failures, [text], [number])[0] for text, number in rows]
             failures[numbers[0]] = " ".join(f"{type(error).__name__}: {error}".split())
             return [Translation("")]
 
 
 def _prepare() -> None:
     require("cluster", "ray", "pyarrow", purpose="translate-corpus")
-    environment.prepare()
+    command.choose_backend()
 
 
-def _translation_options(arguments: argparse.Namespace) -> tuple[dict, functools.partial]:
-    """Returns the keyword arguments of `Translator.generate`, and the format of a line."""
+def _translation_options(arguments: argparse.Namespace) -> tuple[dict, Callable, dict]:
+    """Returns the keyword arguments of `Translator.generate`, the format of a line, and the limits of a block."""
     options = search_arguments(arguments, arguments.run)
-    form, options["return_alignments"] = output_formats.chosen(arguments.format, arguments.fields, options["n_best"])
-    return options, form
+    form, options["return_alignments"] = output_formats.of_translations(arguments, options["n_best"])
+    return options, form, streams.window_limits(arguments, options["n_best"], options["return_alignments"])
 
 
 def _named_files(patterns: list[str]) -> dict[str, Path]:
@@ -169,12 +167,6 @@ def _named_files(patterns: list[str]) -> dict[str, Path]:
         names = ", ".join(map(str, found))
         raise ValueError(f"Expected files whose outputs have names of their own. Received: {names}")
     return named
-
-
-def _count_lines(path: Path) -> int:
-    """Returns the number of line ends of a file; reads it to its end, so that a damaged `.gz` is refused here."""
-    with streams.opened(path) as source:
-        return sum(block.count(b"\n") for block in iter(functools.partial(source.read1, 1 << 20), b""))
 
 
 def _job_hash(arguments: argparse.Namespace, inputs: dict[str, Path]) -> str:
@@ -221,10 +213,9 @@ def _translated_blocks(arguments: argparse.Namespace, inputs: dict[str, Path], j
             raise ValueError(f"Expected --workers of at most {most:,} for these CPUs and GPUs. Received: {workers:,}")
         each = {"num_cpus": 1, "num_gpus": gpus or None}
         ray.get(ray.remote(**each)(lambda: BlockTranslator(arguments).options).remote())
-        with files.replacing(folder / "job") as new:
-            new.write_text(job, encoding="utf-8")
+        _write(folder / "job", [job])
         sources = ray.data.from_items([{"path": str(path), "blocks": str(folder / n)} for n, path in inputs.items()])
-        limits = window_limits(_translation_options(arguments)[0], arguments)
+        *_, limits = _translation_options(arguments)
         blocks = sources.flat_map(functools.partial(_blocks, limits), num_cpus=0)
         pool = ray.data.ActorPoolStrategy(size=workers)
         results = blocks.map(BlockTranslator, fn_constructor_args=(arguments,), compute=pool, **each)
@@ -283,15 +274,16 @@ def _blocks(limits: dict, source: dict) -> Iterator[dict]:
             first += len(lines)
 
 
+def _write(path: Path, lines: Iterable[str]) -> None:
+    with files.replacing(path) as new:
+        new.write_bytes("".join(lines).encode())
+
+
 def _join(blocks: Path, output: Path) -> None:
     """Joins the outputs of a file's blocks in their order and, beside them, what failed, if anything did."""
-    failures = sorted(blocks.glob("*.failures"))
-    for joined, parts in ((output.with_name(f"{output.name}.failures"), failures), (output, blocks.glob("*.output"))):
-        if failures or joined == output:
+    for end, joined in (("failures", output.with_name(f"{output.name}.failures")), ("output", output)):
+        parts = sorted(blocks.glob(f"*.{end}"))
+        if parts or joined == output:
             with files.replacing(joined) as new, new.open("wb") as file:
-                for part in sorted(parts):
+                for part in parts:
                     file.write(part.read_bytes())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,16 +5,14 @@ preset is refused first. The Hub asks for a token with the right to write: `hf a
 """
 
 import argparse
-import sys
 
-from keras_attn.cli import command, environment
-from keras_attn.cli.command import run_folder
+from keras_attn.cli import command
 from keras_attn.requirements import require
 
 
 def main(argv=None) -> int:
     parser = command.Parser("keras-attn upload", description=__doc__)
-    parser.add_argument("run", metavar="PRESET", type=run_folder, help="a registered preset, or its or a run's folder")
+    command.add_run(parser, "PRESET", "a registered preset, or its or a run's folder")
     parser.add_argument("address", metavar="hf://USER/NAME", help="or hf://USER/NAME@BRANCH")
     parser.add_argument("--private", action="store_true", help="make a new repository private")
     return command.run(upload_preset, parser, argv, prepare=_prepare)
@@ -22,7 +20,7 @@ def main(argv=None) -> int:
 
 def _prepare() -> None:
     require("hub", "huggingface_hub", purpose="uploading")
-    environment.prepare()
+    command.choose_backend()
 
 
 def upload_preset(arguments: argparse.Namespace) -> None:
@@ -31,7 +29,3 @@ def upload_preset(arguments: argparse.Namespace) -> None:
     with command.quietly():
         load_preset(arguments.run)
     print(f"The preset is at {upload(arguments.run, arguments.address, private=arguments.private)}.")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

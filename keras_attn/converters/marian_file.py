@@ -95,7 +95,7 @@ def read_model(path: Path) -> tuple[Options, Weights]:
             if parts[_CONFIG].file_size > _LARGEST_CONFIG:
                 raise ValueError(f"Its {_CONFIG} has more than {_LARGEST_CONFIG:,} bytes.")
             stored = {name: _array(archive, part) for name, part in parts.items() if name not in _IGNORED}
-    except files.BAD_ARCHIVE as error:
+    except Exception as error:  # damaged files fail in many ways
         raise ValueError(
             f"Expected {str(path)!r} to be a model that Marian saved as .npz. Received: {error}"
         ) from error

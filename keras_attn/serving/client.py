@@ -70,10 +70,9 @@ class Client:
             raise ValueError(f"Expected an address such as http://localhost:8501. Received: {address!r}")
         if retries < 0 or batch_size < 1:
             raise ValueError(f"Expected retries >= 0 and batch_size >= 1. Received: {retries} and {batch_size}")
-        self.address, self.model = address, model
-        self.timeout, self.retries, self.batch_size = timeout, retries, batch_size
-        self._url = f"{address.rstrip('/')}/v1/models/{urllib.parse.quote(model, safe='')}"
-        self._url += ":predict" if version is None else f"/versions/{version}:predict"
+        self.address, self.timeout, self.retries, self.batch_size = address, timeout, retries, batch_size
+        path = urllib.parse.quote(model, safe="") + ("" if version is None else f"/versions/{version}")
+        self._url = f"{address.rstrip('/')}/v1/models/{path}:predict"
 
     def translate(self, texts: Iterable[str | bytes]) -> list[Translation]:
         """Returns the best translation of each text, with its score. A text may be bytes that are not UTF-8."""
@@ -133,8 +132,8 @@ class Client:
             except ValueError:
                 sentence = f"Expected JSON of a model server at {self.address}, of less than {_MOST_BYTES:,} bytes."
                 raise RuntimeError(sentence) from None
-        attempts = f"There was none to {self.retries + 1} requests"
-        raise ConnectionError(f"Expected an answer from {self.address}. {attempts}: {why}")
+        where = f"{self.address}. There was none to {self.retries + 1} requests"
+        raise ConnectionError(f"Expected an answer from {where}: {why}")
 
 
 def _best(texts, scores, source_tokens, source_length, target_tokens, target_lengths, alignments) -> Translation:

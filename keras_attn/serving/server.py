@@ -25,10 +25,9 @@ from importlib.resources import files
 from aiohttp import web
 from google.protobuf import json_format
 
-from keras_attn.serving.json_tensors import read_request, write_answer
 from keras_attn.serving.saved_model import SavedModel, Versions
 
-_MOST_REQUEST_BYTES, _MOST_ANSWER_BYTES = 2**22, 2**25
+_MOST_REQUEST_BYTES = 2**22
 
 
 def log_seldom() -> None:
@@ -50,11 +49,11 @@ async def serve(
     versions: Versions,
     ready: Callable[[str], None],
     *,
-    host: str = "127.0.0.1",
-    port: int = 8501,
-    max_requests: int = 32,
-    request_seconds: float = 60.0,
-    poll_seconds: float = 1.0,
+    host: str,
+    port: int,
+    max_requests: int,
+    request_seconds: float,
+    poll_seconds: float,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then answers the requests that it has.
 
@@ -121,7 +120,7 @@ def _application(versions: Versions, host: str, max_requests: int, request_secon
         async with room:
             end = time.monotonic() + request_seconds
             model, body = model_of(request), await request.read()
-            answer = await asyncio.get_running_loop().run_in_executor(worker, _predict, model, body, end)
+            answer = await asyncio.get_running_loop().run_in_executor(worker, model.predict, body, end)
             return web.Response(body=answer, content_type="application/json")
 
     async def status(request: web.Request) -> web.Response:
@@ -192,13 +191,3 @@ def page(model_name: str) -> tuple[str, str]:
         digests = [hashlib.sha256(part.encode()).digest() for part in re.findall(f"<{name}>(.*?)</{name}>", text, re.S)]
         policy.append(" ".join([f"{name}-src", *(f"'sha256-{base64.b64encode(d).decode()}'" for d in digests)]))
     return text.replace("<!--model-->", html.escape(model_name)), "; ".join(policy)
-
-
-def _predict(model: SavedModel, body: bytes, end: float) -> bytes:
-    name, inputs, in_rows = read_request(body, model.signatures)
-    outputs = model.run(name, inputs, end - time.monotonic())
-    size = sum(sum(map(len, x.flat)) if x.dtype.kind == "O" else x.nbytes for x in outputs.values())
-    if size > _MOST_ANSWER_BYTES:
-        sentence = f"Expected a request whose answer has at most {_MOST_ANSWER_BYTES:,} bytes. This one's is larger."
-        raise web.HTTPBadRequest(text=f"{sentence} Send fewer or shorter texts at once.")
-    return write_answer(outputs, in_rows)

@@ -177,7 +177,7 @@ class Shortlist:
             return cls(candidates, always, vocabulary_size.item(), tuple(map(str, fingerprints)) or None)
         except FileNotFoundError:
             raise
-        except files.BAD_ARCHIVE as error:
+        except Exception as error:  # damaged files fail in many ways
             raise ValueError(f"Expected {str(path)!r} to be a file of `Shortlist.save`. {error}") from None
 
     def reduced(

@@ -82,7 +82,7 @@ def _translation(study: Study, run: Run, text: Path) -> Step:
     output = study.out / f"{run.name}.txt"
     output.with_name(f"{output.name}.part").unlink(missing_ok=True)  # of a study that was killed
     options = ["--input", str(text), "--output", str(output), "--beam", str(study.arguments.beam)]
-    return Step("keras_attn.cli.translate", [str(study.folder(run)), *options], output)
+    return Step("keras_attn.__main__", ["translate", str(study.folder(run)), *options], output)
 
 
 def write(study: Study, corpus, lengths: Sequence[int], references: Sequence[str]) -> None:

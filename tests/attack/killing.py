@@ -103,12 +103,7 @@ def train(folder: Path) -> int:
 
 
 def export(folder: Path) -> int:
-    export_a_small_graph()
-    return export_whole(folder)
-
-
-def export_a_small_graph() -> None:
-    """From now on in this process, in the place of the translator's, and without the check."""
+    """A small graph in the place of the translator's, and without the check."""
     import tensorflow as tf
 
     from keras_attn.export import saved_model, signatures
@@ -124,6 +119,7 @@ def export_a_small_graph() -> None:
 
     signatures.ServedTranslator = Small
     saved_model.check_signatures = lambda *_: None
+    return export_whole(folder)
 
 
 def export_whole(folder: Path) -> int:
@@ -140,7 +136,6 @@ MODULES = {
     download: ["keras_attn.training.corpora"],
     train: ["keras_attn.translation.translator", "keras_attn.training.fitting", "keras_attn.training.report"],
     export: ["keras_attn.translation.translator", "keras_attn.export.saved_model"],
-    export_whole: ["keras_attn.translation.translator", "keras_attn.export.saved_model"],
 }
 
 

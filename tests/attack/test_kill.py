@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import random
 import subprocess
 import sys
@@ -19,7 +18,6 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 MOMENTS = 10
-ON_TENSORFLOW = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow writes the graph")
 
 
 class Commands:
@@ -47,12 +45,12 @@ def processes():
         yield first, second
 
 
-def moments(whole: dict, count: int, seed: int) -> list[dict]:
+def moments(whole: dict) -> list[dict]:
     """Random moments of a command: half of them at its accesses to files, half of them in its time."""
-    draw = random.Random(seed)
-    events = draw.sample(range(1, whole["events"] + 1), min(count - count // 2, whole["events"]))
+    draw = random.Random(0)
+    events = draw.sample(range(1, whole["events"] + 1), min(MOMENTS // 2, whole["events"]))
     return [{"event": n} for n in events] + [
-        {"seconds": draw.uniform(0, whole["seconds"])} for _ in range(count - len(events))
+        {"seconds": draw.uniform(0, whole["seconds"])} for _ in range(MOMENTS - len(events))
     ]
 
 
@@ -64,8 +62,8 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def every_moment(action: str, processes, tmp_path: Path, check, count: int = MOMENTS, seed: int = 0) -> None:
-    """Kills a command at `count` moments in these processes, runs it again after each, and checks the folder.
+def every_moment(action: str, processes, tmp_path: Path, check) -> None:
+    """Kills a command at some moments in these processes, runs it again after each, and checks the folder.
 
     `check(folder, killed, again)` has the folder, whether the command was killed, and the second one's status.
     """
@@ -88,10 +86,10 @@ def every_moment(action: str, processes, tmp_path: Path, check, count: int = MOM
     whole = processes[0].run(action, tmp_path / "whole")
     assert whole["status"] == 0, log(tmp_path / "whole")
     check(tmp_path / "whole", False, None)
-    numbered = list(enumerate(moments(whole, count, seed)))
+    numbered = list(enumerate(moments(whole)))
     with ThreadPoolExecutor(len(processes)) as pool:
         killed = sum(pool.map(all_of, processes, [numbered[n :: len(processes)] for n in range(len(processes))]))
-    assert killed >= 0.5 * count, "most were killed before they had finished"
+    assert killed >= 0.5 * MOMENTS, "most were killed before they had finished"
 
 
 PRESET = ["model.keras", "source_tokenizer", "target_tokenizer", "translator.json"]
@@ -156,41 +154,13 @@ def test_train(processes, tmp_path):
     every_moment("train", processes, tmp_path, check)
 
 
-def check_export(folder, killed, again):
-    assert again in (None, 0), again
-    models = folder / "models"
-    assert names(models) in (["1"], ["1", "2"])  # the first may have been complete
-    for version in models.glob("[12]"):
-        assert {"saved_model.pb", "variables", "assets.extra", "batching_params.pbtxt"} <= set(names(version))
-
-
-@ON_TENSORFLOW
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow writes the graph")
 def test_export(processes, tmp_path):
-    every_moment("export", processes, tmp_path, check_export)
+    def check(folder, killed, again):
+        assert again in (None, 0), again
+        models = folder / "models"
+        assert names(models) in (["1"], ["1", "2"])  # the first may have been complete
+        for version in models.glob("[12]"):
+            assert {"saved_model.pb", "variables", "assets.extra", "batching_params.pbtxt"} <= set(names(version))
 
-
-@ON_TENSORFLOW
-def test_export_with_its_graph_and_its_check(processes, tmp_path):
-    every_moment("export_whole", processes[:1], tmp_path, check_export, count=1, seed=1)
-
-
-def exports(tmp_path: Path, count: int, *options: str) -> list[tuple[int, str]]:
-    """The exit statuses and errors of exports of a small graph that run at once."""
-    preset = tmp_path / "preset"
-    killing.translator().save_to_preset(preset)
-    code = "import sys; from tests.attack import killing; from keras_attn.cli.export import main; "
-    code += "killing.export_a_small_graph(); sys.exit(main(sys.argv[1:]))"
-    line = [sys.executable, "-c", code, str(preset), str(tmp_path / "models"), "--beam", "2", *options]
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
-    processes = [subprocess.Popen(line, **pipes, env=os.environ) for _ in range(count)]
-    errors = [process.communicate(timeout=300)[1] for process in processes]
-    return [(process.returncode, error) for process, error in zip(processes, errors, strict=True)]
-
-
-@ON_TENSORFLOW
-def test_of_two_exports_with_one_version_one_is_refused(tmp_path):
-    done = sorted(exports(tmp_path, 2, "--version", "7"))
-    assert [status for status, _ in done] == [0, 2], done
-    assert "Expected a new version. Received one that exists and is kept" in done[1][1]
-    assert "Traceback" not in done[1][1]
-    assert names(tmp_path / "models") == ["7"]
+    every_moment("export", processes, tmp_path, check)

@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from keras_attn.cli import command, environment
+from keras_attn.cli import command
 from keras_attn.training import surroundings
 from keras_attn.training.report import memory_mb
 from tests.benchmarks.accelerator_work import SIZES, Sizes, training_flops
@@ -123,7 +123,7 @@ def main(argv=None) -> int:
     option("--backend", default="jax", choices=("jax", "tensorflow", "torch"), help="default: %(default)s")
     option("--case", help=argparse.SUPPRESS)
     backend = parser.parse_args(argv).backend
-    return command.run(measure, parser, argv, prepare=lambda: environment.prepare(backend))
+    return command.run(measure, parser, argv, prepare=lambda: command.choose_backend(backend))
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ CHOICE = """
 import os, sys
 from tests.cli import light_install
 light_install.block({absent!r}.split())
-from keras_attn.cli import environment
+from keras_attn.cli import command
 try:
-    environment.prepare()
+    command.choose_backend()
     print(os.environ.get("KERAS_BACKEND"))
 except (ImportError, ValueError) as error:
     print(error)

@@ -1,5 +1,6 @@
 """Windows of lines and files that are whole or not there; no model is needed."""
 
+import contextlib
 import io
 import os
 import shutil
@@ -19,8 +20,11 @@ pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 
 
+BOUNDS = {"max_lines": 4096, "max_weight": float("inf"), "weigh": len, "max_bytes": 1 << 20}
+
+
 def windows(content: bytes, **bounds):
-    return list(streams.windows(io.BufferedReader(io.BytesIO(content)), **{"max_lines": 4096} | bounds))
+    return list(streams.windows(io.BufferedReader(io.BytesIO(content)), **BOUNDS | bounds))
 
 
 @settings(deadline=None)
@@ -58,11 +62,12 @@ class Endless(io.RawIOBase):
 def test_a_line_without_end_takes_no_memory():
     script = """
 from keras_attn.cli import line_streaming as streams
-from tests.cli.test_line_streaming import Endless
+from tests.cli.test_line_streaming import BOUNDS, Endless
 from keras_attn.training.report import peak_memory_mb
-list(streams.windows(Endless(200), max_lines=9, max_bytes=1000))
+bounds = BOUNDS | {"max_bytes": 1000}
+list(streams.windows(Endless(200), **bounds))
 before = peak_memory_mb()
-((line,),) = streams.windows(Endless(4000), max_lines=9, max_bytes=1000)  # 262 MB
+((line,),) = streams.windows(Endless(4000), **bounds)  # 262 MB
 print(len(line), peak_memory_mb() - before)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -76,7 +81,7 @@ def test_a_single_line_is_answered_before_the_next_is_written():
     rescue = threading.Timer(20, os.close, [writing])  # so that a reader that waits fails and does not hang
     rescue.start()
     with os.fdopen(reading, "rb") as stream:
-        found = streams.windows(stream, max_lines=4096, wait_from=2)
+        found = streams.windows(stream, **BOUNDS)
         for line in (b"one", b"two", b"three"):
             os.write(writing, line + b"\n")
             assert next(found) == [line]
@@ -101,21 +106,33 @@ def test_a_fast_writer_fills_whole_windows(monkeypatch):
     writer = threading.Thread(target=write)
     writer.start()
     with os.fdopen(reading, "rb") as stream:
-        found = list(streams.windows(stream, max_lines=20_000))
+        found = list(streams.windows(stream, **BOUNDS | {"max_lines": 20_000}))
     writer.join()
     assert [len(window) for window in found] == [20_000, 20_000, 10_000]
     assert [line for window in found for line in window] == lines
 
 
-def test_a_file_gets_its_name_when_it_is_whole(tmp_path):
-    path = tmp_path / "out.txt"
+def test_a_file_gets_its_name_when_it_is_whole_and_replaces_nothing(tmp_path, capsys):
+    path, part = tmp_path / "out.txt", tmp_path / "out.txt.part"
+    with contextlib.suppress(KeyboardInterrupt), streams.new_file(path) as output:
+        output.write(b"one\n")
+        assert part.read_bytes() == b"one\n", "what is written is on the disk at once"
+        raise KeyboardInterrupt
+    assert "out.txt.part" in capsys.readouterr().err
+    with pytest.raises(FileExistsError, match=r"out\.txt\.part"), streams.new_file(path):
+        pass
+    assert part.read_bytes() == b"one\n", "it may be hours of work"
+    part.unlink()
     with streams.new_file(path) as output:
         output.write(b"one\n")
-        assert (tmp_path / "out.txt.part").read_bytes() == b"one\n", "what is written is on the disk at once"
         assert not path.exists()
-        output.write(b"two\n")
-    assert path.read_bytes() == b"one\ntwo\n"
-    assert os.listdir(tmp_path) == ["out.txt"]
+    with pytest.raises(FileExistsError, match=r"There is already: .*out\.txt'"), streams.new_file(path):
+        pass
+    with pytest.raises(ValueError, match="at once"), streams.new_file(tmp_path / "other.txt"):
+        raise ValueError("at once")
+    assert os.listdir(tmp_path) == ["out.txt"], "an empty part is no work"
+    with pytest.raises(FileNotFoundError, match=r"Expected a file that can be written\. .*No such file or directory"):
+        streams.new_file(tmp_path / "none" / "out.txt").__enter__()
 
 
 def test_a_folder_that_is_removed_meanwhile_does_not_hide_the_first_error(tmp_path):
@@ -129,39 +146,6 @@ def test_a_folder_that_is_removed_meanwhile_does_not_hide_the_first_error(tmp_pa
 
     with pytest.raises(ValueError, match="the first"):
         write()
-
-
-@pytest.mark.parametrize("taken", ["out.txt", "out.txt.part"])
-def test_nothing_is_overwritten(tmp_path, taken):
-    (tmp_path / taken).write_text("precious")
-    with pytest.raises(FileExistsError, match=taken), streams.new_file(tmp_path / "out.txt"):
-        pass
-    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(taken, "precious")]
-
-
-def test_a_failure_keeps_what_is_finished_and_says_where(tmp_path, capsys):
-
-    def fail(path, content, error):
-        with streams.new_file(path) as output:
-            output.write(content)
-            raise error
-
-    with pytest.raises(KeyboardInterrupt):
-        fail(tmp_path / "out.txt", b"one\n", KeyboardInterrupt)
-    assert (tmp_path / "out.txt.part").read_bytes() == b"one\n"
-    assert "out.txt.part" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="at once"):
-        fail(tmp_path / "other.txt", b"", ValueError("at once"))
-    assert os.listdir(tmp_path) == ["out.txt.part"], "an empty part is no work"
-
-
-def test_a_file_that_cannot_be_made_or_written_is_a_sentence(tmp_path):
-    with pytest.raises(FileNotFoundError, match="Expected a file that can be written") as caught:
-        streams.new_file(tmp_path / "none" / "out.txt").__enter__()
-    assert "No such file or directory" in str(caught.value)
-    sentence = r"Expected the disk to take what is written\. Received: No space left on device\."
-    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(OSError, match=sentence):
-        streams.Output(full, "the disk").write(b"x")
 
 
 def test_what_a_stream_takes_in_pieces_is_written_whole():
@@ -181,12 +165,6 @@ def test_a_folder_is_new_or_empty(tmp_path):
     for taken in (tmp_path, tmp_path / "file"):
         with pytest.raises(FileExistsError, match="new or empty"), streams.new_folder(taken):
             pass
-    with pytest.raises(NotADirectoryError, match="Expected a folder that can be made"):
-        streams.new_folder(tmp_path / "file" / "below").__enter__()
-    folder = streams.new_folder(tmp_path / "made")
-    assert folder.__enter__().is_dir()
-    assert not folder.__exit__(ValueError, ValueError("later"), None)
-    assert os.listdir(tmp_path) == ["file"], "an empty folder is no work"
     with streams.new_folder(tmp_path / "made") as folder:
         (folder / "picture").touch()
     assert (tmp_path / "made" / "picture").exists()
@@ -209,18 +187,11 @@ def test_progress_counts_and_knows_what_is_left_of_a_file(monkeypatch):
     assert second == "2,000 lines, 25.0 a second, 50%, 1:20 left\x1b[K\n"
 
 
-def test_progress_of_a_pipe_has_no_end_and_without_a_terminal_none_is_shown(monkeypatch, tmp_path):
-    (tmp_path / "file").write_bytes(b"12345")
-    with (tmp_path / "file").open("rb") as file:
-        file.read(2)
-        assert streams.size(file) == 3
-    assert streams.size(io.BytesIO(b"12345")) is None
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    with streams.Progress(True, None) as progress:
+@pytest.mark.parametrize(("shown", "stream"), [(True, Terminal), (False, Terminal), (True, io.StringIO)])
+def test_progress_of_a_pipe_has_no_end_and_without_a_terminal_none_is_shown(monkeypatch, shown, stream):
+    monkeypatch.setattr(sys, "stderr", stream())
+    with streams.Progress(shown, streams.size(io.BytesIO(b"12345"))) as progress:
         progress.add(3, 100)
-    assert "left" not in sys.stderr.getvalue()
-    for shown, stderr in ((False, Terminal()), (True, io.StringIO())):
-        monkeypatch.setattr(sys, "stderr", stderr)
-        with streams.Progress(shown, 100) as progress:
-            progress.add(3, 100)
-        assert stderr.getvalue() == ""
+    found = sys.stderr.getvalue()
+    assert "left" not in found
+    assert bool(found) == (shown and stream is Terminal)

@@ -64,24 +64,6 @@ def test_the_commands_are_listed_and_an_unknown_one_is_refused(capsys):
     assert len(err.splitlines()) == 2
 
 
-def test_all_commands_that_search_have_the_same_options(capsys):
-    texts = []
-    for name in ("translate", "evaluate", "export"):
-        with pytest.raises(SystemExit):
-            main([name, "--help"])
-        texts.append(capsys.readouterr().out)
-    flags = "--beam --n-best --length-penalty --normalization --coverage-penalty --max-length --max-length-ratio "
-    flags += "--min-length --min-length-ratio --no-repeat --no-unknown --early-stopping --batch-size --tokens-per-batch"
-    for flag in flags.split():
-        assert all(f"  {flag} " in text for text in texts), flag
-
-
-def test_python_m_is_the_same_program():
-    line = [sys.executable, "-m", "keras_attn", "--version"]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "keras_attn 0.1.0\n", "")
-
-
 @pytest.mark.parametrize(
     ("error", "status", "sentence"),
     [
@@ -124,21 +106,3 @@ def test_an_interrupt_while_keras_is_imported_ends_with_a_sentence(tmp_path):
         error = process.communicate(timeout=60)[1]
     assert error == "keras-attn translate: interrupted\n"
     assert process.returncode == 130
-
-
-def test_an_interruption_where_python_ignores_exceptions_is_raised_again(capfd) -> None:
-    class Collected:
-        def __del__(self):
-            raise KeyboardInterrupt
-
-    def work(arguments):
-        Collected()
-        for _ in range(200):
-            time.sleep(0.1)
-
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have set to be ignored
-    try:
-        assert command.run(work, command.Parser("work"), [], prepare=lambda: None) == 130
-    finally:
-        signal.signal(signal.SIGINT, usual)
-    assert capfd.readouterr().err == "work: interrupted\n"

@@ -17,7 +17,7 @@ import pytest
 
 from keras_attn import quantize
 from keras_attn.backend import int8_products
-from keras_attn.cli import output_formats, sentences, text_windows, translate
+from keras_attn.cli import output_formats, translate
 from keras_attn.models import RNNSearch
 from keras_attn.text import END_ID, Tokenizer
 from keras_attn.translation import Translation, Translator
@@ -203,12 +203,17 @@ def test_json_lines_say_what_is_asked_for(command):
 
 def test_json_lines_are_lines_and_json():
     awkward = Translation('a\n\x85\u2028\u2029\x0b"\\\t\x00', score=-np.inf, token_log_probs=np.array([np.nan, -0.5]))
-    line = output_formats.named("jsonl", ["text", "score", "token_log_probs"])(1, "x", awkward)
+    chosen = {
+        name: types.SimpleNamespace(format=name, fields=fields)
+        for name, fields in (("jsonl", "text,score,token_log_probs"), ("text", None), ("tsv", None))
+    }
+    forms = {name: output_formats.of_translations(arguments, 1)[0] for name, arguments in chosen.items()}
+    line = forms["jsonl"](1, "x", awkward)
     assert len(line.splitlines()) == 1
     (found,) = json.loads(line, parse_constant=pytest.fail)["translations"]
     assert found == {"text": awkward.text, "score": None, "token_log_probs": [None, -0.5]}
     for name, columns in (("text", 1), ("tsv", 3)):
-        line = output_formats.named(name, [])(1, "x", awkward)
+        line = forms[name](1, "x", awkward)
         assert line.count("\n") == 1
         assert len(line.split("\t")) == columns
 
@@ -240,13 +245,6 @@ def test_a_threshold_says_which_links_count(command, tmp_path):
         assert path.read_text() == links + "\n"
 
 
-def test_input_and_output_can_be_files(command, tmp_path):
-    (tmp_path / "in.txt").write_bytes(joined(LINES))
-    status, out, err = command(b"not this\n", "--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt")
-    assert (status, out, err) == (0, b"", b"")
-    assert (tmp_path / "out.txt").read_bytes() == command(joined(LINES))[1]
-
-
 def test_a_failure_leaves_the_lines_that_were_finished(command, tmp_path):
     class Mortal(Backwards):
         calls = 0
@@ -270,30 +268,25 @@ def test_a_failure_leaves_the_lines_that_were_finished(command, tmp_path):
     ("arguments", "message"),
     [
         (["--beam", "0"], "--beam: expected a whole number from 1 to 1,000. Received: '0'"),
-        (["--beam", "100000"], "from 1 to 1,000"),
-        (["--beam", "x"], "Received: 'x'"),
         (["--n-best", "7"], "n_best to be at most beam_size=3"),
         (["--n-best", "2", "--format", "text"], "--format tsv or jsonl"),
         (["--fields", "text"], "--format jsonl with --fields"),
         (["--format", "jsonl", "--fields", "text,tone"], "Received: tone"),
-        (["--length-penalty", "nan"], "from 0 to 10"),
-        (["--batch-size", "-4"], "Received: '-4'"),
-        (["--max-length", "1000000000"], "from 1 to 10,000"),
-        (["--threshold", "2"], "from 0 to 1"),
+        (["--length-penalty", "nan"], "--length-penalty: expected a number from 0 to 10. Received: 'nan'"),
         (["--input", "{tmp}/none"], "No such file"),
         (["--output", "{tmp}/taken"], "to be a new file"),
         (["--output", "{tmp}/none/out"], "No such file or directory"),
         (["--html", "{tmp}/new", "--pharaoh", "{tmp}/new"], "There is already"),
         (["--png", "{tmp}"], "new or empty"),
-        (["--frobnicate"], "unrecognized"),
         (["--samples", "2", "--early-stopping", "--beam", "3"], "Expected no --samples with --beam, --early-stopping"),
         (["--samples", "2", "--shortlist", "a"], "Expected no --samples with --shortlist"),
         (["--temperature", "0.5", "--seed", "0"], "Expected --samples with --seed, --temperature"),
         (["--threshold", "0.5"], "Expected --pharaoh with --threshold"),
+        (["--replace-unknown", "{tmp}/taken"], "expected lines of a word, a tab and a word. Received: ['precious']"),
+        (["--replace-unknown", "{tmp}/none"], "Received: a path that does not exist"),
         (["--split-sentences", "english"], "uk. Received: 'english'"),
         (["--split-sentences"], "uk. Received: None"),
         (["--split-sentences", "en", "--n-best", "2"], "Received: n_best=2"),
-        (["--split-sentences", "en", "--samples", "2"], "Received: n_best=2"),
         (["--split-sentences", "en", "--pharaoh", "{tmp}/new"], "alignments: True"),
     ],
 )
@@ -331,37 +324,42 @@ def test_every_option_of_search_reaches_the_translator(command):
     assert seen["batch_size"] == 10
 
 
-def test_memory_does_not_grow_with_the_input():
-    """A million lines through the command's own loop, with a translator that answers at once."""
-    script = """
-import io, types
-from keras_attn.cli import line_streaming, text_windows
-from keras_attn.training.report import peak_memory_mb
-
-def echo(texts, numbers):
-    return [types.SimpleNamespace(text=text) for text in texts]
-
 class Lines(io.RawIOBase):
-    block = b"a line of some ten words as they are in newspapers\\n" * 1024
+    """Blocks of a thousand lines."""
 
-    def __init__(self, lines):
-        self.blocks = lines // 1024
+    block = b"a line of some ten words as they are in newspapers\n" * 1024
+
+    def __init__(self, blocks):
+        self.blocks = blocks
 
     def read1(self, size):
         self.blocks -= 1
         return self.block if self.blocks >= 0 else b""
 
-def stream(lines):
-    arguments = types.SimpleNamespace(window=4096, max_characters=5000)
-    chosen = {"batch_size": 64, "n_best": 1, "return_alignments": True}
-    progress = line_streaming.Progress(False)
-    for _, texts, found in text_windows.translated_windows(echo, Lines(lines), chosen, arguments, progress):
-        assert [one.text for one in found] == texts
-    return progress.lines
 
-few = stream(1 << 15)
+def translated(stream, n_best, return_alignments) -> list[int]:
+    """The sizes of the windows of a stream, with a translator that answers at once."""
+
+    def echo(texts, numbers):
+        return [types.SimpleNamespace(text=text) for text in texts]
+
+    arguments = types.SimpleNamespace(window=4096, max_characters=5000)
+    options = {"batch_size": 64, "n_best": n_best, "return_alignments": return_alignments}
+    progress, sizes = types.SimpleNamespace(add=lambda lines, done: None), []
+    for _, texts, found in translate.translated_windows(echo, stream, options, arguments, progress):
+        assert [one.text for one in found] == texts
+        sizes.append(len(texts))
+    return sizes
+
+
+def test_memory_does_not_grow_with_the_input():
+    """A million lines through the command's own loop."""
+    script = """
+from keras_attn.training.report import peak_memory_mb
+from tests.cli.test_translate import Lines, translated
+few = sum(translated(Lines(1 << 5), 1, True))
 before = peak_memory_mb()
-print(few, stream(1 << 20), peak_memory_mb() - before)
+print(few, sum(translated(Lines(1 << 10), 1, True)), peak_memory_mb() - before)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     few, many, growth = map(float, done.stdout.split())
@@ -369,25 +367,13 @@ print(few, stream(1 << 20), peak_memory_mb() - before)
     assert growth < 4, "megabytes, of 54 MB of text"
 
 
-def _nothing(texts, numbers):
-    return [None] * len(texts)
-
-
 def test_windows_of_long_lines_are_smaller():
     """What a window's alignments take is bounded, not only how many lines it has."""
-    arguments = types.SimpleNamespace(window=4096, max_characters=5000)
-    sizes = []
-    for alignments in (False, True):
-        chosen = {"batch_size": 64, "n_best": 5, "return_alignments": alignments}
-        stream = io.BufferedReader(io.BytesIO((b"x" * 4999 + b"\n") * 200))
-        progress = types.SimpleNamespace(add=lambda lines, done: None)
-        found = [
-            len(texts) for _, texts, _ in text_windows.translated_windows(_nothing, stream, chosen, arguments, progress)
-        ]
-        assert sum(found) == 200
-        sizes.append(max(found))
-    assert sizes[1] < sizes[0] < 200
-    assert sizes[1] * 5 * 4 * 2500**2 < 2 * 2**27
+    long = (b"x" * 4999 + b"\n") * 200
+    plain, aligned = (translated(io.BufferedReader(io.BytesIO(long)), 5, has) for has in (False, True))
+    assert sum(plain) == sum(aligned) == 200
+    assert max(aligned) < max(plain) < 200
+    assert max(aligned) * 5 * 4 * 2500**2 < 2 * 2**27
 
 
 def test_a_typed_line_is_answered_at_once_and_a_closed_pipe_ends_with_a_sentence(monkeypatch, capfd):
@@ -429,26 +415,13 @@ def test_a_full_disk_is_a_sentence_and_the_end_is_quiet(monkeypatch, capfd):
     )
 
 
-def test_lengths_unknown_words_and_an_ensemble_are_the_translators_own(command, preset, tmp_path):
+def test_unknown_words_are_replaced_by_source_words_or_a_table(command, preset, tmp_path):
     translator = Translator.from_preset(preset)
-
-    def expected(by=translator, **options):
-        return joined(t.text for t in by.generate(LINES, beam_size=3, **options))
-
-    def given(*options):
-        code, out, error = command(joined(LINES), *options, by=translator)
-        assert (code, error) == (0, b"")
-        return out
-
-    assert given("--min-length", 9, "--max-length-ratio", 3) == expected(min_length=9, max_length_ratio=3.0)
-    assert given("--min-length-ratio", 1.5) == expected(min_length_ratio=1.5)
-    assert given("--no-unknown") == expected(banned_tokens=["<unk>"])
-    assert given("--replace-unknown") == expected(replace_unknown=True)
-    table = tmp_path / "table.tsv"
-    table.write_text("".join(f"{word}\t{word}{word}\n" for word in {w for line in LINES for w in line.split()}))
-    assert given("--replace-unknown", table) == expected(
-        replace_unknown=dict(row.split("\t") for row in table.read_text().split("\n") if row)
-    )
+    words = {word: f"{word}{word}" for line in LINES for word in line.split()}
+    (tmp_path / "table.tsv").write_text("".join(f"{word}\t{other}\n" for word, other in words.items()))
+    for flags, replaced in (([], True), ([tmp_path / "table.tsv"], words)):
+        expected = joined(t.text for t in translator.generate(LINES, beam_size=3, replace_unknown=replaced))
+        assert command(joined(LINES), "--replace-unknown", *flags, by=translator) == (0, expected, b"")
 
 
 @pytest.mark.not_once
@@ -500,7 +473,6 @@ def test_sentences_of_a_line_are_translated_alone_and_joined(command, monkeypatc
     assert len(found["tokens"]) == len(found["token_log_probs"]) == 8
     assert blank["translations"] == [{"score": 0, "tokens": [], "token_log_probs": []}]
     monkeypatch.setattr(translate, "read_report", lambda run: {"source": "en", "target": "ja"})
-    monkeypatch.setattr(sentences, "read_report", translate.read_report)
     assert command(text, "--split-sentences")[1].splitlines()[0] == b"RAN. SMITH MR.HE. DID SO"
 
 
@@ -522,12 +494,3 @@ def test_samples_depend_on_the_line_and_not_on_the_window(command, preset):
     assert [text for _, text in columns[0]] == texts
     other = command(joined(LINES), "--samples", 3, "--seed", 6, by=translator)[1]
     assert other != rows[0]
-
-
-def test_a_table_that_is_none_is_refused(command, tmp_path):
-    table = tmp_path / "table.tsv"
-    table.write_text("one word\n")
-    code, out, error = command(b"x\n", "--replace-unknown", table)
-    assert (code, out) == (2, b"")
-    assert b"a word, a tab and a word" in error
-    assert command(b"x\n", "--replace-unknown", tmp_path / "none")[0] == 2

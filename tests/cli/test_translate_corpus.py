@@ -15,7 +15,6 @@ import pytest
 
 from keras_attn import files
 from keras_attn.cli import translate, translate_corpus
-from keras_attn.cli.text_windows import window_limits
 from keras_attn.requirements import is_installed
 from keras_attn.translation import Translator
 from tests.attack.killing import translator
@@ -70,9 +69,8 @@ def here(monkeypatch):
 
     def translated(arguments, inputs, job):
         worker, folder = translate_corpus.BlockTranslator(arguments), arguments.output / translate_corpus.FOLDER
-        with files.replacing(folder / "job") as new:
-            new.write_text(job)
-        limits = window_limits(worker.options, arguments)
+        translate_corpus._write(folder / "job", [job])
+        *_, limits = translate_corpus._translation_options(arguments)
         for name, path in inputs.items():
             source = {"path": str(path), "blocks": str(folder / name)}
             for block in reversed(list(translate_corpus._blocks(limits, source))):
@@ -291,7 +289,7 @@ def test_the_same_bytes_though_the_job_and_a_worker_are_killed(preset, tmp_path,
 
 def test_a_block_at_which_workers_die_ends_the_job(tmp_path):
     worker = translate_corpus.BlockTranslator.__new__(translate_corpus.BlockTranslator)
-    worker.run, worker.max_characters = "run", 9
+    worker.run, worker.max_characters, worker.options = "run", 9, {"batch_size": 2}
     block = {"path": str(tmp_path / "news.txt" / "00000001.output"), "first": 5, "text": b"w1\nw2"}
     (tmp_path / "news.txt").mkdir()
     (tmp_path / "news.txt" / "00000001.run").write_bytes(b"....")

@@ -58,7 +58,7 @@ def length_folder(corpus, tmp_path_factory):
         assert length.main(line) == 130
         first, work = work.done, InProcess()
         assert length.main(line) == 0
-    commands = "recipes.train", "keras_attn.cli.translate"
+    commands = "recipes.train", "keras_attn.__main__"
     assert first + work.done == [(command, name) for name in SYSTEMS for command in commands]
     return out
 

@@ -8,7 +8,7 @@ import lzma
 import numpy as np
 import pytest
 
-from keras_attn.cli.text_windows import TextReader
+from keras_attn.cli.line_streaming import TextReader
 from keras_attn.text import (
     Tokenizer,
     corpus_paths,
@@ -87,7 +87,7 @@ def test_a_stream_has_a_mark_at_its_start_alone():
     lines = [codecs.BOM_UTF8 + MARKED[0].encode(), *(line.encode() for line in MARKED[1:])]
     reader = TextReader(5000)
     assert reader.read(lines[:1]) + reader.read(lines[1:]) == MARKED
-    assert reader.invalid == 0
+    assert reader.counts["invalid"] == 0
     assert TextReader(5000, at_start=False).read(lines[:1]) == ["\ufeff" + MARKED[0]]
 
 
