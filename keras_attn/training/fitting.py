@@ -4,12 +4,13 @@ import math
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import keras
 
 from keras_attn import ParallelDataset, Tokenizer, Translator
-from keras_attn.backend import Job, bfloat16_products, clipping_replicas, compilation_scope, fast_products
+from keras_attn.backend import Job, bfloat16_products, clipping_replicas, compilation_scope
 from keras_attn.evaluation import model1_links
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
@@ -198,7 +199,7 @@ def fit(
         # For Keras all epochs are equally long. The rest of one is a fit of its own, whose checkpoint is then resumed.
         if batches.first:
             callbacks.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: _stop(model)))
-        with termination.deferred(), bfloat16_products() if config.bfloat16_products else fast_products():
+        with termination.deferred(), bfloat16_products() if config.bfloat16_products else nullcontext():
             model.fit(
                 batches,
                 validation_data=validation_batches,
