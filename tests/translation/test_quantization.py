@@ -10,8 +10,7 @@ import pytest
 from keras import ops
 
 import keras_attn
-from keras_attn.backend import Int8Weights, dense, int8_products, loop_product
-from keras_attn.backend.products import kernel_products
+from keras_attn.backend import Int8Weights, dense, int8_products, kernel_products, loop_product
 from keras_attn.translation.quantization import int8_weights
 from tests.models.test_every_model import MODELS, ONE_EACH, S, T, inputs, make  # noqa: F401 - a fixture
 from tests.translation.test_options import LINES, texts
