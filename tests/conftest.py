@@ -128,5 +128,12 @@ def processes_on_jax(monkeypatch):
 
 
 @pytest.fixture
+def traces_soon(monkeypatch):
+    """Loops on torch are traced after a few steps."""
+    if keras.backend.backend() == "torch":
+        monkeypatch.setattr("keras_attn.backend.torch_loops._CALLS_BEFORE_TRACE", 5)
+
+
+@pytest.fixture
 def backend():
     return keras.backend.backend()

@@ -1,7 +1,6 @@
 """Inference with a compiled model, by any number of threads at once."""
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,8 +8,8 @@ import keras
 import numpy as np
 from keras import ops, tree
 
-from keras_attn.backend.int8_products import Int8Weights
-from keras_attn.backend.products import fast_products, kernel_products
+from keras_attn.backend.distribution import without_distribution
+from keras_attn.backend.int8_products import Int8Weights, kernel_products
 
 
 def inference_function(model: keras.Model, int8_weights: Int8Weights | None = None) -> Callable[[Any], Any]:
@@ -61,7 +60,8 @@ def _inference_on_jax(model: keras.Model, int8_weights: Int8Weights | None) -> C
     import jax
 
     def program(trainable, non_trainable, matrices, inputs):
-        with _undivided(), kernel_products(int8_weights and int8_weights.bound(matrices).product):
+        # Loops that divide their rows among devices would leave each process a part of the result.
+        with without_distribution(), kernel_products(int8_weights and int8_weights.bound(matrices).product):
             return model.stateless_call(trainable, non_trainable, inputs)[0]
 
     compiled = jax.jit(program)
@@ -89,20 +89,9 @@ def _inference_on_torch(model: keras.Model, int8_weights: Int8Weights | None) ->
 
     def run(inputs):
         nonlocal mode
-        with mode(), fast_products(), kernel_products(int8_weights and int8_weights.product):
+        with mode(), kernel_products(int8_weights and int8_weights.product):
             outputs = model(tree.map_structure(ops.convert_to_tensor, inputs), training=False)
         mode = torch.inference_mode
         return tree.map_structure(ops.convert_to_numpy, outputs)
 
     return run
-
-
-@contextlib.contextmanager
-def _undivided() -> Iterator[None]:
-    """Inside, loops do not divide their rows among devices: each process has to have all of the result."""
-    before = keras.distribution.distribution()
-    keras.distribution.set_distribution(None)
-    try:
-        yield
-    finally:
-        keras.distribution.set_distribution(before)

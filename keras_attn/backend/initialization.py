@@ -11,6 +11,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn.backend.variables import all_layers
+
 _PACKAGES = ("keras", "keras_attn", "keras_hub")  # whose layers store all weights and read none while they are built
 
 
@@ -77,7 +79,7 @@ def copy_weights(source: keras.Model, target: keras.Model) -> None:
 
 def _own_variables(model):
     """Each layer that has variables itself, with these; a layer attached to a model need not be in its copy."""
-    for layer in model._flatten_layers():
+    for layer in all_layers(model):
         store = {}
         keras.layers.Layer.save_own_variables(layer, store)
         if store:
@@ -99,8 +101,7 @@ def _stores_all(model, skipped: list) -> bool:
     if not isinstance(model, keras.Model):
         return False
     stored = {id(weight) for weight in model.weights}
-    layers = model._flatten_layers(include_self=False)
-    return all(map(_is_known, layers)) and all(id(weight) in stored for weight in skipped)
+    return all(map(_is_known, all_layers(model)[1:])) and all(id(weight) in stored for weight in skipped)
 
 
 def _is_known(layer) -> bool:

@@ -6,10 +6,12 @@
 The sums are whole numbers in int32. So they are exact, and a row's product does not depend on the other rows.
 """
 
+import contextlib
 import threading
 import time
 import timeit
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -19,7 +21,35 @@ from keras import ops
 
 MIN_WIDTH = 32  # of a matrix in int8: narrower ones are multiplied as fast in float32
 MAX_SUMMED = 2**31 // (255 * 127)  # products: a sum of more may not fit into int32
+ALL = slice(None)
 _LEAST = 1e-20  # so that a row of zeros has a scale
+_kernel_products: ContextVar[Callable | None] = ContextVar("kernel_products", default=None)
+
+
+@contextlib.contextmanager
+def kernel_products(find: Callable | None) -> Iterator[None]:
+    """Within this, products with weights are those that `find` returns, where it returns any.
+
+    Args:
+        find: `(kernel, rows, columns, transpose)` -> `x -> x @ kernel[rows, columns]`, or with its transpose, or None;
+            such as `Int8Weights.product`. None: all products are as always.
+    """
+    token = _kernel_products.set(find)
+    try:
+        yield
+    finally:
+        _kernel_products.reset(token)
+
+
+def kernel_product(kernel, *, rows: slice = ALL, columns: slice = ALL, transpose: bool = False):
+    """The product with a weight inside `kernel_products`; None for an ordinary one."""
+    find = _kernel_products.get()
+    return find and find(kernel, rows, columns, transpose)
+
+
+def has_kernel_products() -> bool:
+    """Returns True inside `kernel_products`."""
+    return _kernel_products.get() is not None
 
 
 class Int8Matrix(NamedTuple):
@@ -108,7 +138,7 @@ def _onednn_product(rows, largest, matrix: Int8Matrix):
 
     # As uint8 with a zero at 128: of two factors with a sign VNNI has no product, and oneDNN takes 500 times as long.
     # The fraction is cut off, so that adding a half rounds; a number in the middle goes up, where others go
-    # to the even one. Numbers as tensors, which a trace makes once.
+    # to the even one.
     rows = ops.add(rows * ops.divide(ops.convert_to_tensor(127.0), largest), 128.5).to(torch.uint8)
     arguments = (1.0, 128, matrix.values, matrix.scale, matrix.zeros, None, 1.0, 0, torch.float32, "none", [], "")
     return torch.ops.onednn.qlinear_pointwise(rows, *arguments)

@@ -70,7 +70,10 @@ def scan(
         closed = owner is not None or constants is not None
         return scan_jax(bind, init, xs, length, reverse, constants, closed)
     if keras.backend.backend() == "torch":
-        return _scan_torch(bind, init, xs, length, reverse, constants, owner, step)
+        from keras_attn.backend import torch_loops
+
+        key = step.__code__, mask is None
+        return torch_loops.scan(bind, init, xs, length, reverse, constants, owner, key)
     from keras_attn.backend import tensorflow_loops
 
     return tensorflow_loops.scan(bind(constants), init, xs, length, reverse)
@@ -103,7 +106,9 @@ def while_loop(condition: Callable, body: Callable, state: Any, constants: Any =
         6
     """
     if keras.backend.backend() == "torch":
-        return _while_torch(condition, body, state, constants, owner)
+        from keras_attn.backend import torch_loops
+
+        return torch_loops.while_loop(condition, body, state, constants, owner)
     leaves = ops.while_loop(
         lambda *leaves: condition(tree.pack_sequence_as(state, leaves), constants),
         lambda *leaves: tuple(tree.flatten(body(tree.pack_sequence_as(state, leaves), constants))),
@@ -126,64 +131,3 @@ def _masked(step: Callable) -> Callable:
         return new_carry, tree.map_structure(lambda new: select(mask, new, ops.zeros_like(new)), y)
 
     return masked_step
-
-
-def _scan_torch(bind, init, xs, length, reverse, constants, owner, inner):
-    import torch
-
-    from keras_attn.backend.torch_tracing import describe, may_trace, traced
-
-    step, tensors = bind(constants), []
-
-    def run(carry, x, tensors):
-        return (bind(with_tensors(tensors)) if tensors else step)(carry, tree.pack_sequence_as(xs, x))
-
-    leaves = tree.flatten(xs)
-    if not (leaves[0].shape[0] if leaves else length):
-        _, ys = run(init, [leaf.new_zeros(leaf.shape[1:]) for leaf in leaves], [])
-        return init, tree.map_structure(lambda y: y.new_zeros((0, *y.shape)), ys)
-    length = leaves[0].shape[0] if leaves else length
-    # `unbind` has one backward pass for all T; indexing x[t] would add a whole (T, ...) gradient at every step.
-    slices = [torch.unbind(leaf) for leaf in leaves]
-    carry, outputs = init, [None] * length
-    if may_trace(owner):
-        key = inner.__code__, step is inner, describe((init, [leaf[0] for leaf in slices], constants))
-        tensors, with_tensors = _tensors_of(constants)
-        run = traced(run, owner, key)
-    for t in reversed(range(length)) if reverse else range(length):
-        carry, outputs[t] = run(carry, [leaf[t] for leaf in slices], tensors)
-    return carry, tree.map_structure(lambda *ys: torch.stack(ys), *outputs)
-
-
-def _while_torch(condition, body, state, constants, owner):
-    from keras_attn.backend.torch_tracing import describe, may_trace, traced
-
-    if not may_trace(owner):
-        while condition(state, constants):
-            state = body(state, constants)
-        return state
-    leaves, (tensors, with_tensors) = tree.flatten(state), _tensors_of(constants)
-
-    def step(leaves, tensors):
-        whole = with_tensors(tensors)
-        new = body(tree.pack_sequence_as(state, leaves), whole)
-        return [condition(new, whole), *tree.flatten(new)]
-
-    goes_on, run = condition(state, constants), traced(step, owner, (condition, body, describe((state, constants))))
-    while goes_on:
-        goes_on, *leaves = run(leaves, tensors)
-    return tree.pack_sequence_as(state, leaves)
-
-
-def _tensors_of(structure):
-    """The tensors of a structure, and the structure as a function of tensors in their places."""
-    import torch
-
-    leaves = tree.flatten(structure)
-
-    def with_tensors(tensors):
-        tensors = iter(tensors)
-        whole = [next(tensors) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        return tree.pack_sequence_as(structure, whole)
-
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], with_tensors

@@ -2,40 +2,13 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from typing import Any
 
 import keras
 from keras import ops
 
-ALL = slice(None)
-_kernel_products: ContextVar[Callable | None] = ContextVar("kernel_products", default=None)
-
-
-@contextlib.contextmanager
-def kernel_products(find: Callable | None) -> Iterator[None]:
-    """Within this, products with weights are those that `find` returns, where it returns any.
-
-    Args:
-        find: `(kernel, rows, columns, transpose)` -> `x -> x @ kernel[rows, columns]`, or with its transpose, or None;
-            such as `Int8Weights.product`. None: all products are as always.
-    """
-    token = _kernel_products.set(find)
-    try:
-        yield
-    finally:
-        _kernel_products.reset(token)
-
-
-def kernel_product(kernel, *, rows: slice = ALL, columns: slice = ALL, transpose: bool = False):
-    """The product with a weight inside `kernel_products`; None for an ordinary one."""
-    find = _kernel_products.get()
-    return find and find(kernel, rows, columns, transpose)
-
-
-def has_kernel_products() -> bool:
-    """Returns True inside `kernel_products`."""
-    return _kernel_products.get() is not None
+from keras_attn.backend.int8_products import ALL, kernel_product
+from keras_attn.backend.operations import matmul
 
 
 def dense(inputs, kernel, *, rows: slice = ALL, columns: slice = ALL):
@@ -46,8 +19,6 @@ def dense(inputs, kernel, *, rows: slice = ALL, columns: slice = ALL):
         kernel: A weight or a tensor `(I, O)`.
         rows, columns: The part of the kernel that is multiplied.
     """
-    from keras_attn.backend.float64 import matmul
-
     if (product := kernel_product(kernel, rows=rows, columns=columns)) is not None:
         return product(inputs)
     return matmul(inputs, ops.cast(_part(kernel, rows, columns), inputs.dtype))
@@ -68,16 +39,6 @@ def loop_product(kernel, *, rows: slice = ALL, columns: slice = ALL, dtype: str 
         return product
     kernel = _part(kernel, rows, columns)
     kernel = kernel if dtype is None else ops.cast(kernel, dtype)
-    if keras.backend.backend() == "torch":
-        import torch
-
-        if torch.is_grad_enabled():
-            from keras_attn.backend.torch_products import deferred_product
-
-            kernel = ops.convert_to_tensor(kernel)
-            product = deferred_product(kernel)
-            # Keras' operations turn float64 into float32 on torch; a product of both is an error.
-            return lambda x: product(x.to(kernel.dtype))
     return lambda x: loop_matmul(x, kernel)
 
 
@@ -93,32 +54,14 @@ def loop_matmul(x, kernel):
 
         return tensorflow_loops.product(x, kernel)
     if keras.backend.backend() == "torch":
-        from keras_attn.backend import torch_products
+        from keras_attn.backend import torch_loops
 
-        if torch_products.may_defer(x, kernel):
-            return torch_products.batch_product(kernel)(x)
-    from keras_attn.backend.float64 import matmul
-
+        return torch_loops.product(x, kernel)
     return matmul(x, kernel)
 
 
 def _part(kernel, rows: slice, columns: slice):
     return kernel if rows == columns == ALL else kernel[rows, columns]
-
-
-def fast_products() -> contextlib.AbstractContextManager:
-    """Within this, in this thread, torch multiplies with large matrices of float32 by oneDNN instead of MKL.
-
-    For training; translators do so in any case. They are the products of `keras.ops.matmul` and `@`, and those of
-    float32. On an AMD EPYC with AVX-512 MKL takes 2 to 4 times as long; without AVX-512 MKL is faster with many rows,
-    and multiplies where a gradient may follow. It does nothing inside `bfloat16_products`, with an accelerator, and on
-    the other backends.
-    """
-    if keras.backend.backend() != "torch":
-        return contextlib.nullcontext()
-    from keras_attn.backend import torch_products
-
-    return torch_products.fast_products()
 
 
 @contextlib.contextmanager
@@ -134,14 +77,17 @@ def bfloat16_products() -> Iterator[None]:
 
     Raises:
         ValueError: On JAX, whose compiler multiplies float32 on a CPU in float32.
-        RuntimeError: On torch, for a gradient with `create_graph=True`.
     """
     if keras.backend.backend() == "jax":
         raise ValueError("Expected TensorFlow or torch for products in bfloat16 on a CPU. Received: JAX")
     if keras.backend.backend() == "torch":
-        from keras_attn.backend import torch_products
+        import torch
 
-        with torch_products.fast_products(in_bfloat16=True):
+        from keras_attn.backend.torch_loops import RoundedProducts
+
+        abilities = torch.cpu.get_capabilities()
+        has_products = abilities.get("avx512_bf16") or abilities.get("amx_bf16")
+        with RoundedProducts() if has_products and not torch.accelerator.is_available() else contextlib.nullcontext():
             yield
         return
     import tensorflow as tf

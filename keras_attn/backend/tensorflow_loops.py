@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras import ops, tree
-from tensorflow.python.eager import record
+from tensorflow.python.eager import record  # private: nothing public says whether a tape may record
 
 LEAST_WIDTH = 64  # of both factors: the sums of smaller kernels cost less than tracing more inputs
 _products: contextvars.ContextVar["_Products | None"] = contextvars.ContextVar("products", default=None)

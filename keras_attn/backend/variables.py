@@ -1,10 +1,15 @@
-"""The state of training that Keras does not keep in a model's variables, or not always."""
+"""A model's layers, and the state of training that Keras does not keep in its variables, or not always."""
 
 import contextlib
 from collections.abc import Iterator
 
 import keras
 import numpy as np
+
+
+def all_layers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """A layer or model and everything inside it; a layer comes after the one that it is a part of."""
+    return list(layer._flatten_layers())  # private: of a layer's layers Keras has no public list
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_attn.backend import all_layers
+
 CHANGED_LAYERS = "changed_layers"  # in a model's config
 
 
@@ -19,7 +21,7 @@ def changed_layers(model: keras.Model) -> dict[str, Any]:
         A dict with a list under `CHANGED_LAYERS`: each layer's "index" among all, and what `make_model` does to it.
     """
     changed = []
-    for i, layer in enumerate(model._flatten_layers(include_self=False)):
+    for i, layer in enumerate(all_layers(model)[1:]):
         change = {} if layer.trainable else {"trainable": False}
         if layer.quantization_mode:
             config = keras.saving.serialize_keras_object(getattr(layer, "quantization_config", None))
@@ -50,7 +52,7 @@ def make_model(cls: type, config: dict[str, Any], custom_objects: dict[str, Any]
     model = cls(**arguments)
     by_index = {change["index"]: change for change in changed}
     frozen = any("trainable" in change for change in changed)
-    for i, layer in enumerate(model._flatten_layers(include_self=False)):
+    for i, layer in enumerate(all_layers(model)[1:]):
         change = by_index.get(i, {})
         if "mode" in change and not layer.quantization_mode:
             with np.errstate(invalid="ignore"):  # its weights may be NaN until a file is read

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_attn.backend import exp, take, take_in_rows
+from keras_attn.backend import take, take_in_rows
 from keras_attn.search.options import check_sizes
 from keras_attn.search.records import NEGATIVE_INFINITY, Candidates, Constraints
 from keras_attn.search.tensor_ops import repeat_rows
@@ -116,7 +116,7 @@ def candidates(logits, position, constraints: Constraints, history, count: int |
         highest = ops.max(values, axis=-1, keepdims=True)  # (R, 1)
     # The sum is at least 1, from the highest logit itself, unless all logits are -inf: NaN without this.
     highest = ops.maximum(highest, _LOWEST)
-    total = ops.sum(exp(logits - highest), axis=-1, keepdims=True)  # (R, 1)
+    total = ops.sum(ops.exp(logits - highest), axis=-1, keepdims=True)  # (R, 1)
     normalizer = highest + ops.log(ops.maximum(total, 1.0))  # (R, 1)
 
     log_probs = values - normalizer  # (R, C)

@@ -4,12 +4,13 @@ import math
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import keras
 
 from keras_attn import ParallelDataset, Tokenizer, Translator
-from keras_attn.backend import Job, bfloat16_products, clipping_replicas, compilation_scope, fast_products
+from keras_attn.backend import Job, bfloat16_products, clipping_replicas, compilation_scope
 from keras_attn.evaluation import model1_links
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
@@ -169,7 +170,7 @@ def fit(
     has_ended = job.broadcast(checkpoint.path.exists()) and checkpoint.restore(model)
     while not has_ended:
         batches.start(checkpoint.first_batch)
-        with termination.deferred(), bfloat16_products() if config.bfloat16_products else fast_products():
+        with termination.deferred(), bfloat16_products() if config.bfloat16_products else nullcontext():
             model.fit(
                 batches,
                 validation_data=validation_batches,

@@ -6,7 +6,7 @@ from typing import TypeVar
 import keras
 from keras import ops
 
-from keras_attn.backend import Int8Weights, has_accelerator, kernel_product
+from keras_attn.backend import Int8Weights, all_layers, has_accelerator, kernel_product
 from keras_attn.models import copy_model
 from keras_attn.translation.text_search import TextSearch
 
@@ -54,7 +54,7 @@ def quantize(translator: _Translator, mode: str = "int8") -> _Translator:
 
 def int8_weights(model: keras.Model) -> Int8Weights:
     """Returns a model's matrices in int8, and replaces its Dense and embedding layers by int8 versions."""
-    for layer in model._flatten_layers():
+    for layer in all_layers(model):
         if type(layer) in _INT8_LAYERS:
             layer.__class__ = _INT8_LAYERS[type(layer)]
     return Int8Weights(model)

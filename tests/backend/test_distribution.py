@@ -1,4 +1,4 @@
-"""Data-parallel training with unequal numbers of tokens: losses, metrics and weights are those of one device."""
+"""Data-parallel training: results of unequal numbers of tokens are those of one device; processes exchange values."""
 
 import json
 
@@ -6,8 +6,37 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.backend import replica_count, sum_over_replicas
+from keras_attn.backend import Job, distribution, replica_count, sum_over_replicas
 from tests.data_parallel import finish, free_port, start
+
+SCRIPT = """
+import json
+from keras_attn.backend import Job
+
+job = Job.from_environment()
+job.init()
+
+def error(action):
+    try:
+        action()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+def write():
+    raise OSError("Expected room.")
+
+values = {"seed": 0, "batch_size": 16}
+job.assert_equal(values)
+found = {
+    "gather": job.gather(["é" * job.rank, job.rank]),
+    "broadcast": job.broadcast(job.rank + 7),
+    "unequal": error(lambda: job.assert_equal(values | {"seed": job.rank})),
+    "written": error(lambda: job.on_rank_0(write)),
+    "stops": [job.stop_together(wish) for wish in (0, 2 * job.rank, 1 - job.rank)],
+}
+print(json.dumps(found))
+job.exit(3)
+"""
 
 
 def test_one_replica_sums_nothing():
@@ -43,3 +72,51 @@ def test_weights_are_those_of_one_device(runs):
     for other in others:
         for ours, expected in zip(other["weights"], one["weights"], strict=True):
             np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_process_alone_asks_nobody(capfd):
+    alone = Job()
+    alone.init()
+    assert alone.gather({"a": 1}) == [{"a": 1}]
+    assert alone.broadcast("a") == "a"
+    alone.assert_equal({"a": 1})
+    alone.on_rank_0(lambda: print("written"))
+    assert capfd.readouterr().out == "written\n"
+    assert [alone.stop_together(wish) for wish in (0, 2)] == [0, 2]
+    assert alone.exit(2) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="several processes are JAX's")
+def test_two_processes_exchange_values_and_errors():
+    variables = {distribution.ADDRESSES: f"127.0.0.1:{free_port()}", distribution.COUNT: "2"}
+    ended = finish(*(start("-c", SCRIPT, **variables, **{distribution.RANK: str(rank)}) for rank in range(2)))
+    for rank, (status, output, errors) in enumerate(ended):
+        assert status == 3, errors
+        assert json.loads(output.splitlines()[-1]) == {
+            "gather": [["", 0], ["é", 1]],
+            "broadcast": 7,
+            "unequal": "ValueError: Expected the same seed in all processes. Received: seed=0 in process 0 and 1 in "
+            "process 1",
+            "written": ["OSError: ", "RuntimeError: Process 0 has ended: "][rank] + "Expected room.",
+            "stops": [0, 2, 1],
+        }
+
+
+@pytest.mark.parametrize(
+    ("address", "count", "rank"),
+    [(None, "2", "0"), ("host", "2", "0"), (":1", "2", "1"), ("host:99999", "2", "1"), ("host:1", "2", "2")],
+)
+def test_variables_that_describe_no_job_are_refused(monkeypatch, address, count, rank):
+    for name, value in zip(
+        (distribution.ADDRESSES, distribution.COUNT, distribution.RANK), (address, count, rank), strict=True
+    ):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    expected = "the address of process 0" if keras.backend.backend() == "jax" else "KERAS_BACKEND=jax"
+    with pytest.raises(ValueError, match=expected):
+        Job.from_environment()
+    monkeypatch.setenv(distribution.COUNT, "1")
+    monkeypatch.setenv(distribution.RANK, "0")
+    assert Job.from_environment().count == 1

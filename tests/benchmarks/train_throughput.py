@@ -10,6 +10,7 @@ same process.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -22,7 +23,7 @@ import keras
 import numpy as np
 
 from keras_attn import ParallelDataset, Tokenizer
-from keras_attn.backend import bfloat16_products, disable_pipeline_autotuning, fast_products, preferred_jit_compile
+from keras_attn.backend import bfloat16_products, disable_pipeline_autotuning, preferred_jit_compile
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.text import read_parallel
 from keras_attn.training.report import peak_memory_mb
@@ -53,7 +54,7 @@ def main(argv=None) -> int:
     )
     parser.add_argument("--bfloat16-products", action="store_true", help="see keras_attn.backend.bfloat16_products")
     arguments = parser.parse_args(argv)
-    with bfloat16_products() if arguments.bfloat16_products else fast_products():
+    with bfloat16_products() if arguments.bfloat16_products else contextlib.nullcontext():
         return run(arguments)
 
 

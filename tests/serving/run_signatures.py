@@ -19,6 +19,7 @@ import tensorflow_text  # noqa: F401 its ops
 
 def main() -> None:
     library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
+    # Private: TensorFlow Serving calls this C++ function, and Python has none for it.
     ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     answers = []

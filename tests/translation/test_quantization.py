@@ -10,8 +10,7 @@ import pytest
 from keras import ops
 
 import keras_attn
-from keras_attn.backend import Int8Weights, dense, int8_products, loop_product, torch_tracing
-from keras_attn.backend.products import kernel_products
+from keras_attn.backend import Int8Weights, dense, int8_products, kernel_products, loop_product
 from keras_attn.translation.quantization import int8_weights
 from tests.models.test_every_model import MODELS, ONE_EACH, S, T, inputs, make  # noqa: F401 - a fixture
 from tests.translation.test_options import LINES, texts
@@ -194,8 +193,8 @@ def test_options_of_tied_embeddings_hold_in_int8(options):
     assert (numpy(found) != numpy(expected)).any()
 
 
-def test_translations_do_not_depend_on_batch_mates_or_threads(translator, monkeypatch):
-    monkeypatch.setattr(torch_tracing, "_CALLS_BEFORE_TRACE", 5)
+@pytest.mark.usefixtures("traces_soon")
+def test_translations_do_not_depend_on_batch_mates_or_threads(translator):
     quantized = keras_attn.quantize(translator)
     together = quantized.generate(LINES, beam_size=3)
     alone = [quantized.generate([line], beam_size=3)[0] for line in LINES]

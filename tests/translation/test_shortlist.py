@@ -10,7 +10,6 @@ from keras import ops
 
 import keras_attn
 from keras_attn import Shortlist, SpecialIds
-from keras_attn.backend import torch_tracing
 from keras_attn.models import copy_model
 from keras_attn.translation import shortlist as module
 from tests import oracles
@@ -98,10 +97,10 @@ def test_an_unknown_source_token_opens_the_whole_vocabulary(translator):
     assert [t.score for t in found] == pytest.approx([t.score for t in whole], rel=1e-5)
 
 
+@pytest.mark.usefixtures("traces_soon")
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_the_search_is_that_of_logits_without_the_other_tokens(translator, beam_size, monkeypatch):
+def test_the_search_is_that_of_logits_without_the_other_tokens(translator, beam_size):
     """Against a model whose logits of all other tokens are -inf."""
-    monkeypatch.setattr(torch_tracing, "_CALLS_BEFORE_TRACE", 5)
     shortlist = all_known(translator, always=(4, 9))
     fast = keras_attn.with_shortlist(translator, shortlist)
     ids = translator.model.source_special_ids, translator.model.target_special_ids
@@ -132,8 +131,8 @@ def test_the_search_is_that_of_logits_without_the_other_tokens(translator, beam_
         np.testing.assert_allclose(found.alignment, numpy(expected.alignments)[0, 0, :length], atol=1e-5)
 
 
-def test_translations_do_not_depend_on_batch_mates(translator, monkeypatch):
-    monkeypatch.setattr(torch_tracing, "_CALLS_BEFORE_TRACE", 5)
+@pytest.mark.usefixtures("traces_soon")
+def test_translations_do_not_depend_on_batch_mates(translator):
     known = {i for line in LINES[:-1] for i in translator.source_tokenizer.encode(line)}
     fast = keras_attn.with_shortlist(translator, of(translator, known, always=(4, 9)))
     together = fast.generate(LINES, beam_size=3)

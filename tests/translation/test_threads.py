@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from keras_attn.backend import torch_tracing
 from keras_attn.translation import Translator
 from tests.translation.test_options import LINES, texts
 
@@ -36,10 +35,10 @@ def calls(translator):
     ]
 
 
-def test_threads_get_what_one_thread_gets(translator, monkeypatch):
+@pytest.mark.usefixtures("traces_soon")
+def test_threads_get_what_one_thread_gets(translator):
     """Every call compiles or traces in one thread while the others are at work."""
     expected = [call() for call in calls(fresh(translator))]
-    monkeypatch.setattr(torch_tracing, "_CALLS_BEFORE_TRACE", 5)
     shared = calls(fresh(translator))
     order = [number for start in range(THREADS) for number in np.roll(range(len(shared)), start)]
     with ThreadPoolExecutor(THREADS) as pool:

@@ -1,0 +1,141 @@
+"""Settings that fit the devices of this process: what compiles, in which precision, and what the process keeps."""
+
+import hashlib
+import os
+import platform
+from functools import cache
+from pathlib import Path
+
+import keras
+
+_LARGEST = 256 << 20  # bytes of compiled programs; the files that were read least recently are removed first
+
+
+def preferred_jit_compile() -> bool | str:
+    """The value of `jit_compile` that is fastest for a model made of this package's loops.
+
+    For TensorFlow on a CPU XLA is slower, and off here whatever "auto" means to a version of Keras: a training step of
+    the 6 M parameters of `recipes/rnnsearch.py` took 0.75 s with XLA and 0.48 s without, on two cores, and a search
+    step with 13 M parameters, 128 sentences and a beam of 5 took 132 ms and 91 ms.
+
+    Returns:
+        False for TensorFlow without an accelerator, else "auto".
+    """
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        if not (tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("TPU")):
+            return False
+    return "auto"
+
+
+def preferred_precision() -> str:
+    """The dtype policy for training: mixed precision if all accelerators multiply bfloat16 in hardware.
+
+    Returns:
+        "mixed_bfloat16" with TPUs, or GPUs of compute capability 8.0 and later, on which Keras trains; else "float32".
+        On a CPU bfloat16 products gain little, and recurrences in it lose more.
+    """
+    capabilities = _capabilities()
+    return "mixed_bfloat16" if capabilities and all(map(_has_bfloat16, capabilities)) else "float32"
+
+
+def has_accelerator() -> bool:
+    """Returns True if Keras computes on a GPU or TPU."""
+    return bool(_capabilities())
+
+
+@cache
+def disable_pipeline_autotuning() -> None:
+    """Turns the autotuner of `tf.data` off, for which every epoch would wait at its end.
+
+    Keras wraps a `PyDataset` in a `tf.data` pipeline. TensorFlow 2.21 often ends the iterator of such a pipeline only
+    when its autotuner wakes, which it does 10 ms (2^k - 1) after the epoch's start, and later once a minute: epochs of
+    85 s took 140 s. There is nothing to tune where a batch takes 0.1 ms to make.
+
+    This changes the whole process (`tf.data.experimental.enable_debug_mode`, the one switch that reaches pipelines
+    that Keras makes), so only programs call it: the commands, the recipes and the benchmarks. It does nothing on the
+    other backends, and nothing with an accelerator, for which batches are copied ahead.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return
+    import tensorflow as tf
+
+    if not (tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("TPU")):
+        tf.data.experimental.enable_debug_mode()
+
+
+def keep_compiled(folder: Path) -> None:
+    """Makes JAX keep what it compiles in `folder`, at most 256 MiB of it; on the other backends this does nothing.
+
+    To compile a search of one new shape takes 1.5 s; with what an earlier process compiled it takes 0.3 (2.9 M
+    parameters, one core).
+
+    This changes JAX's configuration of the whole process, so only commands call it. It stays as it is where the user
+    has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or switched the cache off (`JAX_ENABLE_COMPILATION_CACHE=0`), and
+    where the folder cannot be written or others can write in it, since what is read from it is run.
+
+    Args:
+        folder: A folder that may be missing. Each kind of processor has a folder of its own in it: programs that were
+            compiled for one may not run on another, and a home directory may be shared by both.
+    """
+    if keras.backend.backend() != "jax":
+        return
+    import jax
+
+    if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
+        return
+    folder = folder / _processor()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK) or not _is_private(folder):
+            return
+    except OSError:  # a read-only home directory, or a full one: compiling works without
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_compilation_cache_max_size", _LARGEST)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # many short ones take most of the time
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+def _is_private(folder: Path) -> bool:
+    """Returns True if nobody but this user can write in `folder`."""
+    status = folder.stat()
+    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+
+
+def _processor() -> str:
+    """The machine's architecture, with a digest of what its processor can do where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        abilities = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
+    except OSError:
+        abilities = [platform.processor()]
+    return f"{platform.machine()}-{hashlib.sha256(repr(abilities).encode()).hexdigest()[:12]}"
+
+
+def _capabilities() -> list[str]:
+    """The compute capability of each accelerator, such as "9.0"; "" for one that is not NVIDIA's."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        devices = [device for device in jax.local_devices() if device.platform != "cpu"]
+        return [str(getattr(device, "compute_capability", "")) for device in devices]
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        details = map(tf.config.experimental.get_device_details, tf.config.list_physical_devices("GPU"))
+        found = [".".join(map(str, detail.get("compute_capability", ()))) for detail in details]
+        return found + [""] * len(tf.config.list_logical_devices("TPU"))
+    import torch
+
+    if not torch.cuda.is_available():  # Apple's GPUs train in float32
+        return []
+    found = map(torch.cuda.get_device_capability, range(torch.cuda.device_count()))
+    return [".".join(map(str, pair)) for pair in found]
+
+
+def _has_bfloat16(capability: str) -> bool:
+    major = capability.partition(".")[0]
+    return int(major) >= 8 if major.isdecimal() else True

@@ -1,0 +1,295 @@
+"""Loops on torch, which run as Python: traced where no gradient is needed, else with one gradient of each kernel.
+
+Without gradients a step is traced with torch.fx, because for one sentence the Python code of the layers takes twice as
+long as the kernels. A trace is the list of operations that a step executed: the same operations on the same weights
+give the same results bit for bit. A trace belongs to one owner and one set of shapes, and is released with the owner.
+
+With gradients autograd would add up that of a kernel step by step: T small products, and T sums as large as the kernel.
+Here, as in `tensorflow_loops`, the backward pass of a product hands out its two factors as the gradients of two inputs
+of the step. `torch.unbind` stacks these; one product over all T follows.
+"""
+
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from keras import ops, tree
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
+
+from keras_attn.backend.int8_products import has_kernel_products
+from keras_attn.backend.operations import matmul
+
+LEAST_SIZE = 200_000  # elements of a matrix in float32: with smaller ones oneDNN takes longer to start
+LEAST_WIDTH = 64  # of a matrix in bfloat16: rounding a narrower one takes as long as its product
+_products: ContextVar["_Products | None"] = ContextVar("products", default=None)
+_rounds: ContextVar[bool] = ContextVar("rounds", default=False)
+_tracing = threading.Lock()  # torch.fx patches classes while it traces, so that only one thread may
+_CALLS_BEFORE_TRACE = 200  # by then Python's overhead has cost as much time as a trace does
+_MATMULS = {torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__}
+_traces: WeakKeyDictionary = WeakKeyDictionary()  # owner -> {key: number of calls so far, or the trace}
+
+
+def product(x, kernel):
+    """`keras_attn.backend.loop_matmul`."""
+    products = _products.get()
+    return matmul(x, kernel) if products is None else products(x, kernel)
+
+
+def scan(bind: Callable, init: Any, xs: Any, length: int | None, reverse: bool, constants: Any, owner: Any, key: Any):
+    """`keras_attn.backend.scan`, of the step `bind(constants)`.
+
+    Args:
+        bind: From constants to the step, `(carry, x) -> (carry, y)`.
+        init, xs, length, reverse, constants, owner: As in `keras_attn.backend.scan`.
+        key: Hashable; identifies the step among the owner's.
+    """
+    step, tensors = bind(constants), []
+
+    def run(carry, x, tensors):
+        return (bind(with_tensors(tensors)) if tensors else step)(carry, tree.pack_sequence_as(xs, x))
+
+    leaves = tree.flatten(xs)
+    length = leaves[0].shape[0] if leaves else length
+    if not length:
+        _, ys = run(init, [leaf.new_zeros(leaf.shape[1:]) for leaf in leaves], [])
+        return init, tree.map_structure(lambda y: y.new_zeros((0, *y.shape)), ys)
+    # `unbind` has one backward pass for all T; indexing x[t] would add a whole (T, ...) gradient at every step.
+    slices = [torch.unbind(leaf) for leaf in leaves]
+    carry, outputs = init, [None] * length
+    if _may_trace(owner):
+        key = key, _describe((init, [leaf[0] for leaf in slices], constants))
+        tensors, with_tensors = _tensors_of(constants)
+        run = _traced(run, owner, key)
+    products = _Products(length) if torch.is_grad_enabled() else None
+    token = _products.set(products)
+    try:
+        for t in reversed(range(length)) if reverse else range(length):
+            carry, outputs[t] = run(carry, [leaf[t] for leaf in slices], tensors)
+            if products:
+                products.is_first_step = False
+    finally:
+        _products.reset(token)
+    return carry, tree.map_structure(lambda *ys: torch.stack(ys), *outputs)
+
+
+def while_loop(condition: Callable, body: Callable, state: Any, constants: Any, owner: Any) -> Any:
+    """`keras_attn.backend.while_loop`."""
+    if not _may_trace(owner):
+        while condition(state, constants):
+            state = body(state, constants)
+        return state
+    leaves, (tensors, with_tensors) = tree.flatten(state), _tensors_of(constants)
+
+    def step(leaves, tensors):
+        whole = with_tensors(tensors)
+        new = body(tree.pack_sequence_as(state, leaves), whole)
+        return [condition(new, whole), *tree.flatten(new)]
+
+    goes_on, run = condition(state, constants), _traced(step, owner, (condition, body, _describe((state, constants))))
+    while goes_on:
+        goes_on, *leaves = run(leaves, tensors)
+    return tree.pack_sequence_as(state, leaves)
+
+
+def _may_trace(owner) -> bool:
+    """Returns True if the steps of this owner's loops may be traced.
+
+    With gradients on, a step must be recorded by autograd; and a weight that was cast before the loop is a copy, which
+    the trace would keep when the weight changes.
+    """
+    if owner is None or torch.is_grad_enabled():
+        return False
+    return owner.compute_dtype == owner.variable_dtype
+
+
+def _traced(function: Callable, owner, key) -> Callable:
+    """`function` of tensors, which runs as a trace after its first calls with this owner and key.
+
+    Args:
+        function: Takes and returns nested structures of tensors.
+        owner: The layer or model that owns the weights that `function` reads.
+        key: Hashable; everything else on which the operations depend (see `_describe`).
+    """
+    entries = _traces.setdefault(owner, {})
+    # If weights are replaced by other tensors, or there are more of them (LoRA, quantisation), it is another model.
+    key = (key, has_kernel_products(), *(id(weight.value) for weight in owner.weights))
+
+    def run(*arguments):
+        entry = entries.get(key, 0)
+        if not isinstance(entry, int):
+            return entry(*arguments)
+        if entry < _CALLS_BEFORE_TRACE:
+            entries[key] = entry + 1
+        elif _tracing.acquire(blocking=False):  # else another thread traces: a later call will
+            try:
+                with _OneDNNProducts():
+                    # Views, because a tensor that is passed twice would get a single name in the trace.
+                    entries[key] = make_fx(function)(*tree.map_structure(lambda x: x.view_as(x), arguments))
+                entries[key].graph.eliminate_dead_code()
+                entries[key].recompile()
+            finally:
+                _tracing.release()
+        with _OneDNNProducts():
+            return function(*arguments)
+
+    return run
+
+
+def _describe(structure) -> tuple:
+    """Everything on which a function's operations can depend: structure, layout of tensors, and other values."""
+
+    def described(leaf):
+        if isinstance(leaf, torch.Tensor):
+            return tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.device
+        return getattr(leaf, "__func__", leaf)  # of a method of the owner, which a key must not keep alive
+
+    return str(tree.map_structure(lambda _: 0, structure)), *map(described, tree.flatten(structure))
+
+
+def _tensors_of(structure):
+    """The tensors of a structure, and the structure as a function of tensors in their places."""
+    leaves = tree.flatten(structure)
+
+    def with_tensors(tensors):
+        tensors = iter(tensors)
+        whole = [next(tensors) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        return tree.pack_sequence_as(structure, whole)
+
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], with_tensors
+
+
+class _Products:
+    """The products of a loop of `length` steps. Those with a tensor of the first step are deferred.
+
+    Attributes:
+        is_first_step: bool. A kernel that is not used in the first step was made in a later one, for itself.
+    """
+
+    def __init__(self, length: int):
+        self._length = length
+        self.is_first_step = True
+        self._kernels: dict[int, tuple] = {}  # by id: itself, so that the id stays its own, a factor, and step inputs
+
+    def __call__(self, x, kernel):
+        if id(kernel) not in self._kernels:
+            factor = ops.convert_to_tensor(kernel)
+            if not self.is_first_step or not _is_deferred(x, factor):
+                return matmul(x, kernel)
+            factor = factor.to(torch.bfloat16) if _is_rounded(x, factor) else factor
+            left, right = _StepInputs.apply(factor, self._length, x.shape)
+            self._kernels[id(kernel)] = kernel, factor, zip(left.unbind(), right.unbind(), strict=True)
+        _, factor, inputs = self._kernels[id(kernel)]
+        if (step_inputs := next(inputs, None)) is None:  # the step has a second product with this kernel
+            return matmul(x, kernel)
+        return _Product.apply(x.to(factor.dtype), factor, *step_inputs).to(x.dtype)
+
+
+def _is_deferred(x, kernel) -> bool:
+    """Returns True for x (R, I) and kernel (I, O), or x (B, 1, I) and a kernel for each row (B, I, O)."""
+    if x.dtype != kernel.dtype or x.dim() != kernel.dim() or not kernel.requires_grad:
+        return False
+    return x.dim() == 2 or (x.dim() == 3 and x.shape[1] == 1)
+
+
+class _StepInputs(torch.autograd.Function):
+    """Zeros (T, ..., I) and (T, ..., O), whose gradients are the factors of the kernel's."""
+
+    @staticmethod
+    def forward(ctx, kernel, length, shape):
+        zero = kernel.new_zeros(())
+        return zero.expand(length, *shape), zero.expand(length, *shape[:-1], kernel.shape[-1])
+
+    @staticmethod
+    def backward(ctx, inputs, gradients):
+        if inputs.dim() == 4:  # (T, B, 1, I) and (T, B, 1, O)
+            inputs, gradients = (x.squeeze(2).transpose(0, 1) for x in (inputs, gradients))  # (B, T, I), (B, T, O)
+        else:
+            inputs, gradients = inputs.flatten(0, 1), gradients.flatten(0, 1)  # (T R, I), (T R, O)
+        return inputs.mT @ gradients, None, None
+
+
+class _Product(torch.autograd.Function):
+    """x @ kernel, whose backward pass gives its factors to the step's inputs instead of multiplying them."""
+
+    @staticmethod
+    def forward(ctx, x, kernel, inputs, gradients):
+        ctx.save_for_backward(x, kernel)
+        return x @ kernel
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, kernel = ctx.saved_tensors
+        return gradient @ kernel.mT, None, x, gradient
+
+
+class _OneDNNProducts(TorchFunctionMode):
+    """A context in which oneDNN multiplies with large matrices of float32 on a CPU, instead of MKL.
+
+    Of 5 rows and 512 x 6,000 numbers the product takes half as long (docs/performance.md).
+    """
+
+    def __torch_function__(self, function, types, arguments=(), options=None):
+        if function in _MATMULS and len(arguments) == 2 and not options and _is_fast(*arguments):
+            x, matrix = arguments
+            # Private: torch's public functions have oneDNN multiply float32 with less precision alone.
+            return torch.ops.mkldnn._linear_pointwise(x, matrix.T, None, "none", [], "")
+        return function(*arguments, **(options or {}))
+
+
+class RoundedProducts(TorchFunctionMode):
+    """A context in which factors and results of large products of float32 on a CPU are rounded to bfloat16.
+
+    Only where a gradient may follow: a trace of a loop outlives the context.
+    """
+
+    def __enter__(self):
+        self._token = _rounds.set(True)
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        _rounds.reset(self._token)
+        return super().__exit__(*error)
+
+    def __torch_function__(self, function, types, arguments=(), options=None):
+        if function in _MATMULS and len(arguments) == 2 and not options and _is_rounded(*arguments):
+            return torch.matmul(*(x.to(torch.bfloat16) for x in arguments)).to(torch.float32)
+        return function(*arguments, **(options or {}))
+
+
+def _is_fast(x, matrix) -> bool:
+    # Of a slice oneDNN takes a thousand times as long.
+    return (
+        _is_float32_product(x, matrix)
+        and matrix.numel() >= LEAST_SIZE
+        and x.is_contiguous()
+        and (matrix.is_contiguous() or matrix.mT.is_contiguous())
+        and torch.backends.mkldnn.is_available()
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    )
+
+
+def _is_rounded(x, matrix) -> bool:
+    may_round = _rounds.get() and torch.is_grad_enabled()
+    if not (may_round and _is_float32_product(x, matrix) and min(matrix.shape) >= LEAST_WIDTH):
+        return False
+    # What is computed again for its gradient (`keras.RematScope`) is then computed outside the context. Such a part has
+    # hooks for the tensors that it saves, and only where there are none can they be disabled.
+    try:
+        with torch.autograd.graph.disable_saved_tensors_hooks("none"):
+            return True
+    except RuntimeError:
+        return False
+
+
+def _is_float32_product(x, matrix) -> bool:
+    """Returns True for rows and a matrix of float32 on a CPU, unless autocast has another dtype for them."""
+    for one in (x, matrix):
+        if not isinstance(one, torch.Tensor) or one.dtype != torch.float32 or one.device.type != "cpu":
+            return False
+    is_strided = x.layout == matrix.layout == torch.strided
+    is_product = x.dim() > 1 and matrix.dim() == 2 and x.shape[-1] == matrix.shape[0] and x.numel()
+    return bool(is_strided and is_product and not torch.is_autocast_enabled("cpu"))

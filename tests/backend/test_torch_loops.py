@@ -1,0 +1,308 @@
+"""Loops on torch: traces are the loop bit for bit; products by oneDNN and in bfloat16, gradients after the loop."""
+
+import gc
+import weakref
+
+import keras
+import numpy as np
+import pytest
+from keras import ops, tree
+
+from keras_attn.backend import bfloat16_products, has_accelerator, loop_matmul, loop_product, scan
+from keras_attn.search import beam_search, greedy_search, run_beam_search, sample, start_beam_search
+from keras_attn.translation.search_models import SearchModel
+from tests.models.test_every_model import MODELS, VS, VT, B, S, T, make
+
+if keras.backend.backend() != "torch":
+    pytest.skip("the loops are torch's", allow_module_level=True)
+
+import torch
+
+from keras_attn.backend import torch_loops
+
+on_cpu = pytest.mark.skipif(has_accelerator(), reason="the products are those on a processor")
+
+
+def compacted(step, memory, state, **options):
+    """Beam search that goes on with half of the rows once the others are finished, whatever the batch."""
+    norms = ops.ones((options["max_length"],))
+    return run_beam_search(*start_beam_search(step, memory, state, norms=norms, **options), compactions=1)
+
+
+SEARCHES = {
+    "beam": (beam_search, {"beam_size": 3, "n_best": 2}),
+    "beam, compacted": (
+        compacted,
+        {"beam_size": 2, "n_best": 1, "coverage_penalty": 0.0, "early_stopping": False, "return_alignments": False},
+    ),
+    "beam, coverage, n-grams": (
+        beam_search,
+        {"beam_size": 3, "coverage_penalty": 0.2, "no_repeat_ngram_size": 2, "banned_token_ids": [5]},
+    ),
+    "greedy": (greedy_search, {}),
+    "sample": (sample, {"num_samples": 2, "top_k": 7, "seed": 11}),
+}
+
+
+def predict(search_model, source, calls_before_trace, monkeypatch):
+    monkeypatch.setattr(torch_loops, "_CALLS_BEFORE_TRACE", calls_before_trace)
+    return search_model.predict_on_batch({"encoder_token_ids": source})
+
+
+@pytest.mark.parametrize(
+    ("name", "search"),
+    [*(("rnnsearch", search) for search in SEARCHES), *((name, "beam") for name in MODELS if name != "rnnsearch")],
+)
+def test_a_trace_is_the_loop_bit_for_bit(name, search, rng, monkeypatch):
+    monkeypatch.setattr(torch_loops, "LEAST_SIZE", 1)
+    function, options = SEARCHES[search]
+    model = SearchModel(make(name), function, T, **options)
+    sources = rng.integers(4, VS, (2, B + 1, S)).astype("int32")
+    sources[:, 1, 4:] = 0
+    monkeypatch.setattr(torch_loops, "_traces", weakref.WeakKeyDictionary())
+    expected = [predict(model, source, 10**9, monkeypatch) for source in sources]
+    monkeypatch.setattr(torch_loops, "_traces", weakref.WeakKeyDictionary())
+    for source, plain in zip(sources, expected, strict=True):  # traced in the second step of the first source
+        traced = predict(model, source, 1, monkeypatch)
+        tree.assert_same_structure(plain, traced)
+        for key in plain:
+            np.testing.assert_array_equal(plain[key], traced[key], err_msg=key)
+    entries = torch_loops._traces[model.seq2seq].values()
+    assert all(isinstance(entry, torch.fx.GraphModule) for entry in entries), "a loop was not traced"
+
+
+def test_a_trace_reads_the_present_weights_and_is_released_with_the_model(rng, monkeypatch):
+    entries = weakref.WeakKeyDictionary()
+    monkeypatch.setattr(torch_loops, "_traces", entries)
+    model = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
+    source = rng.integers(4, VS, (B, S)).astype("int32")
+    before = predict(model, source, 0, monkeypatch)
+    for weight in model.seq2seq.trainable_weights:
+        weight.assign(-weight)
+    after = predict(model, source, 0, monkeypatch)
+    assert len(entries) == 3  # the model and its encoder's two cells
+    assert np.abs(before["scores"] - after["scores"]).max() > 1e-3
+    fresh = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
+    fresh.seq2seq.set_weights(model.seq2seq.get_weights())
+    np.testing.assert_array_equal(predict(fresh, source, 10**9, monkeypatch)["scores"], after["scores"])
+    del model, fresh
+    gc.collect()
+    assert not len(entries)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_traced_scan_reads_its_constants_anew(masked, rng, monkeypatch):
+    monkeypatch.setattr(torch_loops, "_CALLS_BEFORE_TRACE", 1)
+    owner = keras.layers.Dense(3)
+    owner.build((None, 3))
+    mask = ops.ones((T, B), dtype="bool") if masked else None
+
+    def add(carry, x, constants):
+        return carry + constants["memory"] if constants["memory"] is not None else carry + x, carry
+
+    memories = [ops.convert_to_tensor(rng.normal(size=(B, 3)).astype("float32")) for _ in range(3)]
+    with torch.no_grad():
+        for memory in (*memories, None, memories[0]):
+            last, _ = scan(
+                add, ops.zeros((B, 3)), ops.ones((T, B, 3)), mask=mask, owner=owner, constants={"memory": memory}
+            )
+            expected = T * ops.convert_to_numpy(ops.ones((B, 3)) if memory is None else memory)
+            np.testing.assert_allclose(ops.convert_to_numpy(last), expected, rtol=1e-6)
+
+
+def test_a_layer_that_changes_is_traced_anew(rng, monkeypatch):
+    monkeypatch.setattr(torch_loops, "_traces", weakref.WeakKeyDictionary())
+    model = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
+    source = rng.integers(4, VS, (B, S)).astype("int32")
+    before = predict(model, source, 0, monkeypatch)
+    output = next(d for d in model.seq2seq.layers if type(d) is keras.layers.Dense and d.units == VT)
+    output.enable_lora(2)
+    output.lora_kernel_b.assign(rng.normal(size=output.lora_kernel_b.shape))
+    after = predict(model, source, 0, monkeypatch)
+    monkeypatch.setattr(torch_loops, "_traces", weakref.WeakKeyDictionary())
+    np.testing.assert_array_equal(after["scores"], predict(model, source, 10**9, monkeypatch)["scores"])
+    assert np.abs(before["scores"] - after["scores"]).max() > 1e-3
+
+
+def test_no_trace_with_gradients_or_casts(rng, monkeypatch):
+    entries = weakref.WeakKeyDictionary()
+    monkeypatch.setattr(torch_loops, "_traces", entries)
+    monkeypatch.setattr(torch_loops, "_CALLS_BEFORE_TRACE", 0)
+    model = make("rnnsearch")
+    source = ops.convert_to_tensor(rng.integers(4, VS, (B, S)).astype("int32"))
+    model.encode(source)  # with gradients on, as outside of predict
+    assert not len(entries)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    half = SearchModel(make("rnnsearch"), greedy_search, T)
+    half.predict_on_batch({"encoder_token_ids": ops.convert_to_numpy(source)})
+    assert not len(entries)
+
+
+def products(*arguments) -> list[str]:
+    """The products of a traced matmul, by the names of their operations."""
+    with torch.no_grad(), torch_loops._OneDNNProducts():
+        graph = torch_loops.make_fx(ops.matmul)(*arguments).graph
+    names = [str(node.target) for node in graph.nodes if node.op == "call_function"]
+    return [name for name in names if name.split(".")[1] in ("mm", "bmm", "addmm", "mv", "_linear_pointwise")]
+
+
+@on_cpu
+@pytest.mark.parametrize("rows", [(1,), (70,), (2, 3)])
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_a_product_by_onednn_is_numpys(rng, rows, is_transposed):
+    x, matrix = (rng.normal(size=shape).astype("float32") for shape in ((*rows, 400), (400, 501)))
+    weight = torch.tensor(matrix.T.copy()).T if is_transposed else torch.tensor(matrix)
+    with torch.no_grad(), torch_loops._OneDNNProducts():
+        found = ops.matmul(torch.tensor(x), weight)
+    assert products(torch.tensor(x), weight) == ["mkldnn._linear_pointwise.default"]
+    np.testing.assert_allclose(found.numpy(), x.astype("float64") @ matrix, rtol=1e-4, atol=1e-4)
+
+
+@on_cpu
+def test_other_products_are_torchs():
+    x, matrix = torch.ones(2, 512), torch.ones(512, 512)
+    for arguments in (
+        (x[:, :300], torch.ones(300, 512)),  # too small
+        (x.bfloat16(), matrix.bfloat16()),
+        (x[0], matrix),
+        (x[:, ::2], torch.ones(512, 1024)[::2]),  # not as it lies in memory
+        (torch.ones(2, 3, 512), torch.ones(2, 512, 512)),
+    ):
+        (name,) = products(*arguments)
+        assert name.startswith("aten.")
+    with torch_loops._OneDNNProducts(), torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        assert torch.matmul(x, matrix).dtype == torch.bfloat16
+
+
+@pytest.fixture
+def with_bfloat16(monkeypatch):
+    """A processor that multiplies bfloat16."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+
+
+def rnn_gradients(arrays, length=4):
+    """Gradients of a scan whose step has two products: with a kernel, and with a kernel for each row."""
+    h, kernel, values = (torch.tensor(array, requires_grad=True) for array in arrays)
+
+    def run():
+        product, read = loop_product(kernel), torch.sin(values)
+
+        def step(h, _):
+            h = torch.tanh(product(h) + loop_matmul(h[:, None], read)[:, 0])
+            return h, h
+
+        return scan(step, h, length=length)[1]
+
+    (torch.cos(run()).sum()).backward()
+    return h.grad, kernel.grad, values.grad
+
+
+@on_cpu
+@pytest.mark.usefixtures("with_bfloat16")
+def test_products_in_bfloat16_have_gradients_of_that_precision(rng):
+    """In a loop and outside, and those of gradients; nothing of the context is left afterwards."""
+    arrays = [rng.normal(size=size).astype("float32") / 8 for size in ((6, 96), (96, 96), (6, 96, 96))]
+    exact = rnn_gradients(arrays)
+    with bfloat16_products():
+        rounded = rnn_gradients(arrays)
+    for found, expected in zip(rounded, exact, strict=True):
+        scale = float(expected.abs().max())
+        assert 0 < (found - expected).abs().max() < 0.05 * scale
+    for found, expected in zip(rnn_gradients(arrays), exact, strict=True):
+        assert torch.equal(found, expected)
+
+    def second(context):
+        x, matrix = (torch.tensor(array, requires_grad=True) for array in arrays[:2])
+        with context:
+            value = torch.sin(torch.sin(x @ matrix) @ matrix).sum()
+            first = torch.autograd.grad(value, (x, matrix), create_graph=True)
+        sum((gradient**2).sum() for gradient in first).backward()
+        return x.grad, matrix.grad
+
+    for found, expected in zip(second(bfloat16_products()), second(torch.enable_grad()), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0.05, atol=0.05 * float(expected.abs().max()))
+
+
+@on_cpu
+@pytest.mark.usefixtures("with_bfloat16")
+def test_what_is_not_rounded_in_bfloat16_products():
+    """Results without gradients, which a trace would keep; sparse, empty and narrow factors; autocast has its own."""
+    x, weight = torch.full((4, 512), 1 + 2**-12), torch.ones(512, 512, requires_grad=True)
+    exact, rounded = 512 * (1 + 2**-12), 512
+    with bfloat16_products():
+        assert (x @ weight)[0, 0] == rounded
+        with torch.no_grad():
+            assert (x @ weight)[0, 0] == exact
+        assert (x @ weight[:, :63])[0, 0] == exact
+        assert (torch.eye(512).to_sparse() @ weight).shape == (512, 512)
+        assert (torch.zeros(0, 512) @ weight).shape == (0, 512)
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            torch.ones(4, 511) @ weight
+        with torch.autocast("cpu", torch.bfloat16):
+            assert (x @ weight).dtype == torch.bfloat16
+    assert (x @ weight)[0, 0] == exact
+
+
+@on_cpu
+@pytest.mark.usefixtures("with_bfloat16")
+def test_a_part_that_is_computed_again_is_not_rounded(rng):
+    """`keras.RematScope`, whose second computation torch makes outside the context."""
+    from torch.utils.checkpoint import checkpoint
+
+    weight = torch.tensor(rng.normal(size=(512, 512)).astype("float32"), requires_grad=True)
+    x = torch.ones(4, 512)
+    with bfloat16_products():
+        checkpoint(lambda x: torch.sin(x @ weight), x, use_reentrant=False).sum().backward()
+    found, weight.grad = weight.grad, None
+    torch.sin(x @ weight).sum().backward()
+    np.testing.assert_allclose(found, weight.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_after_the_loop_are_those_of_the_sum_and_have_gradients(rng):
+    """Of kernels before the loop, one used twice in a step, one made in a step, and one that the first step lacks."""
+
+    def loop(x, kernel, values):
+        product, read = loop_product(kernel), torch.sin(values)
+
+        def step(carry, x):
+            y, number = carry
+            y = torch.tanh(product(y) + loop_matmul(y[:, None], read)[:, 0] + x)
+            made = torch.sin(kernel * y.sum())
+            y = product(y) + loop_matmul(y, made) + (loop_matmul(y, kernel) if number else 0)
+            return (y, number + 1), y
+
+        return scan(step, (x[0], 0), x)[1]
+
+    shapes = (3, 2, 3), (3, 3), (2, 3, 3)
+    arguments = [torch.tensor(rng.normal(size=shape), requires_grad=True) for shape in shapes]
+    assert torch.autograd.gradcheck(loop, arguments)
+    assert torch.autograd.gradgradcheck(loop, arguments)
+
+
+def test_nothing_keeps_tensors_after_the_loop():
+    """Nor if the gradient of the inputs alone is asked for, with `create_graph` or without."""
+
+    def tensors() -> int:
+        kernel, x = torch.ones(4, 4, requires_grad=True), torch.ones(2, 4, requires_grad=True)
+        values = torch.sin(torch.ones(2, 4, 4, requires_grad=True))
+        for create_graph in (False, True):
+            product = loop_product(kernel)
+            _, y = scan(lambda y, _: (product(y) + loop_matmul(y[:, None], values)[:, 0],) * 2, x, length=5)  # noqa: B023
+            torch.autograd.grad(y.sum(), x, create_graph=create_graph)
+        gc.collect()
+        return sum(isinstance(one, torch.Tensor) for one in gc.get_objects())
+
+    tensors()
+    before = tensors()
+    assert [tensors() for _ in range(3)] == [before] * 3
+
+
+def test_a_backward_loop_has_no_product_for_the_kernel(rng):
+    """x^T g is computed once, after the loop."""
+    arrays = [rng.normal(size=size).astype("float32") for size in ((2, 3), (3, 3), (2, 3, 3))]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as short:
+        rnn_gradients(arrays, length=4)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as long:
+        rnn_gradients(arrays, length=9)
+    counts = [{e.key: e.count for e in profile.key_averages()} for profile in (short, long)]
+    assert [counts[1][name] - counts[0][name] for name in ("aten::mm", "aten::bmm")] == [10, 10]
