@@ -6,10 +6,9 @@ from keras import initializers, ops
 from keras_attn.backend import cumsum, dense, matmul, replica_count, sum_over_replicas
 from keras_attn.layers.additive import StatefulAdditiveAttention
 from keras_attn.layers.attention import register_attention
-from keras_attn.layers.cells import project, recurrence
-from keras_attn.layers.initializers import half_precision_safe
-from keras_attn.layers.layer import Layer, check_mask, check_size
+from keras_attn.layers.layer import Layer, check_mask, check_size, half_precision_safe
 from keras_attn.layers.normalizers import at_least_float32, score_dtype
+from keras_attn.layers.recurrence import project, recurrence
 
 
 @register_attention("coverage")

@@ -3,9 +3,24 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.layers.cells import as_lists, check_cell, concatenate, draw_masks, output_width, skip, top_state, unroll
-from keras_attn.layers.initializers import half_precision_safe
-from keras_attn.layers.layer import Layer, build_once, check_mask, check_size, refuse_unknown_arguments
+from keras_attn.layers.layer import (
+    Layer,
+    build_once,
+    check_mask,
+    check_size,
+    half_precision_safe,
+    refuse_unknown_arguments,
+)
+from keras_attn.layers.recurrence import (
+    as_lists,
+    check_cell,
+    concatenate,
+    draw_masks,
+    output_width,
+    skip,
+    top_state,
+    unroll,
+)
 
 
 def _states(cell) -> list[int]:

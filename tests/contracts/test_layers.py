@@ -1,0 +1,473 @@
+"""The contract of layers: properties that each row of `layer_rows` has, on each backend.
+
+Each layer is built once in float64 and run once, with everything that the tests read, in one compiled program on JAX.
+"""
+
+import contextlib
+import functools
+import inspect
+import re
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_attn as ka
+from keras_attn.layers.layer import Layer, constructor_arguments, keras_layer_arguments
+from tests.contracts.layer_rows import LENGTH, MASK, ROWS, B, S, T, V
+
+TARGET = np.arange(T) < np.array([[T], [2], [1], [T]])  # (B, T)
+APART = (ka.layers.Attention, ka.layers.ScheduledSampler)  # a base; booleans, see tests/layers/test_steps.py
+SMOOTH = [name for name, row in ROWS.items() if row.smooth]
+every_row = pytest.mark.parametrize("name", ROWS)
+
+
+def rows_with(condition):
+    return pytest.mark.parametrize("name", [name for name, row in ROWS.items() if condition(row)])
+
+
+@contextlib.contextmanager
+def wide():
+    """float64, which JAX has to be asked for."""
+    if keras.backend.backend() != "jax":
+        yield
+        return
+    import jax
+
+    with jax.enable_x64(True):
+        yield
+
+
+@contextlib.contextmanager
+def policy(name):
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    yield
+    keras.config.set_dtype_policy(before)
+
+
+def make(name, dtype=None, /, **arguments):
+    """A layer whose dtype its argument alone says; the policy is that of the layers that it is given."""
+    row = ROWS[name]
+    with policy(dtype or "float32"):
+        given = row.arguments()
+    return row.cls(**given, **{"dtype": dtype, **arguments})
+
+
+def arrays_of(name, dtype="float64"):
+    random = np.random.default_rng(5)
+    arrays = {}
+    for key, shape in ROWS[name].inputs.items():
+        if key.endswith("token_ids"):
+            arrays[key] = random.integers(V - S, V + 2, (B, *shape)).astype("int32")
+            arrays[key] = np.minimum(arrays[key], V - 1) if name.startswith("hard") else arrays[key]
+        elif key.startswith("align"):
+            arrays[key] = random.dirichlet(np.ones(shape[-1]), (B, *shape[:-1])).astype(dtype)
+        else:
+            arrays[key] = random.normal(size=(B, *shape)).astype(dtype)
+    return arrays
+
+
+def called(name, layer, arrays, **options):
+    return layer(*arrays.values(), **options)
+
+
+def masked(name, mask=MASK):
+    return {"mask": mask} if ROWS[name].masked else {}
+
+
+def build(name, layer, arrays):
+    """Builds a layer, and gives its weights random numbers: zeros and ones would hide mistakes."""
+    symbols = {
+        k: keras.KerasTensor(x.shape, "int32" if x.dtype == "int32" else layer.compute_dtype) for k, x in arrays.items()
+    }
+    called(name, layer, symbols)
+    random = np.random.default_rng(3)
+    for weight in layer.weights:
+        if "float" in weight.dtype and 0 not in tuple(weight.shape):
+            weight.assign(random.normal(size=weight.shape, scale=0.5))
+    return layer
+
+
+class Given(keras.layers.Layer):
+    """Gives its inputs a mask, as an embedding does."""
+
+    def __init__(self, mask):
+        super().__init__(dtype="float64", autocast=False)
+        self.mask = mask
+
+    def call(self, x):
+        return x + 0
+
+    def compute_mask(self, inputs, previous_mask=None):
+        return self.mask
+
+
+class Seen(keras.layers.Layer):
+    """Returns the mask that Keras gives to the next layer."""
+
+    def __init__(self):
+        super().__init__(dtype="float64", autocast=False)
+        self.supports_masking = True
+
+    def call(self, x, mask=None):
+        return ops.zeros(1) if mask is None else ops.cast(mask, "int32")
+
+
+def along_source(x, change):
+    """Changes an array along its first axis of size S."""
+    return change(x, list(x.shape).index(S))
+
+
+def noisy(x, axis):
+    mask = np.reshape(MASK, [B, *(S if i == axis else 1 for i in range(1, len(x.shape)))])
+    return ops.where(mask, x, ops.cast(V - 2 if "int" in str(x.dtype) else 1e3, x.dtype))
+
+
+def cut(x, axis):
+    return ops.take(x, np.arange(LENGTH), axis=axis)
+
+
+def steps_of(row, layer, arrays, mask):
+    """The layer one step at a time, the outputs side by side; and the last state."""
+    first, *others = arrays.values()
+    found, state = [], ()
+    if row.steps == "decoder":
+        (values,) = others
+        memory, state = layer.memory(values, mask), layer.initial_state(values)
+        for t in range(T):
+            *out, state = layer.step(first[:, t], memory, state)
+            found.append(out)
+    elif row.steps == "attention":
+        (values,) = others
+        keys, state = layer.keys(values), layer.initial_state(values)
+        for t in range(T):
+            *out, state = layer(first[:, t], values, keys=keys, mask=mask, state=state)
+            found.append(out)
+    else:
+        found = [[layer(*(x[:, t] for x in arrays.values()))] for t in range(T)]
+    return [ops.stack(parts, axis=1) for parts in zip(*found, strict=True)], state
+
+
+def differentiated(function):
+    """`leaves -> (results, gradients)` of a function of leaves that returns a loss and results."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        run = jax.jit(jax.value_and_grad(function, has_aux=True))
+
+        def differentiate(leaves):
+            (loss, found), gradients = run(leaves)
+            return {**found, "loss": loss}, gradients
+
+    elif backend == "torch":
+        import torch
+
+        def differentiate(leaves):
+            leaves = {name: torch.tensor(x, requires_grad=True) for name, x in leaves.items()}
+            loss, found = function(leaves)
+            gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
+            return {**found, "loss": loss}, dict(zip(leaves, gradients, strict=True))
+
+    else:
+        import tensorflow as tf
+
+        def differentiate(leaves):
+            leaves = {name: tf.convert_to_tensor(x) for name, x in leaves.items()}
+            with tf.GradientTape() as tape:
+                tape.watch(leaves)
+                loss, found = function(leaves)
+            return {**found, "loss": loss}, tape.gradient(loss, leaves, unconnected_gradients="zero")
+
+    return lambda leaves: keras.tree.map_structure(ops.convert_to_numpy, differentiate(leaves))
+
+
+@functools.cache
+def results(name):
+    """The layer in float64, and all that the tests compare: outputs in several ways, and gradients."""
+    row = ROWS[name]
+    arrays = arrays_of(name)
+    random = np.random.default_rng(11)
+    with wide():
+        layer = build(name, make(name, "float64"), arrays)
+        weights = {weight.path: weight for weight in layer.trainable_weights if 0 not in tuple(weight.shape)}
+
+        def function(leaves):
+            given = {k: leaves.get(k, x) for k, x in arrays.items()}
+            given = {k: ops.convert_to_tensor(x) for k, x in given.items()}
+            with keras.StatelessScope(state_mapping=[(w, leaves[path]) for path, w in weights.items()]):
+                whole = called(name, layer, given, **masked(name))
+                found = {"whole": keras.tree.flatten(whole)}
+                first, *_ = given
+                hidden = {k: Given(MASK)(x) if k in row.masked else x for k, x in given.items()}
+                if first not in row.masked:
+                    hidden[first] = Given(MASK if given[first].shape[1] == S else TARGET)(hidden[first])
+                implicit = called(name, layer, hidden)
+                found["implicit"] = keras.tree.flatten(implicit)
+                found["handed on"] = Seen()(found["implicit"][0])
+                if row.masked:
+                    changed = {k: along_source(x, noisy) if k in row.masked else x for k, x in given.items()}
+                    found["noisy"] = keras.tree.flatten(called(name, layer, changed, **masked(name)))
+                    one = {k: x[1:2] for k, x in given.items()}
+                    one = {k: along_source(x, cut) if k in row.masked else x for k, x in one.items()}
+                    found["alone"] = keras.tree.flatten(called(name, layer, one))
+                if row.steps:
+                    steps, state = steps_of(row, layer, given, ops.convert_to_tensor(MASK))
+                    found["steps"], found["state"] = steps, keras.tree.flatten(state)
+            # tanh, because a log-probability may be -inf
+            floats = [x for x in found["whole"] if keras.backend.is_float_dtype(x.dtype)]
+            pairs = zip(floats, map(ops.convert_to_tensor, directions), strict=True)
+            loss = sum(ops.sum(ops.tanh(x / 8) * direction) for x, direction in pairs)
+            return loss, found
+
+        symbolic = keras.tree.flatten(called(name, layer, {k: keras.KerasTensor(x.shape) for k, x in arrays.items()}))
+        directions = [random.normal(size=x.shape) for x in symbolic if keras.backend.is_float_dtype(x.dtype)]
+        leaves = {k: x for k, x in arrays.items() if x.dtype != "int32"}
+        leaves |= {path: ops.convert_to_numpy(weight) for path, weight in weights.items()}
+        differentiate = differentiated(function)
+        found, gradients = differentiate(leaves)
+        towards = {k: random.normal(size=x.shape) for k, x in leaves.items()}
+        near = [
+            differentiate({k: x + sign * 1e-6 * towards[k] for k, x in leaves.items()})[0]["loss"] for sign in (1, -1)
+        ]
+        found["slope"] = (near[0] - near[1]) / 2e-6
+    expected_slope = sum((gradients[k] * towards[k]).sum() for k in leaves)
+    return layer, arrays, leaves, found, gradients, expected_slope
+
+
+def same(found, expected, tolerance):
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+def of_row_1(outputs):
+    """Row 1 without its padding."""
+    found = []
+    for x in outputs:
+        for axis in range(1, x.ndim):
+            if x.shape[axis] in (S, V + S):
+                x = np.take(x, np.arange(x.shape[axis] - S + LENGTH), axis=axis)
+        found.append(x[1:2])
+    return found
+
+
+def test_no_public_layer_is_forgotten():
+    public = {x for x in vars(ka.layers).values() if inspect.isclass(x) and issubclass(x, keras.layers.Layer)}
+    given = {type(x) for row in ROWS.values() for x in keras.tree.flatten(row.arguments())}
+    assert public - {row.cls for row in ROWS.values()} - given == {*APART}
+
+
+@rows_with(lambda row: row.oracle)
+def test_outputs_are_those_of_the_equations_in_numpy(name):
+    _, arrays, leaves, found, *_ = results(name)
+    weights = {path.rpartition("/")[2]: x for path, x in leaves.items()}
+    weights |= {path.partition("/")[2]: x for path, x in leaves.items()}
+    expected = ROWS[name].oracle(weights, *arrays.values())
+    same(found["whole"][: len(expected)], expected, ROWS[name].tolerance)
+    assert np.std(np.exp(expected[-1])) > 0.02, "sharp enough for a mistake to show"
+
+
+@rows_with(lambda row: row.masked)
+def test_a_mask_is_the_same_explicitly_implicitly_and_as_no_padding_at_all(name):
+    row, (_, _, _, found, gradients, _) = ROWS[name], results(name)
+    same(found["implicit"], found["whole"], 0)
+    same(of_row_1(found["noisy"]), of_row_1(found["whole"]), 1e-12)
+    same(of_row_1(found["whole"]), found["alone"], max(row.tolerance, 1e-9))
+    if row.padding:
+        number = 2 if row.steps == "attention" else None  # the state of a padded word is never read
+        same(found["noisy"][:number], found["whole"][:number], 1e-12)
+        for x in found["whole"][:number]:
+            for axis in range(1, x.ndim):
+                if x.shape[axis] == S:
+                    np.testing.assert_array_equal(np.moveaxis(x, axis, 1)[~MASK], 0)
+        for key in row.masked:
+            np.testing.assert_array_equal(gradients[key][~MASK], 0)
+
+
+@every_row
+def test_the_mask_of_the_first_argument_is_handed_on(name):
+    arrays, found = results(name)[1], results(name)[3]
+    first = next(iter(arrays.values()))
+    np.testing.assert_array_equal(found["handed on"], MASK if first.shape[1] == S else TARGET)
+
+
+@rows_with(lambda row: row.masked)
+def test_a_mask_of_another_shape_is_refused(name):
+    layer, arrays, *_ = results(name)
+    for mask in (np.array([5, 3, 3, 0]), MASK[:, :1], MASK[:1], MASK[:, :, None], MASK[:, :-1]):
+        with wide(), pytest.raises(ValueError, match=r"Expected a mask of shape \(B, S\)") as error:
+            called(name, layer, arrays, mask=mask)
+        assert "ops.arange(S) < lengths[:, None]" in str(error.value)
+
+
+@rows_with(lambda row: row.steps)
+def test_one_step_at_a_time_equals_all_at_once(name):
+    row, (*_, found, _, _) = ROWS[name], results(name)
+    number = len(found["steps"])
+    same(found["steps"], found["whole"][:number], row.tolerance)
+    if row.steps == "attention":
+        same(found["state"], found["whole"][number:], row.tolerance)
+
+
+@every_row
+def test_gradients_are_finite_reach_everything_and_are_the_slope(name):
+    """With a row of the batch that has no real word."""
+    row, (_, _, leaves, _, gradients, slope) = ROWS[name], results(name)
+    for key, gradient in gradients.items():
+        assert np.isfinite(gradient).all(), key
+    if row.smooth:
+        found = results(name)[3]["slope"]
+        np.testing.assert_allclose(found, slope, rtol=1e-4 if row.tolerance < 1e-6 else 0.2, atol=1e-6)
+        for key in leaves:
+            unread = {"embedding"} if row.cls is ka.layers.ConcatenatedOutput else {"alignments"}
+            assert np.abs(gradients[key]).max() > 0 or key in unread, key
+
+
+def halved(name, dtype):
+    """Outputs in half precision of the weights in float64."""
+    full, arrays, *_ = results(name)
+    layer = build(name, make(name, dtype), arrays_of(name, "float32"))
+    for weight, other in zip(layer.weights, full.weights, strict=True):
+        if "float" in weight.dtype:
+            weight.assign(ops.convert_to_numpy(other).astype("float32"))
+    arrays = {k: x if x.dtype == "int32" else x.astype("float32") for k, x in arrays.items()}
+
+    def run(arrays):
+        return keras.tree.flatten(called(name, layer, arrays, **masked(name)))
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        run = jax.jit(run)
+    return layer, run({k: ops.convert_to_tensor(x) for k, x in arrays.items()})
+
+
+def parts_of(layer, seen=()):
+    """The layer and all layers within it."""
+    parts = [layer]
+    for part in parts:
+        inner = keras.tree.flatten(list(vars(part).values()))
+        parts += [x for x in inner if isinstance(x, keras.layers.Layer) and not any(x is y for y in parts)]
+    return parts
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float16"])
+@every_row
+def test_a_dtype_reaches_every_part_and_scores_stay_float32(name, dtype):
+    row, (layer, outputs) = ROWS[name], halved(name, dtype)
+    for part in parts_of(layer):
+        assert part.dtype_policy.name == dtype, part.path
+    for weight in layer.weights:
+        assert "float" not in weight.dtype or weight.dtype == layer.variable_dtype, weight.path
+    of_logs = row.cls in (ka.layers.HardAlignment, ka.PointerGenerator)
+    dtypes = [keras.backend.standardize_dtype(x.dtype) for x in outputs]
+    assert dtypes[0] == ("float32" if of_logs else layer.compute_dtype)
+    if row.steps in ("attention", "decoder"):
+        assert {*dtypes[1 if row.steps == "attention" else 2 :]} <= {"float32", "int32"}
+    if row.smooth:
+        for x, expected in zip(outputs, results(name)[3]["whole"], strict=True):
+            x = ops.convert_to_numpy(ops.cast(x, "float32"))
+            x, expected = (np.exp(x), np.exp(expected)) if of_logs else (x, expected)
+            np.testing.assert_allclose(x, expected, atol=0.1 * max(1, np.abs(expected).max()))
+
+
+@every_row
+def test_arguments_are_attributes_and_the_config_makes_the_same_layer(name):
+    layer = make(name, activity_regularizer="l2", autocast=False, trainable=False, name="another")
+    base = keras.layers.Layer if ROWS[name].cls is ka.AttentionalLayer else Layer
+    given = ROWS[name].arguments()
+    for argument, parameter in constructor_arguments(ROWS[name].cls, base).items():
+        kept, value = getattr(layer, argument), given.get(argument, parameter.default)
+        if isinstance(value, (int, float, type(None))):
+            assert kept == value or argument.endswith("regularizer"), argument
+    again = type(layer).from_config(layer.get_config())
+    assert (again.name, again.trainable) == ("another", False)
+    assert again.autocast == (name == "attentional")  # Keras' own layers forget it
+    assert isinstance(again.activity_regularizer, keras.regularizers.L2)
+    assert again.get_config() == layer.get_config()
+
+
+@every_row
+def test_an_unknown_argument_is_refused_with_the_list_of_the_valid_ones(name):
+    with pytest.raises(ValueError, match=r"Expected arguments among: .* Received: embeding_dropout") as error:
+        make(name, embeding_dropout=0.9)
+    valid = {*re.search("among: (.*)[.] Received", str(error.value))[1].split(", ")}
+    own = [n for n in inspect.signature(ROWS[name].cls.__init__).parameters if n not in ("self", "args", "kwargs")]
+    assert {*own, *keras_layer_arguments()} <= valid
+    for argument in valid - {*ROWS[name].arguments()}:  # every name in the list is an argument indeed
+        make(name, **{argument: getattr(make(name), argument)})
+
+
+@every_row
+def test_symbolic_outputs_have_the_shapes_and_dtypes_of_real_ones(name):
+    layer, arrays, _, found, *_ = results(name)
+    for unknown in ((), (T, S)):
+        symbols = {
+            k: keras.KerasTensor([None if n in unknown else n for n in x.shape], str(x.dtype))
+            for k, x in arrays.items()
+        }
+        symbolic = keras.tree.flatten(called(name, layer, symbols))
+        for symbol, real in zip(symbolic, found["whole"], strict=True):
+            assert symbol.dtype == str(real.dtype)
+            assert all(a == b or (unknown and a is None) for a, b in zip(symbol.shape, real.shape, strict=True))
+    assert all(str(x.dtype) == "float64" for x in found["whole"] if "float" in str(x.dtype))
+
+
+@rows_with(lambda row: row.random)
+def test_random_numbers_are_drawn_in_training_alone(name):
+    layer, arrays = build(name, make(name), arrays_of(name, "float32")), arrays_of(name, "float32")
+    still, again, *drawn = (
+        ops.convert_to_numpy(keras.tree.flatten(called(name, layer, arrays, training=training))[0])
+        for training in (False, False, True, True)
+    )
+    np.testing.assert_array_equal(still, again)
+    assert min(np.abs(drawn[0] - drawn[1]).max(), np.abs(drawn[0] - still).max()) > 1e-4
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """One model of all rows with gradients, compiled once: its weights before a step, and predictions after it."""
+    inputs, outputs, arrays = [], {}, []
+    keras.utils.set_random_seed(7)
+    for number, name in enumerate(SMOOTH):
+        given = arrays_of(name, "float32")
+        symbols = {k: keras.Input(x.shape[1:], dtype=str(x.dtype)) for k, x in given.items()}
+        inputs += symbols.values()
+        arrays += given.values()
+        mask = {}
+        if ROWS[name].masked:
+            mask["mask"] = keras.Input((S,), dtype="bool")
+            inputs.append(mask["mask"])
+            arrays.append(MASK)
+        layer = make(name, name=f"row_{number}")
+        found = [x for x in keras.tree.flatten(called(name, layer, symbols, **mask)) if "float" in x.dtype]
+        flat = [ops.reshape(x, (-1, int(np.prod(x.shape[1:])))) for x in found]
+        outputs[f"row_{number}"] = ops.tanh(ops.concatenate(flat, axis=-1) / 8)
+    model = keras.Model(inputs, outputs)
+    for layer in model.layers:
+        random = np.random.default_rng(3)
+        for weight in layer.trainable_weights:
+            weight.assign(random.normal(size=weight.shape, scale=0.5))
+    before = {weight.path: ops.convert_to_numpy(weight) for weight in model.trainable_weights}
+    model.compile(keras.optimizers.SGD(10.0), "mse", jit_compile=False)
+    path = tmp_path_factory.mktemp("contract") / "model.keras"
+    model.train_on_batch(arrays, {name: np.ones((B, *x.shape[1:]), "float32") for name, x in outputs.items()})
+    model.save(path)
+    loaded = keras.saving.load_model(path, safe_mode=True)
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    return before, model, *(m.predict_on_batch(arrays) for m in (model, loaded, clone))
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_a_model_trains_every_weight_and_is_saved_loaded_and_cloned(name, trained):
+    before, model, expected, *others = trained
+    row = f"row_{SMOOTH.index(name)}"
+    for weight in model.get_layer(row).trainable_weights:
+        now = ops.convert_to_numpy(weight)
+        assert np.isfinite(now).all(), weight.path
+        assert not now.size or np.abs(now - before[weight.path]).max() > 0, weight.path
+    for other in others:
+        np.testing.assert_allclose(other[row], expected[row], atol=1e-6)
