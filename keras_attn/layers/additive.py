@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import keras
 from keras import initializers, ops
 
 from keras_attn.backend import dense, matmul, scan, tanh
@@ -205,10 +204,6 @@ class StatefulAdditiveAttention(BahdanauAttention):
     def initial_state(self, values):
         return ops.zeros_like(values[:, :, 0], dtype=score_dtype(values.dtype))  # (B, S)
 
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), values_mask=None):
-        context, alignment, _ = super().compute_output_spec(query, values)
-        return context, alignment, keras.KerasTensor(values.shape[:2], dtype=alignment.dtype)
-
 
 @register_attention("concat")
 class ConcatAttention(Attention):
@@ -333,9 +328,11 @@ class LocationSensitiveAttention(StatefulAdditiveAttention):
 
     def build(self, query_shape, values_shape, **_):
         super().build(query_shape, values_shape)
-        shapes = {"filter_kernel": (self.kernel_size, 1, self.filters), "location_kernel": (self.filters, self.units)}
-        for name, shape in shapes.items():
-            setattr(self, name, self.add_weight(name=name, shape=shape, initializer=self.filter_initializer.clone()))
+        self.add_weights(
+            self.filter_initializer,
+            filter_kernel=(self.kernel_size, 1, self.filters),
+            location_kernel=(self.filters, self.units),
+        )
 
     def seen(self, state, words, dtype):
         # F and L in one convolution: as many products as two, and no matrix product of rank 3.

@@ -529,8 +529,7 @@ class FixedContextDecoder(AttentionDecoder):
         last_shape = (values_shape[0], values_shape[-1])
         width = values_shape[-1]
         if self.projection is not None:
-            if not self.projection.built:
-                self.projection.build(last_shape)
+            build_once(self.projection, last_shape)
             width = self.projection.compute_output_shape(last_shape)[-1]
         super().build((*inputs_shape[:-1], inputs_shape[-1] + width), values_shape)
         self.context_width = width

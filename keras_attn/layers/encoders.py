@@ -99,13 +99,11 @@ class RNNEncoder(Layer):
     def build(self, inputs_shape, **_):
         batch, width = inputs_shape[0], inputs_shape[-1]
         if self.backward_cell is None:
-            if not self.cell.built:  # a cell loaded from a file already is
-                self.cell.build((batch, width))
+            build_once(self.cell, (batch, width))
             return
         for directions in self._directions():
             for cell, _ in directions:
-                if not cell.built:
-                    cell.build((batch, width))
+                build_once(cell, (batch, width))
             width = sum(output_width(cell) for cell, _ in directions)
 
     def call(self, inputs, mask=None, training=False):

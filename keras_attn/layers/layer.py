@@ -120,6 +120,11 @@ class Layer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
+    def add_weights(self, initializer, **shapes: tuple[int, ...]) -> None:
+        """Adds a weight of each shape, as the attribute of its name, each drawn by itself."""
+        for name, shape in shapes.items():
+            setattr(self, name, self.add_weight(name=name, shape=shape, initializer=initializer.clone()))
+
     def compute_mask(self, inputs, previous_mask):
         """Hands the mask of the first argument on to the first output."""
         return previous_mask

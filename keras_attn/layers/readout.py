@@ -79,13 +79,12 @@ class DeepOutput(Layer):
 
     def build(self, state_shape, embedding_shape, context_shape):
         width = self.units * (2 if self.activation == "maxout" else 1)
-
-        def kernel(name, shape):
-            return self.add_weight(name=name, shape=(shape[-1], width), initializer=self.kernel_initializer.clone())
-
-        self.state_kernel = kernel("state_kernel", state_shape)
-        self.embedding_kernel = kernel("embedding_kernel", embedding_shape)
-        self.context_kernel = kernel("context_kernel", context_shape)
+        self.add_weights(
+            self.kernel_initializer,
+            state_kernel=(state_shape[-1], width),
+            embedding_kernel=(embedding_shape[-1], width),
+            context_kernel=(context_shape[-1], width),
+        )
         self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros") if self.use_bias else None
 
     def call(self, state, embedding, context):
