@@ -67,6 +67,14 @@ def unroll(cell, inputs, states, *, mask=None, reverse=False, drops=None):
     return outputs, final
 
 
+def read(cell, inputs, *, mask=None, reverse: bool = False, training: bool = False):
+    """`unroll` of an encoder's cell: from its own first states, with dropout masks of its own in training."""
+    batch = ops.shape(inputs)[1]
+    states = as_lists(cell.get_initial_state(batch_size=batch))
+    drops = draw_masks(cell, batch, inputs.shape[-1]) if training else None
+    return unroll(cell, inputs, states, mask=mask, reverse=reverse, drops=drops)
+
+
 def skip(cell, layer: int, inputs, outputs):
     """The outputs of a layer of a stack of cells; with a skip connection its inputs are added."""
     return outputs + inputs if layer >= getattr(cell, "first_skip", len(cell.cells)) else outputs
