@@ -255,7 +255,10 @@ ROWS = {
     "layer norm LSTM": reader(lambda: normalized(ka.LayerNormLSTMCell, dropout=0.3), random=True),
     "deep transition": reader(lambda: ka.DeepTransitionCell([gru(), gru(use_bias=False), gru(reset_after=False)])),
     "residual": reader(
-        lambda: ka.ResidualCells([ka.DeepTransitionCell([gru(recurrent_dropout=0.2), gru()]), gru()]), random=True
+        lambda: ka.ResidualCells(
+            [ka.DeepTransitionCell([gru(recurrent_dropout=0.2), gru()]), gru(), lstm()], first_skip=2
+        ),
+        random=True,
     ),
     "stacks": encoder(
         ka.layers.StackedEncoder,

@@ -8,6 +8,7 @@ import functools
 import inspect
 import json
 import re
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -69,12 +70,8 @@ def arrays_of(name, dtype="float64"):
     return arrays
 
 
-def called(name, layer, arrays, **options):
-    return layer(*arrays.values(), **options)
-
-
-def masked(name, mask=MASK):
-    return {"mask": mask} if ROWS[name].masked else {}
+def masked(name):
+    return {"mask": MASK} if ROWS[name].masked else {}
 
 
 def build(name, layer, arrays):
@@ -82,7 +79,7 @@ def build(name, layer, arrays):
     symbols = {
         k: keras.KerasTensor(x.shape, "int32" if x.dtype == "int32" else layer.compute_dtype) for k, x in arrays.items()
     }
-    called(name, layer, symbols)
+    layer(*symbols.values())
     random = np.random.default_rng(3)
     for weight in layer.weights:
         if "float" in weight.dtype and 0 not in tuple(weight.shape):
@@ -188,9 +185,27 @@ def differentiated(function):
     return run
 
 
+class Results(NamedTuple):
+    """A layer in float64, and all that the tests compare.
+
+    Attributes:
+        arrays: The inputs.
+        leaves: The inputs of floats and the weights, by which `gradients` are.
+        found: Outputs in several ways, and "slope", that of the loss in one direction of the leaves.
+        slope: The same from the gradients.
+    """
+
+    layer: keras.layers.Layer
+    arrays: dict[str, np.ndarray]
+    leaves: dict[str, np.ndarray]
+    found: dict[str, Any]
+    gradients: dict[str, np.ndarray]
+    slope: float
+
+
 @functools.cache
 def results(name):
-    """The layer in float64, and all that the tests compare: outputs in several ways, and gradients."""
+    """Builds and runs a row's layer, once for all tests."""
     row = ROWS[name]
     arrays = arrays_of(name)
     random = np.random.default_rng(11)
@@ -207,22 +222,21 @@ def results(name):
             copies = [weight for weight in again.trainable_weights if 0 not in tuple(weight.shape)]
             mapping += [(copy, x) for copy, (_, x) in zip(copies, mapping, strict=True)]
             with keras.StatelessScope(state_mapping=mapping):
-                whole = called(name, layer, given, **masked(name))
+                whole = layer(*given.values(), **masked(name))
                 found = {"whole": keras.tree.flatten(whole)}
-                found["again"] = keras.tree.flatten(called(name, again, given, **masked(name)))
+                found["again"] = keras.tree.flatten(again(*given.values(), **masked(name)))
                 first, *_ = given
                 hidden = {k: Given(MASK)(x) if k in row.masked else x for k, x in given.items()}
                 if first not in row.masked:
                     hidden[first] = Given(MASK if given[first].shape[1] == S else TARGET)(hidden[first])
-                implicit = called(name, layer, hidden)
-                found["implicit"] = keras.tree.flatten(implicit)
+                found["implicit"] = keras.tree.flatten(layer(*hidden.values()))
                 found["handed on"] = Seen()(found["implicit"][0])
                 if row.masked:
                     changed = {k: along_source(x, noisy) if k in row.masked else x for k, x in given.items()}
-                    found["noisy"] = keras.tree.flatten(called(name, layer, changed, **masked(name)))
+                    found["noisy"] = keras.tree.flatten(layer(*changed.values(), **masked(name)))
                     one = {k: x[1:2] for k, x in given.items()}
                     one = {k: along_source(x, cut) if k in row.masked else x for k, x in one.items()}
-                    found["alone"] = keras.tree.flatten(called(name, layer, one))
+                    found["alone"] = keras.tree.flatten(layer(*one.values()))
                 if row.steps:
                     steps, state = steps_of(row, layer, given, ops.convert_to_tensor(MASK))
                     found["steps"], found["state"] = steps, keras.tree.flatten(state)
@@ -231,7 +245,7 @@ def results(name):
             loss = sum(ops.sum(ops.sigmoid(x / 8) * direction) for x, direction in pairs)
             return loss, found
 
-        symbolic = keras.tree.flatten(called(name, layer, {k: keras.KerasTensor(x.shape) for k, x in arrays.items()}))
+        symbolic = keras.tree.flatten(layer(*(keras.KerasTensor(x.shape) for x in arrays.values())))
         # An attention's state is not among them: that of a padded word is never read.
         directions = [random.normal(size=x.shape) for x in symbolic[: 2 if row.steps == "attention" else None]]
         leaves = {k: x for k, x in arrays.items() if x.dtype != "int32"}
@@ -243,8 +257,8 @@ def results(name):
             differentiate({k: x + sign * 1e-6 * towards[k] for k, x in leaves.items()})[0]["loss"] for sign in (1, -1)
         ]
         found["slope"] = (near[0] - near[1]) / 2e-6
-    expected_slope = sum((gradients[k] * towards[k]).sum() for k in leaves)
-    return layer, arrays, leaves, found, gradients, expected_slope
+    slope = sum((gradients[k] * towards[k]).sum() for k in leaves)
+    return Results(layer, arrays, leaves, found, gradients, slope)
 
 
 def same(found, expected, tolerance):
@@ -271,17 +285,17 @@ def test_no_public_layer_is_forgotten():
 
 @rows_with(lambda row: row.oracle)
 def test_outputs_are_those_of_the_equations_in_numpy(name):
-    _, arrays, leaves, found, *_ = results(name)
-    weights = {path.rpartition("/")[2]: x for path, x in leaves.items()}
-    weights |= {path.partition("/")[2]: x for path, x in leaves.items()}
-    expected = ROWS[name].oracle(weights, *arrays.values())
-    same(found["whole"][: len(expected)], expected, ROWS[name].tolerance)
+    run = results(name)
+    weights = {path.rpartition("/")[2]: x for path, x in run.leaves.items()}
+    weights |= {path.partition("/")[2]: x for path, x in run.leaves.items()}
+    expected = ROWS[name].oracle(weights, *run.arrays.values())
+    same(run.found["whole"][: len(expected)], expected, ROWS[name].tolerance)
     assert np.std(np.exp(expected[-1])) > 0.02, "sharp enough for a mistake to show"
 
 
 @rows_with(lambda row: row.masked)
 def test_a_mask_is_the_same_explicitly_implicitly_and_as_no_padding_at_all(name):
-    row, (_, _, _, found, gradients, _) = ROWS[name], results(name)
+    row, found, gradients = ROWS[name], results(name).found, results(name).gradients
     same(found["implicit"], found["whole"], 1e-12)
     same(of_row_1(found["noisy"]), of_row_1(found["whole"]), 1e-12)
     same(of_row_1(found["whole"]), found["alone"], max(row.tolerance, 1e-9))
@@ -298,23 +312,22 @@ def test_a_mask_is_the_same_explicitly_implicitly_and_as_no_padding_at_all(name)
 
 @every_row
 def test_the_mask_of_the_first_argument_is_handed_on(name):
-    arrays, found = results(name)[1], results(name)[3]
-    first = next(iter(arrays.values()))
-    np.testing.assert_array_equal(found["handed on"], MASK if first.shape[1] == S else TARGET)
+    first = next(iter(results(name).arrays.values()))
+    np.testing.assert_array_equal(results(name).found["handed on"], MASK if first.shape[1] == S else TARGET)
 
 
 @rows_with(lambda row: row.masked)
 def test_a_mask_of_another_shape_is_refused(name):
-    layer, arrays, *_ = results(name)
+    layer, arrays = results(name).layer, results(name).arrays
     for mask in (np.array([5, 3, 3, 0]), MASK[:, :1], MASK[:1], MASK[:, :, None], MASK[:, :-1]):
         with wide(), pytest.raises(ValueError, match=r"Expected a mask of shape \(B, S\)") as error:
-            called(name, layer, arrays, mask=mask)
+            layer(*arrays.values(), mask=mask)
         assert "ops.arange(S) < lengths[:, None]" in str(error.value)
 
 
 @rows_with(lambda row: row.steps)
 def test_one_step_at_a_time_equals_all_at_once(name):
-    row, (*_, found, _, _) = ROWS[name], results(name)
+    row, found = ROWS[name], results(name).found
     number = len(found["steps"])
     same(found["steps"], found["whole"][:number], row.tolerance)
     if row.steps == "attention":
@@ -324,25 +337,24 @@ def test_one_step_at_a_time_equals_all_at_once(name):
 @every_row
 def test_gradients_are_finite_reach_everything_and_are_the_slope(name):
     """With a row of the batch that has no real word."""
-    row, (_, _, leaves, _, gradients, slope) = ROWS[name], results(name)
-    for key, gradient in gradients.items():
+    row, run = ROWS[name], results(name)
+    for key, gradient in run.gradients.items():
         assert np.isfinite(gradient).all(), key
     if row.smooth:
-        found = results(name)[3]["slope"]
-        np.testing.assert_allclose(found, slope, rtol=1e-4 if row.tolerance < 1e-6 else 0.2, atol=1e-6)
-        for key in leaves:
+        np.testing.assert_allclose(run.found["slope"], run.slope, rtol=1e-4 if row.tolerance < 1e-6 else 0.2, atol=1e-6)
+        for key, gradient in run.gradients.items():
             unread = {"embedding"} if row.cls is ka.layers.ConcatenatedOutput else {"alignments"}
-            assert np.abs(gradients[key]).max() > 0 or key in unread, key
+            assert np.abs(gradient).max() > 0 or key in unread, key
 
 
 def halved(name, dtype):
     """Outputs in half precision of the weights in float64."""
-    full, arrays, *_ = results(name)
+    full = results(name).layer
     layer = build(name, make(name, dtype), arrays_of(name, "float32"))
     for weight, other in zip(layer.weights, full.weights, strict=True):
         if "float" in weight.dtype:
             weight.assign(ops.convert_to_numpy(other).astype("float32"))
-    arrays = {k: x if x.dtype == "int32" else x.astype("float32") for k, x in arrays.items()}
+    arrays = arrays_of(name, "float32")
 
     def run(*arrays):
         return keras.tree.flatten(layer(*arrays, **masked(name)))
@@ -354,7 +366,7 @@ def halved(name, dtype):
     return layer, run(*map(ops.convert_to_tensor, arrays.values()))
 
 
-def parts_of(layer, seen=()):
+def parts_of(layer):
     """The layer and all layers within it."""
     parts = [layer]
     for part in parts:
@@ -377,7 +389,7 @@ def test_a_dtype_reaches_every_part_and_scores_stay_float32(name, dtype):
     if row.steps in ("attention", "decoder"):
         assert {*dtypes[1 if row.steps == "attention" else 2 :]} <= {"float32", "int32"}
     if row.smooth:
-        for x, expected in zip(outputs, results(name)[3]["whole"], strict=True):
+        for x, expected in zip(outputs, results(name).found["whole"], strict=True):
             x = ops.convert_to_numpy(ops.cast(x, "float32"))
             x, expected = (np.exp(x), np.exp(expected)) if of_logs else (x, expected)
             np.testing.assert_allclose(x, expected, atol=0.1 * max(1, np.abs(expected).max()))
@@ -414,14 +426,14 @@ def test_an_unknown_argument_is_refused_with_the_list_of_the_valid_ones(name):
 
 @every_row
 def test_symbolic_outputs_have_the_shapes_and_dtypes_of_real_ones(name):
-    layer, arrays, _, found, *_ = results(name)
+    layer, arrays, found = results(name).layer, results(name).arrays, results(name).found
     for unknown in ((), (T, S)):
         symbols = {
             k: keras.KerasTensor([None if n in unknown else n for n in x.shape], str(x.dtype))
             for k, x in arrays.items()
         }
         with wide():
-            symbolic = keras.tree.flatten(called(name, layer, symbols))
+            symbolic = keras.tree.flatten(layer(*symbols.values()))
         for symbol, real in zip(symbolic, found["whole"], strict=True):
             assert symbol.dtype == str(real.dtype)
             assert all(a == b or (unknown and a is None) for a, b in zip(symbol.shape, real.shape, strict=True))
@@ -432,7 +444,7 @@ def test_symbolic_outputs_have_the_shapes_and_dtypes_of_real_ones(name):
 def test_random_numbers_are_drawn_in_training_alone(name):
     layer, arrays = build(name, make(name), arrays_of(name, "float32")), arrays_of(name, "float32")
     still, again, *drawn = (
-        ops.convert_to_numpy(keras.tree.flatten(called(name, layer, arrays, training=training))[0])
+        ops.convert_to_numpy(keras.tree.flatten(layer(*arrays.values(), training=training))[0])
         for training in (False, False, True, True)
     )
     np.testing.assert_array_equal(still, again)
@@ -441,7 +453,7 @@ def test_random_numbers_are_drawn_in_training_alone(name):
 
 @every_row
 def test_a_layer_from_its_config_has_the_same_outputs_with_the_same_weights(name):
-    found = results(name)[3]
+    found = results(name).found
     same(found["again"], found["whole"], 1e-12)
 
 
@@ -455,7 +467,7 @@ def saved(tmp_path_factory):
         mask = {"mask": keras.Input((S,), dtype="bool")} if ROWS[name].masked else {}
         inputs += [*symbols.values(), *mask.values()]
         layer = make(name, name=f"row_{number}")
-        outputs[layer.name] = keras.tree.flatten(called(name, layer, symbols, **mask))[0]
+        outputs[layer.name] = keras.tree.flatten(layer(*symbols.values(), **mask))[0]
     model = keras.Model(inputs, outputs)
     random = np.random.default_rng(3)
     model.set_weights([random.normal(size=w.shape) for w in model.weights])
