@@ -171,7 +171,6 @@ def differentiated(function):
     else:
         import tensorflow as tf
 
-        @tf.function
         def differentiate(leaves):
             with tf.GradientTape() as tape:
                 tape.watch(leaves)
