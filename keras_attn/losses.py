@@ -77,7 +77,9 @@ def _smoothed_crossentropy(label_smoothing: float, words: int | None):
         losses = log_normalizer(maximum, total)  # (B, T)
         losses = losses - (1 - label_smoothing) * label_logits(logits, token_ids)
         if label_smoothing:
-            losses = losses - label_smoothing * ops.mean(logits if words is None else logits[..., :words], axis=-1)
+            smoothed = logits if words is None else logits[..., :words]
+            # A sum, because Keras' mean is float32 for float64 on torch.
+            losses = losses - label_smoothing / smoothed.shape[-1] * ops.sum(smoothed, axis=-1)
 
         def gradient(*args, upstream=None):
             # torch passes the arguments, then upstream by keyword; JAX and TensorFlow pass upstream alone.

@@ -145,10 +145,9 @@ def test_float64_is_computed_in_float64():
         pytest.skip("JAX has no float64 unless a global flag is set")
     labels, logits, _ = batch(7)
     # Not the mean: Keras 3.15 divides a float64 scalar into a float32 on torch, in its own losses too.
-    # To 1e-7, since its `ops.mean` computes in float32 there.
     losses = SmoothedCrossentropy(0.1, reduction=None, dtype="float64")(labels, logits.astype("float64"))
     assert dtype_of(losses) == "float64"
-    np.testing.assert_allclose(keras.ops.convert_to_numpy(losses), oracle(labels, logits, 0.1), rtol=1e-7)
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(losses), oracle(labels, logits, 0.1), rtol=1e-12)
 
 
 def test_no_dtype_policy_reaches_the_loss():

@@ -1,20 +1,26 @@
 """Layers: attention and its score functions, encoders, the attention decoder and its read-outs."""
 
-from keras_attn.layers.additive import BahdanauAttention, ConcatAttention, LayerNormAttention
+from keras_attn.layers.additive import (
+    BahdanauAttention,
+    ConcatAttention,
+    LayerNormAttention,
+    LocationSensitiveAttention,
+)
 from keras_attn.layers.attention import Attention, get_attention, register_attention
-from keras_attn.layers.cells import top_state
-from keras_attn.layers.context_gate import ContextGateCell
+from keras_attn.layers.cells import (
+    ContextGateCell,
+    DeepTransitionCell,
+    LayerNormGRUCell,
+    LayerNormLSTMCell,
+    ResidualCells,
+)
 from keras_attn.layers.coverage import CoverageAttention, CoverageLoss, NeuralCoverageAttention
-from keras_attn.layers.decoder import AttentionDecoder
+from keras_attn.layers.decoder import AttentionDecoder, FixedContextDecoder
 from keras_attn.layers.decoder_stack import DecoderStack
-from keras_attn.layers.deep_cells import DeepTransitionCell, ResidualCells
 from keras_attn.layers.dot import CosineAttention, DotAttention, GeneralAttention, LocationAttention, ScaledDotAttention
 from keras_attn.layers.encoders import BiGRUEncoder, RNNEncoder, StackedEncoder
-from keras_attn.layers.fixed_context import FixedContextDecoder
 from keras_attn.layers.hard_alignment import HardAlignment, PairReadout, of_tokens
-from keras_attn.layers.initializers import Float32Initializer, half_precision_safe
-from keras_attn.layers.layer import check_size, refuse_unknown_arguments
-from keras_attn.layers.location_sensitive import LocationSensitiveAttention
+from keras_attn.layers.layer import Float32Initializer, check_size, half_precision_safe, refuse_unknown_arguments
 from keras_attn.layers.luong import LocalMonotonicAttention, LocalPredictiveAttention, LuongAttention
 from keras_attn.layers.monotonic import (
     BahdanauMonotonicAttention,
@@ -23,12 +29,18 @@ from keras_attn.layers.monotonic import (
     safe_cumprod,
 )
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
-from keras_attn.layers.normalized_cells import LayerNormGRUCell, LayerNormLSTMCell
 from keras_attn.layers.normalizers import at_least_float32, hardmax, sparsemax
-from keras_attn.layers.output_bias import OutputBias
 from keras_attn.layers.pointer import PointerGenerator
-from keras_attn.layers.projection_part import project, projection_part
-from keras_attn.layers.readout import AttentionalLayer, ConcatenatedOutput, DeepOutput, LayerNormOutput
+from keras_attn.layers.readout import (
+    AttentionalLayer,
+    ConcatenatedOutput,
+    DeepOutput,
+    LayerNormOutput,
+    OutputBias,
+    project,
+    projection_part,
+)
+from keras_attn.layers.recurrence import top_state
 from keras_attn.layers.scheduled_sampling import ScheduledSampler, ScheduledSampling, get_scheduled_sampling
 from keras_attn.layers.steps import unroll_steps
 from keras_attn.layers.transformer_decoder import TransformerDecoder, kerashub_layers

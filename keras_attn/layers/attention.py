@@ -116,12 +116,12 @@ class Attention(SourceReader):
         if not self.built:
             raise ValueError("Expected a built layer: call it, or `build(query_shape, values_shape)`, before `keys`.")
 
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), values_mask=None):
+    def compute_output_spec(self, query, values, *_, **__):
         steps = query.shape[:-1]  # (B,) or (B, T)
         return (
             keras.KerasTensor((*steps, values.shape[-1]), dtype=self.compute_dtype),
             keras.KerasTensor((*steps, values.shape[1]), dtype=score_dtype(self.compute_dtype)),
-            state,
+            self.initial_state(keras.KerasTensor(values.shape, dtype=self.compute_dtype)),
         )
 
 

@@ -1,379 +1,436 @@
-"""Splits a Keras cell into an input projection, hoisted out of the loop, and the recurrence.
-
-A cell computes its gates from W x_t and U h_{t-1}. W x_t does not depend on the recurrence: `project` computes it for
-all T in one matrix product, and `recurrence` does the rest, one step at a time, with the same weights. Keras' GRU, LSTM
-and SimpleRNN cells are split, and so are the cells of this package, which are made of them; any other cell, also one
-of a subclass with a `call` of its own, runs whole inside the loop, with the same result, only slower. A cell with
-methods `normalized_inputs`, `normalized_state` and `normalized_cell` gets W x, U h and an LSTM's c by them. A cell's
-dropout has one mask for all steps, drawn before the loop.
-"""
-
-from functools import singledispatch, wraps
-from typing import Any, NamedTuple
+"""Cells with several transitions, skip connections, layer normalisation or a context gate."""
 
 import keras
-from keras import ops, tree
+from keras import initializers, ops, tree
 
-from keras_attn.backend import dense, keep_float64, loop_product, scan
-
-
-def as_lists(state):
-    """A cell's state as (nested) lists; it may be a tensor, a tuple or a list of either."""
-    if isinstance(state, (list, tuple)):
-        return [as_lists(part) if isinstance(part, (list, tuple)) else part for part in state]
-    return [state]
+from keras_attn.backend import dense, keep_float64, loop_product
+from keras_attn.layers.layer import Layer, build_once, check_size, half_precision_safe, refuse_unknown_arguments
+from keras_attn.layers.normalizers import at_least_float32
+from keras_attn.layers.recurrence import GATES, Masks, as_lists, has_dropout, has_known_call, project, recurrence
 
 
-def top_state(cell_state):
-    """h of the top layer, (B, H), from a cell's state or a stack's."""
-    top = cell_state[-1] if isinstance(cell_state[0], list) else cell_state
-    return top[0]
+@keras.saving.register_keras_serializable(package="keras_attn")
+class DeepTransitionCell(Layer):
+    """A step of several transitions: the first reads the input, the others the state alone.
 
+        h_{t,1} = cell_1(x_t, h_{t-1,L}),   h_{t,k} = cell_k(h_{t,k-1}) for k = 2 .. L,   h_t = h_{t,L}
 
-def output_width(cell) -> int:
-    """H: units of the cell, or of the top one of a stack."""
-    top = getattr(cell, "cells", [cell])[-1]
-    return tree.flatten(top.state_size)[0]
+                                                            (Pascanu 2014, section 3; Miceli Barone 2017)
 
-
-def unroll(cell, inputs, states, *, mask=None, reverse=False, drops=None):
-    """Runs a cell over all T steps; a stack runs layer by layer, so that each projects its inputs in one product.
+    It is a cell like any other: of `RNNEncoder`, of `AttentionDecoder`, as either of its cells, of a stack. A stack of
+    deep transitions is the BiDeep RNN of Miceli Barone 2017.
 
     Args:
-        inputs: `(T, B, I)`.
-        states: The initial states, in lists nested as the cell's.
-        mask, reverse: As in `scan`; outputs stay aligned with inputs.
-        drops: The cell's dropout masks, from `draw_masks`.
+        transitions: L cells with states of the same sizes: Keras' `GRUCell`, `LSTMCell` and `SimpleRNNCell`, or those
+            of this package with layer normalisation. Their dropout has one mask for all steps.
 
-    Returns:
-        `(outputs (T, B, H), states)`, the final states.
-    """
-    if hasattr(cell, "cells"):
-        finals = []
-        for i, (layer, state, drop) in enumerate(zip(cell.cells, states, drops or [None] * len(states), strict=True)):
-            outputs, final = unroll(layer, inputs, state, mask=mask, reverse=reverse, drops=drop)
-            inputs = skip(cell, i, inputs, outputs)
-            finals.append(final)
-        return inputs, finals
-    recur = recurrence(cell, 0, drops)
+    Call arguments, returns: as Keras' cells.
 
-    def step(state, projected, drops=None):
-        output, state = recur(projected, None, state, drops)
-        return state, output
+    Raises:
+        ValueError: for no transitions, another cell, states of different sizes, or dropout in training in another layer
+            than this package's, which draw the masks.
 
-    final, outputs = scan(
-        step, states, project(cell, inputs, drops), reverse=reverse, mask=mask, owner=cell, constants=drops
-    )
-    return outputs, final
+    Example:
+        >>> cell = keras_attn.DeepTransitionCell([keras.layers.GRUCell(5), keras.layers.GRUCell(5)])
+        >>> keras_attn.RNNEncoder(cell)(np.ones((2, 3, 7), "float32"))[0].shape
+        (2, 3, 5)
 
-
-def skip(cell, layer: int, inputs, outputs):
-    """The outputs of a layer of a stack of cells; with a skip connection its inputs are added."""
-    return outputs + inputs if layer >= getattr(cell, "first_skip", len(cell.cells)) else outputs
-
-
-def concatenate(*parts):
-    """Tensors concatenated along their last axis."""
-    return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
-
-
-def _by_class(function):
-    """`singledispatch`, but `function` itself is for every cell whose `call` is its own.
-
-    `of_class` takes no notice of that: a class' own `call` uses it.
-    """
-    of_class = singledispatch(function)
-
-    @wraps(function)
-    def chosen(cell, *args):
-        return (of_class if has_known_call(cell) else function)(cell, *args)
-
-    chosen.register, chosen.of_class = of_class.register, of_class
-    return chosen
-
-
-@_by_class
-def project(cell, inputs, drops=None):
-    """The input projection of `cell`, for any number of steps at once: (..., I) -> (..., P).
-
-    The inputs may be the leading part of the cell's, where the rest is only known inside the loop. `drops` are the
-    cell's dropout masks, from `draw_masks`.
-    """
-    return inputs
-
-
-@_by_class
-def recurrence(cell, loop_width: int = 0, drops=None):
-    """The part of `cell` that stays in the loop, as a function of one step whose weights are sliced beforehand.
-
-    Args:
-        cell: A Keras RNN cell.
-        loop_width: F, the width of the inputs that are only known inside the loop (a context, the previous output).
-            They follow the projected part of the inputs.
-        drops: The cell's dropout masks, from `draw_masks`, which the function is then called with.
-
-    Returns:
-        `(projected (B, P), loop_inputs (B, F) or None, states, drops=None) -> (output (B, H), states)`, where states
-        are lists, nested as the cell's. `projected` is None where the loop has all inputs, or there are none.
+    References: Pascanu, Gulcehre, Cho, Bengio. How to Construct Deep Recurrent Neural Networks. ICLR 2014,
+    arXiv:1312.6026. Miceli Barone, Helcl, Sennrich, Haddow, Birch. Deep Architectures for Neural Machine Translation.
+    WMT 2017, arXiv:1707.07631.
     """
 
-    def step(projected, loop_inputs, states, drops=None):
-        inputs = concatenate(*[x for x in (projected, loop_inputs) if x is not None])  # (B, I + F)
-        output, new_states = cell(inputs, states)
-        return output, tree.pack_sequence_as(states, tree.flatten(new_states))
+    def __init__(self, transitions, **kwargs):
+        super().__init__(**kwargs)
+        transitions = list(transitions)
+        for cell in transitions:
+            if not isinstance(cell, tuple(GATES)) or not has_known_call(cell):
+                raise ValueError(
+                    f"Expected transitions to be Keras' GRUCell, LSTMCell or SimpleRNNCell, or this package's with "
+                    f"layer normalisation. Received: {cell!r}"
+                )
+        sizes = [as_lists(cell.state_size) for cell in transitions]
+        if not sizes or any(size != sizes[0] for size in sizes):
+            raise ValueError(f"Expected transitions with states of the same sizes. Received: states of {sizes}")
+        self.transitions = transitions
+        self.state_size = transitions[0].state_size
+        self.output_size = tree.flatten(self.state_size)[0]
 
-    return step
-
-
-def recurrence_behind(layer, cell, drops=None):
-    """`recurrence` of a cell that reads `layer([inputs ; loop_inputs])`: its projection is in the loop, too."""
-    recur = recurrence(cell, 0, drops)
-
-    def step(inputs, loop_inputs, states, drops=None):
-        read = layer(ops.concatenate([inputs, loop_inputs], axis=-1))  # (B, I)
-        return recur(project(cell, ops.cast(read, inputs.dtype), drops), None, states, drops)
-
-    return step
-
-
-def _input_bias(cell):
-    if not cell.use_bias:
-        return None
-    return cell.bias[0] if getattr(cell, "reset_after", False) else cell.bias
-
-
-@project.register(keras.layers.GRUCell)
-@project.register(keras.layers.LSTMCell)
-@project.register(keras.layers.SimpleRNNCell)
-def _(cell, inputs, drops=None):
-    width = inputs.shape[-1]
-    product = dense(drop_inputs(inputs, drops), cell.kernel, rows=slice(width))  # (..., 3 H) or (..., 4 H)
-    if width < cell.kernel.shape[0] and hasattr(cell, "normalized_inputs"):
-        return product  # the norm is that of the sum with what the loop adds
-    return _finished(cell, product)
-
-
-def _finished(cell, product):
-    """W x, normalised if it is so in this cell, with the bias."""
-    product, bias = _normalized(cell, "inputs", product), _input_bias(cell)
-    return product if bias is None else product + ops.cast(bias, product.dtype)
-
-
-def _without_inputs(cell):
-    """W x + b where there is no x, (3 H,) or (4 H,)."""
-    bias = _input_bias(cell)
-    return ops.cast(ops.zeros(cell.kernel.shape[1:]) if bias is None else bias, cell.compute_dtype)
-
-
-def _normalized(cell, which: str, x):
-    return getattr(cell, f"normalized_{which}", lambda x: x)(x)
-
-
-@project.register(keras.layers.StackedRNNCells)
-def _(cell, inputs, drops=None):
-    return project(cell.cells[0], inputs, drops and drops[0])
-
-
-def _add_loop_inputs(cell, loop_width):
-    """Adds the projection of the loop's inputs; their rows of the kernel are sliced here, before the loop."""
-    if not loop_width:
-        return lambda projected, _, __: _without_inputs(cell) if projected is None else projected
-    product = loop_product(cell.kernel, rows=slice(-loop_width, None), dtype=cell.compute_dtype)
-
-    def add(projected, loop_inputs, drops):
-        added = product(drop_inputs(loop_inputs, drops, last=True))
-        added = added if projected is None else projected + added
-        return _finished(cell, added) if projected is None or hasattr(cell, "normalized_inputs") else added
-
-    return add
-
-
-def _hidden_product(cell, drops, gates):
-    """`(h, drops) -> h @ U` for the gates of a range; with dropout of h, which has a mask a gate, gate by gate."""
-    units = cell.units
-
-    def of_columns(start, stop):
-        columns = slice(None) if stop - start == cell.recurrent_kernel.shape[1] else slice(start, stop)
-        return loop_product(cell.recurrent_kernel, columns=columns, dtype=cell.compute_dtype)
-
-    if drops is None or drops.recurrent is None:
-        dot = of_columns(gates.start * units, gates.stop * units)
-        return lambda h, _: _normalized(cell, "state", dot(h))
-    products = [of_columns(gate * units, (gate + 1) * units) for gate in gates]
-
-    def product(h, drops):
-        parts = [dot(drop_state(h, drops, gate)) for gate, dot in zip(gates, products, strict=True)]
-        return _normalized(cell, "state", concatenate(*parts))
-
-    return product
-
-
-@recurrence.register(keras.layers.GRUCell)
-def _(cell, loop_width=0, drops=None):
-    """GRU, Cho 2014, section 2.3, with Keras' update gate, one minus the paper's.
-
-    z = sigma(W_z x + U_z h), r = sigma(W_r x + U_r h), h' = tanh(W x + U (r * h)), h_t = z h + (1 - z) h';
-    with `reset_after=True`, cuDNN's h' = tanh(W x + r * (U h + b)).
-    """
-    units, sigmoid, tanh = cell.units, cell.recurrent_activation, keep_float64(cell.activation)
-    project_all = _add_loop_inputs(cell, loop_width)
-    gates_of = [range(3)] if cell.reset_after else [range(2), range(2, 3)]
-    hidden = [_hidden_product(cell, drops, gates) for gates in gates_of]
-
-    def reset_after(projected, loop_inputs, states, drops=None):
-        (h,) = states  # (B, H)
-        inner = hidden[0](h, drops)  # (B, 3 H)
-        if cell.use_bias:
-            inner = inner + ops.cast(cell.bias[1], inner.dtype)
-        z, r, candidate = ops.split(project_all(projected, loop_inputs, drops), 3, axis=-1)  # (B, H) each
-        inner_z, inner_r, inner_candidate = ops.split(inner, 3, axis=-1)
-        z, r = sigmoid(z + inner_z), sigmoid(r + inner_r)
-        candidate = tanh(candidate + r * inner_candidate)
-        h = candidate + z * (h - candidate)
-        return h, [h]
-
-    def reset_before(projected, loop_inputs, states, drops=None):
-        (h,) = states  # (B, H)
-        gates, candidate = ops.split(
-            project_all(projected, loop_inputs, drops), [2 * units], axis=-1
-        )  # (B, 2 H), (B, H)
-        z, r = ops.split(sigmoid(gates + hidden[0](h, drops)), 2, axis=-1)
-        candidate = tanh(candidate + hidden[1](r * h, drops))
-        h = candidate + z * (h - candidate)
-        return h, [h]
-
-    return reset_after if cell.reset_after else reset_before
-
-
-@recurrence.register(keras.layers.LSTMCell)
-def _(cell, loop_width=0, drops=None):
-    """LSTM, Hochreiter & Schmidhuber 1997 with forget gates: c = f c + i g, h = o tanh(c)."""
-    sigmoid, tanh = cell.recurrent_activation, keep_float64(cell.activation)
-    shown = tanh if getattr(cell, "output_nonlinearity", True) else lambda c: c
-    project_all = _add_loop_inputs(cell, loop_width)
-    hidden = _hidden_product(cell, drops, range(4))
-
-    def step(projected, loop_inputs, states, drops=None):
-        h, c = states  # (B, H), (B, H)
-        gates = project_all(projected, loop_inputs, drops) + hidden(h, drops)  # (B, 4 H)
-        i, f, candidate, o = ops.split(gates, 4, axis=-1)
-        c = sigmoid(f) * c + sigmoid(i) * tanh(candidate)
-        h = sigmoid(o) * shown(_normalized(cell, "cell", c))
-        return h, [h, c]
-
-    return step
-
-
-@recurrence.register(keras.layers.SimpleRNNCell)
-def _(cell, loop_width=0, drops=None):
-    """Elman's network: h_t = tanh(W x + U h + b). Keras' own cell draws its masks in the loop."""
-    project_all = _add_loop_inputs(cell, loop_width)
-    hidden, activation = _hidden_product(cell, drops, range(1)), keep_float64(cell.activation)
-
-    def step(projected, loop_inputs, states, drops=None):
-        h = activation(project_all(projected, loop_inputs, drops) + hidden(states[0], drops))  # (B, H)
-        return h, [h]
-
-    return step
-
-
-@recurrence.register(keras.layers.StackedRNNCells)
-def _(cell, loop_width=0, drops=None):
-    drops = drops or [None] * len(cell.cells)
-    steps = [recurrence(layer, 0 if i else loop_width, drops[i]) for i, layer in enumerate(cell.cells)]
-
-    def step(projected, loop_inputs, states, drops=None):
-        drops = drops or [None] * len(cell.cells)
-        output, new_states = None, []
-        for i, (layer, run, state) in enumerate(zip(cell.cells, steps, states, strict=True)):
+    def build(self, inputs_shape):
+        for i, cell in enumerate(self.transitions):
+            build_once(cell, (inputs_shape[0], 0 if i else inputs_shape[-1]))
             if i:
-                projected, loop_inputs = project(layer, output, drops[i]), None
-            below, (output, state) = output, run(projected, loop_inputs, state, drops[i])
-            output = skip(cell, i, below, output) if i else output
-            new_states.append(state)
-        return output, new_states
+                cell.kernel.trainable = False  # it has no rows
+
+    def call(self, inputs, states, training=False):
+        # For `keras.layers.RNN`; the layers of this package project the inputs of all steps at once.
+        if training and has_dropout(self):
+            raise ValueError(
+                f"Expected a layer of this package, such as `RNNEncoder`, to draw the masks of {self.name}. "
+                f"Received: a call of the cell in training"
+            )
+        output, new = recurrence.of_class(self)(project.of_class(self, inputs), None, as_lists(states))
+        return output, new if isinstance(states, (list, tuple)) else new[0]
+
+    def get_initial_state(self, batch_size=None):
+        return self.transitions[0].get_initial_state(batch_size=batch_size)
+
+    @classmethod
+    def from_config(cls, config):
+        transitions = [keras.saving.deserialize_keras_object(cell) for cell in config["transitions"]]
+        return super().from_config({**config, "transitions": transitions})
+
+
+@project.register(DeepTransitionCell)
+def _(cell, inputs, drops=None):
+    return project(cell.transitions[0], inputs, drops and drops[0])
+
+
+@recurrence.register(DeepTransitionCell)
+def _(cell, loop_width=0, drops=None):
+    first, *others = cell.transitions
+    drops = drops or [None] * len(cell.transitions)
+    run_first = recurrence(first, loop_width, drops[0])
+    runs = [recurrence(other, 0, masks) for other, masks in zip(others, drops[1:], strict=True)]
+
+    def step(projected, loop_inputs, states, drops=None):
+        drops = drops or [None] * len(cell.transitions)
+        output, states = run_first(projected, loop_inputs, states, drops[0])
+        for run, masks in zip(runs, drops[1:], strict=True):
+            output, states = run(None, None, states, masks)
+        return output, states
 
     return step
 
 
-class Masks(NamedTuple):
-    """Scaled masks of a cell; None where it has no such dropout.
+@keras.saving.register_keras_serializable(package="keras_attn")
+class ResidualCells(keras.layers.StackedRNNCells):
+    """A stack of cells with skip connections: the inputs of a layer are added to its outputs.
 
-    Attributes:
-        inputs: `(B, I)`.
-        recurrent: `(B, H)` for each gate.
+        h^l_t = cell_l(x^l_t, h^l_{t-1}),   x^{l+1}_t = h^l_t + x^l_t for l >= first_skip, else h^l_t
+
+                                                                                    (Wu 2016, section 3.1)
+
+    Args:
+        cells: Recurrent cells. The outputs of those from `first_skip` on are as wide as their inputs.
+        first_skip: The first layer, counted from 0, whose inputs are added to its outputs.
+
+    Call arguments, returns: as `keras.layers.StackedRNNCells`. The states are those of the cells, without the sums, so
+    that the query of an `AttentionDecoder` with `attend="before"` is the top cell's own state.
+
+    Raises:
+        ValueError: for an unknown argument, or a layer with a skip connection whose outputs are not as wide as its
+            inputs.
+
+    Example:
+        >>> cells = [keras.layers.GRUCell(5), keras.layers.GRUCell(5), keras.layers.GRUCell(5)]
+        >>> keras_attn.RNNEncoder(keras_attn.ResidualCells(cells))(np.ones((2, 3, 7), "float32"))[0].shape
+        (2, 3, 5)
+
+    Reference: Wu et al. Google's Neural Machine Translation System: Bridging the Gap between Human and Machine
+    Translation. 2016, arXiv:1609.08144.
     """
 
-    inputs: Any
-    recurrent: Any
+    def __init__(self, cells, *, first_skip: int = 1, **kwargs):
+        refuse_unknown_arguments(type(self), kwargs)
+        super().__init__(cells, **kwargs)
+        widths = [tree.flatten(cell.state_size)[0] for cell in self.cells]
+        if first_skip < 1 or len(set(widths[first_skip - 1 :])) > 1:
+            raise ValueError(
+                f"Expected `first_skip` of at least 1, and layers of one width from the one below on. Received: "
+                f"first_skip={first_skip} and layers of {widths} units"
+            )
+        self.first_skip = first_skip
+
+    def call(self, inputs, states, training=False):
+        # For `keras.layers.RNN`; the layers of this package project the inputs of all steps at once.
+        new_states = []
+        for i, (cell, state) in enumerate(zip(self.cells, states, strict=True)):
+            output, state = cell(inputs, state)
+            inputs = output + inputs if i >= self.first_skip else output
+            new_states.append(state)
+        return inputs, new_states
+
+    def get_config(self):
+        return {**super().get_config(), "first_skip": self.first_skip}
 
 
-GATES = {keras.layers.GRUCell: 3, keras.layers.LSTMCell: 4, keras.layers.SimpleRNNCell: 1}
+class _NormalizedCell:
+    """The common part of both cells, beside Keras' GRUCell or LSTMCell; `recurrence.py` calls the three methods."""
+
+    def call(self, inputs, states, training=False):
+        # For `keras.layers.RNN`; the layers of this package project the inputs of all steps at once.
+        drops = None
+        if training and has_dropout(self):
+            mask = self.get_dropout_mask(inputs)
+            mask = mask[0] if isinstance(mask, list) else mask
+            drops = Masks(mask, self.get_recurrent_dropout_mask(as_lists(states)[0]))
+        step = recurrence.of_class(self, 0, drops)
+        output, new = step(project.of_class(self, inputs, drops), None, as_lists(states), drops)
+        return output, new if isinstance(states, (list, tuple)) else new[0]
+
+    def _add_gain(self, name: str, width: int):
+        return self.add_weight(name=name, shape=(width,), initializer="ones")
+
+    def _add_gains(self, gates: int) -> None:
+        width = gates * self.units
+        # Without inputs, as in a `DeepTransitionCell`, there is nothing to normalise.
+        self.inputs_gain = self._add_gain("inputs_gain", width) if self.kernel.shape[0] else None
+        self.state_gain = self._add_gain("state_gain", width)
+
+    def _normalize(self, x, gain, units: int | None):
+        if gain is None:
+            return x
+        wide = at_least_float32(x)
+        shape = (*ops.shape(x)[:-1], -1, units or x.shape[-1])
+        groups = ops.reshape(wide, shape)
+        # Sums, because Keras' mean is float32 for float64 on torch.
+        groups = groups - ops.sum(groups, axis=-1, keepdims=True) / shape[-1]  # (..., gates, H), or (..., 1, gates H)
+        variance = ops.sum(ops.square(groups), axis=-1, keepdims=True) / shape[-1]
+        normal = ops.reshape(groups * ops.rsqrt(variance + self.epsilon), ops.shape(x))
+        return ops.cast(normal * ops.cast(gain, normal.dtype), x.dtype)
+
+    def normalized_inputs(self, product):
+        """LN(W x), (..., gates H)."""
+        return self._normalize(product, self.inputs_gain, self.units if self.per_gate else None)
+
+    def normalized_state(self, product):
+        """LN(U h), (B, gates H)."""
+        return self._normalize(product, self.state_gain, self.units if self.per_gate else None)
+
+    def get_config(self):
+        return {**super().get_config(), "per_gate": self.per_gate, "epsilon": self.epsilon}
 
 
-def parts_of(cell) -> list:
-    """The plain cells that a cell is made of: of the layers of a stack, of the transitions of a deep one."""
-    inner = getattr(cell, "cells", None) or getattr(cell, "transitions", None)
-    return [cell] if inner is None else [part for one in inner for part in parts_of(one)]
+@keras.saving.register_keras_serializable(package="keras_attn")
+class LayerNormGRUCell(_NormalizedCell, keras.layers.GRUCell):
+    """A GRU whose products with inputs and state are normalised, each by itself.
+
+        LN(a) = g (a - mean(a)) / sqrt(var(a) + epsilon)                        (Ba 2016, section 3.1, eq. 4)
+        z, r = sigma(LN(W x) + LN(U h) + b)                                     (supplementary material)
+        h' = tanh(LN(W x) + b + r (LN(U h) + b'))
+        h_t = z h + (1 - z) h'
+
+    Mean and variance are those of a gate, or with `per_gate=False` of all gates of a product together, as in Marian.
+    The shifts of the paper's norms are the biases b and b'.
+
+    Args:
+        units: H.
+        per_gate: Whether each gate is normalised by itself.
+        epsilon: Added to the variance.
+        Further arguments: As in `keras.layers.GRUCell`, `dropout` and `recurrent_dropout` among them, but for
+            `reset_after`, which is True.
+
+    Call arguments, returns: as Keras' cell. In layers of this package the inputs of all steps are projected at once.
+
+    Raises:
+        ValueError: for an unknown argument.
+
+    Example:
+        >>> cell = keras_attn.LayerNormGRUCell(5)
+        >>> keras_attn.RNNEncoder(cell)(np.ones((2, 3, 7), "float32"))[0].shape
+        (2, 3, 5)
+
+    Differences from the paper: it normalises z and r together, and h' by itself.
+
+    Reference: Ba, Kiros, Hinton. Layer Normalization. 2016, arXiv:1607.06450.
+    """
+
+    def __init__(self, units: int, *, per_gate: bool = True, epsilon: float = 1e-5, **kwargs):
+        refuse_unknown_arguments(type(self), [name for name in kwargs if name != "implementation"])
+        if not kwargs.pop("reset_after", True):
+            raise ValueError("Expected `reset_after=True`: the norm is that of U h. Received: reset_after=False")
+        super().__init__(units, reset_after=True, **kwargs)
+        self.per_gate = per_gate
+        self.epsilon = epsilon
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self._add_gains(3)
 
 
-def has_known_call(cell) -> bool:
-    """Returns True if the `call` of a cell is that of a class of Keras or this package, not a subclass's own."""
-    call = getattr(type(cell), "call", None)
-    return getattr(call, "__module__", "").partition(".")[0] in ("keras", "keras_attn")
+@keras.saving.register_keras_serializable(package="keras_attn")
+class LayerNormLSTMCell(_NormalizedCell, keras.layers.LSTMCell):
+    """An LSTM whose products with inputs and state are normalised, each by itself, and its cell before the output.
+
+        LN(a) = g (a - mean(a)) / sqrt(var(a) + epsilon)                        (Ba 2016, section 3.1, eq. 4)
+        i, f, c', o = LN(W x) + LN(U h) + b                                     (supplementary material)
+        c_t = sigma(f) c + sigma(i) tanh(c'),   h_t = sigma(o) tanh(LN(c_t) + b_c)
+
+    Mean and variance are those of a gate, as in RNMT+ (Chen 2018), or with `per_gate=False` of all gates of a product
+    together, as in the paper and in Marian. The shifts of the paper's first two norms are the bias b.
+
+    Args:
+        units: H.
+        per_gate: Whether each gate is normalised by itself.
+        normalize_cell: Whether c_t is normalised before the output; Marian does not.
+        output_nonlinearity: Whether the output has the last tanh; RNMT+ does without (Chen 2018, section 4).
+        epsilon: Added to the variance.
+        Further arguments: As in `keras.layers.LSTMCell`, `dropout` and `recurrent_dropout` among them.
+
+    Call arguments, returns: as Keras' cell. In layers of this package the inputs of all steps are projected at once.
+
+    Raises:
+        ValueError: for an unknown argument.
+
+    Example:
+        >>> cell = keras_attn.LayerNormLSTMCell(5)
+        >>> keras_attn.RNNEncoder(cell)(np.ones((2, 3, 7), "float32"))[0].shape
+        (2, 3, 5)
+
+    References: Ba, Kiros, Hinton. Layer Normalization. 2016, arXiv:1607.06450. Chen et al. The Best of Both Worlds:
+    Combining Recent Advances in Neural Machine Translation. ACL 2018, arXiv:1804.09849.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        *,
+        per_gate: bool = True,
+        normalize_cell: bool = True,
+        output_nonlinearity: bool = True,
+        epsilon: float = 1e-5,
+        **kwargs,
+    ):
+        refuse_unknown_arguments(type(self), [name for name in kwargs if name != "implementation"])
+        super().__init__(units, **kwargs)
+        self.per_gate = per_gate
+        self.normalize_cell = normalize_cell
+        self.output_nonlinearity = output_nonlinearity
+        self.epsilon = epsilon
+
+    def build(self, input_shape):
+        super().build(input_shape)
+        self._add_gains(4)
+        self.cell_gain, self.cell_bias = None, None
+        if self.normalize_cell:
+            self.cell_gain = self._add_gain("cell_gain", self.units)
+            self.cell_bias = self.add_weight(name="cell_bias", shape=(self.units,), initializer="zeros")
+
+    def normalized_cell(self, c):
+        """LN(c) with its shift, (B, H)."""
+        if self.cell_gain is None:
+            return c
+        return self._normalize(c, self.cell_gain, None) + ops.cast(self.cell_bias, c.dtype)
+
+    def get_config(self):
+        own = {"normalize_cell": self.normalize_cell, "output_nonlinearity": self.output_nonlinearity}
+        return {**super().get_config(), **own}
 
 
-def has_dropout(cell) -> bool:
-    """Returns True if one of the cell's parts has dropout of its own."""
-    return any(getattr(part, "dropout", 0) or getattr(part, "recurrent_dropout", 0) for part in parts_of(cell))
+_GATES = ("source", "target", "both")
+_activation = keep_float64(keras.activations.tanh)
 
 
-def draw_masks(cell, batch, width: int):
-    """The masks of a cell whose inputs `(B, I)` are `width` wide; a list for a stack; None without dropout."""
-    if not has_dropout(cell):
-        return None
-    if hasattr(cell, "cells"):
-        widths = [width, *(tree.flatten(layer.state_size)[0] for layer in cell.cells)]
-        return [draw_masks(layer, batch, widths[i]) for i, layer in enumerate(cell.cells)]
-    if hasattr(cell, "transitions"):  # only the first has inputs
-        return [draw_masks(part, batch, 0 if i else width) for i, part in enumerate(cell.transitions)]
+@keras.saving.register_keras_serializable(package="keras_attn")
+class ContextGateCell(Layer):
+    """A GRU cell with Tu's context gate, for an `AttentionDecoder` whose cell reads the context.
 
-    def draw(rate, width):
-        return keras.random.dropout(ops.ones((batch, width), cell.compute_dtype), rate, seed=cell.seed_generator)
+        z_i = sigmoid(W_z y_{i-1} + U_z s_{i-1} + C_z c_i)                               (Tu 2017, section 3.1)
+        s_i = f(W y_{i-1} + U s_{i-1} + z_i * C c_i)                   gate="source"     (section 3.2)
+        s_i = f(z_i * (W y_{i-1} + U s_{i-1}) + C c_i)                 gate="target"
+        s_i = f((1 - z_i) * (W y_{i-1} + U s_{i-1}) + z_i * C c_i)     gate="both"
 
-    gates = next(gates for kind, gates in GATES.items() if isinstance(cell, kind))
-    recurrent = [draw(cell.recurrent_dropout, cell.units) for _ in range(gates)] if cell.recurrent_dropout else None
-    return Masks(draw(cell.dropout, width) if cell.dropout and width else None, recurrent)
+    where f is a GRU: the three sums inside its update gate, its reset gate and its candidate are weighed by the same
+    z_i, `(B, H)`. A gate near 0 makes the next word follow from the target alone, one near 1 from the source.
+
+    Args:
+        units: H.
+        gate: "source", "target" or "both".
+        kernel_initializer: For W and C, one matrix `(E + M, 4 H)`: update, reset, candidate, context gate.
+        recurrent_initializer: For U `(H, 4 H)`.
+
+    The cell has no `call` of its own: `AttentionDecoder` knows which part of the inputs is the context. It takes the
+    cell with `attend="before"`, or as `second_cell` with "between", where there is no y and s is the first cell's.
+
+    Raises:
+        ValueError: for a size that is not a positive whole number, another gate, or a use without a context.
+
+    Example:
+        >>> decoder = keras_attn.AttentionDecoder(keras_attn.ContextGateCell(5), "general")
+        >>> values, y = np.ones((2, 3, 11), "float32"), np.ones((2, 13, 17), "float32")
+        >>> outputs, contexts, alignments = decoder(y, values)
+        >>> outputs.shape
+        (2, 13, 5)
+
+    Differences from the paper: it leaves open how f is gated where it is a GRU; this is what its authors' program does,
+    except that the state which the update gate keeps is not weighed here. There are biases, which are not weighed.
+
+    Reference: Tu, Liu, Lu, Liu, Li. Context Gates for Neural Machine Translation. TACL 2017, arXiv:1608.06043.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        *,
+        gate: str = "both",
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_size("units", units)
+        if gate not in _GATES:
+            raise ValueError(f"Expected `gate` to be one of {', '.join(_GATES)}. Received: gate={gate!r}")
+        self.units = units
+        self.gate = gate
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.recurrent_initializer = initializers.get(recurrent_initializer)
+        self.state_size = units
+        self.output_size = units
+
+    def build(self, inputs_shape):
+        def weight(name, *shape, initializer):
+            initializer = half_precision_safe(initializer, self.dtype_policy)
+            return self.add_weight(name=name, shape=(*shape, 4 * self.units), initializer=initializer)
+
+        self.kernel = weight("kernel", inputs_shape[-1], initializer=self.kernel_initializer)
+        self.recurrent_kernel = weight("recurrent_kernel", self.units, initializer=self.recurrent_initializer)
+        self.bias = weight("bias", initializer="zeros")
+
+    def get_initial_state(self, batch_size=None):
+        return [ops.zeros((batch_size, self.units), dtype=self.compute_dtype)]
+
+    def factors(self, gate):
+        """The factors of the target's sum and of the source's sum."""
+        target = {"source": 1.0, "target": gate, "both": 1.0 - gate}[self.gate]
+        return target, 1.0 if self.gate == "target" else gate
 
 
-def drop_inputs(inputs, masks: Masks | None, *, last: bool = False):
-    """The first part of a cell's inputs, or the last, `(..., I)`, times that part of their mask."""
-    if masks is None or masks.inputs is None:
-        return inputs
-    width = inputs.shape[-1]
-    return inputs * (masks.inputs[:, -width:] if last else masks.inputs[:, :width])
+@project.register(ContextGateCell)
+def _(cell, inputs, drops=None):
+    return dense(inputs, cell.kernel, rows=slice(inputs.shape[-1]))  # (..., 4 H); the bias is not weighed
 
 
-def drop_state(state, masks: Masks | None, gate: int = 0):
-    """A cell's state `(B, H)` times the mask of a gate."""
-    return state if masks is None or masks.recurrent is None else state * masks.recurrent[gate]
-
-
-def check_cell(cell) -> None:
-    """Raises ValueError for an object that is no recurrent cell, another stack than Keras', or unknown dropout."""
-    known, stack = has_known_call(cell), hasattr(cell, "cells")
-    if stack and not (isinstance(cell, keras.layers.StackedRNNCells) and known):
+@recurrence.register(ContextGateCell)
+def _(cell, loop_width=0, drops=None):
+    if not loop_width:
         raise ValueError(
-            f"Expected a stack of cells to be Keras' StackedRNNCells or ResidualCells, which run layer by layer. "
-            f"Received: {type(cell).__name__}, whose `call` is its own"
+            f"Expected {cell.name}, a ContextGateCell, in an `AttentionDecoder` that gives it the context: with "
+            "attend='before' and no `cell_input`, or as `second_cell`. Received: inputs without a context"
         )
-    if not hasattr(cell, "state_size") or not hasattr(cell, "get_initial_state"):
-        raise ValueError(f"Expected a Keras RNN cell such as `keras.layers.GRUCell(512)`. Received: {cell!r}")
-    inner = cell.cells if stack else getattr(cell, "transitions", None)
-    for part in inner or []:
-        check_cell(part)
-    if has_dropout(cell) and not (known and (inner or isinstance(cell, tuple(GATES)))):
-        raise ValueError(
-            f"Expected a cell without dropout of its own, or Keras' GRUCell, LSTMCell or SimpleRNNCell, whose "
-            f"masks can be drawn before the loop. Received: {cell.name}, a {type(cell).__name__} with dropout"
-        )
+    units = cell.units
+    dtype = cell.compute_dtype
+    recurrent, bias = ops.cast(cell.recurrent_kernel, dtype), ops.cast(cell.bias, dtype)
+    of_context = loop_product(cell.kernel, rows=slice(-loop_width, None), dtype=dtype)
+    of_state = loop_product(ops.concatenate([recurrent[:, : 2 * units], recurrent[:, 3 * units :]], axis=1))
+    of_reset_state = loop_product(cell.recurrent_kernel, columns=slice(2 * units, 3 * units), dtype=dtype)
+    of_gates, of_candidate, of_gate = ops.split(bias, [2 * units, 3 * units])
+
+    def step(projected, context, states, drops=None):
+        (h,) = states  # (B, H)
+        source = of_context(context)  # (B, 4 H)
+        target = ops.zeros_like(source) if projected is None else projected  # (B, 4 H)
+        source_gates, source_candidate, source_gate = ops.split(source, [2 * units, 3 * units], axis=-1)
+        target_gates, target_candidate, target_gate = ops.split(target, [2 * units, 3 * units], axis=-1)
+        state_gates, state_gate = ops.split(of_state(h), [2 * units], axis=-1)  # (B, 2 H), (B, H)
+        gate = ops.sigmoid(target_gate + state_gate + source_gate + of_gate)  # (B, H)
+        a, b = cell.factors(gate)
+        twice_a, twice_b = (x if isinstance(x, float) else ops.tile(x, (1, 2)) for x in (a, b))
+        gates = ops.sigmoid(twice_a * (target_gates + state_gates) + twice_b * source_gates + of_gates)
+        z, r = ops.split(gates, 2, axis=-1)
+        candidate = _activation(a * (target_candidate + of_reset_state(r * h)) + b * source_candidate + of_candidate)
+        h = candidate + z * (h - candidate)
+        return h, [h]
+
+    return step

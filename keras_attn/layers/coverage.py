@@ -6,10 +6,9 @@ from keras import initializers, ops
 from keras_attn.backend import cumsum, dense, matmul, replica_count, sum_over_replicas
 from keras_attn.layers.additive import StatefulAdditiveAttention
 from keras_attn.layers.attention import register_attention
-from keras_attn.layers.cells import project, recurrence
-from keras_attn.layers.initializers import half_precision_safe
-from keras_attn.layers.layer import Layer, check_mask, check_size
+from keras_attn.layers.layer import Layer, build_once, check_mask, check_size, half_precision_safe
 from keras_attn.layers.normalizers import at_least_float32, score_dtype
+from keras_attn.layers.recurrence import project, recurrence
 
 
 @register_attention("coverage")
@@ -71,11 +70,9 @@ class CoverageAttention(StatefulAdditiveAttention):
 
     def build(self, query_shape, values_shape, **_):
         super().build(query_shape, values_shape)
-        shapes = {"coverage_vector": (self.units,)}
+        self.add_weights(self.coverage_initializer, coverage_vector=(self.units,))
         if self.max_fertility is not None:
-            shapes["fertility_vector"] = (values_shape[-1],)
-        for name, shape in shapes.items():
-            setattr(self, name, self.add_weight(name=name, shape=shape, initializer=self.coverage_initializer.clone()))
+            self.add_weights(self.coverage_initializer, fertility_vector=(values_shape[-1],))
 
     def words(self, values):
         if self.max_fertility is None:
@@ -138,14 +135,9 @@ class NeuralCoverageAttention(StatefulAdditiveAttention):
 
     def build(self, query_shape, values_shape, **_):
         super().build(query_shape, values_shape)
-        self.coverage_kernel = self.add_weight(
-            name="coverage_kernel",
-            shape=(self.coverage_units, self.units),
-            initializer=self.coverage_initializer.clone(),
-        )
+        self.add_weights(self.coverage_initializer, coverage_kernel=(self.coverage_units, self.units))
         self.values_width = values_shape[-1]  # M, the rows of the GRU's kernel that multiply h
-        if not self.coverage_cell.built:
-            self.coverage_cell.build((None, values_shape[-1] + query_shape[-1] + 1))
+        build_once(self.coverage_cell, (None, values_shape[-1] + query_shape[-1] + 1))
 
     def words(self, values):
         return project(self.coverage_cell, values)  # (B, S, 3 C)
@@ -167,10 +159,6 @@ class NeuralCoverageAttention(StatefulAdditiveAttention):
     def initial_state(self, values):
         zeros = super().initial_state(values)  # (B, S)
         return ops.repeat(zeros[:, :, None], self.coverage_units, axis=2)  # (B, S, C)
-
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), values_mask=None):
-        context, alignment, state = super().compute_output_spec(query, values)
-        return context, alignment, keras.KerasTensor((*state.shape, self.coverage_units), dtype=state.dtype)
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

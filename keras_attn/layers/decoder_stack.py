@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from keras_attn.layers.cells import (
+from keras_attn.layers.layer import SourceReader, build_once
+from keras_attn.layers.recurrence import (
     as_lists,
     check_cell,
     draw_masks,
@@ -13,7 +14,6 @@ from keras_attn.layers.cells import (
     top_state,
     unroll,
 )
-from keras_attn.layers.layer import SourceReader, build_once
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -3,9 +3,15 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.layers.cells import as_lists, check_cell, concatenate, draw_masks, output_width, skip, top_state, unroll
-from keras_attn.layers.initializers import half_precision_safe
-from keras_attn.layers.layer import Layer, build_once, check_mask, check_size, refuse_unknown_arguments
+from keras_attn.layers.layer import (
+    Layer,
+    build_once,
+    check_mask,
+    check_size,
+    half_precision_safe,
+    refuse_unknown_arguments,
+)
+from keras_attn.layers.recurrence import as_lists, check_cell, concatenate, output_width, read, skip, top_state
 
 
 def _states(cell) -> list[int]:
@@ -84,13 +90,11 @@ class RNNEncoder(Layer):
     def build(self, inputs_shape, **_):
         batch, width = inputs_shape[0], inputs_shape[-1]
         if self.backward_cell is None:
-            if not self.cell.built:  # a cell loaded from a file already is
-                self.cell.build((batch, width))
+            build_once(self.cell, (batch, width))
             return
         for directions in self._directions():
             for cell, _ in directions:
-                if not cell.built:
-                    cell.build((batch, width))
+                build_once(cell, (batch, width))
             width = sum(output_width(cell) for cell, _ in directions)
 
     def call(self, inputs, mask=None, training=False):
@@ -114,12 +118,8 @@ class RNNEncoder(Layer):
         states = []
         layers = self._directions()
         for i, directions in enumerate(layers):
-            inputs, runs = outputs, []
-            for cell, reverse in directions:
-                batch = ops.shape(inputs)[1]
-                initial = as_lists(cell.get_initial_state(batch_size=batch))
-                drops = draw_masks(cell, batch, inputs.shape[-1]) if training else None
-                runs.append(unroll(cell, inputs, initial, mask=mask, reverse=reverse, drops=drops))
+            inputs = outputs
+            runs = [read(cell, inputs, mask=mask, reverse=reverse, training=training) for cell, reverse in directions]
             outputs, finals = zip(*runs, strict=True)
             outputs = concatenate(*outputs)  # (S, B, H)
             outputs = self.dropout_layer(outputs, training=training) if i < len(layers) - 1 else outputs
@@ -367,10 +367,7 @@ class StackedEncoder(Layer):
         """The outputs (S, B, H) of a stack, and its final states; `last`: no other stack reads them."""
         states = []
         for i, (cell, backwards) in enumerate(stack):
-            batch = ops.shape(inputs)[1]
-            initial = as_lists(cell.get_initial_state(batch_size=batch))
-            drops = draw_masks(cell, batch, inputs.shape[-1]) if training else None
-            outputs, final = unroll(cell, inputs, initial, mask=mask, reverse=backwards, drops=drops)
+            outputs, final = read(cell, inputs, mask=mask, reverse=backwards, training=training)
             if not last or i < len(stack) - 1:
                 outputs = self.dropout_layer(outputs, training=training)
             inputs = outputs + inputs if self.residual and i else outputs

@@ -156,14 +156,10 @@ class HardAlignment(SourceReader):
         if self.score is not None:
             self.score.build(states_shape, values_shape)
             return
-
-        def kernel(name, width):
-            shape = (width, len(self.jumps))
-            return self.add_weight(name=name, shape=shape, initializer=self.kernel_initializer.clone())
-
-        self.state_kernel = kernel("state_kernel", states_shape[-1])
-        self.memory_kernel = kernel("memory_kernel", values_shape[-1])
-        self.bias = self.add_weight(name="bias", shape=(len(self.jumps),), initializer="zeros")
+        width = len(self.jumps)
+        kernels = {"state_kernel": (states_shape[-1], width), "memory_kernel": (values_shape[-1], width)}
+        self.add_weights(self.kernel_initializer, **kernels)
+        self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros")
 
     def call(self, states, values, log_emissions, token_ids, mask=None, values_mask=None):
         mask = check_mask(values_mask if mask is None else mask, values)
@@ -263,12 +259,8 @@ class PairReadout(Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(self, states_shape, values_shape):
-        def kernel(name, width):
-            initializer = self.kernel_initializer.clone()
-            return self.add_weight(name=name, shape=(width, self.units), initializer=initializer)
-
-        self.state_kernel = kernel("state_kernel", states_shape[-1])
-        self.memory_kernel = kernel("memory_kernel", values_shape[-1])
+        kernels = {"state_kernel": (states_shape[-1], self.units), "memory_kernel": (values_shape[-1], self.units)}
+        self.add_weights(self.kernel_initializer, **kernels)
         self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
 
     def call(self, states, values):

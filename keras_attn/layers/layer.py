@@ -1,4 +1,4 @@
-"""The base of every layer of this package: checked arguments, a config made of them, and masks."""
+"""The base of the layers: checked arguments, a config made of them, masks, and initialisers for half precision."""
 
 import inspect
 from collections.abc import Collection
@@ -120,6 +120,11 @@ class Layer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
+    def add_weights(self, initializer, **shapes: tuple[int, ...]) -> None:
+        """Adds a weight of each shape, as the attribute of its name, each drawn by itself."""
+        for name, shape in shapes.items():
+            setattr(self, name, self.add_weight(name=name, shape=shape, initializer=initializer.clone()))
+
     def compute_mask(self, inputs, previous_mask):
         """Hands the mask of the first argument on to the first output."""
         return previous_mask
@@ -156,3 +161,32 @@ class SourceReader(Layer):
         if kwargs.get("mask") is not None:
             kwargs[self._source_mask] = kwargs.pop("mask")
         return super().__call__(*args, **kwargs)
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class Float32Initializer(keras.initializers.Initializer):
+    """Draws weights in float32 and casts them: torch and JAX have no orthogonal matrices in half precision.
+
+    Args:
+        initializer: Any Keras initialiser.
+
+    Example:
+        >>> keras_attn.layers.Float32Initializer("orthogonal")((3, 5), dtype="bfloat16").shape
+        (3, 5)
+    """
+
+    def __init__(self, initializer):
+        self.initializer = keras.initializers.get(initializer)
+
+    def __call__(self, shape, dtype=None):
+        return ops.cast(self.initializer(shape, dtype="float32"), dtype or keras.config.floatx())
+
+    def get_config(self):
+        return {"initializer": keras.initializers.serialize(self.initializer)}
+
+
+def half_precision_safe(initializer, dtype=None):
+    """Returns the initialiser itself, or one that draws in float32 where the weights of a dtype policy are half."""
+    initializer = keras.initializers.get(initializer)
+    half = keras.dtype_policies.get(dtype).variable_dtype in ("float16", "bfloat16")
+    return Float32Initializer(initializer) if half else initializer

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn.backend import dense, tanh
 from keras_attn.layers.attention import Attention, get_attention, register_attention
-from keras_attn.layers.layer import check_size
+from keras_attn.layers.layer import build_once, check_size
 from keras_attn.layers.normalizers import at_least_float32, normalize, score_dtype
 
 _TFA_ARGUMENTS = {"units", "memory", "memory_sequence_length", "scale", "probability_fn"}
@@ -68,8 +68,7 @@ class LuongAttention(Attention):
             )
 
     def build(self, query_shape, values_shape, **_):
-        if not self.score.built:  # a layer loaded from a file already is
-            self.score.build(query_shape, values_shape)
+        build_once(self.score, query_shape, values_shape)
 
     def keys(self, values):
         return self.score.keys(values)
@@ -153,10 +152,6 @@ class LocalMonotonicAttention(_LocalAttention):
     def initial_state(self, values):
         return ops.zeros_like(values[:, 0, 0], "int32")  # (B,)
 
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), values_mask=None):
-        context, alignment, _ = super().compute_output_spec(query, values)
-        return context, alignment, keras.KerasTensor(query.shape[:1], dtype="int32")
-
 
 @register_attention("local_p")
 class LocalPredictiveAttention(_LocalAttention):
@@ -198,8 +193,7 @@ class LocalPredictiveAttention(_LocalAttention):
     def build(self, query_shape, values_shape, **_):
         super().build(query_shape, values_shape)
         width = query_shape[-1]
-        for name, shape in (("position_kernel", (width, width)), ("position_vector", (width,))):
-            setattr(self, name, self.add_weight(name=name, shape=shape, initializer=self.kernel_initializer.clone()))
+        self.add_weights(self.kernel_initializer, position_kernel=(width, width), position_vector=(width,))
 
     def align(self, query, keys, mask, state):
         alignment, distances, state = self.align_in_window(query, keys, mask, state)

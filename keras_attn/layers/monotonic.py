@@ -8,7 +8,7 @@ from keras_attn.backend import cumsum, maximum, scan
 from keras_attn.layers.additive import BahdanauAttention
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.dot import GeneralAttention
-from keras_attn.layers.layer import check_size
+from keras_attn.layers.layer import build_once, check_size
 from keras_attn.layers.normalizers import at_least_float32, score_dtype, spread_mask
 
 MODES = ("recursive", "parallel", "hard")
@@ -121,8 +121,8 @@ class _MonotonicAttention(Attention):
     def build(self, query_shape, values_shape, **_):
         super().build(query_shape, values_shape)
         self.score_bias = self.add_weight(name="score_bias", shape=(), initializer=self.score_bias_initializer)
-        if self.chunk_score is not None and not self.chunk_score.built:
-            self.chunk_score.build(query_shape, values_shape)
+        if self.chunk_score is not None:
+            build_once(self.chunk_score, query_shape, values_shape)
 
     def call(self, query, values, keys=None, mask=None, state=(), noise=None, training=False, values_mask=None):
         mask = self.source_mask(query, values, mask, values_mask)
@@ -168,14 +168,8 @@ class _MonotonicAttention(Attention):
         return sum(_shifted(shares[..., n], -n, 0.0) for n in sizes)  # (B, S) or (B, T, S)
 
     def initial_state(self, values):
-        zeros = ops.zeros_like(values[:, :, 0], dtype=score_dtype(values.dtype))  # (B, S)
-        return zeros + ops.cast(ops.arange(ops.shape(values)[1], dtype="int32") == 0, zeros.dtype)
-
-    def compute_output_spec(
-        self, query, values, keys=None, mask=None, state=(), noise=None, training=False, values_mask=None
-    ):
-        context, alignment, _ = super().compute_output_spec(query, values)
-        return context, alignment, keras.KerasTensor(values.shape[:2], dtype=alignment.dtype)
+        ones = ops.ones_like(values[:, :, 0], dtype=score_dtype(values.dtype))  # (B, S)
+        return ops.concatenate([ones[:, :1], ops.zeros_like(ones[:, 1:])], axis=1)
 
 
 def _all_steps(chosen, previous, mode):

@@ -95,14 +95,13 @@ class MultiHeadAttention(Attention):
             )
         units = self.head_units or width // self.num_heads  # D
         heads = self.num_heads * units  # N D
-        shapes = {
-            "query_kernel": (width, heads),
-            "key_kernel": (values_shape[-1], heads),
-            "value_kernel": (values_shape[-1], heads),
-            "output_kernel": (heads, width),
-        }
-        for name, shape in shapes.items():
-            setattr(self, name, self.add_weight(name=name, shape=shape, initializer=self.kernel_initializer.clone()))
+        self.add_weights(
+            self.kernel_initializer,
+            query_kernel=(width, heads),
+            key_kernel=(values_shape[-1], heads),
+            value_kernel=(values_shape[-1], heads),
+            output_kernel=(heads, width),
+        )
         self.attention = self.score
         if isinstance(self.score, str):
             self.attention = get_attention(self.score, units, self.dtype_policy)

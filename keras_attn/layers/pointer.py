@@ -64,12 +64,12 @@ class PointerGenerator(SourceReader):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(self, logits_shape, state_shape, embedding_shape, context_shape, *_, **__):
-        def kernel(name, shape):
-            return self.add_weight(name=name, shape=(shape[-1], 1), initializer=self.kernel_initializer.clone())
-
-        self.state_kernel = kernel("state_kernel", state_shape)
-        self.embedding_kernel = kernel("embedding_kernel", embedding_shape)
-        self.context_kernel = kernel("context_kernel", context_shape)
+        self.add_weights(
+            self.kernel_initializer,
+            state_kernel=(state_shape[-1], 1),
+            embedding_kernel=(embedding_shape[-1], 1),
+            context_kernel=(context_shape[-1], 1),
+        )
         self.bias = self.add_weight(name="bias", shape=(1,), initializer="zeros")
 
     def call(self, logits, state, embedding, context, alignment, token_ids, mask=None, token_ids_mask=None):

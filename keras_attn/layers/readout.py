@@ -1,9 +1,11 @@
-"""Read-outs, between the decoder and the vocabulary projection: Luong's attentional vector, Bahdanau's deep output."""
+"""Read-outs (Luong's attentional vector, Bahdanau's deep output), and parts of the vocabulary projection after them."""
+
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_attn.backend import dense, keep_float64
+from keras_attn.backend import dense, keep_float64, take
 from keras_attn.layers.layer import Layer, build_once, check_size, layer_norm, refuse_unknown_arguments
 
 
@@ -77,13 +79,12 @@ class DeepOutput(Layer):
 
     def build(self, state_shape, embedding_shape, context_shape):
         width = self.units * (2 if self.activation == "maxout" else 1)
-
-        def kernel(name, shape):
-            return self.add_weight(name=name, shape=(shape[-1], width), initializer=self.kernel_initializer.clone())
-
-        self.state_kernel = kernel("state_kernel", state_shape)
-        self.embedding_kernel = kernel("embedding_kernel", embedding_shape)
-        self.context_kernel = kernel("context_kernel", context_shape)
+        self.add_weights(
+            self.kernel_initializer,
+            state_kernel=(state_shape[-1], width),
+            embedding_kernel=(embedding_shape[-1], width),
+            context_kernel=(context_shape[-1], width),
+        )
         self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros") if self.use_bias else None
 
     def call(self, state, embedding, context):
@@ -192,3 +193,59 @@ def attentional_vector(attentional, context, query, context_widths: list[int]):
     both = [ops.concatenate([c, query], axis=-1) for c in contexts]
     vectors = [ops.cast(layer(x), query.dtype) for layer, x in zip(attentional, both, strict=True)]
     return ops.concatenate(vectors, axis=-1)
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class OutputBias(Layer):
+    """The bias of logits that a transposed embedding gives: logits + b.
+
+    Call arguments: `inputs (..., V)`, the logits. Returns `(..., V)`.
+
+    Example:
+        >>> keras_attn.layers.OutputBias()(np.ones((2, 3, 37), "float32")).shape
+        (2, 3, 37)
+    """
+
+    def build(self, inputs_shape):
+        self.bias = self.add_weight(name="bias", shape=(inputs_shape[-1],), initializer="zeros")
+
+    def call(self, inputs):
+        return inputs + ops.cast(self.bias, inputs.dtype)
+
+
+def projection_part(
+    projection: keras.layers.Layer, output_bias: keras.layers.Layer | None, token_ids: Any
+) -> dict[str, Any]:
+    """The columns of a projection to the vocabulary for some of its ids, for `project`.
+
+    Args:
+        projection: A `Dense` layer, or a `ReversibleEmbedding` that is transposed.
+        output_bias: A bias besides; None: none.
+        token_ids: `(n,)` int32.
+
+    Returns:
+        "kernel" `(F, n)` and, where there is one, "bias" `(n,)`, in the projection's compute dtype.
+
+    Raises:
+        ValueError: for a layer of another kind, or one that changes the logits further.
+    """
+    if isinstance(projection, keras.layers.Dense) and projection.activation is keras.activations.linear:
+        kernel, bias = take(ops.convert_to_tensor(projection.kernel), token_ids, axis=1), projection.bias
+    elif isinstance(projection, keras.layers.ReversibleEmbedding) and projection.logit_soft_cap is None:
+        bias = None
+        if projection.tie_weights:
+            kernel = ops.transpose(take(ops.convert_to_tensor(projection.embeddings), token_ids))
+        else:
+            kernel = take(ops.convert_to_tensor(projection.reverse_embeddings), token_ids, axis=1)
+    else:
+        raise ValueError(f"Expected a projection whose logits are a product and a bias. Received: {projection.name!r}")
+    biases = [bias, output_bias and output_bias.bias]
+    biases = [take(ops.convert_to_tensor(one), token_ids) for one in biases if one is not None]
+    part = {"kernel": kernel} | ({"bias": sum(biases)} if biases else {})
+    return {name: ops.cast(value, projection.compute_dtype) for name, value in part.items()}
+
+
+def project(features: Any, part: dict[str, Any]) -> Any:
+    """The logits `(..., n)` of features `(..., F)` for the ids of a `projection_part`."""
+    logits = dense(ops.cast(features, part["kernel"].dtype), part["kernel"])
+    return logits + part["bias"] if "bias" in part else logits

@@ -181,17 +181,6 @@ def test_dropout_has_one_mask_for_all_steps(rng, name):
         assert np.abs(numpy_of(theirs(x, training=True))[0] - still).max() > 1e-3
 
 
-def whole_model():
-    encoder = ka.RNNEncoder(CELLS["residual, deep"](recurrent_dropout=0.2))
-    decoder = ka.AttentionDecoder(
-        CELLS["gru"](dropout=0.2), ka.BahdanauAttention(A), attend="between", second_cell=CELLS["gru, together"]()
-    )
-    x, y = keras.Input((None, E)), keras.Input((None, E))
-    values, _, _ = encoder(x)
-    outputs, contexts, _ = decoder(y, values)
-    return keras.Model([x, y], ops.concatenate([outputs, contexts], axis=-1))
-
-
 @pytest.mark.parametrize("first_skip", [0, 1])
 def test_layers_above_a_decoder_read_its_outputs_and_contexts(rng, first_skip):
     decoder = ka.AttentionDecoder(gru(), ka.BahdanauAttention(A), attend="between", second_cell=gru())
@@ -247,28 +236,6 @@ def test_dropout_of_stacks_is_before_the_skip_and_not_of_the_last_layer(rng, mon
     first = 2 * numpy_of(decoder(x, h)[0])[0]
     second = 2 * read(above.cells[0], first) + first
     np.testing.assert_allclose(outputs, read(above.cells[1], second) + second, atol=1e-5)
-
-
-SLOW = [] if keras.backend.backend() == "torch" else [pytest.mark.slow]  # the others compile
-
-
-@pytest.mark.parametrize("policy", ["float32", pytest.param("mixed_bfloat16", marks=SLOW)])
-def test_a_model_of_them_trains_saves_and_loads_in_safe_mode(rng, policy, tmp_path):
-    keras.config.set_dtype_policy(policy)
-    model = whole_model()
-    model.compile("sgd", "mse", jit_compile=keras.backend.backend() == "jax")
-    arrays = [rng.normal(size=(B, n, E)).astype("float32") for n in (S, T)]
-    before = [ops.convert_to_numpy(w) for w in model.trainable_weights]
-    model.train_on_batch(arrays, np.ones((B, T, model.output_shape[-1]), "float32"))
-    for old, new in zip(before, model.trainable_weights, strict=True):
-        now = ops.convert_to_numpy(new)
-        assert np.isfinite(now).all(), new.path
-        assert not old.size or policy != "float32" or np.abs(old - now).max() > 0, new.path
-    model.save(tmp_path / "model.keras")
-    clone = keras.models.clone_model(model)
-    clone.set_weights(model.get_weights())
-    for again in (keras.saving.load_model(tmp_path / "model.keras", safe_mode=True), clone):
-        np.testing.assert_array_equal(*numpy_of([m(arrays) for m in (again, model)]))
 
 
 @pytest.mark.parametrize("name", CELLS)

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 import keras_attn as ka
-from keras_attn.layers.cells import project, recurrence
+from keras_attn.layers.recurrence import project, recurrence
 from tests import oracles
 
 pytestmark = pytest.mark.by_turns
@@ -79,47 +79,6 @@ def test_at_its_limits_both_reads_one_side_alone(arrays):
     for limit, unread in ((50.0, (0 * y, context, state)), (-50.0, (y, 0 * context, state))):
         cell.bias.assign(np.concatenate([np.zeros(3 * H), np.full(H, limit)]))
         np.testing.assert_allclose(run(cell, *arrays), run(cell, *unread), atol=1e-6)
-
-
-def decoder(attend, **options):
-    cells = {"cell": ka.ContextGateCell(H, **options)}
-    if attend == "between":
-        cells = {"cell": keras.layers.GRUCell(H), "second_cell": ka.ContextGateCell(H, **options)}
-    return ka.AttentionDecoder(**cells, attention=ka.BahdanauAttention(M), attend=attend)
-
-
-@pytest.mark.parametrize("attend", ["before", "between"])
-def test_in_a_decoder_steps_equal_all_at_once_and_gradients_reach_every_weight(rng, attend, tmp_path):
-    layer = decoder(attend)
-    inputs, values = keras.Input((T, E), name="y"), keras.Input((S, M), name="h")
-    model = keras.Model([inputs, values], layer(inputs, values)[0])
-    backend = keras.backend.backend()
-    model.compile("sgd", "mse", jit_compile=backend == "jax" or (backend, attend) == ("tensorflow", "before"))
-    arrays = [rng.normal(size=shape).astype("float32") for shape in ((B, T, E), (B, S, M))]
-    before = [ops.convert_to_numpy(w) for w in model.trainable_weights]
-    model.train_on_batch(arrays, np.ones((B, T, H), "float32"))
-    for old, new in zip(before, model.trainable_weights, strict=True):
-        assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
-    outputs = ops.convert_to_numpy(layer(*arrays)[0])
-    y, h = (ops.convert_to_tensor(x) for x in arrays)
-    memory, state = layer.memory(h), layer.initial_state(h)
-    for t in range(T):
-        output, _, _, state = layer.step(y[:, t], memory, state)
-        np.testing.assert_allclose(ops.convert_to_numpy(output), outputs[:, t], atol=1e-5)
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(again.predict(arrays, verbose=0), outputs, atol=1e-6)
-
-
-@pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16"])
-def test_half_precision(rng, policy):
-    keras.config.set_dtype_policy(policy)
-    dtype = keras.config.dtype_policy().compute_dtype
-    layer = ka.AttentionDecoder(ka.ContextGateCell(H), ka.BahdanauAttention(M))
-    y, h = (ops.cast(rng.normal(size=shape), dtype) for shape in ((B, T, E), (B, S, M)))
-    outputs = layer(y, h)[0]
-    assert keras.backend.standardize_dtype(outputs.dtype) == dtype
-    assert np.isfinite(ops.convert_to_numpy(ops.cast(outputs, "float32"))).all()
 
 
 def test_config_and_mistakes():

@@ -148,17 +148,6 @@ def test_beam_search_over_the_steps(arrays, name):
             search(slice(None), lambda *arguments: (*step(*arguments)[:2], [step(*arguments)[2]] * 2))
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_half_precision(arrays, policy):
-    keras.config.set_dtype_policy(policy)
-    decoder, several = make("several memories, a layer each", "stack")
-    inputs, values, masks = given(arrays, several)
-    outputs, _, alignments = decoder(inputs, values, mask=masks, training=True)
-    assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
-    assert [keras.backend.standardize_dtype(a.dtype) for a in alignments] == ["float32"] * 2
-    assert all(np.isfinite(x).all() for x in numpy_of((outputs, alignments)))
-
-
 def test_a_first_context_is_read_by_the_first_step(arrays, rng):
     decoder, _ = make("context fed back")
     inputs, values, masks = given(arrays, False)
@@ -197,7 +186,7 @@ def test_each_of_two_cells_has_its_own_dropout(rng, first):
 @pytest.mark.parametrize("cell", ["gru", "simple"])
 def test_a_cells_dropout_is_keras_own(rng, cell):
     """With everything dropped but what Keras' cell keeps with the same masks."""
-    from keras_attn.layers.cells import draw_masks, project, recurrence
+    from keras_attn.layers.recurrence import draw_masks, project, recurrence
 
     kind = {"gru": layers.GRUCell, "simple": layers.SimpleRNNCell}[cell]
     cell = kind(H, dropout=0.5, recurrent_dropout=0.5)

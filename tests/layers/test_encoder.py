@@ -66,42 +66,6 @@ def test_agrees_with_keras_bidirectional(rng):
         np.testing.assert_allclose(ops.convert_to_numpy(got), ops.convert_to_numpy(expected), atol=1e-5)
 
 
-def test_dropout_acts_between_layers_in_training_alone(rng):
-    inputs = rng.normal(size=(B, S, E)).astype("float32")
-    encoder = randomised(BiGRUEncoder(H, num_layers=2, dropout=0.5))
-    still = [ops.convert_to_numpy(encoder(inputs)[0]) for _ in range(2)]
-    moving = [ops.convert_to_numpy(encoder(inputs, training=True)[0]) for _ in range(2)]
-    np.testing.assert_array_equal(*still)
-    assert np.abs(moving[0] - moving[1]).max() > 1e-3
-
-
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_precision_is_near_float32(rng, policy):
-    inputs = rng.normal(size=(B, S, E)).astype("float32")
-    mask = np.array(MASKS["right"], "bool")
-    expected = ops.convert_to_numpy(randomised(BiGRUEncoder(H))(inputs, mask=mask)[0])
-    keras.config.set_dtype_policy(policy)
-    got = randomised(BiGRUEncoder(H))(inputs, mask=mask)[0]
-    assert keras.backend.standardize_dtype(got.dtype) == policy.removeprefix("mixed_")
-    np.testing.assert_allclose(ops.convert_to_numpy(ops.cast(got, "float32")), expected, atol=0.1)
-
-
-def test_gradients_reach_every_weight_and_the_config_round_trips(rng):
-    inputs = keras.Input((None, E))
-    encoder = BiGRUEncoder(H, num_layers=2, reset_after=True, kernel_initializer="he_normal")
-    values, forward, backward = encoder(inputs, mask=ops.any(ops.not_equal(inputs, 0.0), axis=-1))
-    assert (values.shape, backward.shape) == ((None, None, 2 * H), (None, H))
-    model = keras.Model(inputs, [values, forward + backward])
-    model.compile("sgd", ["mse", "mse"])
-    before = [ops.convert_to_numpy(w) for w in model.trainable_weights]
-    x = rng.normal(size=(B, S, E)).astype("float32")
-    model.train_on_batch(x, [np.ones((B, S, 2 * H), "float32"), np.ones((B, H), "float32")])
-    assert len(before) == 12
-    for old, new in zip(before, model.trainable_weights, strict=True):
-        assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
-    assert BiGRUEncoder.from_config(encoder.get_config()).get_config() == encoder.get_config()
-
-
 def test_no_layers_are_refused():
     with pytest.raises(ValueError, match="`num_layers` to be a positive whole number"):
         BiGRUEncoder(H, num_layers=0)

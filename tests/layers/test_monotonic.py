@@ -192,30 +192,6 @@ def test_a_step_chooses_as_in_translation_also_while_a_model_trains(decoder, arr
     np.testing.assert_array_equal(found, expected)
 
 
-def test_steps_equal_the_whole_sequence(decoder, arrays):
-    inputs, values = arrays[0], arrays[1]
-    decoder.attentions[0].inference_mode = None
-    whole = [ops.convert_to_numpy(x) for x in decoder(inputs, values, mask=MASK)]
-    values = ops.convert_to_tensor(values)
-    memory, state = decoder.memory(values, ops.convert_to_tensor(MASK)), decoder.initial_state(values)
-    for t in range(T):
-        *out, state = decoder.step(ops.convert_to_tensor(inputs[:, t]), memory, state)
-        for one, all_steps in zip(out, whole, strict=True):
-            np.testing.assert_allclose(ops.convert_to_numpy(one), all_steps[:, t], atol=1e-5)
-
-
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_states_stay_float32_in_a_decoder_of_half_precision(arrays, policy):
-    keras.config.set_dtype_policy(policy)
-    monotonic = ka.BahdanauMonotonicAttention(A, sigmoid_noise=1.0, chunk_size=2)
-    decoder = ka.AttentionDecoder(keras.layers.GRUCell(H), [monotonic, ka.LocationSensitiveAttention(A)])
-    inputs, values = (ops.cast(x, policy.removeprefix("mixed_")) for x in arrays[:2])
-    found = decoder(inputs, values, mask=MASK, training=True)
-    assert all(np.isfinite(ops.convert_to_numpy(ops.cast(x, "float32"))).all() for x in found)
-    *_, state = decoder.step(inputs[:, 0], decoder.memory(values), decoder.initial_state(values))
-    assert [keras.backend.standardize_dtype(s.dtype) for s in state["attention"]] == ["float32"] * 2
-
-
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [

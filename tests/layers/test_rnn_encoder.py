@@ -86,53 +86,6 @@ def test_two_directions_are_two_encoders_side_by_side(rng, name):
     np.testing.assert_array_equal(*map(ops.convert_to_numpy, (final, states[1][0])))
 
 
-def test_two_directions_may_differ_in_units_and_are_saved(rng, tmp_path):
-    inputs = keras.Input((None, E))
-    encoder = RNNEncoder(layers.LSTMCell(4), backward_cell=layers.LSTMCell(6))
-    values, (h, c), final = encoder(inputs)
-    assert [x.shape for x in (values, h, c, final)] == [(None, None, 10), (None, 10), (None, 10), (None, 10)]
-    model = keras.Model(inputs, [values, final])
-    model.save(tmp_path / "model.keras")
-    x = rng.normal(size=(B, S, E)).astype("float32")
-    for got, expected in zip(keras.saving.load_model(tmp_path / "model.keras")(x), model(x), strict=True):
-        np.testing.assert_array_equal(*map(ops.convert_to_numpy, (got, expected)))
-
-
-@pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize("name", CELLS)
-def test_encoder_shapes_gradients_dropout_and_config(rng, name, both):
-    inputs = keras.Input((None, E))
-    encoder = RNNEncoder(CELLS[name](), backward_cell=CELLS[name]() if both else None, dropout=0.5)
-    values, states, final = encoder(inputs, mask=ops.any(ops.not_equal(inputs, 0.0), axis=-1))
-    assert values.shape[:2] == (None, None)
-    model = keras.Model(inputs, [values, sum(ops.sum(x) for x in keras.tree.flatten(states)) + final])
-    model.compile("sgd", ["mse", "mse"])
-    before = [ops.convert_to_numpy(w) for w in model.trainable_weights]
-    x = rng.normal(size=(B, S, E)).astype("float32")
-    model.train_on_batch(x, [np.ones((B, S, 1), "float32"), np.ones((B, 1), "float32")])
-    for old, new in zip(before, model.trainable_weights, strict=True):
-        assert np.abs(old - ops.convert_to_numpy(new)).max() > 0, new.path
-    assert RNNEncoder.from_config(encoder.get_config()).get_config() == encoder.get_config()
-    drawn = [ops.convert_to_numpy(encoder(x, training=True)[0]) for _ in range(2)]
-    assert (np.abs(drawn[0] - drawn[1]).max() > 1e-4) == (name == "stacked")
-
-
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_precision_is_near_float32(rng, policy):
-    inputs, values = (rng.normal(size=shape).astype("float32") for shape in ((B, S, E), (B, S, M)))
-
-    def run():
-        encoder = randomised(RNNEncoder(CELLS["lstm"]()), (B, S, E))
-        decoder = randomised(FixedContextDecoder(CELLS["gru"]()), (B, S, E), (B, S, M))
-        return encoder(inputs, mask=MASK)[0], decoder(inputs, values, mask=MASK)[0]
-
-    expected = run()
-    keras.config.set_dtype_policy(policy)
-    for got, full in zip(run(), expected, strict=True):
-        assert keras.backend.standardize_dtype(got.dtype) == policy.removeprefix("mixed_")
-        np.testing.assert_allclose(ops.convert_to_numpy(ops.cast(got, "float32")), ops.convert_to_numpy(full), atol=0.1)
-
-
 @pytest.mark.parametrize("projected", [False, True])
 @pytest.mark.parametrize("name", ["gru", "lstm"])
 def test_fixed_context_is_read_at_every_step(rng, name, projected):
@@ -162,16 +115,6 @@ def test_fixed_context_is_read_at_every_step(rng, name, projected):
             np.testing.assert_allclose(outputs[b, t], h, atol=1e-5)
             np.testing.assert_allclose(contexts[b, t], c, atol=1e-6)
             np.testing.assert_array_equal(alignments[b, t], np.isin(np.arange(S), last))
-
-
-def test_fixed_context_config_round_trip(rng, tmp_path):
-    y, h = keras.Input((None, E)), keras.Input((None, M))
-    model = keras.Model([y, h], FixedContextDecoder(CELLS["stacked"](), projection=layers.Dense(C))(y, h))
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    arrays = [rng.normal(size=shape).astype("float32") for shape in ((B, T, E), (B, S, M))]
-    for got, expected in zip(again(arrays), model(arrays), strict=True):
-        np.testing.assert_array_equal(ops.convert_to_numpy(got), ops.convert_to_numpy(expected))
 
 
 def test_a_config_without_a_second_cell_reads_one_way():

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.layers import LayerNormAttention, LayerNormOutput, StackedEncoder
-from tests.oracles import gru_step, softmax
+from keras_attn.layers import StackedEncoder
+from tests.oracles import gru_step
 
 pytestmark = pytest.mark.by_turns
 
@@ -83,33 +83,3 @@ def test_mistakes_are_refused(wrong):
     arguments = {"cells": cells(2), "backward_cells": cells(2)} | wrong
     with pytest.raises(ValueError, match="Expected `order` to be one of parallel, alternating, upwards, and as many"):
         StackedEncoder(arguments.pop("cells"), arguments.pop("backward_cells"), **arguments)
-
-
-def normal(x, gain=1.0, epsilon=1e-5):
-    return gain * (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon)
-
-
-def randomised(layer, *shapes):
-    layer.build(*shapes)
-    for i, weight in enumerate(layer.weights):
-        weight.assign(keras.random.normal(weight.shape, seed=i, dtype="float32"))
-    return {w.path.split("/", 1)[-1]: ops.convert_to_numpy(w).astype("float64") for w in layer.weights}
-
-
-def test_normalised_attention_follows_its_equation(rng):
-    s, h = rng.normal(size=(B, H)).astype("float32"), rng.normal(size=(B, S, E)).astype("float32")
-    attention = LayerNormAttention(7, name="a")
-    w = randomised(attention, (B, H), (B, S, E))
-    query = normal(s @ w["query_kernel"], w["query_norm/gamma"])
-    keys = normal(h @ w["key_kernel"], w["key_norm/gamma"]) + w["key_norm/beta"]
-    expected = softmax(np.tanh(keys + query[:, None]) @ w["score_vector"])
-    np.testing.assert_allclose(ops.convert_to_numpy(attention(s, h)[1]), expected, atol=1e-5)
-
-
-def test_normalised_output_follows_its_equation(rng):
-    inputs = [rng.normal(size=(B, n)).astype("float32") for n in (H, E, S)]
-    readout = LayerNormOutput(7, activation="tanh", name="r")
-    w = randomised(readout, *[x.shape for x in inputs])
-    parts = zip(("state", "embedding", "context"), inputs, strict=True)
-    expected = np.tanh(sum(normal(x @ w[f"{n}_kernel"], w[f"{n}_norm/gamma"]) for n, x in parts) + w["bias"])
-    np.testing.assert_allclose(ops.convert_to_numpy(readout(*inputs)), expected, atol=1e-5)

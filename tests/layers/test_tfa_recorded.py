@@ -9,7 +9,7 @@ from keras import ops
 
 import keras_attn as ka
 from keras_attn.layers import decoder
-from keras_attn.layers.cells import Masks
+from keras_attn.layers.recurrence import Masks
 from keras_attn.search import beam_search
 from tests.fixtures import tfa_cases
 from tests.fixtures.tfa_cases import END, KINDS, SEARCHES, draw, draw_search
