@@ -153,8 +153,7 @@ def make_lstm_stack(
     recurrent_dropout: float = 0.0,
 ):
     """A stack of the cells of `make_lstm_layers`."""
-    if not isinstance(num_layers, int) or num_layers < 1:
-        raise ValueError(f"Expected `num_layers` to be at least 1. Received: num_layers={num_layers!r}")
+    check_size("num_layers", num_layers)
     cells = make_lstm_layers(units, num_layers, initializer, paper, name, dtype, recurrent_dropout=recurrent_dropout)
     return keras.layers.StackedRNNCells(cells, dtype=dtype, name=name)
 

@@ -8,9 +8,7 @@ from keras import ops
 from keras_attn import ParallelDataset, Tokenizer
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.models.guided_alignment import alignment_crossentropy
-from tests.models.test_every_model import make
-
-pytestmark = pytest.mark.by_turns
+from tests.contracts.model_rows import make
 
 SOURCE = ["a b c", "b a", "c a b", "a"] * 4
 TARGET = ["z y x", "x y", "y x z", "x"] * 4  # each word translated, from right to left
