@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attn import ParallelDataset, Tokenizer
 from keras_attn.losses import SmoothedCrossentropy
-from keras_attn.models.guided_alignment import alignment_crossentropy
+from keras_attn.models.seq2seq import alignment_crossentropy
 from tests.contracts.model_rows import make
 
 SOURCE = ["a b c", "b a", "c a b", "a"] * 4
