@@ -95,7 +95,7 @@ def test_weights_are_averaged_into_a_new_model(models):
 
 def test_what_cannot_be_combined_is_refused(models):
     other = RNNSearch(VS + 1, VT, **SIZES)
-    with pytest.raises(ValueError, match="with the same source_vocabulary_size. Received: 31, 32"):
+    with pytest.raises(ValueError, match=r"with the same source_vocabulary_size\. Received: 31, 32"):
         Ensemble([models[0], other])
     with pytest.raises(ValueError, match="Received: 0 models"):
         Ensemble([])

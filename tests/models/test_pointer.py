@@ -145,7 +145,7 @@ def test_what_does_not_fit_is_refused():
     beyond = {**INPUTS, "encoder_token_ids": SOURCE + S + 1}
     with pytest.raises(ValueError, match=f"Expected encoder_token_ids from 0 to {V + S - 1}"):
         keras_attn.check_ids((beyond, LABELS), model)
-    with pytest.raises(ValueError, match="with the same pointer. Received: True, False"):
+    with pytest.raises(ValueError, match=r"with the same pointer\. Received: True, False"):
         models.Ensemble([make(), make(pointer=False)])
 
 
