@@ -48,7 +48,13 @@ class OnnxTranslator(TextSearch):
         directory = Path(directory)
         self.properties = manifest.read(directory)
         tokenizers = [Tokenizer.load(directory / name) for name in manifest.TOKENIZERS]
-        super().__init__(*tokenizers, self.properties.max_length_ratio, self.properties.max_length_constant)
+        super().__init__(
+            *tokenizers,
+            self.properties.max_length_ratio,
+            self.properties.max_length_constant,
+            pointer=self.properties.pointer,
+            source_length=self.properties.source_length,
+        )
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or 0
         self._encoder, self._decoder = (
@@ -60,14 +66,6 @@ class OnnxTranslator(TextSearch):
             {value.name for value in session.get_inputs()} for session in (self._encoder, self._decoder)
         )
         self._states = [name for name in self._encoded if name.startswith("state_")]
-
-    @property
-    def pointer(self) -> bool:
-        return self.properties.pointer
-
-    @property
-    def source_length(self) -> int | None:
-        return self.properties.source_length
 
     def encode(self, encoder_token_ids: np.ndarray, max_length: int) -> tuple[Arrays, Arrays]:
         """The memory and the first state of sentences, by name; see `keras_attn.models.Seq2Seq`."""

@@ -24,9 +24,11 @@ from keras_attn.translation.results import Translation
 
 
 class TextSearch:
-    """Search from text to text. A subclass has the model, and overrides the four members that know it.
+    """Search from text to text. A subclass has the model, and overrides the two methods that know it.
 
-    For the arguments see `keras_attn.Translator`.
+    Args:
+        source_tokenizer, target_tokenizer, max_length_ratio, max_length_constant: See `keras_attn.Translator`.
+        pointer, source_length: The model's, see `keras_attn.models.Seq2Seq`.
     """
 
     def __init__(
@@ -35,22 +37,17 @@ class TextSearch:
         target_tokenizer: Tokenizer,
         max_length_ratio: float,
         max_length_constant: float,
+        *,
+        pointer: bool,
+        source_length: int | None,
     ):
         check_numbers(max_length_ratio=max_length_ratio, max_length_constant=max_length_constant)
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
         self.max_length_ratio = max_length_ratio
         self.max_length_constant = max_length_constant
-
-    @property
-    def pointer(self) -> bool:
-        """True if the model copies words of the source; see `Seq2Seq`."""
-        raise NotImplementedError
-
-    @property
-    def source_length(self) -> int | None:
-        """The length that the model pads or cuts source rows to; see `Seq2Seq`."""
-        raise NotImplementedError
+        self.pointer = pointer
+        self.source_length = source_length
 
     def _search_of(self, options: SearchOptions) -> Callable:
         """The function of these options, whose keyword arguments are among their fields."""
