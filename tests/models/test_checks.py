@@ -11,6 +11,8 @@ from keras_attn import ParallelDataset
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.models import RNNSearch
 
+pytestmark = pytest.mark.once
+
 SOURCE, TARGET, B, S, T = 31, 37, 6, 5, 7
 
 

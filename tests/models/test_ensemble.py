@@ -11,6 +11,8 @@ from keras_attn.models import Ensemble, RNNSearch, average_weights
 from keras_attn.text import END_ID, START_ID, Tokenizer
 from keras_attn.translation import Translator
 
+pytestmark = pytest.mark.by_turns
+
 B, S, T, VS, VT = 3, 7, 2, 31, 37
 SIZES = {"units": 5, "embedding_size": 11, "readout_size": 11, "attention_units": 13, "decoder_units": 17}
 

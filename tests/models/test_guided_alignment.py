@@ -10,6 +10,8 @@ from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.models.seq2seq import alignment_crossentropy
 from tests.contracts.model_rows import make
 
+pytestmark = pytest.mark.by_turns
+
 SOURCE = ["a b c", "b a", "c a b", "a"] * 4
 TARGET = ["z y x", "x y", "y x z", "x"] * 4  # each word translated, from right to left
 LINKS = [{(2, 0), (1, 1), (0, 2)}, {(1, 0), (0, 1)}, {(2, 0), (1, 1), (0, 2)}, {(0, 0)}] * 4

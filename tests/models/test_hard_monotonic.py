@@ -12,6 +12,8 @@ from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.search import beam_search
 from tests import hard_attention_oracle
 
+pytestmark = pytest.mark.by_turns
+
 B, S, T, VS, VT = 3, 5, 4, 31, 11
 SIZES = {"units": 3, "num_layers": 2, "embedding_size": 7, "decoder_units": 5, "readout_size": 6}
 KINDS = [{"order": order, "monotonic": monotonic} for order, monotonic in itertools.product((0, 1), (True, False))]

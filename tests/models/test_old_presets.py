@@ -11,6 +11,8 @@ from keras import ops
 
 from keras_attn import Translator
 
+pytestmark = pytest.mark.by_turns
+
 VERSIONS = sorted((Path(__file__).parents[1] / "fixtures").glob("presets_*.zip"))
 NAMES = ["rnnsearch", "rnnsearch_concat", "rnnsearch_tied", "rnn_encoder_decoder", "lstm_seq2seq", "luong"]
 NAMES += ["luong_bidirectional", "luong_local", "transformer", "transformer_normalize_first", "ensemble"]

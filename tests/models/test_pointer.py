@@ -14,6 +14,8 @@ from keras_attn.metrics import Perplexity, TokenAccuracy
 from keras_attn.search import beam_search, greedy_search, sample
 from keras_attn.text import Tokenizer
 
+pytestmark = pytest.mark.by_turns
+
 V, S = 7, 4
 SOURCE = np.array([[V, 4, V, 3], [5, V + 1, 3, 0]], "int32")  # an unknown word twice; another one once
 TARGET = np.array([[2, V, 4, 6, V], [2, V + 1, 5, 0, 0]], "int32")

@@ -22,6 +22,8 @@ from keras_attn.models import RecurrentSeq2Seq, RNNSearch, Seq2Seq
 from tests import oracles
 from tests.contracts.model_rows import ONE_EACH, VS, VT, B, S, T, make, some_inputs, values_of
 
+pytestmark = pytest.mark.by_turns
+
 INPUTS = some_inputs()
 
 

@@ -11,6 +11,8 @@ from keras_attn.losses import SmoothedCrossentropy
 from recipes.rnnsearch import Config
 from tests.contracts.model_rows import VT, make, values_of
 
+pytestmark = pytest.mark.by_turns
+
 B, S, T = 6, 5, 7
 OWN = ScheduledSampling("constant", k=0.0, choose="argmax")  # always the model's own token
 UPDATES = np.array([0, 1, 10, 900, 10**6])

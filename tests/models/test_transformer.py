@@ -10,6 +10,8 @@ from keras import ops
 
 from keras_attn.models import TransformerSeq2Seq
 
+pytestmark = pytest.mark.by_turns
+
 B, S, T, N, L = 2, 7, 5, 3, 2
 SIZES = {"units": 6, "num_layers": L, "num_heads": N, "feed_forward_units": 11}
 
