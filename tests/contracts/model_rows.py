@@ -87,7 +87,13 @@ MODELS = {
     "luong, neural coverage": (models.LuongSeq2Seq, {**LUONG, "attention": "neural_coverage"}),
     "luong, pointer, scheduled sampling": (
         models.LuongSeq2Seq,
-        {**LUONG, "source_vocabulary_size": VT, "pointer": True, "scheduled_sampling": "inverse_sigmoid,k=2"},
+        {
+            **LUONG,
+            "source_vocabulary_size": VT,
+            "tie_embeddings": "source",
+            "pointer": True,
+            "scheduled_sampling": "inverse_sigmoid,k=2",
+        },
     ),
     "luong, both ways": (models.LuongSeq2Seq, {**LUONG, "units": 6, "bidirectional": True}),
     "nematus": (models.NematusSeq2Seq, NEMATUS),
