@@ -61,6 +61,7 @@ def test_scaled_embeddings_enter_times_the_root_of_their_width():
 
 RATES = [
     *((name, "recurrent_dropout") for name in ONE_EACH[:-1]),
+    *(("rnnsearch", f"{part}_dropout") for part in ("embedding", "memory", "output")),
     ("gnmt", "layer_dropout"),
     ("rnmt_plus", "layer_dropout"),
 ]
@@ -74,7 +75,7 @@ def test_dropout_is_that_of_every_cell_and_of_training_alone(name, rate):
         cells = [layer for layer in model._flatten_layers() if hasattr(layer, "recurrent_kernel")]
         assert len(cells) >= 2
         assert {cell.recurrent_dropout for cell in cells} == {0.4}
-    else:
+    elif rate == "layer_dropout":
         assert (model.encoder.dropout, model.decoder.dropout) == (0.4, 0.4)
     np.testing.assert_array_equal(logits_of(model), logits_of(make(name)))
     drawn = [ops.convert_to_numpy(model(INPUTS, training=True)) for _ in range(2)]
