@@ -179,7 +179,8 @@ def test_every_model_searches_in_it_or_says_why_not(name):
     part, *found = model.step(tokens, memory, state, model.output_part(ops.convert_to_tensor(ids)))
     if isinstance(model, keras_attn.models.Ensemble):  # whose models' probabilities are those among the part
         whole = [one.step(tokens, *two)[0] for one, *two in zip(model.models, memory["models"], state, strict=True)]
-        columns = np.log(np.mean([oracles.softmax(numpy(logits)[:, ids]) for logits in whole], axis=0))
+        parts = np.array([oracles.softmax(numpy(logits)[:, ids]) for logits in whole])  # (N, B, n)
+        columns = np.log(parts.mean(0)) if model.average == "probability" else np.log(parts).mean(0)
     np.testing.assert_allclose(numpy(part), columns, atol=1e-5)
     for a, b in zip(keras.tree.flatten(expected), keras.tree.flatten(found), strict=True):
         np.testing.assert_array_equal(numpy(a), numpy(b))
