@@ -72,10 +72,29 @@ def make_embeddings(
     return target if tie in ("source", "all") else embedding(source_size, "source_embedding"), target
 
 
-def make_output_projection(size: int, initializer, tie: str | None, dtype=None):
+def make_first_layers(model, paper: Callable[[], Initializer], features: int, dtype=None) -> tuple[Initializer, dict]:
+    """What a recurrent model makes first: the initialiser of its kernels, and the two embeddings by name.
+
+    The order in which a model makes its layers stays: it decides the initial weights that a seed gives.
+
+    Args:
+        model: Its arguments `initializer`, `embedding_size` and, if it has it, `tie_embeddings` are attributes.
+        paper: See `make_initializers`.
+        features: Width of the output projection's input.
+        dtype: Dtype policy.
+    """
+    kernel, vectors = make_initializers(model.initializer, model.embedding_size, paper)
+    sizes = model.source_vocabulary_size, model.target_vocabulary_size, model.embedding_size
+    tie = getattr(model, "tie_embeddings", None)
+    source, target = make_embeddings(*sizes, vectors, tie, features, dtype)
+    return kernel, {"source_embedding": source, "target_embedding": target}
+
+
+def make_output_projection(model, initializer: Initializer, dtype=None):
     """The layer from features to logits; None if the transposed target embedding takes its place."""
-    if tie in ("target", "all"):
+    if getattr(model, "tie_embeddings", None) in ("target", "all"):
         return None
+    size = model.target_vocabulary_size
     return keras.layers.Dense(size, kernel_initializer=initializer.clone(), dtype=dtype, name="output")
 
 
@@ -143,19 +162,10 @@ def make_cell(
     return stack([deep(f"{name}_{i}") for i in range(num_layers)], dtype=dtype, name=name)
 
 
-def make_lstm_stack(
-    units: int,
-    num_layers: int,
-    initializer,
-    paper: Callable[[], Initializer],
-    name: str,
-    dtype=None,
-    recurrent_dropout: float = 0.0,
-):
-    """A stack of the cells of `make_lstm_layers`."""
-    if not isinstance(num_layers, int) or num_layers < 1:
-        raise ValueError(f"Expected `num_layers` to be at least 1. Received: num_layers={num_layers!r}")
-    cells = make_lstm_layers(units, num_layers, initializer, paper, name, dtype, recurrent_dropout=recurrent_dropout)
+def make_lstm_stack(units: int, num_layers: int, *, name: str, dtype=None, **options):
+    """A stack of the cells of `make_lstm_layers`, whose arguments it takes."""
+    check_size("num_layers", num_layers)
+    cells = make_lstm_layers(units, num_layers, name=name, dtype=dtype, **options)
     return keras.layers.StackedRNNCells(cells, dtype=dtype, name=name)
 
 

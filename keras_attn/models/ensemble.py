@@ -57,30 +57,20 @@ class Ensemble(Seq2Seq):
         self.set_arguments(locals())
         if given := [name for name in ID_ARGUMENTS if name in vars(self)]:
             raise ValueError(f"Expected models that have these arguments themselves. Received: {', '.join(given)}")
-        sizes = {(model.source_vocabulary_size, model.target_vocabulary_size) for model in models}
-        pointers = {model.pointer for model in models}
-        if len(sizes) != 1:
-            raise ValueError(
-                f"Expected models with the same source and the same target vocabulary. "
-                f"Received: {len(models)} models with (source, target) sizes {sorted(sizes)}"
-            )
-        if len(pointers) != 1:
-            raise ValueError("Expected models that all have `pointer=True`, or none of them. Received: both kinds")
+        if not models:
+            raise ValueError("Expected at least one model. Received: 0 models")
         if average not in AVERAGES:
             raise ValueError(f"Expected `average` to be one of {', '.join(AVERAGES)}. Received: average={average!r}")
-        ids = {tuple(getattr(model, name) for name in ID_ARGUMENTS) for model in models}
-        if len(ids) != 1:
-            raise ValueError(
-                f"Expected models with the same {', '.join(ID_ARGUMENTS)}. Received: {sorted(map(str, ids))}"
-            )
+        shared = {}
+        for name in ("source_vocabulary_size", "target_vocabulary_size", "pointer", *ID_ARGUMENTS):
+            found = [getattr(model, name) for model in models]
+            if any(value != found[0] for value in found):
+                raise ValueError(f"Expected models with the same {name}. Received: {', '.join(map(str, found))}")
+            shared[name] = found[0]
         dtype = kwargs.pop("dtype", None)
-        source_size, target_size = next(iter(sizes))
         self.set_layers(
             models=[_member(model, f"member_{i}", dtype) for i, model in enumerate(models)],
-            source_vocabulary_size=source_size,
-            target_vocabulary_size=target_size,
-            **dict(zip(ID_ARGUMENTS, next(iter(ids)), strict=True)),
-            pointer=pointers.pop(),
+            **shared,
             _own_dtype=dtype,
         )
 

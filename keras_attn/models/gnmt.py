@@ -9,8 +9,7 @@ from keras_attn.layers import Attention, StackedEncoder, check_size
 from keras_attn.models.builders import (
     make_attention,
     make_decoder_stack,
-    make_embeddings,
-    make_initializers,
+    make_first_layers,
     make_lstm_layers,
     make_output_projection,
 )
@@ -91,14 +90,11 @@ class GNMTSeq2Seq(RecurrentSeq2Seq):
         for count in ("encoder_layers", "decoder_layers"):
             check_size(count, getattr(self, count))
         paper = partial(RandomUniform, -0.04, 0.04)
-        kernel, vectors = make_initializers(initializer, embedding_size, paper)
-        sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
-        embeddings = make_embeddings(*sizes, vectors, tie_embeddings, units, dtype)
+        kernel, embeddings = make_first_layers(self, paper, units, dtype)
         options = {"initializer": initializer, "paper": paper, "dtype": dtype, "recurrent_dropout": recurrent_dropout}
         lstms = partial(make_lstm_layers, units, **options)
         super().__init__(
-            source_embedding=embeddings[0],
-            target_embedding=embeddings[1],
+            **embeddings,
             encoder=StackedEncoder(
                 lstms(encoder_layers, name="forward"),
                 lstms(1, name="backward"),
@@ -116,6 +112,6 @@ class GNMTSeq2Seq(RecurrentSeq2Seq):
                 layer_dropout,
                 dtype,
             ),
-            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
+            output_projection=make_output_projection(self, kernel, dtype),
             **kwargs,
         )

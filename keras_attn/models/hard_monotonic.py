@@ -7,7 +7,7 @@ from keras import ops
 from keras.initializers import RandomUniform
 
 from keras_attn.layers import AttentionDecoder, HardAlignment, PairReadout, RNNEncoder, at_least_float32, of_tokens
-from keras_attn.models.builders import make_embeddings, make_initializers, make_lstm_stack, make_output_projection
+from keras_attn.models.builders import make_first_layers, make_lstm_stack, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 from keras_attn.models.seq2seq import INPUTS, Seq2Seq
 
@@ -78,16 +78,13 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
         dtype = self.set_arguments(locals())
         width = decoder_units or units
         paper = partial(RandomUniform, -0.1, 0.1)
-        kernel, vectors = make_initializers(initializer, embedding_size, paper)
-        sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
-        embeddings = make_embeddings(*sizes, vectors, None, embedding_size, dtype)
+        kernel, embeddings = make_first_layers(self, paper, embedding_size, dtype)
         options = {"initializer": initializer, "paper": paper, "dtype": dtype, "recurrent_dropout": recurrent_dropout}
         readers = [make_lstm_stack(units, num_layers, name=n, **options) for n in ("reader", "backward_reader")]
         own = {"kernel_initializer": kernel.clone(), "dtype": dtype}
         self.set_layers(alignment=HardAlignment(order, monotonic=monotonic, window=window, **own, name="alignment"))
         super().__init__(
-            source_embedding=embeddings[0],
-            target_embedding=embeddings[1],
+            **embeddings,
             encoder=RNNEncoder(
                 readers[0], backward_cell=readers[1], dropout=layer_dropout, name="encoder", dtype=dtype
             ),
@@ -95,7 +92,7 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
                 make_lstm_stack(width, 1, name="cell", **options), [], dtype=dtype, name="decoder"
             ),
             readout=PairReadout(readout_size or 3 * width, **own, name="readout"),
-            output_projection=make_output_projection(target_vocabulary_size, kernel, None, dtype),
+            output_projection=make_output_projection(self, kernel, dtype),
             **kwargs,
         )
 

@@ -6,7 +6,7 @@ import keras
 from keras.initializers import RandomUniform
 
 from keras_attn.layers import AttentionDecoder, RNNEncoder
-from keras_attn.models.builders import make_embeddings, make_initializers, make_lstm_stack, make_output_projection
+from keras_attn.models.builders import make_first_layers, make_lstm_stack, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
 
@@ -74,19 +74,13 @@ class LSTMSeq2Seq(RecurrentSeq2Seq):
     ):
         dtype = self.set_arguments(locals())
         paper = partial(RandomUniform, -0.08, 0.08)
-        kernel, vectors = make_initializers(initializer, embedding_size, paper)
-        source_embedding, target_embedding = make_embeddings(
-            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, units, dtype
-        )
-        reader, cell = (
-            make_lstm_stack(units, num_layers, initializer, paper, name, dtype, recurrent_dropout)
-            for name in ("reader", "cell")
-        )
+        kernel, embeddings = make_first_layers(self, paper, units, dtype)
+        options = {"initializer": initializer, "paper": paper, "dtype": dtype, "recurrent_dropout": recurrent_dropout}
+        reader, cell = (make_lstm_stack(units, num_layers, name=name, **options) for name in ("reader", "cell"))
         super().__init__(
-            source_embedding=source_embedding,
-            target_embedding=target_embedding,
+            **embeddings,
             encoder=RNNEncoder(reader, reverse=reverse_source, dropout=layer_dropout, dtype=dtype, name="encoder"),
             decoder=AttentionDecoder(cell, [], dtype=dtype, name="decoder"),
-            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
+            output_projection=make_output_projection(self, kernel, dtype),
             **kwargs,
         )

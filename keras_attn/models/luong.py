@@ -12,7 +12,7 @@ from keras_attn.layers import (
     RNNEncoder,
     get_attention,
 )
-from keras_attn.models.builders import make_embeddings, make_initializers, make_lstm_stack, make_output_projection
+from keras_attn.models.builders import make_first_layers, make_lstm_stack, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
 
@@ -88,10 +88,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
     ):
         dtype = self.set_arguments(locals())
         paper = partial(RandomUniform, -0.1, 0.1)
-        kernel, vectors = make_initializers(initializer, embedding_size, paper)
-        source_embedding, target_embedding = make_embeddings(
-            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size, dtype
-        )
+        kernel, embeddings = make_first_layers(self, paper, readout_size, dtype)
         options = {"initializer": initializer, "paper": paper, "dtype": dtype, "recurrent_dropout": recurrent_dropout}
         lstms = partial(make_lstm_stack, num_layers=num_layers, **options)
         if bidirectional:
@@ -101,8 +98,7 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
         else:
             reader, backward_reader = lstms(units, name="reader"), None
         super().__init__(
-            source_embedding=source_embedding,
-            target_embedding=target_embedding,
+            **embeddings,
             encoder=RNNEncoder(
                 reader,
                 backward_cell=backward_reader,
@@ -122,6 +118,6 @@ class LuongSeq2Seq(RecurrentSeq2Seq):
                 dtype=dtype,
                 name="decoder",
             ),
-            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
+            output_projection=make_output_projection(self, kernel, dtype),
             **kwargs,
         )

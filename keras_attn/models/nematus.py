@@ -19,86 +19,53 @@ from keras_attn.layers import (
     StackedEncoder,
     check_size,
 )
-from keras_attn.models.builders import (
-    make_attention,
-    make_cell,
-    make_embeddings,
-    make_initializers,
-    make_output_projection,
-)
+from keras_attn.models.builders import make_attention, make_cell, make_first_layers, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
 EPSILON = 1e-9  # Marian's
 
 
-class NematusParts:
-    """Makes the layers.
+def _make_encoder(cell: Callable, order: str, layers: int, transitions: int, residual: bool, dtype):
+    """The encoder: "both", or an order of `StackedEncoder`."""
+    check_size("encoder_layers", layers)
+    if order == "both" or layers == 1:
+        reader = partial(cell, num_layers=layers, residual=residual, transitions=transitions)
+        return RNNEncoder(reader("forward"), backward_cell=reader("backward"), dtype=dtype, name="encoder")
+    stacks = [
+        [cell(f"{name}_{i}", transitions=transitions) for i in range(count)]
+        for name, count in (("forward", layers), ("backward", 1 if order == "upwards" else layers))
+    ]
+    return StackedEncoder(*stacks, order=order, residual=residual, dtype=dtype, name="encoder")
 
-    Args:
-        units, residual, layer_normalization: As in `NematusSeq2Seq`.
-        make_cell: From a name, and `transitions`, `num_layers` and `residual`, to a cell; see `builders.make_cell`.
-        kernel: Initialiser of what is not recurrent.
-        dtype: Dtype policy.
-    """
 
-    def __init__(self, units: int, make_cell: Callable, residual: bool, layer_normalization: bool, kernel, dtype):
-        self._cell = make_cell
-        self._units, self._residual, self._normalized = units, residual, layer_normalization
-        self._kernel, self._dtype = kernel, dtype
+def _make_decoder(cell: Callable, attention, layers: int, transitions: int, upper_transitions: int, residual, dtype):
+    """The decoder: attention between the first two transitions of its bottom layer."""
+    check_size("decoder_layers", layers)
+    check_size("decoder_transitions", transitions)
+    decoder = AttentionDecoder(
+        cell("cell"),
+        attention,
+        attend="between" if transitions > 1 else "after",
+        second_cell=cell("second_cell", transitions=transitions - 1) if transitions > 1 else None,
+        dtype=dtype,
+        name="decoder",
+    )
+    if layers == 1:
+        return decoder
+    upper = [cell(f"upper_{i}", transitions=upper_transitions) for i in range(layers - 1)]
+    return DecoderStack(decoder, upper, first_skip=0 if residual else len(upper), dtype=dtype, name="decoder_stack")
 
-    def encoder(self, order: str, layers: int, transitions: int):
-        """The encoder: "both", or an order of `StackedEncoder`."""
-        check_size("encoder_layers", layers)
-        if order == "both" or layers == 1:
-            reader = partial(self._cell, num_layers=layers, residual=self._residual, transitions=transitions)
-            return RNNEncoder(reader("forward"), backward_cell=reader("backward"), dtype=self._dtype, name="encoder")
-        stacks = [
-            [self._cell(f"{name}_{i}", transitions=transitions) for i in range(count)]
-            for name, count in (("forward", layers), ("backward", 1 if order == "upwards" else layers))
-        ]
-        return StackedEncoder(*stacks, order=order, residual=self._residual, dtype=self._dtype, name="encoder")
 
-    def bridge(self):
-        """From the mean of h to s_0."""
-        options = {"kernel_initializer": self._kernel.clone(), "dtype": self._dtype}
-        if not self._normalized:
-            return keras.layers.Dense(self._units, "tanh", name="bridge", **options)
-        layers = [
-            keras.layers.Dense(self._units, use_bias=False, name="dense", **options),
-            keras.layers.LayerNormalization(epsilon=EPSILON, dtype=self._dtype, name="norm"),
-            keras.layers.Activation("tanh", dtype=self._dtype, name="tanh"),
-        ]
-        return keras.Sequential(layers, name="bridge")
-
-    def normalized_attention(self, units: int):
-        """Additive attention, normalised."""
-        initializers = {f"{part}_initializer": self._kernel.clone() for part in ("query", "key", "score")}
-        return LayerNormAttention(units, epsilon=EPSILON, **initializers, dtype=self._dtype, name="attention")
-
-    def decoder(self, attention, layers: int, transitions: int, upper_transitions: int):
-        """The decoder: attention between the first two transitions of its bottom layer."""
-        check_size("decoder_layers", layers)
-        check_size("decoder_transitions", transitions)
-        decoder = AttentionDecoder(
-            self._cell("cell"),
-            attention,
-            attend="between" if transitions > 1 else "after",
-            second_cell=self._cell("second_cell", transitions=transitions - 1) if transitions > 1 else None,
-            dtype=self._dtype,
-            name="decoder",
-        )
-        if layers == 1:
-            return decoder
-        upper = [self._cell(f"upper_{i}", transitions=upper_transitions) for i in range(layers - 1)]
-        first_skip = 0 if self._residual else len(upper)
-        return DecoderStack(decoder, upper, first_skip=first_skip, dtype=self._dtype, name="decoder_stack")
-
-    def readout(self, units: int):
-        """From state, embedding and context to the features of the output."""
-        options = {"activation": "tanh", "kernel_initializer": self._kernel.clone(), "dtype": self._dtype}
-        if self._normalized:
-            return LayerNormOutput(units, epsilon=EPSILON, name="readout", **options)
-        return DeepOutput(units, name="readout", **options)
+def _make_bridge(units: int, normalized: bool, **options):
+    """From the mean of h to s_0."""
+    if not normalized:
+        return keras.layers.Dense(units, "tanh", name="bridge", **options)
+    layers = [
+        keras.layers.Dense(units, use_bias=False, name="dense", **options),
+        keras.layers.LayerNormalization(epsilon=EPSILON, dtype=options["dtype"], name="norm"),
+        keras.layers.Activation("tanh", dtype=options["dtype"], name="tanh"),
+    ]
+    return keras.Sequential(layers, name="bridge")
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -180,28 +147,31 @@ class NematusSeq2Seq(RecurrentSeq2Seq):
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
-        kernel, vectors = make_initializers(initializer, embedding_size, partial(RandomNormal, stddev=0.01))
-        sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
-        embeddings = make_embeddings(*sizes, vectors, tie_embeddings, embedding_size, dtype)
-        projection = make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype)
+        kernel, embeddings = make_first_layers(self, partial(RandomNormal, stddev=0.01), embedding_size, dtype)
+        projection = make_output_projection(self, kernel, dtype)
         options = {"recurrent_dropout": recurrent_dropout, "layer_normalization": layer_normalization}
         if layer_normalization:
             options |= {"per_gate": False, "epsilon": EPSILON}
             options |= {"normalize_cell": False} if cell == "lstm" else {}
         make = partial(make_cell, cell, units, kernel, dtype=dtype, **options)
-        parts = NematusParts(units, make, residual, layer_normalization, kernel, dtype)
         attention_units = attention_units or 2 * units
         if attention == "additive" and layer_normalization:
-            attention = parts.normalized_attention(attention_units)
+            kernels = {f"{part}_initializer": kernel.clone() for part in ("query", "key", "score")}
+            kernels |= {"epsilon": EPSILON, "dtype": dtype}
+            attention = LayerNormAttention(attention_units, **kernels, name="attention")
         else:
             attention = make_attention(attention, attention_units, kernel, dtype)
+        make_readout = partial(LayerNormOutput, epsilon=EPSILON) if layer_normalization else DeepOutput
         super().__init__(
-            source_embedding=embeddings[0],
-            target_embedding=embeddings[1],
-            encoder=parts.encoder(encoder_order, encoder_layers, encoder_transitions),
-            bridge=parts.bridge(),
-            decoder=parts.decoder(attention, decoder_layers, decoder_transitions, upper_transitions),
-            readout=parts.readout(embedding_size),
+            **embeddings,
+            encoder=_make_encoder(make, encoder_order, encoder_layers, encoder_transitions, residual, dtype),
+            bridge=_make_bridge(units, layer_normalization, kernel_initializer=kernel.clone(), dtype=dtype),
+            decoder=_make_decoder(
+                make, attention, decoder_layers, decoder_transitions, upper_transitions, residual, dtype
+            ),
+            readout=make_readout(
+                embedding_size, activation="tanh", kernel_initializer=kernel.clone(), dtype=dtype, name="readout"
+            ),
             output_projection=projection,
             output_bias=OutputBias(dtype=dtype, name="output") if projection is None else None,
             **kwargs,

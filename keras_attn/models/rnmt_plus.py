@@ -17,8 +17,7 @@ from keras_attn.layers import (
 from keras_attn.models.builders import (
     make_attention,
     make_decoder_stack,
-    make_embeddings,
-    make_initializers,
+    make_first_layers,
     make_lstm_layers,
     make_output_projection,
 )
@@ -95,9 +94,7 @@ class RNMTPlusSeq2Seq(RecurrentSeq2Seq):
         for count in ("encoder_layers", "decoder_layers", "num_heads"):
             check_size(count, getattr(self, count))
         paper = partial(RandomUniform, -0.04, 0.04)
-        kernel, vectors = make_initializers(initializer, embedding_size, paper)
-        sizes = source_vocabulary_size, target_vocabulary_size, embedding_size
-        embeddings = make_embeddings(*sizes, vectors, tie_embeddings, 2 * units, dtype)
+        kernel, embeddings = make_first_layers(self, paper, 2 * units, dtype)
         options = {"initializer": initializer, "paper": paper, "dtype": dtype, "recurrent_dropout": recurrent_dropout}
         lstms = partial(make_lstm_layers, units, make=partial(LayerNormLSTMCell, output_nonlinearity=False), **options)
         forward, backward = (
@@ -109,13 +106,12 @@ class RNMTPlusSeq2Seq(RecurrentSeq2Seq):
         projection = {"use_bias": False, "kernel_initializer": kernel.clone()}
         self.set_layers(projection=keras.layers.Dense(units, **projection, dtype=dtype, name="projection"))
         super().__init__(
-            source_embedding=embeddings[0],
-            target_embedding=embeddings[1],
+            **embeddings,
             encoder=RNNEncoder(forward, backward_cell=backward, dropout=layer_dropout, dtype=dtype, name="encoder"),
             bridge="zeros",
             decoder=make_decoder_stack(lstms(decoder_layers, name="cell"), heads, "after", layer_dropout, dtype),
             readout=ConcatenatedOutput(dtype=dtype, name="readout"),
-            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
+            output_projection=make_output_projection(self, kernel, dtype),
             **kwargs,
         )
 

@@ -6,7 +6,7 @@ import keras
 from keras.initializers import RandomNormal
 
 from keras_attn.layers import DeepOutput, FixedContextDecoder, RNNEncoder
-from keras_attn.models.builders import make_cell, make_embeddings, make_initializers, make_output_projection
+from keras_attn.models.builders import make_cell, make_first_layers, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
 
@@ -79,10 +79,8 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
-        kernel, vectors = make_initializers(initializer, embedding_size, partial(RandomNormal, stddev=0.01))
-        source_embedding, target_embedding = make_embeddings(
-            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size, dtype
-        )
+        paper = partial(RandomNormal, stddev=0.01)
+        kernel, embeddings = make_first_layers(self, paper, readout_size, dtype)
 
         def cell(name):
             return make_cell("gru", units, kernel, name, dtype, reset_after=False, recurrent_dropout=recurrent_dropout)
@@ -94,8 +92,7 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
 
         projection = tanh("context") if project_context else None
         super().__init__(
-            source_embedding=source_embedding,
-            target_embedding=target_embedding,
+            **embeddings,
             encoder=RNNEncoder(cell("reader"), dtype=dtype, name="encoder"),
             bridge=tanh("bridge"),
             decoder=FixedContextDecoder(cell("cell"), projection=projection, dtype=dtype, name="decoder"),
@@ -106,6 +103,6 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
                 dtype=dtype,
                 name="readout",
             ),
-            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
+            output_projection=make_output_projection(self, kernel, dtype),
             **kwargs,
         )

@@ -13,7 +13,7 @@ from keras_attn.layers import (
     DeepOutput,
     get_attention,
 )
-from keras_attn.models.builders import make_cell, make_embeddings, make_initializers, make_output_projection
+from keras_attn.models.builders import make_cell, make_first_layers, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
 
 
@@ -90,10 +90,8 @@ class RNNSearch(RecurrentSeq2Seq):
     ):
         dtype = self.set_arguments(locals())
         width = decoder_units or units
-        kernel, vectors = make_initializers(initializer, embedding_size, partial(RandomNormal, stddev=0.01))
-        source_embedding, target_embedding = make_embeddings(
-            source_vocabulary_size, target_vocabulary_size, embedding_size, vectors, tie_embeddings, readout_size, dtype
-        )
+        paper = partial(RandomNormal, stddev=0.01)
+        kernel, embeddings = make_first_layers(self, paper, readout_size, dtype)
         drop = {"recurrent_dropout": recurrent_dropout}
         cell = make_cell("gru", width, kernel, "cell", dtype, context_gate=context_gate, reset_after=False, **drop)
         if attention == "additive":
@@ -107,8 +105,7 @@ class RNNSearch(RecurrentSeq2Seq):
             )
         attention = get_attention(attention, attention_units, dtype)
         super().__init__(
-            source_embedding=source_embedding,
-            target_embedding=target_embedding,
+            **embeddings,
             encoder=BiGRUEncoder(units, kernel_initializer=kernel.clone(), dtype=dtype, name="encoder", **drop),
             bridge=keras.layers.Dense(
                 width, "tanh", use_bias=False, kernel_initializer=kernel.clone(), dtype=dtype, name="bridge"
@@ -121,7 +118,7 @@ class RNNSearch(RecurrentSeq2Seq):
                 dtype=dtype,
                 name="readout",
             ),
-            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
+            output_projection=make_output_projection(self, kernel, dtype),
             read_previous_state=read_previous_state,
             **kwargs,
         )

@@ -1,22 +1,29 @@
-"""The contract of a model, `Seq2Seq`: teacher-forced logits for training, and one step at a time for search."""
+"""The contract of a model, `Seq2Seq`: teacher-forced logits for training, and one step at a time for search.
 
+Below it: checks of ids and losses, the loss of guided alignment, and frozen and quantized layers in a config.
+"""
+
+import copy
+import inspect
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
-from keras_attn.backend import build_optimizer, keep_values, replica_count, scan, sum_over_replicas
+from keras_attn.backend import all_layers, build_optimizer, keep_values, replica_count, scan, sum_over_replicas
 from keras_attn.layers import check_size, refuse_unknown_arguments
-from keras_attn.models.changed_layers import changed_layers, make_model
-from keras_attn.models.checks import check_ids, check_loss
-from keras_attn.models.guided_alignment import ALIGNMENTS, alignment_crossentropy, has_alignments
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 keras.saving.register_keras_serializable(package="keras_attn")(SpecialIds)  # here: `text` does without Keras
 
 INPUTS = ("encoder_token_ids", "decoder_token_ids")
 MODEL_ARGUMENTS = ("name", "trainable", "dtype")
+ALIGNMENTS = "alignments"  # the input that only a step of training takes
+CHANGED_LAYERS = "changed_layers"  # in a config
 ID_ARGUMENTS = ("source_special_ids", "target_special_ids", "mask_padding", "source_length")
+_LEAST_ATTENTION = 1e-6  # as in Marian: a word without any has a loss of 14 nats, and no gradient
+_BY_SHAPE = ("crossentropy", "ce")  # names for which Keras chooses a cross-entropy, of probabilities
 
 
 class Seq2Seq(keras.Model):
@@ -274,3 +281,172 @@ def token_inputs() -> dict[str, keras.KerasTensor]:
         ['decoder_token_ids', 'encoder_token_ids']
     """
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
+
+
+def check_ids(x: Any, model: keras.Model) -> None:
+    """Checks that token ids are in a model's vocabularies.
+
+    The backends differ in what an id outside the vocabulary does: an error, NaN, or a wrong loss without a word. The
+    `fit` of a model calls this for a `ParallelDataset`, whose largest ids are known; for arrays, call it yourself.
+
+    Args:
+        x: A `ParallelDataset`; a batch `(inputs, labels, ...)`; or inputs, a dict of two arrays or a pair of them.
+        model: A `keras_attn.models.Seq2Seq`. With `pointer=True` a source of S words adds S ids to its vocabularies.
+
+    Raises:
+        ValueError: if an id is not.
+
+    Example:
+        >>> keras_attn.check_ids({"encoder_token_ids": np.array([[4, 3]]), "decoder_token_ids": np.array([[2]])}, model)
+        >>> keras_attn.check_ids(keras_attn.ParallelDataset([[4]], [[10**6]], batch_size=1), model)
+        Traceback (most recent call last):
+            ...
+        ValueError: Expected labels from 0 to 12, the ids of the model's vocabulary. Received: 1000000
+    """
+    source, target = model.source_vocabulary_size, model.target_vocabulary_size
+    sizes = {"encoder_token_ids": source, "decoder_token_ids": target, "labels": target}
+    if (largest := getattr(x, "largest_token_ids", None)) is not None:
+        temporary = max(length for _, length, _ in x.shapes) if model.pointer else 0
+        ranges = {name: (0, one) for name, one in zip(("encoder_token_ids", "labels"), largest, strict=True)}
+    else:
+        arrays = _arrays(x)
+        temporary = arrays["encoder_token_ids"].shape[1] if model.pointer else 0
+        ranges = {name: (array.min(), array.max()) for name, array in arrays.items() if array.size}
+    for name, (lowest, highest) in ranges.items():
+        size = sizes[name] + temporary
+        if not (lowest >= 0 and highest < size):
+            raise ValueError(
+                f"Expected {name} from 0 to {size - 1}, the ids of the model's vocabulary. "
+                f"Received: {highest if lowest >= 0 else lowest}"
+            )
+
+
+def _arrays(x: Any) -> dict[str, np.ndarray]:
+    inputs, labels = x, None
+    if isinstance(x, (tuple, list)) and (isinstance(x[0], (dict, tuple, list)) or len(x) > len(INPUTS)):
+        inputs, labels = x[0], x[1] if len(x) > 1 else None
+    if not isinstance(inputs, dict):
+        inputs = dict(zip(INPUTS, inputs, strict=True))
+    named = {name: inputs[name] for name in INPUTS} | ({} if labels is None else {"labels": labels})
+    return {name: ops.convert_to_numpy(array) for name, array in named.items()}
+
+
+def check_loss(loss: Any, pointer: bool, vocabulary_size: int) -> None:
+    """Raises ValueError for a loss that would take the model's logits for something else.
+
+    Args:
+        loss: What `compile` was given: a name, a function, a `keras.losses.Loss`, or a list or dict of them.
+        pointer: Whether the logits are wider than the vocabulary.
+        vocabulary_size: The size of the target vocabulary.
+
+    Raises:
+        ValueError: for a loss of probabilities, as Keras' cross-entropies are by name or without `from_logits=True`;
+            and, with a pointer, for a smoothed loss that does not know the size of the vocabulary.
+    """
+    for one in keras.tree.flatten(loss):
+        if _takes_probabilities(one):
+            name = one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__)
+            raise ValueError(
+                "Expected a loss of logits, which the model returns: `keras_attn.losses.SmoothedCrossentropy()` "
+                "or `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`. Received: a loss of probabilities, "
+                f"{name!r} without `from_logits=True`"
+            )
+        if pointer and getattr(one, "label_smoothing", 0) and not getattr(one, "vocabulary_size", None):
+            raise ValueError(
+                f"Expected `SmoothedCrossentropy({one.label_smoothing}, vocabulary_size={vocabulary_size})`: with "
+                "`pointer=True` the logits are wider than the vocabulary, and impossible words are not smoothed. "
+                "Received: vocabulary_size=None"
+            )
+
+
+def _takes_probabilities(loss: Any) -> bool:
+    """Returns True for a loss of Keras that can take logits and was not told to."""
+    if isinstance(loss, str):
+        if loss.lower() in _BY_SHAPE:
+            return True
+        loss = keras.losses.get(loss)
+    if inspect.isfunction(loss):
+        parameter = inspect.signature(loss).parameters.get("from_logits")
+        return parameter is not None and parameter.default is False
+    return getattr(loss, "from_logits", None) is False
+
+
+def has_alignments(inputs) -> bool:
+    """Returns True if the inputs of a model include target alignments."""
+    return isinstance(inputs, dict) and ALIGNMENTS in inputs
+
+
+def alignment_crossentropy(alignments, targets):
+    """The cross-entropy of alignments, summed over target words, and the number of those that have links.
+
+        loss = -(1 / n) sum_t sum_j A_tj log alpha_tj        (Chen et al. 2016, arXiv:1607.01628)
+
+    with n the number of rows t of A that are not zero; all other rows add nothing.
+
+    Args:
+        alignments: alpha `(B, T, S)`, the model's.
+        targets: A `(B, T, S)`, rows of zeros, or that sum to the weight of this loss. With another S, that of a batch
+            whose source rows the model pads or cuts (`source_length`), they are padded or cut alike.
+
+    Returns:
+        n times the loss, and n, float32 scalars.
+    """
+    alignments, targets = ops.cast(alignments, "float32"), ops.cast(targets, "float32")
+    if alignments.shape[-1] != targets.shape[-1]:
+        length = ops.shape(alignments)[-1]
+        targets = ops.pad(targets, [[0, 0], [0, 0], [0, length]])[..., :length]
+    total = -ops.sum(targets * ops.log(ops.maximum(alignments, _LEAST_ATTENTION)))
+    count = ops.sum(ops.cast(ops.sum(targets, axis=-1) > 0, "float32"))
+    return total, count
+
+
+def changed_layers(model: keras.Model) -> dict[str, Any]:
+    """The entry of a model's config for its layers that are frozen or quantized; empty without any.
+
+    Args:
+        model: A model whose layers follow from its arguments, in the same order each time.
+
+    Returns:
+        A dict with a list under `CHANGED_LAYERS`: each layer's "index" among all, and what `make_model` does to it.
+    """
+    changed = []
+    for i, layer in enumerate(all_layers(model)[1:]):
+        change = {} if layer.trainable else {"trainable": False}
+        if layer.quantization_mode:
+            config = keras.saving.serialize_keras_object(getattr(layer, "quantization_config", None))
+            change |= {"mode": layer.quantization_mode, "quantization_config": config}
+        changed += [{"index": i, **change}] if change else []
+    return {CHANGED_LAYERS: changed} if changed else {}
+
+
+def make_model(cls: type, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> keras.Model:
+    """A model from its config: constructs it, then quantizes and freezes the layers that `changed_layers` found.
+
+    Args:
+        cls: The model's class.
+        config: Of `get_config`; values that are dicts or lists are deserialised.
+        custom_objects: As in `keras.saving.deserialize_keras_object`.
+    """
+
+    def deserialized(value):
+        if isinstance(value, list):
+            return [deserialized(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        # A copy: `from_config` of Keras' stacks and wrappers empties what it is given.
+        return keras.saving.deserialize_keras_object(copy.deepcopy(value), custom_objects)
+
+    arguments = {name: deserialized(value) for name, value in config.items()}
+    changed = arguments.pop(CHANGED_LAYERS, [])
+    model = cls(**arguments)
+    by_index = {change["index"]: change for change in changed}
+    frozen = any("trainable" in change for change in changed)
+    for i, layer in enumerate(all_layers(model)[1:]):
+        change = by_index.get(i, {})
+        if "mode" in change and not layer.quantization_mode:
+            with np.errstate(invalid="ignore"):  # its weights may be NaN until a file is read
+                layer.quantize(change["mode"], type_check=False, config=change["quantization_config"])
+        trainable = change.get("trainable", True)
+        if frozen and layer.trainable != trainable:  # a layer comes after the one that it is a part of
+            layer.trainable = trainable
+    return model

@@ -110,7 +110,7 @@ class TransformerSeq2Seq(Seq2Seq):
             ],
             encoder_norm=normalization("encoder_norm"),
             decoder_norm=normalization("decoder_norm"),
-            output_projection=make_output_projection(target_vocabulary_size, kernel, tie_embeddings, dtype),
+            output_projection=make_output_projection(self, kernel, dtype),
             embedding_dropout_layer=keras.layers.Dropout(dropout, dtype=dtype, name="embedding_dropout"),
             word_dropout_layer=WordDropout(word_dropout, dtype=dtype, name="word_dropout") if word_dropout else None,
         )

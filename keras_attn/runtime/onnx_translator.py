@@ -52,9 +52,9 @@ class OnnxTranslator(TextSearch):
         directory = Path(directory)
         required = ENCODE, STEP, *manifest.TOKENIZER_FILES
         properties = manifest.read(directory / MANIFEST, "a translator in ONNX", FORMAT, required, _properties)
-        self._pointer, self._source_length, lengths = properties
+        pointer, source_length, lengths = properties
         tokenizers = [Tokenizer.load(directory / name) for name in manifest.TOKENIZERS]
-        super().__init__(*tokenizers, **lengths)
+        super().__init__(*tokenizers, **lengths, pointer=pointer, source_length=source_length)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or 0
         self._encoder, self._decoder = (
@@ -66,14 +66,6 @@ class OnnxTranslator(TextSearch):
             {value.name for value in session.get_inputs()} for session in (self._encoder, self._decoder)
         )
         self._states = [name for name in self._encoded if name.startswith("state_")]
-
-    @property
-    def pointer(self) -> bool:
-        return self._pointer
-
-    @property
-    def source_length(self) -> int | None:
-        return self._source_length
 
     def encode(self, encoder_token_ids: np.ndarray, max_length: int) -> tuple[Arrays, Arrays]:
         """The memory and the first state of sentences, by name; see `keras_attn.models.Seq2Seq`."""

@@ -36,8 +36,7 @@ __getattr__, __dir__, __all__ = exports(
             "length_norm",
             "option",
         ),
-        "records": ("SearchResult",),
         "sampling": ("sample",),
-        "scoring": ("score_tokens",),
+        "scoring": ("SearchResult", "score_tokens"),
     },
 )

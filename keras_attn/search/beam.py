@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 from keras import ops, tree
 
 from keras_attn.backend import put, take, take_in_rows, while_loop
-from keras_attn.search.constraints import candidates, check_memory, constrain
+from keras_attn.search.constraints import Candidates, Constraints, candidates, check_memory, constrain
 from keras_attn.search.options import check_numbers, check_sizes
-from keras_attn.search.records import NEGATIVE_INFINITY, Candidates, Constraints, SearchResult
-from keras_attn.search.scoring import coverage_score, length_norms
+from keras_attn.search.scoring import NEGATIVE_INFINITY, SearchResult, coverage_score, length_norms
 from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, share_shortlist, take_step
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
@@ -358,8 +357,22 @@ def start_beam_search(
     check_memory(memory)
     batch, source = ops.shape(memory["mask"])
     memory, shortlist = share_shortlist(memory, shortlist)
-    stops_early = early_stopping or beam_size == 1
-    config = _config(step, memory, shortlist, beam_size, norms, coverage_penalty, stops_early, limits)
+    zeros = ops.zeros_like(memory["mask"][:, 0], dtype="int32")  # (B,)
+    constraints = constrain(zeros, beam_size, **limits)
+    longest = ops.reshape(constraints.max_lengths, (-1, beam_size))[:, 0]  # (B,)
+    offsets = (ops.cumsum(ops.ones_like(zeros), axis=0)[:, None] - 1) * beam_size  # (B, 1)
+    config = BeamConfig(
+        step,
+        repeat_rows(memory, beam_size),
+        constraints,
+        norms,
+        longest_norms=take(norms, longest - 1),
+        offsets=ops.cast(offsets, "int32"),
+        slots=ops.arange(beam_size, dtype="int32") + zeros[:, None],
+        coverage_penalty=coverage_penalty,
+        early_stopping=early_stopping or beam_size == 1,
+        shortlist=shortlist,
+    )
     rows, length = batch * beam_size, ops.shape(norms)[0]
     only_first = ops.where(config.slots == 0, 0.0, NEGATIVE_INFINITY)  # (B, K)
     start = BeamState(
@@ -377,25 +390,6 @@ def start_beam_search(
         state=repeat_rows(state, beam_size),
     )
     return start, config
-
-
-def _config(step, memory, shortlist, beams: int, norms, coverage_penalty, early_stopping, limits: dict) -> BeamConfig:
-    rows = ops.zeros_like(memory["mask"][:, 0], dtype="int32")  # (B,)
-    constraints = constrain(rows, beams, **limits)
-    offsets = (ops.cumsum(ops.ones_like(rows), axis=0)[:, None] - 1) * beams  # (B, 1)
-    longest = ops.reshape(constraints.max_lengths, (-1, beams))[:, 0]  # (B,)
-    return BeamConfig(
-        step,
-        repeat_rows(memory, beams),
-        constraints,
-        norms,
-        take(norms, longest - 1),
-        ops.cast(offsets, "int32"),
-        ops.arange(beams, dtype="int32") + rows[:, None],
-        coverage_penalty,
-        early_stopping,
-        shortlist,
-    )
 
 
 def run_beam_search(old: BeamState, config: BeamConfig, compactions: int) -> SearchResult:

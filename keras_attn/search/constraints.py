@@ -1,18 +1,41 @@
 """The candidate tokens of a step: the few best ones, without those that the caller forbids."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
 
 from keras_attn.backend import take, take_in_rows
 from keras_attn.search.options import check_sizes
-from keras_attn.search.records import NEGATIVE_INFINITY, Candidates, Constraints
+from keras_attn.search.scoring import NEGATIVE_INFINITY
 from keras_attn.search.tensor_ops import repeat_rows
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 _LOWEST = float(np.finfo("float32").min)
+
+
+class Constraints(NamedTuple):
+    """The limits of each of R hypotheses; `()` for no limit."""
+
+    max_lengths: Any  # (R,) int32, end token included
+    min_lengths: Any  # (R,) int32, or ()
+    forced: Any  # (R, P + 1) int32, pad = free, or ()
+    excluded: Any  # (X,) int32: tokens that are not candidates (pad, start, end and banned ones)
+    no_repeat_ngram_size: int  # 0 = off
+    special_ids: SpecialIds
+
+    def is_last(self, position: Any) -> Any:
+        """The mask of hypotheses whose last position is `position`, `(R,)` bool."""
+        return self.max_lengths <= position + 1
+
+
+class Candidates(NamedTuple):
+    """Continuations of R hypotheses. The end token is separate: it finishes a hypothesis instead of extending it."""
+
+    token_ids: Any  # (R, C) int32
+    log_probs: Any  # (R, C) float32, -inf where not allowed
+    end_log_probs: Any  # (R,) float32, -inf where not allowed
 
 
 def check_memory(memory) -> None:

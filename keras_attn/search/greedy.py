@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_attn.backend import put, take, take_in_rows, while_loop
-from keras_attn.search.constraints import candidates, check_memory, constrain
-from keras_attn.search.records import NEGATIVE_INFINITY, Constraints, SearchResult
-from keras_attn.search.scoring import length_norms
+from keras_attn.search.constraints import Constraints, candidates, check_memory, constrain
+from keras_attn.search.scoring import NEGATIVE_INFINITY, SearchResult, length_norms
 from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, share_shortlist, take_step
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
@@ -33,7 +32,7 @@ class GreedyConfig(NamedTuple):
     choose: Callable  # (logits (R, V), GreedyState, GreedyConfig) -> token_ids (R,), log_probs (R,); of a module
     memory: Any  # each (R, ...)
     constraints: Constraints
-    draws: Any  # `stateless_random.Draws`; () for greedy search
+    draws: Any  # `sampling.Draws`; () for greedy search
     shortlist: Any  # for `take_step`; () without one
 
 

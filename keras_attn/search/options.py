@@ -181,12 +181,7 @@ class SampleOptions(CommonOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        check_sizes(num_samples=self.num_samples)
-        check_sizes(minimum=0, top_k=self.top_k)
-        check_temperature(self.temperature)
-        check_numbers(top_p=self.top_p, above=True)
-        if self.top_p > 1:
-            raise ValueError(f"Expected top_p to be at most 1. Received: top_p={self.top_p}")
+        check_sampling(self.num_samples, self.temperature, self.top_k, self.top_p)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,11 +288,15 @@ def check_sizes(minimum: int = 1, maximum: int = 2**31 - 1, **sizes) -> None:
             raise ValueError(f"Expected {name} to be a whole number {expected}. Received: {name}={size!r}")
 
 
-def check_temperature(temperature) -> None:
-    """Raises ValueError outside 1e-37 to 1e37: XLA multiplies by the reciprocal, which must be a normal float32."""
-    check_numbers(above=True, temperature=temperature)
-    if not 1e-37 <= temperature <= 1e37:
+def check_sampling(num_samples, temperature, top_k, top_p) -> None:
+    """Raises ValueError for options of `sample` out of range: see there."""
+    check_sizes(num_samples=num_samples)
+    check_sizes(minimum=0, top_k=top_k)
+    check_numbers(above=True, temperature=temperature, top_p=top_p)
+    if not 1e-37 <= temperature <= 1e37:  # XLA multiplies by the reciprocal, which must be a normal float32
         raise ValueError(f"Expected temperature from 1e-37 to 1e37. Received: temperature={temperature!r}")
+    if top_p > 1:
+        raise ValueError(f"Expected top_p to be at most 1. Received: top_p={top_p}")
 
 
 def check_numbers(above: bool = False, **numbers) -> None:

@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_attn.backend import take_in_rows
-from keras_attn.search.constraints import candidates, check_memory, constrain
+from keras_attn.search.constraints import Candidates, candidates, check_memory, constrain
 from keras_attn.search.greedy import GreedyConfig, GreedyState, run_greedy_loop
-from keras_attn.search.options import check_numbers, check_sizes, check_temperature
-from keras_attn.search.records import Candidates, SearchResult
-from keras_attn.search.scoring import length_norms
+from keras_attn.search.options import check_sampling
+from keras_attn.search.scoring import SearchResult, length_norms
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 
@@ -127,12 +126,7 @@ def sample(
         (1, 4, 6)
     """
     check_memory(memory)
-    check_temperature(temperature)
-    check_numbers(above=True, top_p=top_p)
-    check_sizes(num_samples=num_samples)
-    check_sizes(0, top_k=top_k)
-    if top_p > 1:
-        raise ValueError(f"Expected top_p to be at most 1. Received: top_p={top_p}")
+    check_sampling(num_samples, temperature, top_k, top_p)
     rows = ops.zeros_like(memory["mask"][:, 0], dtype="int32")  # (B,)
     constraints = constrain(
         rows,

@@ -28,9 +28,12 @@ _UNKNOWN_TRAINED_LENGTH = 500  # tokens, for a model without `trained_length`
 
 
 class TextSearch:
-    """Search from text to text. A subclass has the model, and overrides the four members that know it.
+    """Search from text to text. A subclass has the model, and overrides the two methods that know it.
 
-    For the arguments see `keras_attn.Translator`.
+    Args:
+        source_tokenizer, target_tokenizer: See `keras_attn.Translator`.
+        max_length_ratio, max_length_constant, trained_length: See there.
+        pointer, source_length: The model's, see `keras_attn.models.Seq2Seq`.
     """
 
     def __init__(
@@ -40,6 +43,9 @@ class TextSearch:
         max_length_ratio: float,
         max_length_constant: float,
         trained_length: int | None,
+        *,
+        pointer: bool,
+        source_length: int | None,
     ):
         check_numbers(max_length_ratio=max_length_ratio, max_length_constant=max_length_constant)
         if trained_length is not None:
@@ -49,6 +55,8 @@ class TextSearch:
         self.max_length_ratio = max_length_ratio
         self.max_length_constant = max_length_constant
         self.trained_length = trained_length
+        self.pointer = pointer
+        self.source_length = source_length
 
     @property
     def length_arguments(self) -> dict[str, float | int | None]:
@@ -60,16 +68,6 @@ class TextSearch:
     def counted_source_length(self) -> int:
         """Source tokens that count for the longest translation, unless an argument of the search gives that."""
         return _MARGIN * (self.trained_length or _UNKNOWN_TRAINED_LENGTH)
-
-    @property
-    def pointer(self) -> bool:
-        """True if the model copies words of the source; see `Seq2Seq`."""
-        raise NotImplementedError
-
-    @property
-    def source_length(self) -> int | None:
-        """The length that the model pads or cuts source rows to; see `Seq2Seq`."""
-        raise NotImplementedError
 
     def _search_of(self, options: SearchOptions) -> Callable:
         """The function of these options, whose keyword arguments are among their fields."""

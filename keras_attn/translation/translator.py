@@ -11,7 +11,7 @@ from keras_attn.backend import Int8Weights
 from keras_attn.converters import from_marian
 from keras_attn.models import Seq2Seq
 from keras_attn.saving import load_preset, load_presets, save_preset
-from keras_attn.search import SampleOptions, SearchOptions, beam_search, greedy_search, sample
+from keras_attn.search import SampleOptions, SearchOptions, beam_search, greedy_search, sample, score_tokens
 from keras_attn.text import Tokenizer, check_joint, without_temporary_ids
 from keras_attn.translation.batching import Sentence, batches, check_list, check_whole, encoded, padded
 from keras_attn.translation.quantization import int8_weights
@@ -62,7 +62,9 @@ class Translator(TextSearch):
         trained_length: int | None = None,
     ):
         _check_parts(model, source_tokenizer, target_tokenizer)
-        super().__init__(source_tokenizer, target_tokenizer, max_length_ratio, max_length_constant, trained_length)
+        lengths = max_length_ratio, max_length_constant, trained_length
+        reads = {"pointer": model.pointer, "source_length": model.source_length}
+        super().__init__(source_tokenizer, target_tokenizer, *lengths, **reads)
         self.model = model
         self.int8_weights: Int8Weights | None = None  # see `quantize`
         self.shortlist: Shortlist | None = None  # see `with_shortlist`
@@ -149,11 +151,14 @@ class Translator(TextSearch):
             ValueError: if the lists differ in length, a text is not valid Unicode, ids are not a translation or outside
                 the vocabulary, or the model's logits are NaN.
         """
-        ranking = {"length_penalty": length_penalty, "normalization": normalization}
-        ranking |= {"coverage_penalty": coverage_penalty}
-        checked = SearchOptions(**ranking, batch_size=batch_size, tokens_per_batch=tokens_per_batch)
-        options = {name: getattr(checked, name) for name in ranking}
-        options |= {"return_alignments": return_alignments, "each_head": each_head}
+        checked = SearchOptions(
+            length_penalty=length_penalty,
+            normalization=normalization,
+            coverage_penalty=coverage_penalty,
+            batch_size=batch_size,
+            tokens_per_batch=tokens_per_batch,
+        )
+        options = checked.arguments_of(score_tokens) | {"return_alignments": return_alignments, "each_head": each_head}
         sources = check_list("sources", sources)
         targets = check_list("targets", targets, len(sources))
         sentences = self._sentences(sources, self.limits())
@@ -264,14 +269,6 @@ class Translator(TextSearch):
                 f'Expected no options with format="onnx", because `generate` takes them. Received: {sorted(options)}'
             )
         return export_onnx(self, directory)
-
-    @property
-    def pointer(self) -> bool:
-        return self.model.pointer
-
-    @property
-    def source_length(self) -> int | None:
-        return self.model.source_length
 
     def _search_of(self, options: SearchOptions) -> Callable:
         return greedy_search if options.is_greedy else beam_search

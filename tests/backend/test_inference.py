@@ -8,7 +8,7 @@ from keras_attn.backend import inference_function
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.search import beam_search, greedy_search
 from keras_attn.translation.search_models import SearchModel
-from tests.models.test_every_model import MODELS, inputs, make  # noqa: F401
+from tests.contracts.model_rows import MODELS, make, some_inputs
 from tests.models.test_golden import SOURCE, load, model_with
 
 
@@ -46,9 +46,9 @@ def test_what_the_first_search_builds_can_be_trained(rng):
 
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch alone tells tensors of inference from others")
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_that_has_searched_can_be_trained(name, inputs):  # noqa: F811
+def test_a_model_that_has_searched_can_be_trained(name):
     """Nothing that a search leaves in a layer, of a length that no call before had, is a tensor of inference alone."""
-    model = make(name)
+    model, inputs = make(name), some_inputs()
     search = SearchModel(model, greedy_search, 6)
     for length in (None, None, -1):
         search.predict_on_batch({"encoder_token_ids": inputs["encoder_token_ids"][:, :length]})

@@ -9,8 +9,8 @@ import pytest
 from keras import ops
 
 from keras_attn.backend import bfloat16_products, loop_matmul, loop_product, scan, while_loop
+from tests.contracts import model_rows
 from tests.gradients import gradients, numeric_gradients
-from tests.models import test_every_model as every_model
 
 B, T, H = 3, 5, 2
 
@@ -176,7 +176,7 @@ def test_gradients_of_a_model_are_those_of_eager_mode(name, policy, tolerance, b
     import tensorflow as tf
 
     keras.config.set_dtype_policy(policy)
-    model = every_model.make(name)
+    model = model_rows.make(name)
     inputs = {side: rng.integers(4, 9, (B, T)) for side in ("encoder_token_ids", "decoder_token_ids")}
 
     def run():

@@ -11,7 +11,7 @@ from keras import ops, tree
 from keras_attn.backend import bfloat16_products, has_accelerator, loop_matmul, loop_product, scan
 from keras_attn.search import beam_search, greedy_search, run_beam_search, sample, start_beam_search
 from keras_attn.translation.search_models import SearchModel
-from tests.models.test_every_model import MODELS, VS, VT, B, S, T, make
+from tests.contracts.model_rows import MODELS, VS, VT, B, S, T, make
 
 if keras.backend.backend() != "torch":
     pytest.skip("the loops are torch's", allow_module_level=True)

@@ -7,7 +7,7 @@ from keras import ops
 
 import keras_attn as ka
 from recipes.rnnsearch import Config
-from tests.models.test_every_model import make
+from tests.contracts.model_rows import make
 
 pytestmark = pytest.mark.by_turns
 

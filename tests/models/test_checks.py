@@ -1,4 +1,6 @@
-"""Ids outside the vocabulary are refused, in arrays and in a `ParallelDataset`."""
+"""What a model refuses to be trained with: ids outside its vocabulary, and losses of probabilities."""
+
+import functools
 
 import keras
 import numpy as np
@@ -53,30 +55,27 @@ def batch(**wrong):
     return arrays, labels, np.ones((B, T), "float32")
 
 
-WRONG = [
-    ("encoder_token_ids", SOURCE, SOURCE),
-    ("encoder_token_ids", -1, SOURCE),
-    ("decoder_token_ids", TARGET, TARGET),
-    ("decoder_token_ids", 2**31 - 1, TARGET),
-    ("labels", TARGET, TARGET),
-    ("labels", -1, TARGET),
-]
-
-
 def refused(name, value, size):
     sentence = f"Expected {name} from 0 to {size - 1}, the ids of the model's vocabulary. Received: {value}$"
     return pytest.raises(ValueError, match=sentence)
 
 
-@pytest.mark.parametrize(("name", "value", "size"), WRONG)
+@pytest.mark.parametrize(
+    ("name", "value", "size"),
+    [("encoder_token_ids", SOURCE, SOURCE), ("decoder_token_ids", 2**31 - 1, TARGET), ("labels", -1, TARGET)],
+)
 def test_ids_outside_the_vocabulary_are_refused(model, name, value, size):
-    inputs, labels, weights = batch(**{name: value})
-    given = [(inputs, labels), (inputs, labels, weights), [tuple(inputs.values()), labels.tolist()]]
-    if name != "labels":
-        given += [inputs, (inputs,), tuple(inputs.values())]
-    for x in given:
-        with refused(name, value, size):
-            keras_attn.check_ids(x, model)
+    for wrong in ({}, {name: value}):
+        inputs, labels, weights = batch(**wrong)
+        given = [(inputs, labels), (inputs, labels, weights), [tuple(inputs.values()), labels.tolist()]]
+        if name != "labels":
+            given += [inputs, (inputs,), tuple(inputs.values())]
+        for x in given:
+            if not wrong:
+                keras_attn.check_ids(x, model)
+                continue
+            with refused(name, value, size):
+                keras_attn.check_ids(x, model)
 
 
 def test_a_dataset_of_other_tokenizers_is_refused(model):
@@ -88,7 +87,47 @@ def test_a_dataset_of_other_tokenizers_is_refused(model):
         model.fit(ParallelDataset(*fits, batch_size=2), validation_data=ParallelDataset(fits[0], target, batch_size=2))
 
 
-def test_what_is_right_is_accepted(model):
-    inputs, *others = batch()
-    for x in (inputs, (inputs, *others), tuple(inputs.values()), ParallelDataset([[4]], [[5]], batch_size=1)):
-        keras_attn.check_ids(x, model)
+def name_of(loss):
+    return loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "sparse_categorical_crossentropy",
+        "SparseCategoricalCrossentropy",
+        "CE",
+        keras.losses.sparse_categorical_crossentropy,
+        keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight", ignore_class=0),
+    ],
+    ids=name_of,
+)
+def test_a_loss_of_probabilities_is_refused(model, loss):
+    inputs, labels, _ = batch()
+    for given in (loss, [loss]):
+        model.compile("sgd", given)
+        sentence = (
+            r"^Expected a loss of logits, .*`keras\.losses\.SparseCategoricalCrossentropy\(from_logits=True\)`\. "
+            rf"Received: a loss of probabilities, '{name_of(loss)}' without `from_logits=True`"
+        )
+        for use in (model.train_on_batch, model.test_on_batch):
+            with pytest.raises(ValueError, match=sentence):
+                use(inputs, labels)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight"),
+        functools.partial(keras.losses.sparse_categorical_crossentropy, from_logits=True),
+        lambda y_true, y_pred: keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True),
+    ],
+    ids=["class", "partial", "lambda"],
+)
+def test_a_loss_of_logits_has_the_value_that_numpy_has(model, loss):
+    model.compile("sgd", loss)
+    inputs, labels, _ = batch()
+    logits = np.asarray(model.predict(inputs, verbose=0), "float64")
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    expected = -np.take_along_axis(log_probs, labels[..., None], -1).mean()
+    assert model.evaluate(inputs, labels, verbose=0) == pytest.approx(expected, rel=1e-5)

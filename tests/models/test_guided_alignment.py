@@ -7,8 +7,8 @@ from keras import ops
 
 from keras_attn import ParallelDataset, Tokenizer
 from keras_attn.losses import SmoothedCrossentropy
-from keras_attn.models.guided_alignment import alignment_crossentropy
-from tests.models.test_every_model import make
+from keras_attn.models.seq2seq import alignment_crossentropy
+from tests.contracts.model_rows import make
 
 pytestmark = pytest.mark.by_turns
 

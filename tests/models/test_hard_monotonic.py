@@ -10,7 +10,6 @@ from keras import ops
 from keras_attn import models
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.search import beam_search
-from keras_attn.text import END_ID, PAD_ID, START_ID
 from tests import hard_attention_oracle
 
 pytestmark = pytest.mark.by_turns
@@ -68,15 +67,6 @@ def test_a_monotonic_alignment_never_goes_back(inputs, order):
         assert (probs[1, :, k, k] > 0).all()
 
 
-def test_the_loss_is_minus_the_log_likelihood(inputs):
-    model = make()
-    log_probs = model.predict_on_batch(inputs)
-    labels = np.roll(inputs["decoder_token_ids"], -1, axis=1)
-    chosen = np.take_along_axis(log_probs, labels[..., None], axis=-1)
-    loss = SmoothedCrossentropy(label_smoothing=0.0)(labels, log_probs, np.ones((B, T), "float32"))
-    np.testing.assert_allclose(float(loss), -chosen.mean(), rtol=1e-5)
-
-
 def test_gradients_are_finite_where_alignments_are_impossible(inputs):
     """Sources of one word, targets beyond the window, and rows of padding alone."""
     model = make(order=1, window=1)
@@ -114,35 +104,6 @@ def test_learns_to_read_each_symbol_once_or_twice(order):
         posterior = ops.convert_to_numpy(model.align_posterior(*ids))[0, : len(spelled[0])]
         read_from = [j for j, x in enumerate(rows[0]) for _ in range(1 + (x > 7))]
         assert (posterior.argmax(-1) == read_from).mean() > 0.7
-
-
-@pytest.mark.once
-def test_an_ensemble_averages_probabilities_that_are_summed_over_alignments(inputs):
-    """Of both orders and of a model with soft attention; in one pass, and in steps as search takes them."""
-    soft = models.RNNSearch(VS, VT, units=3, embedding_size=7, readout_size=6, attention_units=5)
-    members = [make(), make(order=1, window=1), soft]
-
-    def mean(batch):
-        log_probs = [ops.convert_to_numpy(ops.log_softmax(model.predict_on_batch(batch))) for model in members]
-        return np.log(np.exp(log_probs).mean(0))
-
-    ensemble = models.Ensemble(members)
-    ids = [ops.convert_to_tensor(array) for array in inputs.values()]
-    stepwise, alignments = models.Seq2Seq.align(ensemble, *ids)
-    for found in (ensemble.predict_on_batch(inputs), ops.convert_to_numpy(stepwise)):
-        np.testing.assert_allclose(found, mean(inputs), atol=1e-5)
-    np.testing.assert_allclose(ops.convert_to_numpy(alignments).sum(-1), 1, atol=1e-5)
-
-    # Every hypothesis of one symbol and the end, or of the end alone.
-    symbols = [y for y in range(VT) if y not in (PAD_ID, START_ID, END_ID)]
-    rows = [{**inputs, "decoder_token_ids": np.full((B, 2), [START_ID, y], "int32")} for y in symbols]
-    log_probs = [mean(batch) for batch in rows]
-    scores = [one[:, 0, y] + one[:, 1, END_ID] for y, one in zip(symbols, log_probs, strict=True)]
-    scores.append(log_probs[0][:, 0, END_ID])
-    best = beam_search(ensemble.step, *ensemble.encode(ids[0]), beam_size=VT, max_length=2, length_penalty=0.0)
-    np.testing.assert_allclose(ops.convert_to_numpy(best.scores)[:, 0], np.max(scores, axis=0), atol=1e-5)
-    expected = [[*symbols, END_ID][n] for n in np.argmax(scores, axis=0)]
-    np.testing.assert_array_equal(ops.convert_to_numpy(best.token_ids)[:, 0, 0], expected)
 
 
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX has no float64 unless it is told so at its start")

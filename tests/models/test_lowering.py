@@ -16,7 +16,7 @@ from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 from keras_attn.search import beam_search, greedy_search
 from keras_attn.translation import SearchModel
-from tests.models.test_every_model import MODELS, ONE_EACH, STATEFUL, VS, VT, B, S, T, make
+from tests.contracts.model_rows import MODELS, ONE_EACH, STATEFUL, VS, VT, B, S, T, make
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="only JAX lowers a program for a device that is not there"

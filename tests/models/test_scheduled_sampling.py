@@ -9,7 +9,7 @@ from keras_attn import ScheduledSampling
 from keras_attn.layers import get_scheduled_sampling
 from keras_attn.losses import SmoothedCrossentropy
 from recipes.rnnsearch import Config
-from tests.models.test_every_model import VT, make, values_of
+from tests.contracts.model_rows import VT, make, values_of
 
 pytestmark = pytest.mark.by_turns
 

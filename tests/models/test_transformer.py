@@ -1,4 +1,4 @@
-"""TransformerSeq2Seq: its attention can be read, its room, half precision, and what is refused."""
+"""TransformerSeq2Seq: its attention can be read, half precision, what is refused, and which packages it needs."""
 
 import subprocess
 import sys
@@ -74,19 +74,6 @@ def test_the_attention_read_is_the_attention_used(inputs):
     )
 
 
-def test_the_room_changes_nothing_but_how_many_steps_there_are(inputs):
-    model, source = make(), ops.convert_to_tensor(inputs["encoder_token_ids"])
-    found = []
-    for room in (T, 4 * T):
-        memory, state = model.encode(source, max_length=room)
-        assert state["cache"][0].shape[2] == room
-        for column in inputs["decoder_token_ids"].T:
-            logits, state, _ = model.step(ops.convert_to_tensor(column), memory, state)
-        found.append(ops.convert_to_numpy(logits))
-    np.testing.assert_allclose(*found, atol=1e-6)
-    assert model.encode(source)[1]["cache"][0].shape[2] == 256
-
-
 def test_positions_stay_apart_in_half_precision():
     """bfloat16 has no 257: words 256 and 257 would have one position."""
     keras.config.set_dtype_policy("mixed_bfloat16")
@@ -115,8 +102,31 @@ def test_mistakes_are_refused_with_a_sentence():
         make(tie_embeddings="all")
 
 
+@pytest.mark.usefixtures("processes_on_jax")
+def test_without_kerashub_the_transformer_says_what_to_install():
+    program = (
+        "import sys; sys.modules['keras_hub'] = None\n"
+        "import keras_attn\n"
+        "keras_attn.models.RNNSearch(5, 6, units=2, embedding_size=2, readout_size=2, attention_units=2)\n"
+        "try:\n"
+        "    keras_attn.models.TransformerSeq2Seq(5, 6, units=2, num_heads=1)\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert 'pip install "keras_attn[tensorflow]"' in done.stdout, done.stderr
+
+
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="there TensorFlow is the backend")
-def test_importing_the_package_imports_neither_kerashub_nor_tensorflow():
-    code = "import sys, keras_attn; print([m for m in ('keras_hub', 'keras_nlp', 'tensorflow') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+def test_the_transformer_runs_without_tensorflow():
+    program = (
+        "from tests.cli import light_install\n"
+        "light_install.block(('tensorflow', 'tensorflow_text', 'keras_nlp'))\n"
+        "import sys, keras_attn, numpy as np\n"
+        "model = keras_attn.models.TransformerSeq2Seq(5, 6, units=2, num_heads=1, num_layers=1, feed_forward_units=3)\n"
+        "ids = np.array([[4, 3]])\n"
+        "print(model.predict({'encoder_token_ids': ids, 'decoder_token_ids': ids}, verbose=0).shape)\n"
+        "assert 'tensorflow' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
+    assert done.stdout == "(1, 2, 6)\n", done.stderr

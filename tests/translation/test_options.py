@@ -1,6 +1,5 @@
 """Options of a single sentence (lengths, prefix, random draws), banned tokens, and replacement of unknown words."""
 
-import itertools
 import math
 import warnings
 
@@ -243,12 +242,6 @@ def test_a_new_seed_is_not_traced_again(translator, monkeypatch):
         ("generate", {"banned_tokens": [99]}, "Received: 99"),
         ("generate", {"banned_tokens": [-1]}, "Received: -1"),
         ("generate", {"banned_tokens": [4.5]}, "Received: 4.5"),
-        ("generate", {"banned_tokens": 4}, "Received banned_tokens=4"),
-        ("generate", {"length_penalty": math.inf}, "Received: length_penalty=inf"),
-        ("generate", {"max_length": 2**31}, "max_length to be a whole number from 1 to 100,000"),
-        ("generate", {"batch_size": 2**40}, "batch_size to be a whole number from 1 to 2,147,483,647"),
-        ("score", {"targets": ["t1"] * 5, "length_penalty": math.inf}, "Received: length_penalty=inf"),
-        ("score", {"targets": ["t1"] * 5, "coverage_penalty": math.nan}, "Received: coverage_penalty=nan"),
         ("score", {"targets": [[37, 3]] * 5}, "ids from 0 to 36. Received: 37"),
         ("score", {"targets": [[-1, 3]] * 5}, "ids from 0 to 36. Received: -1"),
         ("score", {"targets": [[4.5, 3]] * 5}, "whole numbers. Received: .4.5, 3"),
@@ -257,18 +250,12 @@ def test_a_new_seed_is_not_traced_again(translator, monkeypatch):
         ("generate", {"prefixes": 7}, "`prefixes` to be a list. Received: 7"),
         ("generate", {"banned_tokens": ["</s>"]}, "without the end token"),
         ("generate", {"replace_unknown": 3}, "a dictionary. Received: 3"),
-        ("generate", {"min_length": 5, "max_length": 4}, "at most max_length=4"),
-        ("generate", {"min_length": 0}, "min_length=0"),
-        ("generate", {"max_length_ratio": 0}, "max_length_ratio to be a number above 0"),
-        ("generate", {"min_length_ratio": math.inf}, "min_length_ratio to be a number above 0"),
         ("generate", {"forced_prefix": [[4]]}, "search options among: .*no_repeat_ngram_size"),
         ("generate", {"seed": 1}, "Received: seed"),
         ("sample", {"row_ids": [1]}, "`row_ids` to have an entry for each of 5"),
-        ("sample", {"num_samples": 0}, "num_samples=0"),
-        ("sample", {"beam_size": 5}, "search options among: length_penalty, normalization, .*, no_repeat_ngram_size"),
-        ("sample", {"top_p": 0.0}, "top_p to be a number above 0"),
         ("sample", {"top_p": 1.5}, "top_p to be at most 1"),
-        ("sample", {"temperature": 0.0}, "temperature to be a number above 0"),
+        ("score", {"targets": ["t1"] * 5, "length_penalty": math.inf}, "Received: length_penalty=inf"),
+        ("sample", {"beam_size": 5}, "search options among: length_penalty, normalization, .*, no_repeat_ngram_size"),
     ],
 )
 def test_invalid_arguments_are_refused(translator, method, options, message):
@@ -287,9 +274,9 @@ def test_numbers_of_numpy_are_numbers(translator):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("texts", [None, 5, [None], [5], b"s1", [["s1"]]])
+@pytest.mark.parametrize("texts", [None, 5, "s1", b"s1", [None], ["s1", "s\ud800"], [["s1"]]])
 def test_texts_that_are_none_are_refused(translator, texts):
-    with pytest.raises(ValueError, match=r"Expected .* Received: "):
+    with pytest.raises(ValueError, match=r"Expected .* Received"):
         translator.generate(texts)
 
 
@@ -314,14 +301,17 @@ CALLS = {
     "sample": lambda t: t.sample(LINES, num_samples=2, top_k=5),
     "score": lambda t: t.score(LINES, ["t1"] * 5),
 }
-# The other backends compile each case: there each call has one of them.
-BROKEN = [("greedy", "embedding", math.nan), ("beam", "bias", math.inf), ("sample", "kernel", math.nan)]
-BROKEN += [("score", "embedding", math.inf)]
-if keras.backend.backend() == "torch":
-    BROKEN = list(itertools.product(CALLS, ["embedding", "bias", "kernel"], [math.nan, math.inf]))
 
 
-@pytest.mark.parametrize(("call", "name", "value"), BROKEN)
+@pytest.mark.parametrize(
+    ("call", "name", "value"),
+    [
+        ("greedy", "embedding", math.nan),
+        ("beam", "bias", math.inf),
+        ("sample", "kernel", math.nan),
+        ("score", "embedding", math.inf),
+    ],
+)
 def test_weights_that_are_not_finite_are_named(broken, call, name, value):
     weight = next(w for w in reversed(broken.model.weights) if w.path.split("/")[-1].startswith(name))
     weight.assign(np.full(weight.shape, value))

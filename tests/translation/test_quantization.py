@@ -12,7 +12,7 @@ from keras import ops
 import keras_attn
 from keras_attn.backend import Int8Weights, dense, int8_products, kernel_products, loop_product
 from keras_attn.translation.quantization import int8_weights
-from tests.models.test_every_model import MODELS, ONE_EACH, S, T, inputs, make  # noqa: F401 - a fixture
+from tests.contracts.model_rows import MODELS, ONE_EACH, T, make, some_inputs
 from tests.translation.test_options import LINES, texts
 from tests.translation.test_scoring import word_tokenizer
 
@@ -163,9 +163,9 @@ def test_what_is_no_matrix_of_the_model_stays_in_float32(rng, monkeypatch):
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_multiplies_in_int8(inputs, name):  # noqa: F811
+def test_every_model_multiplies_in_int8(name):
     """Teacher forced: close to float32, but not equal to it."""
-    model = make(name)
+    model, inputs = make(name), some_inputs()
     expected = numpy(model(inputs))
     weights = int8_weights(model)
     with kernel_products(weights.product):
@@ -244,7 +244,7 @@ def test_a_copy_is_quantised_too(translator, copied):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="only JAX compiles weights as constants or arguments")
-def test_matrices_are_arguments_of_what_jax_compiles(inputs, monkeypatch):  # noqa: F811
+def test_matrices_are_arguments_of_what_jax_compiles(monkeypatch):
     import jax
 
     from keras_attn.search import greedy_search
@@ -255,7 +255,7 @@ def test_matrices_are_arguments_of_what_jax_compiles(inputs, monkeypatch):  # no
     model = make("rnnsearch")
     weights = int8_weights(model)
     search = SearchModel(model, greedy_search, T, int8_weights=weights)
-    source = {"encoder_token_ids": inputs["encoder_token_ids"]}
+    source = {"encoder_token_ids": some_inputs()["encoder_token_ids"]}
     for _ in range(2):
         search.predict_on_batch(source)
     assert traced[0]._cache_size() == 1

@@ -44,14 +44,6 @@ def log_softmax(logits):
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
-def test_each_heads_alignment_and_their_mean(translator, scored):
-    for found, plain in zip(translator.score(SOURCES, TARGETS, each_head=True), scored, strict=True):
-        assert plain.head_alignments is None
-        assert found.head_alignments.shape == (1, *plain.alignment.shape)  # this model has one
-        np.testing.assert_allclose(found.head_alignments.mean(0), plain.alignment, atol=1e-6)
-        np.testing.assert_allclose(found.score, plain.score, atol=1e-5)
-
-
 def test_a_translator_over_a_model_with_heads():
     tokenizers = word_tokenizer("s", test_golden.SOURCE), word_tokenizer("t", test_golden.TARGET)
     heads = MultiHeadAttention(2, score="additive", head_units=3)
@@ -146,9 +138,6 @@ def test_without_alignments(translator, scored):
         (["s1"], [[]], {}, "end in the end token 3"),
         (["s1"], [[5, 0, 3]], {}, "no other special token"),
         (["s1"], [[99, 3]], {}, "Received: 99"),
-        (["s1"], ["t1"], {"normalization": "wu"}, "'gnmt', 'average', 'none'"),
-        (["s1"], ["t1"], {"coverage_penalty": -1}, "coverage_penalty to be a number of at least 0"),
-        (["s1"], ["t1"], {"batch_size": 0}, "batch_size=0"),
     ],
 )
 def test_invalid_arguments_are_refused(translator, sources, targets, options, message):
@@ -172,16 +161,14 @@ def test_low_precision_logits_are_scored_in_float32(dtype, rng):
     assert not result["alignments"][0, 0, 3:].any()
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_search_and_score_agree_under_a_low_precision_policy(weights, translator, dtype):
-    keras.config.set_dtype_policy(f"mixed_{dtype}")
+def test_search_and_score_agree_under_a_low_precision_policy(weights, translator):
+    keras.config.set_dtype_policy("mixed_float16")
     model = test_golden.model_with(weights)
     low = Translator(model, translator.source_tokenizer, translator.target_tokenizer)
     found = low.generate(SOURCES, beam_size=1)
     again = low.score(SOURCES, [t.token_ids for t in found])
     for expected, other in zip(found, again, strict=True):
         assert expected.token_log_probs.dtype == np.float32
-        # Of 8 and 11 bits: the logits of a step and of a whole pass are rounded at other places.
-        atol = {"bfloat16": 0.1, "float16": 0.02}[dtype]
-        np.testing.assert_allclose(other.token_log_probs, expected.token_log_probs, atol=atol)
+        # The logits of a step and of a whole pass are rounded at other places.
+        np.testing.assert_allclose(other.token_log_probs, expected.token_log_probs, atol=0.02)
         assert np.isfinite(expected.score)

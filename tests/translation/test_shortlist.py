@@ -13,7 +13,7 @@ from keras_attn import Shortlist, SpecialIds
 from keras_attn.models import copy_model
 from keras_attn.translation import shortlist as module
 from tests import oracles
-from tests.models.test_every_model import MODELS, inputs, make  # noqa: F401 - a fixture
+from tests.contracts.model_rows import MODELS, make, some_inputs
 from tests.translation.test_options import LINES, texts
 from tests.translation.test_scoring import word_tokenizer
 
@@ -163,8 +163,8 @@ def test_options_of_a_search_hold(translator):
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_searches_in_it_or_says_why_not(inputs, name):  # noqa: F811
-    model = make(name)
+def test_every_model_searches_in_it_or_says_why_not(name):
+    model, inputs = make(name), some_inputs()
     ids = np.array([3, 0, 11, 5], "int32")
     if model.pointer or type(model).__name__ == "HardMonotonicSeq2Seq":
         with pytest.raises(ValueError, match="search in a part of its vocabulary"):
@@ -178,7 +178,8 @@ def test_every_model_searches_in_it_or_says_why_not(inputs, name):  # noqa: F811
     part, *found = model.step(tokens, memory, state, model.output_part(ops.convert_to_tensor(ids)))
     if isinstance(model, keras_attn.models.Ensemble):  # whose models' probabilities are those among the part
         whole = [one.step(tokens, *two)[0] for one, *two in zip(model.models, memory["models"], state, strict=True)]
-        columns = np.log(np.mean([oracles.softmax(numpy(logits)[:, ids]) for logits in whole], axis=0))
+        parts = np.array([oracles.softmax(numpy(logits)[:, ids]) for logits in whole])  # (N, B, n)
+        columns = np.log(parts.mean(0)) if model.average == "probability" else np.log(parts).mean(0)
     np.testing.assert_allclose(numpy(part), columns, atol=1e-5)
     for a, b in zip(keras.tree.flatten(expected), keras.tree.flatten(found), strict=True):
         np.testing.assert_array_equal(numpy(a), numpy(b))
@@ -311,7 +312,7 @@ def test_bad_ones_are_refused(translator):
 
 
 @pytest.mark.once
-def test_models_that_cannot_are_refused(inputs):  # noqa: F811
+def test_models_that_cannot_are_refused():
     model = make("hard_monotonic")
     tokenizers = word_tokenizer("s", model.source_vocabulary_size), word_tokenizer("t", model.target_vocabulary_size)
     translator = keras_attn.Translator(model, *tokenizers)

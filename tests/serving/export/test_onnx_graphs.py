@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attn.export.onnx import in_float32, write_graphs
-from tests.models import test_every_model as every_model
+from tests.contracts import model_rows
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("tf2onnx")
@@ -53,7 +53,7 @@ class Graphs:
 
 def sources(batch: int, length: int) -> np.ndarray:
     """Rows of different lengths, `(B, S)`."""
-    token_ids = np.random.default_rng(batch).integers(4, every_model.VS, (batch, length)).astype("int32")
+    token_ids = np.random.default_rng(batch).integers(4, model_rows.VS, (batch, length)).astype("int32")
     for row in range(batch):
         end = max(1, length - 1 - row)
         token_ids[row, end], token_ids[row, end + 1 :] = 3, 0
@@ -72,17 +72,17 @@ def check_equal(model, graphs, atol=1e-5):
             received, aligned, arrays = graphs.step(previous, arrays)
             np.testing.assert_allclose(received, ops.convert_to_numpy(ops.cast(logits, "float32")), atol=atol)
             np.testing.assert_allclose(aligned, ops.convert_to_numpy(ops.cast(alignment, "float32")), atol=atol)
-            previous = np.random.default_rng(position).integers(4, every_model.VT, batch).astype("int32")
+            previous = np.random.default_rng(position).integers(4, model_rows.VT, batch).astype("int32")
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_graphs_compute_what_the_model_does(name, tmp_path):
-    model = every_model.make(name)
+    model = model_rows.make(name)
     check_equal(model, Graphs(model, tmp_path))
 
 
 def test_a_model_of_mixed_precision_becomes_one_of_float32(tmp_path):
-    mixed = every_model.make("rnnsearch", dtype="mixed_bfloat16")
+    mixed = model_rows.make("rnnsearch", dtype="mixed_bfloat16")
     graphs = Graphs(mixed, tmp_path)
-    check_equal(every_model.make("rnnsearch"), graphs)
+    check_equal(model_rows.make("rnnsearch"), graphs)
     check_equal(mixed, graphs, atol=0.3)

@@ -1,0 +1,250 @@
+"""The rows of the contract of models: tiny models of every class, with fixed weights.
+
+`tests/fixtures/weights.json` lists the names and shapes of each model's weights, by which a saved model is loaded.
+`python -m tests.contracts.model_rows` writes it anew when a model is meant to change.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import ops
+
+import keras_attn as ka
+from keras_attn import models
+
+B, S, T, VS, VT = 3, 7, 5, 31, 37
+PATH = Path(__file__).parents[1] / "fixtures" / "weights.json"
+DROPOUT = {"embedding_dropout": 0.3, "memory_dropout": 0.2, "output_dropout": 0.5}
+RNNSEARCH = {"units": 5, "embedding_size": 11, "readout_size": 11, "attention_units": 13, "decoder_units": 10}
+ENCDEC = {"units": 5, "embedding_size": 7, "readout_size": 11}
+LSTM = {"units": 5, "num_layers": 2, "embedding_size": 7}
+LUONG = {**LSTM, "readout_size": 11}
+NEMATUS = {"units": 5, "embedding_size": 7}
+GNMT = {"units": 5, "embedding_size": 7, "encoder_layers": 3, "decoder_layers": 3}
+RNMT_PLUS = {**GNMT, "units": 6, "embedding_size": 11, "num_heads": 2}
+HARD_MONOTONIC = {**LSTM, "readout_size": 11}
+TRANSFORMER = {"units": 6, "num_layers": 2, "num_heads": 3, "feed_forward_units": 11, "dropout": 0.0}
+MODELS = {
+    "rnnsearch": (models.RNNSearch, RNNSEARCH),
+    "rnnsearch, current state, all tied, dropout": (
+        models.RNNSearch,
+        {
+            **RNNSEARCH,
+            **DROPOUT,
+            "read_previous_state": False,
+            "readout_activation": "tanh",
+            "tie_embeddings": "all",
+            "scale_embeddings": True,
+            "source_vocabulary_size": VT,
+        },
+    ),
+    "rnnsearch, local-p": (
+        models.RNNSearch,
+        # Named, because another module may have made one before.
+        {**RNNSEARCH, "attention": ka.LocalPredictiveAttention("concat", window=2, name="local_predictive_attention")},
+    ),
+    "rnnsearch, monotonic": (
+        models.RNNSearch,
+        {**RNNSEARCH, "attention": ka.BahdanauMonotonicAttention(13, sigmoid_noise=1.0, chunk_size=2)},
+    ),
+    "rnnsearch, additive heads": (
+        models.RNNSearch,
+        {**RNNSEARCH, "attention": ka.MultiHeadAttention(2, score="additive")},
+    ),
+    "rnnsearch, coverage": (
+        models.RNNSearch,
+        {**RNNSEARCH, "attention": ka.CoverageAttention(13, max_fertility=2.0), "coverage_loss": 1.0},
+    ),
+    "rnnsearch, context gate": (models.RNNSearch, {**RNNSEARCH, "context_gate": "both"}),
+    "rnnencdec": (models.RNNEncoderDecoder, ENCDEC),
+    "rnnencdec, bare context, dropout": (
+        models.RNNEncoderDecoder,
+        {**ENCDEC, **DROPOUT, "project_context": False},
+    ),
+    "lstm_seq2seq": (models.LSTMSeq2Seq, LSTM),
+    "lstm_seq2seq, forwards, tied": (
+        models.LSTMSeq2Seq,
+        {
+            "units": 11,
+            "num_layers": 1,
+            "embedding_size": 11,
+            "reverse_source": False,
+            "tie_embeddings": "target",
+            "scale_embeddings": True,
+        },
+    ),
+    "luong": (models.LuongSeq2Seq, LUONG),
+    "luong, dot, not fed": (models.LuongSeq2Seq, {**LUONG, "input_feeding": False, "attention": "dot"}),
+    "luong, local-m, not fed": (models.LuongSeq2Seq, {**LUONG, "attention": "local_m", "input_feeding": False}),
+    "luong, location, forwards, dropout": (
+        models.LuongSeq2Seq,
+        {**LUONG, **DROPOUT, "attention": ka.LocationAttention(5), "layer_dropout": 0.2, "reverse_source": False},
+    ),
+    "luong, location-sensitive": (models.LuongSeq2Seq, {**LUONG, "attention": "location_sensitive"}),
+    "luong, neural coverage": (models.LuongSeq2Seq, {**LUONG, "attention": "neural_coverage"}),
+    "luong, pointer, scheduled sampling": (
+        models.LuongSeq2Seq,
+        {
+            **LUONG,
+            "source_vocabulary_size": VT,
+            "tie_embeddings": "source",
+            "pointer": True,
+            "scheduled_sampling": "inverse_sigmoid,k=2",
+        },
+    ),
+    "luong, both ways": (models.LuongSeq2Seq, {**LUONG, "units": 6, "bidirectional": True}),
+    "nematus": (models.NematusSeq2Seq, NEMATUS),
+    "nematus, lstm, one transition": (models.NematusSeq2Seq, {**NEMATUS, "cell": "lstm", "decoder_transitions": 1}),
+    "nematus, general, all tied, dropout": (
+        models.NematusSeq2Seq,
+        {
+            **NEMATUS,
+            **DROPOUT,
+            "attention": "general",
+            "tie_embeddings": "all",
+            "scale_embeddings": True,
+            "source_vocabulary_size": VT,
+        },
+    ),
+    "nematus, bideep": (
+        models.NematusSeq2Seq,
+        {
+            **NEMATUS,
+            "encoder_layers": 2,
+            "encoder_transitions": 2,
+            "decoder_layers": 2,
+            "decoder_transitions": 3,
+            "upper_transitions": 2,
+            "layer_normalization": True,
+            "recurrent_dropout": 0.2,
+        },
+    ),
+    "nematus, lstm, two stacks, normalised": (
+        models.NematusSeq2Seq,
+        {
+            **NEMATUS,
+            "cell": "lstm",
+            "encoder_layers": 2,
+            "encoder_order": "alternating",
+            "decoder_layers": 2,
+            "residual": False,
+            "layer_normalization": True,
+            "recurrent_dropout": 0.2,
+        },
+    ),
+    "gnmt": (models.GNMTSeq2Seq, GNMT),
+    "gnmt, after, all tied, dropout": (
+        models.GNMTSeq2Seq,
+        {
+            **GNMT,
+            **DROPOUT,
+            "units": 11,
+            "embedding_size": 11,
+            "attend": "after",
+            "attention": "general",
+            "layer_dropout": 0.2,
+            "recurrent_dropout": 0.2,
+            "tie_embeddings": "all",
+            "source_vocabulary_size": VT,
+        },
+    ),
+    "rnmt_plus": (models.RNMTPlusSeq2Seq, RNMT_PLUS),
+    "rnmt_plus, one layer, dots, tied, dropout": (
+        models.RNMTPlusSeq2Seq,
+        {
+            **RNMT_PLUS,
+            **DROPOUT,
+            "embedding_size": 12,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "attention": "scaled_dot",
+            "layer_dropout": 0.2,
+            "recurrent_dropout": 0.2,
+            "tie_embeddings": "target",
+        },
+    ),
+    "hard_monotonic": (models.HardMonotonicSeq2Seq, HARD_MONOTONIC),
+    "hard_monotonic, order 1, dropout": (
+        models.HardMonotonicSeq2Seq,
+        {**HARD_MONOTONIC, **DROPOUT, "order": 1, "window": 2, "layer_dropout": 0.2, "decoder_units": 7},
+    ),
+    "hard_monotonic, order 1, both ways": (
+        models.HardMonotonicSeq2Seq,
+        {**HARD_MONOTONIC, "order": 1, "monotonic": False, "num_layers": 1},
+    ),
+    "transformer": (models.TransformerSeq2Seq, TRANSFORMER),
+    "transformer, normalised first, all tied, dropout": (
+        models.TransformerSeq2Seq,
+        {
+            **TRANSFORMER,
+            "normalize_first": True,
+            "dropout": 0.3,
+            "max_length": T,
+            "tie_embeddings": "all",
+            "source_vocabulary_size": VT,
+        },
+    ),
+    "ensemble": (models.Ensemble, {"members": ["rnnsearch", "luong"], "average": "probability"}),
+    "ensemble, log-probabilities": (
+        models.Ensemble,
+        {"members": ["lstm_seq2seq", "gnmt"], "average": "log_probability"},
+    ),
+}
+ONE_EACH = [
+    "rnnsearch",
+    "rnnencdec",
+    "lstm_seq2seq",
+    "luong",
+    "nematus",
+    "gnmt",
+    "rnmt_plus",
+    "hard_monotonic",
+    "transformer",
+]
+STATEFUL = [
+    "luong, local-m, not fed",
+    "rnnsearch, monotonic",
+    "luong, location-sensitive",
+    "rnnsearch, coverage",
+    "luong, neural coverage",
+]
+
+
+def make(name, /, **options):
+    kind, sizes = MODELS[name]
+    if "members" in sizes:
+        return kind([make(member) for member in sizes["members"]], average=sizes["average"], **options)
+    sizes = {"source_vocabulary_size": VS, "target_vocabulary_size": VT, **sizes, **options}
+    if "attention" in sizes and not isinstance(sizes["attention"], str):  # a layer belongs to one model
+        sizes["attention"] = type(sizes["attention"]).from_config(sizes["attention"].get_config())
+    model = kind(**sizes, initializer="glorot_uniform")
+    for i, weight in enumerate(model.trainable_weights):  # biases too, and the same on every backend
+        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
+    return model
+
+
+def some_inputs():
+    """Three sentences: a whole one, one that is padded on both sides, and a word."""
+    rng = np.random.default_rng(7)
+    source = rng.integers(4, VS, (B, S)).astype("int32")
+    target = rng.integers(4, VT, (B, T)).astype("int32")
+    source[1, 4:] = 0
+    source[2, 1:] = 0
+    target[1, 3:] = 0
+    return {"encoder_token_ids": source, "decoder_token_ids": target}
+
+
+def values_of(model):
+    return {weight.path: ops.convert_to_numpy(weight) for weight in model.trainable_weights}
+
+
+def weights_of(name):
+    return {w.path: list(w.shape) for w in make(name).weights if not w.path.endswith("seed_generator_state")}
+
+
+if __name__ == "__main__":
+    text = json.dumps({name: weights_of(name) for name in MODELS}, indent=1)
+    PATH.write_text(re.sub(r"\[\s*([\d,\s]*?)\s*\]", lambda m: f"[{' '.join(m[1].split())}]", text) + "\n")
