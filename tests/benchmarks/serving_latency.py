@@ -30,6 +30,7 @@ from keras_attn import Shortlist, Translator, quantize, with_shortlist
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
 from keras_attn.training import export_arguments
+from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
 from tests.benchmarks.measuring import with_spread
 from tests.serving import loader
 
