@@ -168,8 +168,16 @@ class _MonotonicAttention(Attention):
         return sum(_shifted(shares[..., n], -n, 0.0) for n in sizes)  # (B, S) or (B, T, S)
 
     def initial_state(self, values):
-        ones = ops.ones_like(values[:, :, 0], dtype=score_dtype(values.dtype))  # (B, S)
-        return ops.concatenate([ones[:, :1], ops.zeros_like(ones[:, 1:])], axis=1)
+        zeros = ops.zeros_like(values[:, :, 0], dtype=score_dtype(values.dtype))  # (B, S)
+        return zeros + ops.cast(ops.arange(ops.shape(values)[1], dtype="int32") == 0, zeros.dtype)
+
+    def compute_output_spec(self, query, values, *_, **__):
+        dtype = score_dtype(self.compute_dtype)
+        return (
+            keras.KerasTensor((*query.shape[:-1], values.shape[-1]), dtype=self.compute_dtype),
+            keras.KerasTensor((*query.shape[:-1], values.shape[1]), dtype=dtype),
+            keras.KerasTensor(values.shape[:2], dtype=dtype),
+        )
 
 
 def _all_steps(chosen, previous, mode):

@@ -284,7 +284,14 @@ ROWS = {
     ),
     "decoder, after": decoder(
         ka.AttentionDecoder,
-        lambda: {"cell": lstm(), "attention": "general", "attend": "after", "attentional": ka.AttentionalLayer(A)},
+        lambda: {
+            "cell": lstm(),
+            "attention": "general",
+            "attend": "after",
+            "attentional": ka.AttentionalLayer(A),
+            "dropout": 0.3,
+        },
+        random=True,
     ),
     "decoder, between": decoder(
         ka.AttentionDecoder,

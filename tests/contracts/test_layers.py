@@ -391,7 +391,7 @@ def test_a_dtype_reaches_every_part_and_scores_stay_float32(name, dtype):
         for x, expected in zip(outputs, results(name).found["whole"], strict=True):
             x = ops.convert_to_numpy(ops.cast(x, "float32"))
             x, expected = (np.exp(x), np.exp(expected)) if of_logs else (x, expected)
-            np.testing.assert_allclose(x, expected, atol=0.1 * max(1, np.abs(expected).max()))
+            np.testing.assert_allclose(x, expected, atol=0.2 * max(1, np.abs(expected).max()))
 
 
 @every_row
