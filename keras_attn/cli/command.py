@@ -1,5 +1,6 @@
 """The frame of every command: the backend is chosen, and errors are one sentence on stderr and an exit status."""
 
+import _thread
 import argparse
 import contextlib
 import json
@@ -96,7 +97,7 @@ def run(
     """
     try:
         arguments = parser.parse_args(argv)
-        with _warnings_as_lines(parser):
+        with _unraisable_interrupts_raised(), _warnings_as_lines(parser):
             if prepare:
                 import_keras(prepare)
             command(arguments)
@@ -175,6 +176,24 @@ def quietly() -> Iterator[None]:
         os.dup2(stderr, 2)
         os.close(stderr)
         os.close(nowhere)
+
+
+@contextlib.contextmanager
+def _unraisable_interrupts_raised() -> Iterator[None]:
+    """Raises an interruption again that came in a callback of the garbage collector, where Python ignores it."""
+    usual = sys.unraisablehook
+
+    def hook(unraisable):
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            threading.Timer(0.01, _thread.interrupt_main).start()  # by then the callback has ended
+        else:
+            usual(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = usual
 
 
 @contextlib.contextmanager

@@ -240,7 +240,7 @@ def _split(arguments: argparse.Namespace, report: dict) -> TestSet:
         try:
             corpus = corpora.load(name, source, target, data=arguments.data, stream=None, tags=report.get("tags"))
         except ValueError as error:
-            if arguments.corpus or name in corpora.NAMES:
+            if arguments.corpus or name in corpora.names():
                 raise
             raise ValueError(f"{error}. A report has no paths: give that of {name!r} by --corpus.") from None
     if corpus.tags:

@@ -262,6 +262,7 @@ def _is_whole(folder: Path) -> bool:
 
 def _publish(part: Path, folder: Path) -> None:
     encoded = part / "encoded"
+    (encoded / _MANIFEST).unlink(missing_ok=True)  # of a process that was killed before it published
     (encoded / _MANIFEST).write_text(json.dumps(files.digests(encoded)))
     if folder.exists():
         os.rename(folder, part / "damaged")

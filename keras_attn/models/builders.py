@@ -73,7 +73,7 @@ def make_embeddings(
 
 
 def make_first_layers(model, paper: Callable[[], Initializer], features: int, dtype=None) -> tuple[Initializer, dict]:
-    """What a recurrent model makes first: the initialiser of its kernels, and the two embeddings by name.
+    """The first parts of a recurrent model: the initialiser of its kernels, and the two embeddings by name.
 
     The order in which a model makes its layers stays: it decides the initial weights that a seed gives.
 

@@ -47,6 +47,8 @@ def read(
         manifest = json.loads(files.read_bounded(path, _LARGEST))
         known = {name: manifest.pop(name) for name in format}
         recorded = {name: (entry["size"], entry["sha256"]) for name, entry in manifest.pop("files").items()}
+        if {(type(size), type(sha256)) for size, sha256 in recorded.values()} != {(int, str)}:
+            raise TypeError
         if known == format:
             properties = parse(manifest)
             if not {*required} <= recorded.keys() <= {*required, *SENTENCEPIECE_FILES}:

@@ -17,8 +17,8 @@ from keras import ops, tree
 
 from keras_attn.backend import put, take, take_in_rows, while_loop
 from keras_attn.search.constraints import Candidates, Constraints, candidates, check_memory, constrain
-from keras_attn.search.options import check_numbers, check_sizes
-from keras_attn.search.scoring import NEGATIVE_INFINITY, SearchResult, coverage_score, length_norms
+from keras_attn.search.options import SearchResult, check_numbers, check_sizes
+from keras_attn.search.scoring import NEGATIVE_INFINITY, coverage_score, length_norms
 from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, share_shortlist, take_step
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 

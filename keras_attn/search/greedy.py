@@ -7,7 +7,8 @@ from keras import ops
 
 from keras_attn.backend import put, take, take_in_rows, while_loop
 from keras_attn.search.constraints import Constraints, candidates, check_memory, constrain
-from keras_attn.search.scoring import NEGATIVE_INFINITY, SearchResult, length_norms
+from keras_attn.search.options import SearchResult
+from keras_attn.search.scoring import NEGATIVE_INFINITY, length_norms
 from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, share_shortlist, take_step
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 

@@ -8,7 +8,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -232,6 +232,21 @@ class Limits:
 
     def shortest(self, source_length: int) -> int:
         return max(self.min_length or 1, math.ceil(min(LONGEST, (self.min_length_ratio or 0) * source_length)))
+
+
+class SearchResult(NamedTuple):
+    """N hypotheses for each of B sentences, best first.
+
+    A hypothesis ends with the end token, if the vocabulary has one; `lengths`, `log_probs` and `scores` include it. If
+    fewer than N hypotheses exist (every continuation has probability 0), the others have length 0 and score -inf.
+    """
+
+    token_ids: Any  # (B, N, L) int32, without the start token, padding after the end token
+    lengths: Any  # (B, N) int32, the end token included
+    scores: Any  # (B, N) float32: the log-probability, normalised for length and coverage; hypotheses rank by it
+    log_probs: Any  # (B, N) float32: the sum of token_log_probs
+    token_log_probs: Any  # (B, N, L) float32, 0 after the end token
+    alignments: Any  # (B, N, L, S) float32, 0 after the end token; None if not requested
 
 
 def length_norm(normalization: str, length_penalty: float, lengths: Any) -> Any:

@@ -8,8 +8,8 @@ from keras import ops
 from keras_attn.backend import take_in_rows
 from keras_attn.search.constraints import Candidates, candidates, check_memory, constrain
 from keras_attn.search.greedy import GreedyConfig, GreedyState, run_greedy_loop
-from keras_attn.search.options import check_sampling
-from keras_attn.search.scoring import SearchResult, length_norms
+from keras_attn.search.options import SearchResult, check_sampling
+from keras_attn.search.scoring import length_norms
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 

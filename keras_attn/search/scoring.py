@@ -1,31 +1,16 @@
 """Scores of hypotheses: length normalisation, coverage, and forced decoding of given sequences."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from keras import ops
 
-from keras_attn.search.options import check_numbers, length_norm
+from keras_attn.search.options import SearchResult, check_numbers, length_norm
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 NEGATIVE_INFINITY = float("-inf")
 # A source token that got no attention at all: log 0 would rule out all hypotheses alike.
 _LEAST_COVERAGE = 1e-10
-
-
-class SearchResult(NamedTuple):
-    """N hypotheses for each of B sentences, best first.
-
-    A hypothesis ends with the end token, if the vocabulary has one; `lengths`, `log_probs` and `scores` include it. If
-    fewer than N hypotheses exist (every continuation has probability 0), the others have length 0 and score -inf.
-    """
-
-    token_ids: Any  # (B, N, L) int32, without the start token, padding after the end token
-    lengths: Any  # (B, N) int32, the end token included
-    scores: Any  # (B, N) float32: the log-probability, normalised for length and coverage; hypotheses rank by it
-    log_probs: Any  # (B, N) float32: the sum of token_log_probs
-    token_log_probs: Any  # (B, N, L) float32, 0 after the end token
-    alignments: Any  # (B, N, L, S) float32, 0 after the end token; None if not requested
 
 
 def length_norms(normalization: Any, length_penalty: float, max_length: int) -> Any:

@@ -65,7 +65,7 @@ def started(preset, corpus, **changes):
     tokenizers = start.tokenizers(chosen, corpus)
     model = start.build(rnnsearch, chosen, [one.vocabulary_size for one in tokenizers], changes)
     start.give_weights(model)
-    return start, Translator(model, *tokenizers, **start.options)
+    return start, Translator(model, *tokenizers, **start.length_arguments)
 
 
 def test_what_is_translated_is_the_same_before_training_with_more_vocabulary(tmp_path):
