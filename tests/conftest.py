@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import sys
 import time
 import zlib
 from collections import defaultdict
@@ -117,7 +118,8 @@ def _free_compiled_programs():
         for name in [name for name in gradients if name.startswith("CustomGradient-")]:
             del gradients[name]
     gc.collect()
-    if malloc_trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc's: gives freed memory back
+    # glibc's: gives freed memory back
+    if sys.platform == "linux" and (malloc_trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
         malloc_trim(0)
 
 

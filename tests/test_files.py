@@ -186,14 +186,16 @@ def test_a_file_system_without_locks_is_written_all_the_same(number, tmp_path, m
 def test_contents_reach_the_disk_before_their_name_and_the_name_before_the_end(tmp_path, monkeypatch):
     done = []
     fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda number: done.append(os.path.realpath(f"/dev/fd/{number}")) or fsync(number))
+    monkeypatch.setattr(os, "fsync", lambda number: done.append(os.fstat(number).st_ino) or fsync(number))
     monkeypatch.setattr(os, "replace", lambda old, new: done.append(Path(new).name) or replace(old, new))
     with files.staging(tmp_path) as folder:
         (folder / "new" / "inner").mkdir(parents=True)
         for name in ("one", "inner/two"):
             (folder / "new" / name).write_text("x")
         assert files.publish(folder / "new", tmp_path / "target")
-    assert [Path(name).name for name in done] == ["one", "two", "target", tmp_path.name]
+    target = tmp_path / "target"
+    flushed = {path.stat().st_ino: path.name for path in (target / "one", target / "inner" / "two", tmp_path)}
+    assert [flushed.get(entry, entry) for entry in done] == ["one", "two", "target", tmp_path.name]
 
 
 def test_only_small_regular_files_are_read_whole(tmp_path):

@@ -45,7 +45,7 @@ def test_a_list_keeps_its_ids(tmp_path):
 
 def test_a_trained_vocabulary_given_as_a_list_is_the_same_tokenizer(tmp_path):
     trained = Tokenizer.train(LINES, level="word")
-    (tmp_path / "tokens.txt").write_text("\r\n".join(trained.vocabulary) + "\r\n")
+    (tmp_path / "tokens.txt").write_bytes(("\r\n".join(trained.vocabulary) + "\r\n").encode())
     for vocabulary in (trained.vocabulary, tmp_path / "tokens.txt", str(tmp_path / "tokens.txt")):
         assert Tokenizer.from_vocabulary(vocabulary).fingerprint == trained.fingerprint
 
