@@ -86,6 +86,11 @@ def test_the_first_page_has_the_guides_in_the_groups_and_under_the_names_of_the_
     assert all(titles.get(path, title) == title for title, path in readme.items())
 
 
+def test_the_workflow_runs_the_command_of_the_readme():
+    (command,) = re.findall(r'^pip install -e "\.\[test\]" && (pytest .*)$', text_of("README.md"), flags=re.M)
+    assert f"- run: {command}\n" in text_of(".github/workflows/ci.yml")
+
+
 def modules_and_flags():
     """What `python -m MODULE` and `keras-attn COMMAND` are run with, over all pages."""
     used = {}
