@@ -276,8 +276,8 @@ def _is_rounded(x, matrix) -> bool:
     may_round = _rounds.get() and torch.is_grad_enabled()
     if not (may_round and _is_float32_product(x, matrix) and min(matrix.shape) >= LEAST_WIDTH):
         return False
-    # What is computed again for its gradient (`keras.RematScope`) is then computed outside the context. Such a part has
-    # hooks for the tensors that it saves, and only where there are none can they be disabled.
+    # Not in a part that is computed again for its gradient (`keras.RematScope`), then outside the context. Such a part
+    # has hooks for the tensors that it saves, and only where there are none can they be disabled.
     try:
         with torch.autograd.graph.disable_saved_tensors_hooks("none"):
             return True

@@ -19,7 +19,7 @@ from keras_attn import files, plots
 from keras_attn.training.recipes import named_corpora
 
 SENTENCES = 64  # of the run's test split, from which warm-up records are made
-# What commands read, and the settings among it.
+# The entries that commands read, and the settings among them.
 _TYPES = {"config": dict, "from_preset": (dict, NoneType)}
 _TYPES |= dict.fromkeys(("corpus", "source", "target", "tags"), (str, NoneType))
 _TYPES_OF_SETTINGS = {"length_penalty": (int, float), "metric": str, "tokenize": str}
