@@ -32,6 +32,7 @@ from keras_attn.backend.products import (
     dense,
     loop_matmul,
     loop_product,
+    training_products,
 )
 from keras_attn.backend.settings import (
     disable_pipeline_autotuning,

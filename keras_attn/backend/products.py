@@ -64,6 +64,15 @@ def _part(kernel, rows: slice, columns: slice):
     return kernel if rows == columns == ALL else kernel[rows, columns]
 
 
+def training_products() -> contextlib.AbstractContextManager:
+    """A context for a model's forward pass in training: on torch, products with large matrices by oneDNN on a CPU."""
+    if keras.backend.backend() != "torch":
+        return contextlib.nullcontext()
+    from keras_attn.backend import torch_loops
+
+    return torch_loops.training_products()
+
+
 @contextlib.contextmanager
 def bfloat16_products() -> Iterator[None]:
     """Within this, matrices of float32 are multiplied in bfloat16 on a CPU, with sums in float32; weights stay float32.

@@ -7,11 +7,15 @@ give the same results bit for bit. A trace belongs to one owner and one set of s
 With gradients autograd would add up that of a kernel step by step: T small products, and T sums as large as the kernel.
 Here, as in `tensorflow_loops`, the backward pass of a product hands out its two factors as the gradients of two inputs
 of the step. `torch.unbind` stacks these; one product over all T follows.
+
+On a CPU with AVX-512 oneDNN multiplies float32 by large matrices in training too (docs/performance.md).
 """
 
+import contextlib
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -126,14 +130,14 @@ def _traced(function: Callable, owner, key) -> Callable:
             entries[key] = entry + 1
         elif _tracing.acquire(blocking=False):  # else another thread traces: a later call will
             try:
-                with _OneDNNProducts():
+                with OneDNNProducts():
                     # Views, because a tensor that is passed twice would get a single name in the trace.
                     entries[key] = make_fx(function)(*tree.map_structure(lambda x: x.view_as(x), arguments))
                 entries[key].graph.eliminate_dead_code()
                 entries[key].recompile()
             finally:
                 _tracing.release()
-        with _OneDNNProducts():
+        with OneDNNProducts():
             return function(*arguments)
 
     return run
@@ -209,7 +213,7 @@ class _StepInputs(torch.autograd.Function):
             inputs, gradients = (x.squeeze(2).transpose(0, 1) for x in (inputs, gradients))  # (B, T, I), (B, T, O)
         else:
             inputs, gradients = inputs.flatten(0, 1), gradients.flatten(0, 1)  # (T R, I), (T R, O)
-        return inputs.mT @ gradients, None, None
+        return _multiply(inputs.mT, gradients), None, None
 
 
 class _Product(torch.autograd.Function):
@@ -218,26 +222,71 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, kernel, inputs, gradients):
         ctx.save_for_backward(x, kernel)
-        return x @ kernel
+        return _multiply(x, kernel)
 
     @staticmethod
     def backward(ctx, gradient):
         x, kernel = ctx.saved_tensors
-        return gradient @ kernel.mT, None, x, gradient
+        return _multiply(gradient, kernel.mT), None, x, gradient
 
 
-class _OneDNNProducts(TorchFunctionMode):
+def training_products() -> contextlib.AbstractContextManager:
+    """A context for the products of a forward pass whose gradients may follow: by oneDNN where that is faster.
+
+    None of RoundedProducts, which has them in bfloat16.
+    """
+    is_faster = torch.is_grad_enabled() and _has_avx512() and not _rounds.get()
+    return OneDNNProducts() if is_faster else contextlib.nullcontext()
+
+
+class OneDNNProducts(TorchFunctionMode):
     """A context in which oneDNN multiplies with large matrices of float32 on a CPU, instead of MKL.
 
     Of 5 rows and 512 x 6,000 numbers the product takes half as long (docs/performance.md).
     """
 
     def __torch_function__(self, function, types, arguments=(), options=None):
-        if function in _MATMULS and len(arguments) == 2 and not options and _is_fast(*arguments):
-            x, matrix = arguments
-            # Private: torch's public functions have oneDNN multiply float32 with less precision alone.
-            return torch.ops.mkldnn._linear_pointwise(x, matrix.T, None, "none", [], "")
+        if function in _MATMULS and len(arguments) == 2 and not options and _is_large(*arguments):
+            has_gradient = torch.is_grad_enabled() and any(x.requires_grad for x in arguments)
+            if has_gradient and not _is_recomputed():
+                x, matrix = arguments  # as rows, because oneDNN prepares itself for each shape
+                return _OneDNNProduct.apply(x.flatten(0, -2), matrix).unflatten(0, x.shape[:-1])
+            if not has_gradient and arguments[0].is_contiguous() and _is_whole(arguments[1]):
+                return _by_onednn(*arguments)
         return function(*arguments, **(options or {}))
+
+
+class _OneDNNProduct(torch.autograd.Function):
+    """x @ matrix of x (R, I) by oneDNN, with both of its gradients."""
+
+    @staticmethod
+    def forward(ctx, x, matrix):
+        ctx.save_for_backward(x, matrix)
+        return _multiply(x, matrix)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, matrix = ctx.saved_tensors
+        of_x = _multiply(gradient, matrix.mT) if ctx.needs_input_grad[0] else None
+        return of_x, _multiply(x.mT, gradient) if ctx.needs_input_grad[1] else None
+
+
+def _multiply(x, matrix):
+    """`x @ matrix` in training; with `create_graph` by torch's product, which has a gradient itself."""
+    if torch.is_grad_enabled() or not _has_avx512() or not _is_large(x, matrix):
+        return x @ matrix
+    return _by_onednn(*(one if _is_whole(one) else one.contiguous() for one in (x, matrix)))
+
+
+def _by_onednn(x, matrix):
+    # Private: torch's public functions have oneDNN multiply float32 with less precision alone.
+    return torch.ops.mkldnn._linear_pointwise(x, matrix.T, None, "none", [], "")
+
+
+@cache
+def _has_avx512() -> bool:
+    """Returns True on a CPU with AVX-512; on others MKL is faster with many rows. With an accelerator, False."""
+    return bool(torch.cpu.get_capabilities().get("avx512_f")) and not torch.accelerator.is_available()
 
 
 class RoundedProducts(TorchFunctionMode):
@@ -260,13 +309,15 @@ class RoundedProducts(TorchFunctionMode):
         return function(*arguments, **(options or {}))
 
 
-def _is_fast(x, matrix) -> bool:
-    # Of a slice oneDNN takes a thousand times as long.
+def _is_whole(x) -> bool:
+    """Returns False for a slice, of which oneDNN takes a thousand times as long."""
+    return x.is_contiguous() or x.mT.is_contiguous()
+
+
+def _is_large(x, matrix) -> bool:
     return (
         _is_float32_product(x, matrix)
         and matrix.numel() >= LEAST_SIZE
-        and x.is_contiguous()
-        and (matrix.is_contiguous() or matrix.mT.is_contiguous())
         and torch.backends.mkldnn.is_available()
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     )
@@ -274,15 +325,17 @@ def _is_fast(x, matrix) -> bool:
 
 def _is_rounded(x, matrix) -> bool:
     may_round = _rounds.get() and torch.is_grad_enabled()
-    if not (may_round and _is_float32_product(x, matrix) and min(matrix.shape) >= LEAST_WIDTH):
-        return False
-    # Not in a part that is computed again for its gradient (`keras.RematScope`), then outside the context. Such a part
-    # has hooks for the tensors that it saves, and only where there are none can they be disabled.
+    return may_round and _is_float32_product(x, matrix) and min(matrix.shape) >= LEAST_WIDTH and not _is_recomputed()
+
+
+def _is_recomputed() -> bool:
+    """Returns True in a part that is computed again for its gradient (`keras.RematScope`), then outside the context."""
+    # Such a part has hooks for the tensors that it saves, and only where there are none can they be disabled.
     try:
         with torch.autograd.graph.disable_saved_tensors_hooks("none"):
-            return True
+            return False
     except RuntimeError:
-        return False
+        return True
 
 
 def _is_float32_product(x, matrix) -> bool:

@@ -11,7 +11,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.backend import all_layers, build_optimizer, keep_values, replica_count, scan, sum_over_replicas
+from keras_attn.backend import (
+    all_layers,
+    build_optimizer,
+    keep_values,
+    replica_count,
+    scan,
+    sum_over_replicas,
+    training_products,
+)
 from keras_attn.layers import check_size, refuse_unknown_arguments
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
@@ -102,6 +110,10 @@ class Seq2Seq(keras.Model):
         self.dtype_policy = keras.dtype_policies.get(dtype)
 
     def call(self, inputs, training=None, mask=None):
+        with training_products():
+            return self._call(inputs, training, mask)
+
+    def _call(self, inputs, training, mask):
         targets = inputs[ALIGNMENTS] if has_alignments(inputs) else None
         inputs = inputs if targets is None else {name: inputs[name] for name in INPUTS}
         if targets is None or not training:

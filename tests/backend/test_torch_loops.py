@@ -140,7 +140,7 @@ def test_no_trace_with_gradients_or_casts(rng, monkeypatch):
 
 def products(*arguments) -> list[str]:
     """The products of a traced matmul, by the names of their operations."""
-    with torch.no_grad(), torch_loops._OneDNNProducts():
+    with torch.no_grad(), torch_loops.OneDNNProducts():
         graph = torch_loops.make_fx(ops.matmul)(*arguments).graph
     names = [str(node.target) for node in graph.nodes if node.op == "call_function"]
     return [name for name in names if name.split(".")[1] in ("mm", "bmm", "addmm", "mv", "_linear_pointwise")]
@@ -152,7 +152,7 @@ def products(*arguments) -> list[str]:
 def test_a_product_by_onednn_is_numpys(rng, rows, is_transposed):
     x, matrix = (rng.normal(size=shape).astype("float32") for shape in ((*rows, 400), (400, 501)))
     weight = torch.tensor(matrix.T.copy()).T if is_transposed else torch.tensor(matrix)
-    with torch.no_grad(), torch_loops._OneDNNProducts():
+    with torch.no_grad(), torch_loops.OneDNNProducts():
         found = ops.matmul(torch.tensor(x), weight)
     assert products(torch.tensor(x), weight) == ["mkldnn._linear_pointwise.default"]
     np.testing.assert_allclose(found.numpy(), x.astype("float64") @ matrix, rtol=1e-4, atol=1e-4)
@@ -170,8 +170,65 @@ def test_other_products_are_torchs():
     ):
         (name,) = products(*arguments)
         assert name.startswith("aten.")
-    with torch_loops._OneDNNProducts(), torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+    with torch_loops.OneDNNProducts(), torch.autocast("cpu", torch.bfloat16), torch.no_grad():
         assert torch.matmul(x, matrix).dtype == torch.bfloat16
+
+
+@pytest.fixture(params=[False, True])
+def multiplied(request, monkeypatch):
+    """The products that oneDNN computes: on a CPU without AVX-512, none where a gradient may follow; on one with it."""
+    by_onednn, found = torch_loops._by_onednn, []
+    monkeypatch.setattr(torch_loops, "_has_avx512", lambda: request.param)
+    monkeypatch.setattr(torch_loops, "_by_onednn", lambda *two: found.append(two) or by_onednn(*two))
+    yield found
+    assert bool(found) == request.param
+
+
+@on_cpu
+@pytest.mark.parametrize("shape", [(6, 480), (2, 3, 480)])
+def test_gradients_of_products_by_onednn_are_torchs(rng, shape, multiplied):
+    """Of factors that are used twice, of one factor alone, of slices, and of a gradient."""
+    arrays = [rng.normal(size=size).astype("float32") / 8 for size in (shape, (480, 960))]
+    weights = torch.tensor(rng.normal(size=shape).astype("float32"))
+
+    def gradients(context):
+        x, wide = (torch.tensor(array, requires_grad=True) for array in arrays)
+        with context:
+            matrix = wide[:, ::2]  # not as it lies in memory
+            value = (torch.sin(x @ matrix) @ matrix * weights).sum()
+            (alone,) = torch.autograd.grad(value, x, retain_graph=True)
+            value.backward(retain_graph=True)
+            (first,) = torch.autograd.grad(value, x, create_graph=True)
+            (second,) = torch.autograd.grad((first**2).sum(), wide)
+        return alone, x.grad, wide.grad, second
+
+    found, expected = gradients(torch_loops.training_products()), gradients(torch.enable_grad())
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * float(other.abs().max()))
+    assert torch.equal(found[0], found[1])
+
+
+@on_cpu
+def test_a_model_trains_with_products_by_onednn(rng, multiplied, monkeypatch):
+    """Inside its loops and outside, forwards and backwards: the gradients are those of MKL's products."""
+    monkeypatch.setattr(torch_loops, "LEAST_SIZE", 1)
+    model = make("rnnsearch")
+    inputs = {
+        "encoder_token_ids": rng.integers(4, VS, (B, S)).astype("int32"),
+        "decoder_token_ids": rng.integers(4, VT, (B, T)).astype("int32"),
+    }
+
+    def gradients():
+        model.zero_grad()
+        ops.sum(ops.square(model(inputs, training=True))).backward()
+        return [weight.value.grad.clone() for weight in model.trainable_weights]
+
+    found = gradients()
+    with monkeypatch.context() as patch:
+        patch.setattr(torch_loops, "LEAST_SIZE", 10**9)
+        expected = gradients()
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()))
 
 
 @pytest.fixture
@@ -245,13 +302,15 @@ def test_what_is_not_rounded_in_bfloat16_products():
 
 @on_cpu
 @pytest.mark.usefixtures("with_bfloat16")
-def test_a_part_that_is_computed_again_is_not_rounded(rng):
+@pytest.mark.parametrize("context", [bfloat16_products, torch_loops.training_products])
+def test_a_part_that_is_computed_again_is_torchs(rng, context, monkeypatch):
     """`keras.RematScope`, whose second computation torch makes outside the context."""
     from torch.utils.checkpoint import checkpoint
 
+    monkeypatch.setattr(torch_loops, "_has_avx512", lambda: True)
     weight = torch.tensor(rng.normal(size=(512, 512)).astype("float32"), requires_grad=True)
     x = torch.ones(4, 512)
-    with bfloat16_products():
+    with context():
         checkpoint(lambda x: torch.sin(x @ weight), x, use_reentrant=False).sum().backward()
     found, weight.grad = weight.grad, None
     torch.sin(x @ weight).sum().backward()
@@ -290,7 +349,7 @@ def test_nothing_keeps_tensors_after_the_loop():
             _, y = scan(lambda y, _: (product(y) + loop_matmul(y[:, None], values)[:, 0],) * 2, x, length=5)  # noqa: B023
             torch.autograd.grad(y.sum(), x, create_graph=create_graph)
         gc.collect()
-        return sum(isinstance(one, torch.Tensor) for one in gc.get_objects())
+        return sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects())
 
     tensors()
     before = tensors()
