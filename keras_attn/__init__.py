@@ -19,57 +19,7 @@ from keras_attn.registration import after_keras
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("losses", "metrics", "models", "search")
-_get, _names, __all__ = exports(
-    __name__,
-    {
-        "backend": ("scan", "while_loop"),
-        "data": ("ParallelDataset",),
-        "layers": (
-            "AttentionDecoder",
-            "AttentionalLayer",
-            "BahdanauAttention",
-            "BahdanauMonotonicAttention",
-            "BiGRUEncoder",
-            "ConcatAttention",
-            "ContextGateCell",
-            "CosineAttention",
-            "CoverageAttention",
-            "CoverageLoss",
-            "DecoderStack",
-            "DeepOutput",
-            "DeepTransitionCell",
-            "DotAttention",
-            "FixedContextDecoder",
-            "GeneralAttention",
-            "GeneralMonotonicAttention",
-            "LayerNormGRUCell",
-            "LayerNormLSTMCell",
-            "LocalMonotonicAttention",
-            "LocalPredictiveAttention",
-            "LocationAttention",
-            "LocationSensitiveAttention",
-            "LuongAttention",
-            "MultiHeadAttention",
-            "NeuralCoverageAttention",
-            "PointerGenerator",
-            "RNNEncoder",
-            "ResidualCells",
-            "ScaledDotAttention",
-            "ScheduledSampler",
-            "ScheduledSampling",
-            "SelfAttention",
-            "WordDropout",
-            "register_attention",
-            "unroll_steps",
-        ),
-        "models": ("check_ids",),
-        "saving": ("presets",),
-        "text": ("SpecialIds", "Tokenizer"),
-        "translation": ("Shortlist", "Translation", "Translator", "quantize", "with_shortlist"),
-    },
-)
-__all__ += _PACKAGES
+_get, __dir__, __all__ = exports(__name__)
 
 
 def __getattr__(name: str):
@@ -79,13 +29,9 @@ def __getattr__(name: str):
     return _get(name)
 
 
-def __dir__() -> list[str]:
-    return sorted({*_names(), *_PACKAGES})
-
-
 def _register() -> None:
     """Imports the modules that define serialisable classes."""
-    for name in ("layers", *_PACKAGES):
+    for name in ("layers", "losses", "metrics", "models", "search"):
         import_module(f"{__name__}.{name}")
 
 

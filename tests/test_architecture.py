@@ -62,12 +62,9 @@ def imported(path: Path, lazy: bool):
 
 
 def exported(path: Path):
-    """(module, name) of every public name of a package: what its `__init__` imports, or has in a table of names."""
-    yield from imported(path, lazy=True)
-    for node in ast.walk(syntax(path)):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "exports":
-            for module, names in ast.literal_eval(node.args[1]).items():
-                yield from ((f"{module_name(path)}.{module}", name) for name in names)
+    """(module, name) of every public name of a package: those that its `__init__` or the stub beside it imports."""
+    stub = path.with_suffix(".pyi")
+    yield from imported(stub if stub.exists() else path, lazy=True)
 
 
 def defining_module(module: str, name: str | None, files: dict[str, Path]) -> str | None:

@@ -16,11 +16,4 @@ Importing this package imports neither Keras nor TensorFlow; the functions are i
 
 from keras_attn.lazy import exports
 
-__getattr__, __dir__, __all__ = exports(
-    __name__,
-    {
-        "onnx": ("export_onnx",),
-        "options": ("ExportOptions",),
-        "saved_model": ("export_translator",),
-    },
-)
+__getattr__, __dir__, __all__ = exports(__name__)

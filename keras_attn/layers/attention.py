@@ -1,7 +1,7 @@
 """The base of the attention layers (scores, then mask, normaliser and context), and their registry."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 from keras import ops
@@ -11,6 +11,7 @@ from keras_attn.layers.layer import Layer, SourceReader, check_mask, constructor
 from keras_attn.layers.normalizers import at_least_float32, get_normalizer, normalize, score_dtype
 
 _REGISTRY: dict[str, type["Attention"]] = {}
+_Class = TypeVar("_Class", bound=type["Attention"])
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -125,7 +126,7 @@ class Attention(SourceReader):
         )
 
 
-def register_attention(name: str) -> Callable[[type[Attention]], type[Attention]]:
+def register_attention(name: str) -> Callable[[_Class], _Class]:
     """Registers an attention layer under a name, which models take: `RNNSearch(..., attention="mine")`.
 
     The class is registered with Keras as well, under the package that defines it, so that it can be saved and loaded. A

@@ -5,19 +5,4 @@ Matplotlib is imported when the first picture is drawn.
 
 from keras_attn.lazy import exports
 
-__getattr__, __dir__, __all__ = exports(
-    __name__,
-    {
-        "curves": ("training_curves",),
-        "heatmaps": ("alignment", "alignments"),
-        "word_alignment": (
-            "SentenceComparison",
-            "WordAlignment",
-            "align_words",
-            "comparison_page",
-            "html_page",
-            "merge_alignment",
-            "to_pharaoh",
-        ),
-    },
-)
+__getattr__, __dir__, __all__ = exports(__name__)

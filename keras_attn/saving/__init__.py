@@ -12,12 +12,4 @@ The names are imported on first use: the registry needs no Keras.
 
 from keras_attn.lazy import exports
 
-__getattr__, __dir__, __all__ = exports(
-    __name__,
-    {
-        "card": ("CARD", "model_card", "task_of"),
-        "preset": ("load_preset", "load_presets", "save_preset"),
-        "quantization": ("QuantizedMatrix", "is_quantized", "quantize_matrix", "rounded_model"),
-        "registry": ("PREFIX", "PresetEntry", "add_preset", "locate", "presets", "upload"),
-    },
-)
+__getattr__, __dir__, __all__ = exports(__name__)

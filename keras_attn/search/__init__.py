@@ -22,22 +22,4 @@ for Keras. The functions are imported on first use.
 
 from keras_attn.lazy import exports
 
-__getattr__, __dir__, __all__ = exports(
-    __name__,
-    {
-        "beam": ("beam_search", "run_beam_search", "start_beam_search"),
-        "greedy": ("greedy_search",),
-        "options": (
-            "Limits",
-            "SampleOptions",
-            "SearchOptions",
-            "SearchResult",
-            "check_numbers",
-            "check_sizes",
-            "length_norm",
-            "option",
-        ),
-        "sampling": ("sample",),
-        "scoring": ("score_tokens",),
-    },
-)
+__getattr__, __dir__, __all__ = exports(__name__)

@@ -6,15 +6,4 @@ Each name is imported on first use: a client of a server needs `Translation` wit
 
 from keras_attn.lazy import exports
 
-__getattr__, __dir__, __all__ = exports(
-    __name__,
-    {
-        "batching": ("padded", "token_ids_of"),
-        "quantization": ("quantize",),
-        "results": ("Translation", "vote"),
-        "search_models": ("ScoreModel", "SearchModel"),
-        "shortlist": ("Shortlist", "with_shortlist"),
-        "text_search": ("TextSearch",),
-        "translator": ("Translator",),
-    },
-)
+__getattr__, __dir__, __all__ = exports(__name__)
