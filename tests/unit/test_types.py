@@ -16,7 +16,7 @@ PROGRAM = Path(user_script.__file__).read_text("utf-8")
 MISTAKES = {  # after -> before, rule
     "keras_attn.BahdanauAtention(5)": ("keras_attn.BahdanauAttention(5)", "reportAttributeAccessIssue"),
     'train(LINES, levels="word")': ('train(LINES, level="word")', "reportCallIssue"),
-    "batch_size=str(2)": ("batch_size=2", "reportArgumentType"),
+    "save_to_preset(7)": ('save_to_preset(folder / "preset")', "reportArgumentType"),
     "first.txt, first": ("first.alignment, first", "reportAttributeAccessIssue"),
     "[one.token_ids for one in translations]": ("[one.text for one in translations]", "reportReturnType"),
 }
