@@ -231,10 +231,12 @@ class ServedTranslator:
 
     def _text(self, result: dict, words=None):
         """The text `(R * N,)` of all hypotheses."""
-        if words is not None:
-            return self._copies.text(result["token_ids"], result["lengths"], words)
-        token_ids = tf.reshape(result["token_ids"], [-1, tf.shape(result["token_ids"])[-1]])  # (R * N, L)
-        return self._target.decode(without_end(token_ids, tf.reshape(result["lengths"], [-1]), self._target_ids))
+        shape = [-1, tf.shape(result["token_ids"])[-1]]
+        found = tf.reshape(result["token_ids"], shape), tf.reshape(result["lengths"], [-1]), self._target_ids
+        if words is None:
+            return self._target.decode(without_end(*found))
+        tokens = tf.reshape(self._copies.tokens(result["token_ids"], words), shape)  # (R * N, L)
+        return self._target.join(without_end(*found, tokens))
 
     def _by_chunks(self, token_ids, blank, function: Callable, specs: dict, request=None) -> dict:
         """The outputs of all chunks.
