@@ -91,7 +91,7 @@ class ServedTranslator:
 
     def translate_n_best(self, text):
         token_ids, blank = self._read_source(text, text)  # (B, (S)), (B,)
-        words = self._words(text)
+        words = self._copies and self._copies.words(text)  # (B, (S))
         hypotheses = self._options.hypotheses
 
         def chunk(rows):
@@ -199,7 +199,7 @@ class ServedTranslator:
 
     def _best_translations(self, text, request):
         token_ids, blank = self._read_source(text, text)  # (B, (S)), (B,)
-        words = self._words(text)
+        words = self._copies and self._copies.words(text)  # (B, (S))
 
         def chunk(rows):
             result = self._search(self._search_best, tf.gather(token_ids, rows), request)
@@ -224,10 +224,6 @@ class ServedTranslator:
         longest, shortest = request.limits(token_ids.row_lengths(), self._engine, self._most)
         padded = token_ids.to_tensor(self._source_ids.pad, shape=(None, None))  # (R, S)
         return search(padded, longest, shortest, request.length_penalty)
-
-    def _words(self, text):
-        """The words `(B, (S))` of texts that may be copied; None without a pointer."""
-        return self._copies and self._copies.words(text)
 
     def _text(self, result: dict, words=None):
         """The text `(R * N,)` of all hypotheses."""

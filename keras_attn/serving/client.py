@@ -129,7 +129,7 @@ class Client:
                 why = "the connection is refused. Start the server, or check the address."
             except ValueError:
                 raise RuntimeError(f"Expected JSON of a model server at {self.address}.") from None
-        raise ConnectionError(f"Expected an answer from {self.address}. Received none to {attempt + 1} requests: {why}")
+        raise ConnectionError(f"Expected an answer of {self.address}. Received: none to {attempt + 1} requests: {why}")
 
 
 def _best(texts, scores, source_tokens, source_length, *others) -> Translation:
