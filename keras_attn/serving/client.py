@@ -17,6 +17,7 @@ import numpy as np
 from keras_attn.translation import Translation
 
 _N_BEST = ("translations", "scores", "source_tokens", "source_lengths", "target_tokens", "target_lengths", "alignments")
+_MOST_BYTES = 2**28  # of an answer
 _ERRORS = {400: ValueError, 403: ValueError, 404: ValueError, 413: ValueError, 408: TimeoutError, 504: TimeoutError}
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without proxies
 
@@ -110,11 +111,10 @@ class Client:
     def _send(self, content: dict) -> dict:
         request = urllib.request.Request(self._url, json.dumps(content).encode(), {"Content-Type": "application/json"})
         for attempt in range(self.retries + 1):
-            if attempt:
-                time.sleep(random.uniform(0, min(5.0, 0.05 * 2**attempt)))
+            time.sleep(random.uniform(0, min(5.0, 0.05 * 2**attempt)) if attempt else 0)
             try:
                 with _OPENER.open(request, timeout=self.timeout) as answer:
-                    return json.load(answer)
+                    return json.loads(answer.read(_MOST_BYTES))
             except urllib.error.HTTPError as error:
                 with error:
                     why = f"status {error.code}, {error.read(1000).decode(errors='replace')}"
@@ -128,19 +128,19 @@ class Client:
                     raise kind(f"{sentence}. Received: {cause!r}") from None
                 why = "the connection is refused. Start the server, or check the address."
             except ValueError:
-                raise RuntimeError(f"Expected JSON of a model server at {self.address}.") from None
+                sentence = f"Expected JSON of a model server at {self.address}, of less than {_MOST_BYTES:,} bytes."
+                raise RuntimeError(sentence) from None
         raise ConnectionError(f"Expected an answer of {self.address}. Received: none to {attempt + 1} requests: {why}")
 
 
 def _best(texts, scores, source_tokens, source_length, *others) -> Translation:
     """A translation from lists `K, K, S, 1, (K, T), K, (K, T, S)`, without the padding of the batch."""
-    source, hypotheses = tuple(source_tokens[:source_length]), []
+    source, found = tuple(source_tokens[:source_length]), []
     for text, score, tokens, length, alignment in zip(texts, scores, *others, strict=True):
         if length or not source:  # a search may find fewer than K; a blank text has no tokens
             real = np.array(alignment, "float32")[:length, :source_length] if source else None  # (T, S)
-            sides = {"tokens": tuple(tokens[:length]), "source_tokens": source}
-            hypotheses.append(Translation(text, score=score, alignment=real, **sides))
-    return dataclasses.replace(hypotheses[0], n_best=tuple(hypotheses) if len(texts) > 1 and source else ())
+            found.append(Translation(text, tuple(tokens[:length]), score=score, alignment=real, source_tokens=source))
+    return dataclasses.replace(found[0], n_best=tuple(found) if len(texts) > 1 and source else ())
 
 
 def _column(texts: Iterable[str | bytes]) -> list[str | dict]:
