@@ -21,12 +21,7 @@ def preferred_jit_compile() -> bool | str:
     Returns:
         False for TensorFlow without an accelerator, else "auto".
     """
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        if not (tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("TPU")):
-            return False
-    return "auto"
+    return "auto" if keras.backend.backend() != "tensorflow" or has_accelerator() else False
 
 
 def preferred_precision() -> str:
@@ -57,11 +52,9 @@ def disable_pipeline_autotuning() -> None:
     that Keras makes), so only programs call it: the commands, the recipes and the benchmarks. It does nothing on the
     other backends, and nothing with an accelerator, for which batches are copied ahead.
     """
-    if keras.backend.backend() != "tensorflow":
-        return
-    import tensorflow as tf
+    if keras.backend.backend() == "tensorflow" and not has_accelerator():
+        import tensorflow as tf
 
-    if not (tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("TPU")):
         tf.data.experimental.enable_debug_mode()
 
 
@@ -125,7 +118,7 @@ def _capabilities() -> list[str]:
     if backend == "tensorflow":
         import tensorflow as tf
 
-        details = map(tf.config.experimental.get_device_details, tf.config.list_physical_devices("GPU"))
+        details = map(tf.config.experimental.get_device_details, tf.config.get_visible_devices("GPU"))
         found = [".".join(map(str, detail.get("compute_capability", ()))) for detail in details]
         return found + [""] * len(tf.config.list_logical_devices("TPU"))
     import torch

@@ -17,7 +17,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,10 +40,6 @@ class TestSet(NamedTuple):
 
 
 def main(argv=None) -> int:
-    return command.run(evaluate, parser(), argv)
-
-
-def parser() -> command.Parser:
     parser = command.Parser("keras-attn evaluate", description="Scores a system, or compares two, on a test set.")
     option = parser.add_argument
     add_run(parser)
@@ -63,7 +58,7 @@ def parser() -> command.Parser:
     add_search(parser)
     combinations = {"choices": ("probability", "vote"), "default": "probability"}
     option("--combine", **combinations, help="of the ensemble: one search with --average, or a vote on translations")
-    return parser
+    return command.run(evaluate, parser, argv)
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
@@ -254,7 +249,3 @@ def _split(arguments: argparse.Namespace, report: dict) -> TestSet:
     sources, references = map(list, corpus.splits[split])
     names = {"corpus": corpus.name, "split": split, "source": corpus.source, "target": corpus.target}
     return TestSet(sources, references, f"{corpus.name} {split}, {corpus.source} to {corpus.target}", names)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

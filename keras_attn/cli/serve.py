@@ -47,9 +47,6 @@ def serve(arguments: argparse.Namespace) -> None:
     if not name or set(name) & set("/:"):
         raise ValueError(f"Expected a --name without / and :. Received: {name!r}")
 
-    def ready(address: str) -> None:
-        print(f"{name} is served on {address} (REST, and a page to try it). Ctrl+C ends it.", flush=True)
-
     server.log_seldom()
-    asyncio.run(server.serve(saved_model.Versions(name, directory), ready, **options))
+    asyncio.run(server.serve(saved_model.Versions(name, directory), **options))
     os._exit(0)  # Python would wait for a version that is being loaded, however long that takes

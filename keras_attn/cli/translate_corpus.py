@@ -15,7 +15,6 @@ import argparse
 import collections
 import functools
 import glob
-import hashlib
 import logging
 import math
 import os
@@ -53,17 +52,18 @@ def main(argv=None) -> int:
     option("--workers", metavar="N", type=command.between(int, 1, 10**5), help="processes (default: one a CPU)")
     option("--gpus", metavar="N", type=command.between(float, 0, 64), default=0, help="GPUs of a worker (default: 0)")
     option("--address", metavar="HOST:PORT", help='of a cluster, or "auto" (default: this machine alone)')
-    return command.run(translate_corpus, parser, argv, prepare=_prepare)
+    return command.run(translate_corpus, parser, argv)
 
 
 def translate_corpus(arguments: argparse.Namespace) -> None:
+    require("cluster", "ray", "pyarrow", purpose="translate-corpus")
     arguments.run, arguments.output = arguments.run.absolute(), arguments.output.absolute()
     arguments.ensemble = [run.absolute() for run in arguments.ensemble]
     arguments.shortlist = arguments.shortlist and arguments.shortlist.absolute()
     arguments.backend = surroundings()["backend"]
     inputs, output, counts = _named_files(arguments.input), arguments.output, collections.Counter()
     _translation_options(arguments)  # refuses what does not fit together
-    job, lines = _job_hash(arguments, inputs), 0
+    job, lines = _job(arguments, inputs), 0
     for path in inputs.values():
         with streams.opened(path) as source:
             lines += streams.count_lines(source)  # a damaged `.gz` is refused here
@@ -141,11 +141,6 @@ class BlockTranslator:
             return [Translation("")]
 
 
-def _prepare() -> None:
-    require("cluster", "ray", "pyarrow", purpose="translate-corpus")
-    command.choose_backend()
-
-
 def _translation_options(arguments: argparse.Namespace) -> tuple[dict, Callable, dict]:
     """Returns the keyword arguments of `Translator.generate`, the format of a line, and the limits of a block."""
     options = search_arguments(arguments, arguments.run)
@@ -169,14 +164,13 @@ def _named_files(patterns: list[str]) -> dict[str, Path]:
     return named
 
 
-def _job_hash(arguments: argparse.Namespace, inputs: dict[str, Path]) -> str:
-    """Returns a hash of what the output depends on: options, models, backend, files of the input."""
+def _job(arguments: argparse.Namespace, inputs: dict[str, Path]) -> str:
+    """Returns the text of what the output depends on: options, models, backend, files of the input."""
     names = sorted(vars(arguments).keys() - {"input", "output", "workers", "gpus", "address"})
     models = [files.digests(run) for run in (arguments.run, *arguments.ensemble)]
     stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in inputs.values()]
     shortlist = arguments.shortlist and files.sha256(arguments.shortlist)
-    found = [(name, str(getattr(arguments, name))) for name in names], models, stamps, shortlist
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+    return repr(([(name, str(getattr(arguments, name))) for name in names], models, stamps, shortlist))
 
 
 def _check_output(output: Path, names: Iterable[str], job: str) -> None:

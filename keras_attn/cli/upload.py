@@ -7,7 +7,6 @@ preset is refused first. The Hub asks for a token with the right to write: `hf a
 import argparse
 
 from keras_attn.cli import command
-from keras_attn.requirements import require
 
 
 def main(argv=None) -> int:
@@ -15,12 +14,7 @@ def main(argv=None) -> int:
     command.add_run(parser, "PRESET", "a registered preset, or its or a run's folder")
     parser.add_argument("address", metavar="hf://USER/NAME", help="or hf://USER/NAME@BRANCH")
     parser.add_argument("--private", action="store_true", help="make a new repository private")
-    return command.run(upload_preset, parser, argv, prepare=_prepare)
-
-
-def _prepare() -> None:
-    require("hub", "huggingface_hub", purpose="uploading")
-    command.choose_backend()
+    return command.run(upload_preset, parser, argv)
 
 
 def upload_preset(arguments: argparse.Namespace) -> None:

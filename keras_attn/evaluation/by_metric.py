@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from keras_attn.evaluation.error_rates import phoneme_error_rate, word_error_rate
 from keras_attn.evaluation.scores import References, bleu, chrf, ter
 
-METRICS = ("bleu", "wer")
-
 
 def main_score(
     metric: str, sources: Sequence[str], references: References, hypotheses: Sequence[str], tokenize: str

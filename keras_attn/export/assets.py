@@ -3,6 +3,7 @@
 A server runs the warm-up records before it accepts traffic, because each first call is slow.
 """
 
+import dataclasses
 import json
 import os
 import sys
@@ -16,7 +17,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from keras_attn.export import search
 from keras_attn.export.options import ExportOptions
-from keras_attn.text import BLANKS, Tokenizer
+from keras_attn.text import BLANKS
 from keras_attn.translation import Translator
 
 WARM_UP = "tf_serving_warmup_requests"  # a TFRecord file of `PredictionLog` messages
@@ -96,20 +97,19 @@ def _record(engine: Translator, options: ExportOptions, report: Mapping[str, Any
         "languages": {side: report.get(side) for side in tokenizers},
         "run": {name: report[name] for name in REPORTED if name in report},
         "scores": {name: report[name] for name in SCORES if name in report},
-        "options": options.recorded(),
+        "options": {name: value for name, value in dataclasses.asdict(options).items() if name != "version"},
         "int8_products": options.jit_compile and engine.int8_weights is not None,
         "shortlist": engine.shortlist and engine.shortlist.fingerprint,
         **engine.length_arguments,
-        "tokenizers": {side: _described(tokenizer) for side, tokenizer in tokenizers.items()},
+        "tokenizers": {
+            side: {
+                "level": tokenizer.level,
+                "lowercase": tokenizer.lowercase,
+                "size": tokenizer.vocabulary_size,
+                "special_ids": tokenizer.special_ids.get_config(),
+                "sha256": tokenizer.fingerprint,
+            }
+            for side, tokenizer in tokenizers.items()
+        },
         "versions": {m.__name__: m.__version__ for m in (sys.modules["keras_attn"], keras, tf)},
-    }
-
-
-def _described(tokenizer: Tokenizer) -> dict[str, Any]:
-    return {
-        "level": tokenizer.level,
-        "lowercase": tokenizer.lowercase,
-        "size": tokenizer.vocabulary_size,
-        "special_ids": tokenizer.special_ids.get_config(),
-        "sha256": tokenizer.fingerprint,
     }

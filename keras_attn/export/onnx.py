@@ -99,17 +99,18 @@ def write_graphs(model: Seq2Seq, folder: Path) -> None:
 
     inputs = [tf.TensorSpec((None, None), tf.int32, "encoder_token_ids"), tf.TensorSpec((), tf.int32, "max_length")]
     traced = tf.function(model.encode, autograph=False).get_concrete_function(*inputs)
-    structures = traced.structured_outputs  # memory, state
-    specs = [tf.TensorSpec(x.shape, x.dtype, name) for name, x in _both_named(structures).items()]
+    memory, state = traced.structured_outputs
+    specs = [tf.TensorSpec(x.shape, x.dtype, name) for name, x in _named(memory=memory, state=state).items()]
 
     def encode(encoder_token_ids, max_length):
-        return _both_named(model.encode(encoder_token_ids, max_length))
+        memory, state = model.encode(encoder_token_ids, max_length)
+        return _named(memory=memory, state=state)
 
     def step(token_ids, *arrays):
-        memory, state = tree.pack_sequence_as(structures, arrays)
+        memory, state = tree.pack_sequence_as(traced.structured_outputs, arrays)
         logits, state, alignment = model.step(token_ids, memory, state)
-        states = {f"next_{name}": x for name, x in _named("state", state).items()}
-        return {"logits": tf.cast(logits, tf.float32), "alignment": tf.cast(alignment, tf.float32), **states}
+        outputs = {"logits": tf.cast(logits, tf.float32), "alignment": tf.cast(alignment, tf.float32)}
+        return outputs | _named(next_state=state)
 
     _convert(encode, inputs, folder / onnx_translator.ENCODE)
     _convert(step, [tf.TensorSpec((None,), tf.int32, "token_ids"), *specs], folder / onnx_translator.STEP)
@@ -130,14 +131,9 @@ def in_float32(model: Seq2Seq) -> Seq2Seq:
     return copy
 
 
-def _both_named(structures: tuple[Any, Any]) -> dict[str, Any]:
-    memory, state = structures
-    return _named("memory", memory) | _named("state", state)
-
-
-def _named(kind: str, structure: Any) -> dict[str, Any]:
-    """The tensors of a nested structure by name, in the order of `tree.flatten`."""
-    return {"_".join(map(str, (kind, *path))): x for path, x in tree.flatten_with_path(structure)}
+def _named(**structures: Any) -> dict[str, Any]:
+    """The tensors of nested structures by name, in the order of `tree.flatten`."""
+    return {"_".join(map(str, path)): x for path, x in tree.flatten_with_path(structures)}
 
 
 def _convert(function: Callable, specs: list, path: Path) -> None:

@@ -54,7 +54,3 @@ class ExportOptions(SearchOptions):
         """The arguments with which `Translator.generate` gives the translations of the exported graph."""
         names = {field.name for field in dataclasses.fields(SearchOptions)} - {"n_best", "batch_size"}
         return {name: getattr(self, name) for name in names}
-
-    def recorded(self) -> dict[str, Any]:
-        """All options but the version, for the record beside the graph."""
-        return {name: value for name, value in dataclasses.asdict(self).items() if name != "version"}

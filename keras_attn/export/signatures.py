@@ -91,7 +91,7 @@ class ServedTranslator:
 
     def translate_n_best(self, text):
         token_ids, blank = self._read_source(text, text)  # (B, (S)), (B,)
-        words = self._words(text)
+        words = self._copies and self._copies.words(text)  # (B, (S))
         hypotheses = self._options.hypotheses
 
         def chunk(rows):
@@ -199,7 +199,7 @@ class ServedTranslator:
 
     def _best_translations(self, text, request):
         token_ids, blank = self._read_source(text, text)  # (B, (S)), (B,)
-        words = self._words(text)
+        words = self._copies and self._copies.words(text)  # (B, (S))
 
         def chunk(rows):
             result = self._search(self._search_best, tf.gather(token_ids, rows), request)
@@ -225,16 +225,14 @@ class ServedTranslator:
         padded = token_ids.to_tensor(self._source_ids.pad, shape=(None, None))  # (R, S)
         return search(padded, longest, shortest, request.length_penalty)
 
-    def _words(self, text):
-        """The words `(B, (S))` of texts that may be copied; None without a pointer."""
-        return self._copies and self._copies.words(text)
-
     def _text(self, result: dict, words=None):
         """The text `(R * N,)` of all hypotheses."""
-        if words is not None:
-            return self._copies.text(result["token_ids"], result["lengths"], words)
-        token_ids = tf.reshape(result["token_ids"], [-1, tf.shape(result["token_ids"])[-1]])  # (R * N, L)
-        return self._target.decode(without_end(token_ids, tf.reshape(result["lengths"], [-1]), self._target_ids))
+        shape = [-1, tf.shape(result["token_ids"])[-1]]
+        found = tf.reshape(result["token_ids"], shape), tf.reshape(result["lengths"], [-1]), self._target_ids
+        if words is None:
+            return self._target.decode(without_end(*found))
+        tokens = tf.reshape(self._copies.tokens(result["token_ids"], words), shape)  # (R * N, L)
+        return self._target.join(without_end(*found, tokens))
 
     def _by_chunks(self, token_ids, blank, function: Callable, specs: dict, request=None) -> dict:
         """The outputs of all chunks.

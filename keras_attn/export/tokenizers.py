@@ -158,24 +158,24 @@ def with_end(token_ids: tf.RaggedTensor, blank: tf.Tensor, most: int, special_id
     If there is no end token, blank rows have another one, so that no row is empty.
     """
     has_end = special_ids.end is not None
-    # With plain tensors: each slice or concatenation of ragged tensors adds a hundred nodes to the graph.
+    # Each slice or concatenation of ragged tensors would add a hundred nodes to the graph.
     lengths = tf.where(blank, tf.constant(0, tf.int64), tf.minimum(token_ids.row_lengths(), most - has_end))
-    splits = tf.concat([[0], tf.cumsum(lengths + (1 if has_end else tf.cast(blank, tf.int64)))], axis=0)  # (B + 1,)
-    ids, starts = token_ids.flat_values, token_ids.row_splits  # (N,), (B + 1,)
-    positions = tf.range(tf.size(ids, tf.int64))  # (N,)
-    rows = tf.searchsorted(starts, positions, side="right") - 1  # (N,)
-    positions -= tf.gather(starts, rows)  # (N,)
-    chosen = tf.where(positions < tf.gather(lengths, rows))  # (M, 1)
-    places = tf.gather(tf.gather(splits, rows) + positions, chosen)  # (M, 1)
-    ends = tf.fill(splits[-1:], special_ids.filler)  # (N',)
-    ids = tf.tensor_scatter_nd_update(ends, places, tf.gather(ids, chosen[:, 0]))  # (N',)
-    return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
+    starts = token_ids.row_splits[:-1]  # (B,)
+    places = tf.ragged.range(starts, starts + lengths + (1 if has_end else tf.cast(blank, tf.int64)))  # (B, (S))
+    ids = tf.gather(tf.pad(token_ids.flat_values, [[0, 1]]), places.flat_values)  # (N,)
+    ends = places.row_splits[1:] - 1  # (B,)
+    ends = ends[:, None] if has_end else tf.gather(ends, tf.where(blank))  # (E, 1)
+    ids = tf.tensor_scatter_nd_update(ids, ends, tf.fill(tf.shape(ends)[:1], special_ids.filler))  # (N,)
+    return places.with_flat_values(ids)
 
 
-def without_end(token_ids: tf.Tensor, lengths: tf.Tensor, special_ids: SpecialIds) -> tf.RaggedTensor:
-    """The ids `(B, L)` of a search result as rows `(B, (T))`, without the end token of each."""
+def without_end(
+    token_ids: tf.Tensor, lengths: tf.Tensor, special_ids: SpecialIds, tokens: tf.Tensor | None = None
+) -> tf.RaggedTensor:
+    """The ids `(B, L)` of a search result, or their `tokens`, as rows `(B, (T))`, without the end token of each."""
     real = tf.sequence_mask(lengths, tf.shape(token_ids)[1])  # (B, L)
-    return masked_rows(token_ids, real if special_ids.end is None else real & (token_ids != special_ids.end))
+    real = real if special_ids.end is None else real & (token_ids != special_ids.end)
+    return masked_rows(token_ids if tokens is None else tokens, real)
 
 
 def masked_rows(token_ids: tf.Tensor, mask: tf.Tensor) -> tf.RaggedTensor:
@@ -224,12 +224,3 @@ class GraphCopies:
         padded = tf.pad(words.to_tensor(""), [[0, 0], [0, 1]])  # (B, S + 1)
         own = tf.gather(padded, tf.maximum(token_ids - self._size, 0), batch_dims=1)
         return tf.where(token_ids < self._size, known, own)
-
-    def text(self, token_ids: tf.Tensor, lengths: tf.Tensor, words: tf.RaggedTensor) -> tf.Tensor:
-        """The texts `(B * N,)` of hypotheses `(B, N, L)` of sources with these words."""
-        tokens = self.tokens(token_ids, words)  # (B, N, L)
-        real = tf.sequence_mask(lengths, tf.shape(token_ids)[2])  # (B, N, L)
-        if self._special_ids.end is not None:
-            real &= token_ids != self._special_ids.end
-        shape = [-1, tf.shape(token_ids)[2]]
-        return self._tokenizer.join(masked_rows(tf.reshape(tokens, shape), tf.reshape(real, shape)))

@@ -91,11 +91,6 @@ def normalize(scores, mask=None, normalizer: str | Callable = "softmax") -> Any:
     return ops.where(mask, alignment, 0.0)
 
 
-def masked_softmax(scores, mask=None):
-    """`normalize` with softmax."""
-    return normalize(scores, mask)
-
-
 def spread_mask(mask, scores):
     """A mask `(B, S)`, or one with as many axes as the scores, as boolean of the scores' number of axes."""
     mask = ops.cast(mask, "bool")

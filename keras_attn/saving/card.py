@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 CARD = "README.md"
@@ -39,7 +39,6 @@ def model_card(
         is_registered: Whether `from_preset` takes the name.
     """
     scores = {key: report[key] for key in _METRICS if isinstance(report.get(key), Mapping)}
-    corpora = report.get("corpora", [])
     languages = [report[side] for side in ("source", "target") if report.get(side)]
     lines = [
         "---",
@@ -63,11 +62,17 @@ def model_card(
     ]
     if report.get("corpus"):
         lines += ["", "## Data", "", f"Corpus `{report['corpus']}`."]
-        lines += [_origin(corpus) for corpus in corpora]
+        for corpus in report.get("corpora", []):
+            licence = f"Licence: {corpus['licence']}." if corpus["licence"] else "No licence is stated."
+            address = [f"From {corpus['address']}."] if corpus["address"] else []
+            lines += [" ".join([f"{corpus['title']}.", licence, *address, corpus["note"]])]
     if scores:
         beam = f", beam {report['beam_size']}" if "beam_size" in report else ""
         lines += ["", "## Scores", "", f"On the corpus' test split{beam}.", "", "| metric | score | signature |"]
-        lines += ["| --- | --- | --- |", *_rows(scores)]
+        lines += ["| --- | --- | --- |"]
+        for key, score in scores.items():
+            signature = score["signature"].replace("|", "\\|")
+            lines += [f"| {_METRICS[key]} | {score['score']} | `{signature}` |"]
     if report.get("command"):
         lines += ["", "## Training", "", "```", report["command"], "```"]
     if begun := report.get("from_preset"):
@@ -101,17 +106,3 @@ def _metadata(name: str, model: str, report: Mapping[str, Any], scores: Mapping[
         result = {"task": task, "dataset": {"type": corpus, "name": corpus, "split": "test"}, "metrics": metrics}
         metadata["model-index"] = [{"name": name, "results": [result]}]
     return metadata
-
-
-def _origin(corpus: Mapping[str, Any]) -> str:
-    parts = [f"{corpus['title']}.", f"Licence: {corpus['licence']}." if corpus["licence"] else "No licence is stated."]
-    parts += [f"From {corpus['address']}."] if corpus["address"] else []
-    return " ".join([*parts, corpus["note"]])
-
-
-def _rows(scores: Mapping[str, Any]) -> Sequence[str]:
-    signatures = [score["signature"].replace("|", "\\|") for score in scores.values()]
-    return [
-        f"| {_METRICS[key]} | {score['score']} | `{signature}` |"
-        for (key, score), signature in zip(scores.items(), signatures, strict=True)
-    ]

@@ -15,7 +15,7 @@ import re
 import tempfile
 import textwrap
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -37,30 +37,10 @@ _COUNT_OF_LAYERS = re.compile(r"(^|_)(layers|transitions)$")  # arguments that s
 _UNSTORED = 1 << 24  # elements of weights that a model may have besides those of its file
 
 
-def check_dtype(dtype: str | None) -> None:
-    """Raises ValueError unless `dtype`, in which to store weights, is None or one of `DTYPES`."""
-    if dtype not in (None, *DTYPES):
-        raise ValueError(f'Expected `dtype` to be None, "float16" or "int8". Received: {dtype!r}')
-
-
 def narrow(path: Path, dtype: str) -> None:
     """Stores the matrices of a model's file in float16 or int8."""
-
-    def write(array: h5py.Dataset, group: h5py.Group, name: str) -> None:
-        # HDF5 has no bfloat16, so that Keras writes its name beside it; NumPy has it by a dependency of Keras.
-        values = array[()].view("bfloat16") if array.attrs.get("dtype") == "bfloat16" else array
-        if not is_quantized(values):
-            _copy(array, group, name)
-            return
-        matrix = quantize_matrix(values[()], dtype)
-        if dtype == "float16":
-            group[name] = matrix.values
-        else:
-            parts = group.create_group(name)
-            parts["values"], parts["scale"] = matrix.values, matrix.scale
-
     with files.replacing(path) as narrowed:
-        _rewrite(path, narrowed, write)
+        _rewrite(path, narrowed, dtype)
 
 
 def load_model(path: Path) -> Seq2Seq:
@@ -72,8 +52,12 @@ def load_model(path: Path) -> Seq2Seq:
         OSError: if it has int8 matrices and there is no room for temporary files.
     """
     try:
-        elements = _check(path)
-        with _widened(path) as wide:
+        elements, is_narrow = _check(path)
+        with tempfile.TemporaryDirectory() if is_narrow else contextlib.nullcontext(path.parent) as folder:
+            wide = Path(folder, path.name)
+            if is_narrow:
+                with files.needs_room(wide.parent.parent):
+                    _rewrite(path, wide)
             load = functools.partial(keras.saving.load_model, wide, compile=False)
             model = without_initial_weights(load, most_elements=2 * elements + _UNSTORED)
     except (ImportError, MemoryError):
@@ -90,8 +74,10 @@ def load_model(path: Path) -> Seq2Seq:
     return model
 
 
-def _check(path: Path) -> int:
-    """Refuses a file that takes far more memory or time than its size accounts for; returns its number of weights.
+def _check(path: Path) -> tuple[int, bool]:
+    """Refuses a file that takes far more memory or time than its size accounts for.
+
+    Returns its number of weights, and whether some are int8 matrices.
 
     Keras writes neither the parts of the zip file nor the arrays in them compressed, so that a few kilobytes that
     unpack to gigabytes are not its work. A layer has an array at least.
@@ -111,7 +97,7 @@ def _check(path: Path) -> int:
         for name, count in _counts_of_layers(config):
             if count > len(arrays):
                 raise ValueError(f"Its {_CONFIG} has {count:,} as {name}, with weights of {len(arrays)} arrays.")
-        return sum(math.prod(array.shape or ()) for array in arrays)
+        return sum(math.prod(array.shape or ()) for array in arrays), any(map(_is_part, arrays))
 
 
 def _counts_of_layers(config) -> Iterator[tuple[str, int]]:
@@ -123,44 +109,40 @@ def _counts_of_layers(config) -> Iterator[tuple[str, int]]:
             yield name, value
 
 
-@contextlib.contextmanager
-def _widened(path: Path) -> Iterator[Path]:
-    """Yields a model's file without int8 matrices: the file itself if it has none, else a temporary one.
+def _rewrite(old: Path, new: Path, dtype: str | None = None) -> None:
+    """Copies a model's file, with its matrices in `dtype` if it is given; int8 matrices are arrays again.
+
+    Each array is copied once, under one name, and no link to another file is followed.
 
     Raises:
         ValueError: if an int8 matrix has a scale of another shape than one of its axes.
-        OSError: if there is no room for it.
-    """
-    with _opened(path) as weights:
-        is_narrow = any(isinstance(item, h5py.Dataset) and _is_part(item) for _, item in _items(weights))
-    if not is_narrow:
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        wide = Path(temporary, path.name)
-        with files.needs_room(wide.parent.parent):
-            _rewrite(path, wide, _copy)
-        yield wide
-
-
-def _rewrite(old: Path, new: Path, write: Callable[[h5py.Dataset, h5py.Group, str], None]) -> None:
-    """Copies a model's file, its arrays with `write`; int8 matrices are arrays again.
-
-    Each array is copied once, under one name, and no link to another file is followed.
     """
     file = io.BytesIO()
     with _opened(old) as stored, h5py.File(file, "w") as weights:
         for name, item in _items(stored):
-            if isinstance(item, h5py.Dataset):
-                if not _is_part(item):
-                    write(item, weights, name)
-            elif set(item) == _PARTS:
+            if isinstance(item, h5py.Group) and set(item) == _PARTS:
                 weights[name] = _wide(item)
-            else:
+            elif isinstance(item, h5py.Group):
                 weights.require_group(name).attrs.update(item.attrs)
+            elif not _is_part(item):
+                _write(item, weights, name, dtype)
     with zipfile.ZipFile(old) as archive, zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as rewritten:
         for part in archive.namelist():
             rewritten.writestr(part, file.getvalue() if part == _WEIGHTS else archive.read(part))
+
+
+def _write(array: h5py.Dataset, group: h5py.Group, name: str, dtype: str | None) -> None:
+    # HDF5 has no bfloat16, so that Keras writes its name beside it; NumPy has it by a dependency of Keras.
+    values = array[()].view("bfloat16") if array.attrs.get("dtype") == "bfloat16" else array
+    if dtype is None or not is_quantized(values):
+        group[name] = array[()]
+        group[name].attrs.update(array.attrs)
+        return
+    matrix = quantize_matrix(values[()], dtype)
+    if dtype == "float16":
+        group[name] = matrix.values
+    else:
+        group.update({f"{name}/{part}": value for part, value in matrix._asdict().items()})
 
 
 @contextlib.contextmanager
@@ -196,8 +178,3 @@ def _wide(parts: h5py.Group) -> np.ndarray:
     if len(shape) != len(scales) or any(scale not in (1, size) for scale, size in zip(scales, shape, strict=True)):
         raise ValueError(f"Expected a scale for each index of an axis of {shape}. Received: {scales}")
     return dequantized(matrix)
-
-
-def _copy(array: h5py.Dataset, group: h5py.Group, name: str) -> None:
-    group[name] = array[()]
-    group[name].attrs.update(array.attrs)

@@ -10,7 +10,7 @@ from keras_attn import files
 from keras_attn.models import Seq2Seq, copy_model
 from keras_attn.saving import manifest
 from keras_attn.saving.card import CARD, model_card
-from keras_attn.saving.model_file import check_dtype, load_model, narrow
+from keras_attn.saving.model_file import DTYPES, load_model, narrow
 from keras_attn.saving.registry import locate
 from keras_attn.text import Tokenizer
 
@@ -57,7 +57,8 @@ def save_preset(
         >>> keras_attn.saving.load_preset("preset")[3]
         {'max_length_ratio': 2.0, 'max_length_constant': 10.0, 'trained_length': 60}
     """
-    check_dtype(dtype)
+    if dtype not in (None, *DTYPES):
+        raise ValueError(f'Expected `dtype` to be None, "float16" or "int8". Received: {dtype!r}')
     directory = Path(directory).absolute()
     if directory.is_dir():
         _undo_killed(directory)

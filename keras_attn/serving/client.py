@@ -16,8 +16,8 @@ import numpy as np
 
 from keras_attn.translation import Translation
 
-_MOST_BYTES = 2**28  # of an answer
 _N_BEST = ("translations", "scores", "source_tokens", "source_lengths", "target_tokens", "target_lengths", "alignments")
+_MOST_BYTES = 2**28  # of an answer
 _ERRORS = {400: ValueError, 403: ValueError, 404: ValueError, 413: ValueError, 408: TimeoutError, 504: TimeoutError}
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without proxies
 
@@ -29,6 +29,7 @@ class PairScore(NamedTuple):
     length: int
 
 
+@dataclasses.dataclass(eq=False)
 class Client:
     """Translates through a server. Several threads may use one client.
 
@@ -56,23 +57,21 @@ class Client:
         ['a dog runs .']
     """
 
-    def __init__(
-        self,
-        address: str,
-        model: str,
-        *,
-        version: int | None = None,
-        timeout: float = 30.0,
-        retries: int = 6,
-        batch_size: int = 64,
-    ):
-        if not address.startswith(("http://", "https://")):
-            raise ValueError(f"Expected an address such as http://localhost:8501. Received: {address!r}")
-        if retries < 0 or batch_size < 1:
-            raise ValueError(f"Expected retries >= 0 and batch_size >= 1. Received: {retries} and {batch_size}")
-        self.address, self.timeout, self.retries, self.batch_size = address, timeout, retries, batch_size
-        path = urllib.parse.quote(model, safe="") + ("" if version is None else f"/versions/{version}")
-        self._url = f"{address.rstrip('/')}/v1/models/{path}:predict"
+    address: str
+    model: str
+    _: dataclasses.KW_ONLY
+    version: int | None = None
+    timeout: float = 30.0
+    retries: int = 6
+    batch_size: int = 64
+
+    def __post_init__(self):
+        if not self.address.startswith(("http://", "https://")):
+            raise ValueError(f"Expected an address such as http://localhost:8501. Received: {self.address!r}")
+        if self.retries < 0 or self.batch_size < 1:
+            raise ValueError(f"Expected retries >= 0, batch_size >= 1. Received: {self.retries}, {self.batch_size}")
+        path = urllib.parse.quote(self.model, safe="") + ("" if self.version is None else f"/versions/{self.version}")
+        self._url = f"{self.address.rstrip('/')}/v1/models/{path}:predict"
 
     def translate(self, texts: Iterable[str | bytes]) -> list[Translation]:
         """Returns the best translation of each text, with its score. A text may be bytes that are not UTF-8."""
@@ -112,8 +111,7 @@ class Client:
     def _send(self, content: dict) -> dict:
         request = urllib.request.Request(self._url, json.dumps(content).encode(), {"Content-Type": "application/json"})
         for attempt in range(self.retries + 1):
-            if attempt:
-                time.sleep(random.uniform(0, min(5.0, 0.05 * 2**attempt)))
+            time.sleep(random.uniform(0, min(5.0, 0.05 * 2**attempt)) if attempt else 0)
             try:
                 with _OPENER.open(request, timeout=self.timeout) as answer:
                     return json.loads(answer.read(_MOST_BYTES))
@@ -132,27 +130,17 @@ class Client:
             except ValueError:
                 sentence = f"Expected JSON of a model server at {self.address}, of less than {_MOST_BYTES:,} bytes."
                 raise RuntimeError(sentence) from None
-        where = f"{self.address}. There was none to {self.retries + 1} requests"
-        raise ConnectionError(f"Expected an answer from {where}: {why}")
+        raise ConnectionError(f"Expected an answer of {self.address}. Received: none to {attempt + 1} requests: {why}")
 
 
-def _best(texts, scores, source_tokens, source_length, target_tokens, target_lengths, alignments) -> Translation:
+def _best(texts, scores, source_tokens, source_length, *others) -> Translation:
     """A translation from lists `K, K, S, 1, (K, T), K, (K, T, S)`, without the padding of the batch."""
-    source = tuple(source_tokens[:source_length])
-    hypotheses = [
-        Translation(
-            text,
-            tokens=tuple(tokens[:length]),
-            score=score,
-            alignment=np.array(alignment, "float32")[:length, :source_length] if source else None,  # (T, S)
-            source_tokens=source,
-        )
-        for text, score, tokens, length, alignment in zip(
-            texts, scores, target_tokens, target_lengths, alignments, strict=True
-        )
-        if length or not source  # a search may find fewer than K; a blank text has no tokens
-    ]
-    return dataclasses.replace(hypotheses[0], n_best=tuple(hypotheses) if len(texts) > 1 and source else ())
+    source, found = tuple(source_tokens[:source_length]), []
+    for text, score, tokens, length, alignment in zip(texts, scores, *others, strict=True):
+        if length or not source:  # a search may find fewer than K; a blank text has no tokens
+            real = np.array(alignment, "float32")[:length, :source_length] if source else None  # (T, S)
+            found.append(Translation(text, tuple(tokens[:length]), score=score, alignment=real, source_tokens=source))
+    return dataclasses.replace(found[0], n_best=tuple(found) if len(texts) > 1 and source else ())
 
 
 def _column(texts: Iterable[str | bytes]) -> list[str | dict]:

@@ -18,7 +18,6 @@ import logging
 import re
 import signal
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 
@@ -47,7 +46,6 @@ def log_seldom() -> None:
 
 async def serve(
     versions: Versions,
-    ready: Callable[[str], None],
     *,
     host: str,
     port: int,
@@ -55,11 +53,10 @@ async def serve(
     request_seconds: float,
     poll_seconds: float,
 ) -> None:
-    """Serves until SIGTERM or SIGINT, then answers the requests that it has.
+    """Serves until SIGTERM or SIGINT, then answers the requests that it has. Prints the address when a version loads.
 
     Args:
         versions: The model.
-        ready: Called with the address when a version is served.
         host, port: Where to listen; port 0 stands for any free one.
         max_requests: Predict requests at once, from their headers to their answers; more are refused.
         request_seconds: The time for a request to be answered, and again for its client to take the answer.
@@ -79,7 +76,7 @@ async def serve(
     try:
         await web.TCPSite(runner, host, port).start()  # before a version is loaded, which takes seconds
         address = f"http://{f'[{host}]' if ':' in host else host}:{runner.addresses[0][1]}"
-        watching = asyncio.create_task(_watch(versions, poll_seconds, lambda: ready(address)))
+        watching = asyncio.create_task(_watch(versions, poll_seconds, address))
         await asyncio.wait([watching, asyncio.create_task(stopped.wait())], return_when=asyncio.FIRST_COMPLETED)
         if watching.done():
             watching.result()
@@ -88,12 +85,12 @@ async def serve(
         await runner.cleanup()
 
 
-async def _watch(versions: Versions, seconds: float, ready: Callable[[], None]) -> None:
+async def _watch(versions: Versions, seconds: float, address: str) -> None:
     loop, loads = asyncio.get_running_loop(), ThreadPoolExecutor(1)
     await loop.run_in_executor(loads, versions.look)
     if versions.current is None:
         raise ValueError(max(versions.failures.items())[1][0])
-    ready()
+    print(f"{versions.name} is served on {address} (REST, and a page to try it). Ctrl+C ends it.", flush=True)
     while True:
         await asyncio.sleep(seconds)
         try:

@@ -197,11 +197,6 @@ def write_results(translator, corpus, config, report: dict, out: Path, greedy, t
         **results,
         **({"by_corpus": _by_corpus(corpus, config, translations)} if len(corpus.parts) > 1 else {}),
         f"greedy_{config.metric}": greedy_results[config.metric],
-        **(
-            {}
-            if config.metric == "bleu"
-            else {"test_sources_in_training": len({*sources} & {*corpus.splits["train"][0]})}
-        ),
         "peak_memory_mb": round(peak_memory_mb()),
     }
     if config.metric == "wer":
