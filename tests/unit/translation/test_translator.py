@@ -1,4 +1,4 @@
-"""Translator: blank lines, n-best lists, batches, and presets that are complete or refused."""
+"""Translator: blank lines, batches, and presets that are complete or refused."""
 
 import json
 import os
@@ -69,16 +69,6 @@ def test_alignments_are_left_out(translator):
     assert translator.generate([LINES[3]], return_alignments=False)[0].alignment is None
 
 
-def test_n_best_begins_with_the_best(translator):
-    one = translator.generate(LINES, beam_size=3)
-    three = translator.generate(LINES, beam_size=3, n_best=3)
-    assert texts(three) == texts(one)
-    for translation in three[:2]:
-        assert [t.score for t in translation.n_best] == sorted((t.score for t in translation.n_best), reverse=True)
-        assert translation.n_best[0].text == translation.text
-        assert len({t.token_ids for t in translation.n_best}) == 3
-
-
 def test_tokenizer_of_another_size_is_refused(translator):
     with pytest.raises(ValueError, match="target tokenizer"):
         Translator(translator.model, translator.source_tokenizer, translator.source_tokenizer)
@@ -146,13 +136,6 @@ def test_preset_leaves_the_optimizer_out(translator, tmp_path):
     model.optimizer.build(model.trainable_variables)
     Translator(model, translator.source_tokenizer, translator.target_tokenizer).save_to_preset(tmp_path / "compiled")
     assert (tmp_path / "compiled" / "model.keras").stat().st_size < 1.05 * size
-
-
-def test_preset_is_never_overwritten(translator, preset):
-    before = (preset / "translator.json").read_bytes()
-    with pytest.raises(FileExistsError, match="never overwritten"):
-        translator.save_to_preset(preset)
-    assert (preset / "translator.json").read_bytes() == before
 
 
 def test_failed_save_leaves_nothing(translator, tmp_path, monkeypatch):
