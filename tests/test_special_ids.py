@@ -9,18 +9,16 @@ import numpy as np
 import pytest
 
 from keras_attn import ParallelDataset, SpecialIds, Tokenizer, Translator
+from keras_attn.export import ExportOptions
 from keras_attn.losses import SmoothedCrossentropy
-from keras_attn.models import Ensemble, LSTMSeq2Seq, RNNSearch
+from keras_attn.models import RNNSearch, copy_model
 from tests.serving import fresh
-
-pytestmark = pytest.mark.by_turns
+from tests.translation.test_endless import SIZES, endless_translator
 
 SOURCE = ["<pad>", "<unk>", "<s>", "</s>", *"abcdefg"]
 TARGET = ["<pad>", "<unk>", "<s>", "</s>", *"pqrstuvwxyz"]
 LINES = ["a b c", "d", "", "g f e d c b a", "b h b", "c c a e", "f"]
 REFERENCES = ["p q", "r s t", "u", "z z", "x y z h p", "q", "w w w w"]
-SIZES = {"units": 5, "embedding_size": 7, "readout_size": 11, "attention_units": 3, "decoder_units": 13}
-on_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is TensorFlow's")
 
 
 def permuted(tokens, seed):
@@ -39,8 +37,7 @@ def of_a_shape(weights, source, target):
         yield weight
 
 
-@pytest.fixture(scope="module")
-def pair():
+def permuted_pair():
     """A translator with the usual ids, and the same one with all ids permuted."""
     keras.utils.set_random_seed(5)
     # No size is that of a vocabulary, 11 or 15.
@@ -58,6 +55,11 @@ def pair():
     return Translator(model, *usual, **limits), Translator(other, *tokenizers, **limits)
 
 
+@pytest.fixture(scope="module")
+def pair():
+    return permuted_pair()
+
+
 def coded(texts):
     return [text.encode() for text in texts]
 
@@ -69,7 +71,6 @@ def check_equal(found, expected):
     for one, other in zip(found, expected, strict=True):
         if other.alignment is not None:
             np.testing.assert_allclose(one.alignment, other.alignment, atol=1e-5)
-    for one, other in zip(found, expected, strict=True):
         if other.n_best:
             check_equal(one.n_best, other.n_best)
 
@@ -77,8 +78,13 @@ def check_equal(found, expected):
 SEARCHES = {
     "greedy": {"beam_size": 1},
     "beam": {"beam_size": 3, "n_best": 3, "coverage_penalty": 0.2},
-    "limits": {"beam_size": 3, "banned_tokens": ["<unk>", "z"], "no_repeat_ngram_size": 2, "min_length": 4},
-    "prefixes": {"beam_size": 2, "prefixes": ["q", "", "p", "r s", "t t t", "", "x h"], "replace_unknown": True},
+    "constraints": {
+        "beam_size": 2,
+        "banned_tokens": ["<unk>", "z"],
+        "no_repeat_ngram_size": 2,
+        "min_length": 4,
+        "prefixes": ["q", "", "p", "r s", "t t t", "", "x h"],
+    },
 }
 
 
@@ -92,11 +98,7 @@ def test_search_gives_the_same_text_and_scores(pair, name):
 
 def test_scores_of_given_translations_are_the_same(pair):
     usual, other = pair
-    expected = usual.score(LINES, REFERENCES)
-    check_equal(other.score(LINES, REFERENCES), expected)
-    found = other.generate(LINES[:1], beam_size=1)[0]
-    (again,) = other.score(LINES[:1], [found.token_ids])
-    np.testing.assert_allclose(again.score, found.score, atol=1e-5)
+    check_equal(other.score(LINES, REFERENCES), usual.score(LINES, REFERENCES))
 
 
 def test_samples_end_with_the_end_token_and_have_no_other_special_one(pair):
@@ -114,103 +116,51 @@ def test_training_has_the_same_loss(pair, ends):
     losses = []
     for translator in pair:
         tokenizers = [translator.source_tokenizer, translator.target_tokenizer]
-        model = type(translator.model).from_config(translator.model.get_config())
-        model.set_weights(translator.model.get_weights())
-        data = ParallelDataset.from_text(LINES, REFERENCES, *tokenizers, batch_size=4, shuffle=False)
-        if not ends:
-            rows = [[t.encode(line) for line in side] for t, side in zip(tokenizers, (LINES, REFERENCES), strict=True)]
-            ids = [SpecialIds(**t.special_ids.get_config() | {"end": None}) for t in tokenizers]
-            data = ParallelDataset(
-                *rows, source_special_ids=ids[0], target_special_ids=ids[1], batch_size=4, shuffle=False
-            )
-            assert not any((batch[1] == tokenizers[1].special_ids.end).any() for batch in data)
-        model.compile(keras.optimizers.SGD(0.02), SmoothedCrossentropy(0.1))
+        rows = [[t.encode(line) for line in side] for t, side in zip(tokenizers, (LINES, REFERENCES), strict=True)]
+        ids = [t.special_ids if ends else SpecialIds(**t.special_ids.get_config() | {"end": None}) for t in tokenizers]
+        sides = {"source_special_ids": ids[0], "target_special_ids": ids[1]}
+        data = ParallelDataset(*rows, **sides, batch_size=4, shuffle=False)
+        assert ends == any((batch[1] == tokenizers[1].special_ids.end).any() for batch in data)
+        model = copy_model(translator.model, "copy")
+        eagerly = keras.backend.backend() == "tensorflow"  # tracing takes longer
+        model.compile(keras.optimizers.SGD(0.02), SmoothedCrossentropy(0.1), run_eagerly=eagerly)
         history = model.fit(data, epochs=3, shuffle=False, verbose=0).history["loss"]
         losses.append([model.evaluate(data, verbose=0), *history])
     np.testing.assert_allclose(*losses, rtol=2e-5)
     assert losses[0][-1] < losses[0][1]
 
 
-def test_batches_without_an_end_are_the_ids_alone():
-    ids = SpecialIds(pad=9, unknown=8, start=7, end=None)
-    data = ParallelDataset(
-        [[0, 1], [2]], [[3, 4, 5], [6]], source_special_ids=ids, target_special_ids=ids, batch_size=4, shuffle=False
-    )
-    ((inputs, labels, weights),) = (data[i] for i in range(len(data)))
-    assert inputs["encoder_token_ids"].tolist()[:2] == [[0, 1], [2, 9]]
-    assert inputs["decoder_token_ids"].tolist()[:2] == [[7, 3, 4], [7, 6, 9]]
-    assert labels.tolist()[:2] == [[3, 4, 5], [6, 9, 9]]
-    assert weights.tolist()[:2] == [[1, 1, 1], [1, 0, 0]]
-    assert (inputs["encoder_token_ids"][2:, 0] != 9).all()  # no row without a real token
-    assert data.largest_token_ids == (9, 9)
+# In a graph
 
 
-def test_a_preset_keeps_the_ids(pair, tmp_path):
-    _, other = pair
-    other.save_to_preset(tmp_path / "preset")
-    again = Translator.from_preset(tmp_path / "preset")
-    assert again.model.target_special_ids == other.target_tokenizer.special_ids == again.target_tokenizer.special_ids
-    check_equal(again.generate(LINES, beam_size=2), other.generate(LINES, beam_size=2))
-    check_equal(Translator.from_presets([tmp_path / "preset"] * 2).generate(LINES[:2]), other.generate(LINES[:2]))
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is TensorFlow's")
+def test_the_served_graphs_have_the_ids_or_no_end_token(pair, tmp_path):
+    from keras_attn.export.signatures import ServedTranslator
 
-
-@on_tensorflow
-@pytest.mark.slow
-def test_the_served_graph_has_the_ids(pair, tmp_path):
-    expected = pair[0].generate(LINES, beam_size=3, return_alignments=False)
-    folder = pair[1].export(tmp_path / "permuted", beam_size=3)
+    expected, endless = pair[0].generate(LINES, beam_size=3, return_alignments=False), endless_translator()
+    ServedTranslator(pair[1], ExportOptions(beam_size=3)).save(str(tmp_path / "permuted"))
     source, target = coded(LINES), coded(REFERENCES)
     requests = [("translate", {"text": source}), ("score", {"source": source, "target": target})]
     ids = pair[1].source_tokenizer.encode(LINES[0])
     requests += [("translate_token_ids", {"token_ids": [ids], "lengths": [len(ids)]})]
-    ((translated, scored, of_ids),) = fresh.run([(folder, requests)])
-    assert [text.decode() for text in translated["translation"]] == [t.text for t in expected]
-    np.testing.assert_allclose(translated["score"], [t.score for t in expected], atol=1e-4)
-    scores = pair[0].score(LINES, REFERENCES, length_penalty=0.0)
-    np.testing.assert_allclose(scored["log_prob"], [t.score for t in scores], atol=1e-4)
-    assert of_ids["token_ids"][0].tolist() == list(pair[1].generate(LINES[:1], beam_size=3)[0].token_ids)
-
-
-# No end token
-
-
-@pytest.fixture(scope="module")
-def endless():
-    """A translator whose target has no end token, with its longest output a fixed length."""
-    keras.utils.set_random_seed(7)
-    source = Tokenizer.from_vocabulary(["", "[UNK]", *"abcdef"], pad="", unknown="[UNK]", start=None, end=None)
-    target = Tokenizer.from_vocabulary(["_", "^", *"pqrst"], pad="_", unknown=None, start="^", end=None)
-    ids = {"source_special_ids": source.special_ids, "target_special_ids": target.special_ids}
-    sizes = SIZES | {"initializer": keras.initializers.RandomNormal(stddev=0.9)}
-    model = RNNSearch(source.vocabulary_size, target.vocabulary_size, **sizes, **ids)
-    return Translator(model, source, target, max_length_ratio=0, max_length_constant=4)
-
-
-def test_without_an_end_token_every_translation_has_its_longest_length(endless):
-    lines = ["a b c", "", "f", "d e a a"]
-    for options in ({"beam_size": 1}, {"beam_size": 4, "n_best": 2}, {"beam_size": 2, "max_length": 2}):
-        for line, translation in zip(lines, endless.generate(lines, **options), strict=True):
-            length = options.get("max_length", 4) if line else 0
-            assert len(translation.tokens) == len(translation.text.split()) == length
-            if line:
-                assert translation.source_tokens == tuple(line.split())
-                (again,) = endless.score([line], [translation.text])
-                np.testing.assert_allclose(again.score, translation.score, atol=1e-5)
-    assert all(len(t.tokens) == 4 for t in endless.sample(lines[2:], seed=1))
-    assert [t.score for t in endless.score(["a", "", "", "a"], ["", "", "p", "p"])[:3]] == [-np.inf, 0.0, -np.inf]
-
-
-@on_tensorflow
-@pytest.mark.slow
-def test_the_served_graph_has_no_end_token(endless, tmp_path):
     lines, targets = ["a b c", "", "f x", "d e a a"], ["p q", "", "", "t"]  # x is unknown
     folder = endless.export(tmp_path / "endless", beam_size=3)
     record = json.loads((folder / "assets.extra" / "keras_attn.json").read_text())["tokenizers"]
     assert record["source"]["special_ids"] == {"pad": 0, "unknown": 1, "start": None, "end": None}
     assert record["target"]["special_ids"] == {"pad": 0, "unknown": None, "start": 1, "end": None}
     source, target = coded(lines), coded(targets)
-    requests = [("translate_n_best", {"text": source}), ("score", {"source": source, "target": target})]
-    ((translated, scored),) = fresh.run([(folder, requests)])
+    others = [("translate_n_best", {"text": source}), ("score", {"source": source, "target": target})]
+    found = fresh.run([(tmp_path / "permuted", requests), (folder, others)])
+
+    translated, scored, of_ids = found[0]
+    assert [text.decode() for text in translated["translation"]] == [t.text for t in expected]
+    np.testing.assert_allclose(translated["score"], [t.score for t in expected], atol=1e-4)
+    scores = pair[0].score(LINES, REFERENCES, length_penalty=0.0)
+    np.testing.assert_allclose(scored["log_prob"], [t.score for t in scores], atol=1e-4)
+    (alone,) = pair[1].generate(LINES[:1], beam_size=3, return_alignments=False)
+    assert of_ids["token_ids"][0].tolist() == list(alone.token_ids)
+
+    translated, scored = found[1]
     for row, translation in enumerate(endless.generate(lines, beam_size=3, n_best=3)):
         texts = [t.text for t in translation.n_best] or ["", "", ""]
         assert [text.decode() for text in translated["translations"][row]] == texts
@@ -218,50 +168,7 @@ def test_the_served_graph_has_no_end_token(endless, tmp_path):
     np.testing.assert_allclose(scored["log_prob"], [t.score for t in expected], atol=1e-4)
 
 
-# Padding that is not masked
-
-
-def test_padding_that_is_not_masked_is_a_word_like_any_other():
-    """An LSTM of Keras that reads all of a fixed length is the oracle."""
-    ids = SpecialIds(pad=4, unknown=3, start=1, end=2)
-    model = LSTMSeq2Seq(
-        11, 13, units=5, num_layers=1, embedding_size=7, reverse_source=False, mask_padding=False, source_length=6,
-        initializer="glorot_uniform", source_special_ids=ids, target_special_ids=ids,
-    )  # fmt: skip
-    tokens = np.array([[5, 6, 2, 4], [7, 2, 4, 4]], "int32")
-    memory, _ = model.encode(keras.ops.convert_to_tensor(tokens))
-    assert keras.ops.convert_to_numpy(memory["mask"]).tolist() == [[True] * 6] * 2
-    plain = keras.layers.LSTM(5, return_sequences=True, recurrent_activation="sigmoid")
-    embedded = keras.ops.take(
-        model.source_embedding.weights[0], np.pad(tokens, [(0, 0), (0, 2)], constant_values=4), axis=0
-    )
-    plain.build(embedded.shape)
-    cell = next(layer for layer in model.encoder._flatten_layers() if isinstance(layer, keras.layers.LSTMCell))
-    plain.set_weights(cell.get_weights())
-    _, state = model.encode(keras.ops.convert_to_tensor(tokens))
-    expected = keras.ops.convert_to_numpy(plain(embedded))[:, -1]
-    found = [keras.ops.convert_to_numpy(x) for x in keras.tree.flatten(state)]
-    assert any(x.shape == expected.shape and np.allclose(x, expected, atol=1e-5) for x in found)
-    again = type(model).from_config(model.get_config())
-    assert (again.mask_padding, again.source_length, again.source_special_ids) == (False, 6, ids)
-
-
-def test_padding_that_is_not_masked_gives_the_same_in_any_batch():
-    keras.utils.set_random_seed(9)
-    source, target = Tokenizer.from_vocabulary(SOURCE), Tokenizer.from_vocabulary(TARGET)
-    sizes = SIZES | {"initializer": keras.initializers.RandomNormal(stddev=0.9)}
-    masked = RNNSearch(len(SOURCE), len(TARGET), **sizes)
-    model = RNNSearch(len(SOURCE), len(TARGET), **sizes, mask_padding=False, source_length=10)
-    masked.set_weights(model.get_weights())
-    translator = Translator(model, source, target)
-    together = translator.generate([*LINES, "a b c d e f g a b c d e f g"])
-    for line, translation in zip(LINES, together, strict=False):
-        check_equal(translator.generate([line]), [translation])
-    assert len(together[-1].source_tokens) == 10  # cut, with its end token
-    assert [t.text for t in Translator(masked, source, target).generate(LINES)] != [t.text for t in together[:-1]]
-
-
-# Wrong use, and the page
+# The page
 
 
 def test_the_examples_of_the_page_run():
@@ -271,37 +178,3 @@ def test_the_examples_of_the_page_run():
         exec(block, names)
     assert names["translator"].generate(["two dogs"], max_length=3)[0].token_ids
     assert len(names["data"]) == 1
-
-
-def test_wrong_use_is_refused_in_a_sentence(pair):
-    usual, other = pair
-    sizes = (len(SOURCE), len(TARGET))
-    wrong = {
-        r"Expected a source tokenizer with the model's SpecialIds\(pad=0": lambda: Translator(
-            usual.model, other.source_tokenizer, other.target_tokenizer
-        ),
-        r"Expected `target_special_ids` below the vocabulary's size, 15\. Received: SpecialIds\(pad=99": lambda: (
-            RNNSearch(*sizes, **SIZES, target_special_ids=SpecialIds(pad=99))
-        ),
-        r"Expected `source_special_ids` to be a keras_attn.SpecialIds. Received: 5": lambda: RNNSearch(
-            *sizes, **SIZES, source_special_ids=5
-        ),
-        r"Expected a target with a start id": lambda: RNNSearch(
-            *sizes, **SIZES, target_special_ids=SpecialIds(start=None)
-        ),
-        r"Expected special ids that differ from each other": lambda: SpecialIds(pad=3),
-        r"Expected `end` to be an id, a whole number from 0. Received: end=-1": lambda: SpecialIds(end=-1),
-        r"Expected a model with `source_length`": lambda: Translator(
-            RNNSearch(*sizes, **SIZES, mask_padding=False), usual.source_tokenizer, usual.target_tokenizer
-        ),
-        r"Expected models with the same source_special_ids": lambda: Ensemble([usual.model, other.model]),
-        r"Expected models that have these arguments themselves. Received: mask_padding": lambda: Ensemble(
-            [usual.model], mask_padding=False
-        ),
-        r"Expected rows of token ids without pad, start and end of .*Received: 7 in row 1": lambda: ParallelDataset(
-            [[4], [7]], [[4], [5]], source_special_ids=SpecialIds(end=7), batch_size=1
-        ),
-    }
-    for message, use in wrong.items():
-        with pytest.raises(ValueError, match=message):
-            use()

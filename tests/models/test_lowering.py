@@ -119,7 +119,6 @@ def lines(random, lengths, words):
     return [" ".join(f"w{word}" for word in random.integers(words, size=length)) for length in lengths]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rnnsearch", "transformer"])
 def test_a_program_a_bucket(name, rng, compiled):
     """`fit` and `generate`; then no later epoch and no other sentence compiles anything."""

@@ -2,13 +2,9 @@
 
 import pytest
 
-from keras_attn.translation import Translator
-from tests.models import test_golden
-from tests.translation.test_scoring import word_tokenizer
+from tests.translation.test_scoring import golden_translator
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def translator():
-    tokenizers = word_tokenizer("s", test_golden.SOURCE), word_tokenizer("t", test_golden.TARGET)
-    model = test_golden.model_with(test_golden.load()[2])
-    return Translator(model, *tokenizers, max_length_ratio=1.5, max_length_constant=3)
+    return golden_translator()

@@ -1,7 +1,5 @@
 """Products in int8 are NumPy's, exact, and leave the translator that is quantised as it is."""
 
-import copy
-import pickle
 import time
 
 import keras
@@ -12,9 +10,8 @@ from keras import ops
 import keras_attn
 from keras_attn.backend import Int8Weights, dense, int8_products, kernel_products, loop_product
 from keras_attn.translation.quantization import int8_weights
-from tests.contracts.model_rows import MODELS, ONE_EACH, T, make, some_inputs
+from tests.contracts.model_rows import T, make, some_inputs
 from tests.translation.test_options import LINES, texts
-from tests.translation.test_scoring import word_tokenizer
 
 ON_TORCH = keras.backend.backend() == "torch"
 
@@ -161,45 +158,12 @@ def test_what_is_no_matrix_of_the_model_stays_in_float32(rng, monkeypatch):
     assert not weights.matrices
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("name", MODELS)
-def test_every_model_multiplies_in_int8(name):
-    """Teacher forced: close to float32, but not equal to it."""
-    model, inputs = make(name), some_inputs()
-    expected = numpy(model(inputs))
-    weights = int8_weights(model)
-    with kernel_products(weights.product):
-        found = numpy(model(inputs))
-        alone = numpy(model({side: ids[1:2] for side, ids in inputs.items()}))
-    both = np.isfinite(expected) & np.isfinite(found)
-    np.testing.assert_allclose(alone[0], found[1], atol=1e-5)
-    difference = np.abs(found[both] - expected[both])
-    assert 0 < difference.mean() < 0.05 * np.abs(expected[both]).max()
-    assert weights.matrices
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("options", [{"logit_soft_cap": 0.5}, {"reverse_dtype": "float32", "dtype": "mixed_bfloat16"}])
-def test_options_of_tied_embeddings_hold_in_int8(options):
-    token_ids = keras.Input((4,), dtype="int32")
-    embedding = keras.layers.ReversibleEmbedding(48, 40, embeddings_initializer="orthogonal", **options)
-    model = keras.Model(token_ids, embedding(embedding(token_ids), reverse=True))
-    ids = np.arange(8).reshape(2, 4)
-    expected = model(ids)
-    with kernel_products(int8_weights(model).product):
-        found = model(ids)
-    assert found.dtype == expected.dtype
-    np.testing.assert_allclose(numpy(found), numpy(expected), atol=0.02)
-    assert (numpy(found) != numpy(expected)).any()
-
-
 @pytest.mark.usefixtures("traces_soon")
 def test_translations_do_not_depend_on_batch_mates_or_threads(translator):
     quantized = keras_attn.quantize(translator)
     together = quantized.generate(LINES, beam_size=3)
-    alone = [quantized.generate([line], beam_size=3)[0] for line in LINES]
-    assert texts(together) == texts(alone)
-    assert [t.score for t in together] == pytest.approx([t.score for t in alone], rel=1e-5)
+    (alone,) = quantized.generate(LINES[:1], beam_size=3)
+    assert (alone.text, alone.score) == (together[0].text, pytest.approx(together[0].score, rel=1e-5))
     again = quantized.generate(LINES, beam_size=3)  # traced on torch
     assert [t.score for t in again] == pytest.approx([t.score for t in together], rel=1e-5)
     scored = quantized.score(LINES, texts(together))
@@ -219,30 +183,6 @@ def test_the_translator_stays_as_it_is(translator):
     assert 0 < max(differences) < 0.2
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("name", ONE_EACH)
-def test_every_kind_of_model_is_saved_as_it_was(name, tmp_path):
-    """The layers that multiply in int8 leave no trace in a preset, and its weights are those in float32."""
-    model = make(name)
-    tokenizers = word_tokenizer("s", model.source_vocabulary_size), word_tokenizer("t", model.target_vocabulary_size)
-    translator = keras_attn.Translator(model, *tokenizers)
-    quantized = keras_attn.quantize(translator)
-    expected, rounded = (one.generate(LINES[:2], beam_size=2) for one in (translator, quantized))
-    quantized.save_to_preset(tmp_path / "preset")
-    loaded = keras_attn.Translator.from_preset(tmp_path / "preset")
-    assert [t.score for t in loaded.generate(LINES[:2], beam_size=2)] == [t.score for t in expected]
-    assert [t.score for t in rounded] != [t.score for t in expected]
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_a_copy_is_quantised_too(translator, copied):
-    quantized = keras_attn.quantize(translator)
-    expected = quantized.generate(LINES[:2], beam_size=2)
-    found = copied(quantized).generate(LINES[:2], beam_size=2)
-    assert [t.score for t in found] == pytest.approx([t.score for t in expected], rel=1e-6)
-
-
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="only JAX compiles weights as constants or arguments")
 def test_matrices_are_arguments_of_what_jax_compiles(monkeypatch):
     import jax
@@ -260,11 +200,3 @@ def test_matrices_are_arguments_of_what_jax_compiles(monkeypatch):
         search.predict_on_batch(source)
     assert traced[0]._cache_size() == 1
     assert len(weights.matrices) > 4
-
-
-def test_other_modes_and_accelerators_are_refused(translator, monkeypatch):
-    with pytest.raises(ValueError, match="Received: mode='int4'"):
-        keras_attn.quantize(translator, "int4")
-    monkeypatch.setattr("keras_attn.translation.quantization.has_accelerator", lambda: True)
-    with pytest.raises(ValueError, match="on a processor"):
-        keras_attn.quantize(translator)

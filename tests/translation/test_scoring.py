@@ -5,15 +5,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn import MultiHeadAttention
-from keras_attn.models import RNNSearch
 from keras_attn.search import score_tokens
 from keras_attn.text import END_ID, START_ID, UNKNOWN_ID, Tokenizer
 from keras_attn.translation import Translator
 from tests.models import test_golden
 from tests.oracles import rnnsearch
-
-pytestmark = pytest.mark.by_turns
+from tests.search.searching import log_softmax
 
 SOURCES = ["s1 s2 s3 s4", "s20 s4", "s7 nothing s9", "s11"]
 TARGETS = ["t5 t1", "t3 t3 nonsense t30 t2", "", "t9 t8 t7 <unk> t6 t5"]
@@ -23,15 +20,10 @@ def word_tokenizer(letter, size):
     return Tokenizer.train([" ".join(f"{letter}{i}" for i in range(size - 4))], level="word")
 
 
-@pytest.fixture(scope="module")
-def weights():
-    return test_golden.load()[2]
-
-
-@pytest.fixture(scope="module")
-def translator(weights):
+def golden_translator():
     tokenizers = word_tokenizer("s", test_golden.SOURCE), word_tokenizer("t", test_golden.TARGET)
-    return Translator(test_golden.model_with(weights), *tokenizers, max_length_ratio=1.5, max_length_constant=3)
+    model = test_golden.model_with(test_golden.load()[2])
+    return Translator(model, *tokenizers, max_length_ratio=1.5, max_length_constant=3)
 
 
 @pytest.fixture(scope="module")
@@ -39,28 +31,9 @@ def scored(translator):
     return translator.score(SOURCES, TARGETS)
 
 
-def log_softmax(logits):
-    logits = logits - logits.max(-1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-
-
-def test_a_translator_over_a_model_with_heads():
-    tokenizers = word_tokenizer("s", test_golden.SOURCE), word_tokenizer("t", test_golden.TARGET)
-    heads = MultiHeadAttention(2, score="additive", head_units=3)
-    model = RNNSearch(test_golden.SOURCE, test_golden.TARGET, **test_golden.SIZES, attention=heads)
-    for i, weight in enumerate(model.trainable_weights):
-        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
-    translator = Translator(model, *tokenizers, max_length_ratio=0.0, max_length_constant=4)
-    found = translator.generate(SOURCES[:2], beam_size=2, batch_size=2)
-    scored = translator.score(SOURCES[:2], [t.token_ids for t in found], each_head=True)
-    for translation, again in zip(found, scored, strict=True):
-        assert again.head_alignments.shape == (2, *translation.alignment.shape)
-        np.testing.assert_allclose(again.head_alignments.mean(0), translation.alignment, atol=1e-5)
-        assert np.abs(again.head_alignments[0] - again.head_alignments[1]).max() > 1e-3
-
-
-def test_scores_are_those_of_the_oracle(translator, weights, scored):
+def test_scores_are_those_of_the_oracle(translator, scored):
     """Each pair alone, without padding, in NumPy."""
+    weights = test_golden.load()[2]
     for source, target, found in zip(SOURCES, TARGETS, scored, strict=True):
         source_ids = np.array([[*translator.source_tokenizer.encode(source), END_ID]])
         ids = [*translator.target_tokenizer.encode(target), END_ID]
@@ -102,47 +75,12 @@ def test_search_and_score_agree(translator, beam_size, options):
 
 
 def test_batch_mates_and_order_change_nothing(translator, scored):
-    alone = translator.score(SOURCES, TARGETS, batch_size=1)
+    alone = translator.score(SOURCES[:1], TARGETS[:1])
     backwards = translator.score(SOURCES[::-1], TARGETS[::-1], tokens_per_batch=17)[::-1]
-    for expected, *others in zip(scored, alone, backwards, strict=True):
-        for other in others:
-            assert other.text == expected.text
-            np.testing.assert_allclose(other.token_log_probs, expected.token_log_probs, atol=1e-5)
-            np.testing.assert_allclose(other.alignment, expected.alignment, atol=1e-5)
-
-
-def test_a_blank_source_has_one_translation(translator):
-    blank, impossible = translator.score(["", " \t"], ["  ", "t1 t2"])
-    assert (blank.text, blank.score, blank.token_ids) == ("", 0.0, translator.generate([""])[0].token_ids)
-    assert (impossible.text, impossible.score) == ("t1 t2", -np.inf)
-    assert impossible.token_log_probs.tolist() == [-np.inf] * 3
-    assert translator.score([], []) == []
-
-
-def test_without_alignments(translator, scored):
-    found = translator.score(SOURCES, TARGETS, return_alignments=False)
-    assert all(translation.alignment is None for translation in found)
-    np.testing.assert_allclose([t.score for t in found], [t.score for t in scored], atol=1e-6)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("sources", "targets", "options", "message"),
-    [
-        (["s1"], "t1", {}, "`targets` to be a list"),
-        ("s1", ["t1"], {}, "`sources` to be a list"),
-        (["s1"], ["t1", "t2"], {}, "each of 1 sentences. Received: 2"),
-        (["s1"], ["t\ud800"], {}, "surrogate U"),
-        (["s1"], [None], {}, "NoneType"),
-        (["s1"], [[5, 6]], {}, "end in the end token 3"),
-        (["s1"], [[]], {}, "end in the end token 3"),
-        (["s1"], [[5, 0, 3]], {}, "no other special token"),
-        (["s1"], [[99, 3]], {}, "Received: 99"),
-    ],
-)
-def test_invalid_arguments_are_refused(translator, sources, targets, options, message):
-    with pytest.raises(ValueError, match=message):
-        translator.score(sources, targets, **options)
+    for expected, other in zip([scored[0], *scored], [*alone, *backwards], strict=True):
+        assert other.text == expected.text
+        np.testing.assert_allclose(other.token_log_probs, expected.token_log_probs, atol=1e-5)
+        np.testing.assert_allclose(other.alignment, expected.alignment, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -161,9 +99,9 @@ def test_low_precision_logits_are_scored_in_float32(dtype, rng):
     assert not result["alignments"][0, 0, 3:].any()
 
 
-def test_search_and_score_agree_under_a_low_precision_policy(weights, translator):
+def test_search_and_score_agree_under_a_low_precision_policy(translator):
     keras.config.set_dtype_policy("mixed_float16")
-    model = test_golden.model_with(weights)
+    model = test_golden.model_with(test_golden.load()[2])
     low = Translator(model, translator.source_tokenizer, translator.target_tokenizer)
     found = low.generate(SOURCES, beam_size=1)
     again = low.score(SOURCES, [t.token_ids for t in found])

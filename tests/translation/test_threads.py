@@ -1,7 +1,5 @@
-"""One translator for many threads, and for a copy: the results are those of a single thread."""
+"""One translator for many threads: the results are those of a single thread."""
 
-import copy
-import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -46,15 +44,3 @@ def test_threads_get_what_one_thread_gets(translator):
     for number, result in zip(order, found, strict=True):
         assert texts(result) == texts(expected[number])
         np.testing.assert_allclose([t.score for t in result], [t.score for t in expected[number]], rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "deepcopy", "pickle"]
-)
-def test_a_copy_translates_alike(translator, copied):
-    expected = translator.generate(LINES, beam_size=2)
-    other = copied(translator)
-    assert texts(other.generate(LINES, beam_size=2)) == texts(expected)
-    assert (other.model is translator.model) == (copied is copy.copy)
-    assert other.limits() == translator.limits()
-    assert texts(translator.generate(LINES, beam_size=2)) == texts(expected)  # the original is as before

@@ -11,9 +11,7 @@ from keras import ops
 
 from keras_attn import Translator
 
-pytestmark = pytest.mark.by_turns
-
-VERSIONS = sorted((Path(__file__).parents[1] / "fixtures").glob("presets_*.zip"))
+VERSIONS = sorted((Path(__file__).parents[2] / "fixtures").glob("presets_*.zip"))
 NAMES = ["rnnsearch", "rnnsearch_concat", "rnnsearch_tied", "rnn_encoder_decoder", "lstm_seq2seq", "luong"]
 NAMES += ["luong_bidirectional", "luong_local", "transformer", "transformer_normalize_first", "ensemble"]
 
@@ -33,8 +31,7 @@ def ids_of(arrays, name):
     return {key: arrays[f"{name}/{key}"] for key in ("encoder_token_ids", "decoder_token_ids")}
 
 
-# Loading is the same on every backend, and the others compile each search.
-@pytest.mark.parametrize("name", NAMES if keras.backend.backend() == "torch" else NAMES[::3])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_preset_of_an_earlier_version_translates_as_it_did(presets, name):
     folder, arrays, record = presets
     translator = Translator.from_preset(folder / name)

@@ -8,8 +8,6 @@ from keras import ops
 from keras_attn import models
 from keras_attn.losses import SmoothedCrossentropy
 
-pytestmark = pytest.mark.by_turns
-
 SIZES = {"units": 5, "embedding_size": 7, "readout_size": 11}
 IDS = {
     "encoder_token_ids": np.array([[4, 5, 6, 3], [7, 8, 3, 0]], "int32"),

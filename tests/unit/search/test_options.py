@@ -17,8 +17,6 @@ from keras_attn.search import (
 )
 from keras_attn.search.options import NORMALIZATIONS
 
-pytestmark = pytest.mark.once
-
 # What the engine computes for the function from a sentence or from the tokenizer.
 COMPUTED = {
     "special_ids",

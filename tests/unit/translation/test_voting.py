@@ -7,8 +7,6 @@ import pytest
 from keras_attn import Translation
 from keras_attn.translation import vote
 
-pytestmark = pytest.mark.once
-
 
 def said(*pairs: tuple[str, float]) -> list[Translation]:
     return [Translation(text, score=score) for text, score in pairs]

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.text import BLANKS, END_ID, UNKNOWN_ID, Tokenizer
+from keras_attn.text import BLANKS, END_ID, SPECIAL_TOKENS, UNKNOWN_ID, Tokenizer
 from keras_attn.translation.text_search import words_for_unknown
-from tests.text.test_tokenizer import LINES, WEIRD
+from tests import adversarial
+from tests.translation.test_options import LINES, texts
 
-pytestmark = pytest.mark.once
-
+CORPUS = ["Zwei junge weiße Männer sind im Freien.", "Été à l'île: « Ça va ? »  Œuvre — 3,50 €"]
 TEXT = st.text(st.one_of(st.sampled_from("Zwei Männer sind ΑΒΣ\t\u3000🙂日"), st.characters(exclude_categories=["Cs"])))
 TOKENIZERS = {
     "bpe": {"level": "bpe", "vocabulary_size": 353},
@@ -24,12 +24,12 @@ TOKENIZERS = {
 
 @pytest.fixture(scope="module", params=TOKENIZERS)
 def tokenizer(request):
-    return Tokenizer.train(LINES, **TOKENIZERS[request.param])
+    return Tokenizer.train(CORPUS, **TOKENIZERS[request.param])
 
 
 @pytest.fixture(scope="module")
 def words():
-    return Tokenizer.train(LINES, level="word")
+    return Tokenizer.train(CORPUS, level="word")
 
 
 # Spans and what is written for unknown ids.
@@ -59,7 +59,8 @@ def check_spans(tokenizer, text):
 
 
 def test_spans_of_weird_texts(tokenizer):
-    for text in LINES[:5] + WEIRD + ["▁men ▁", "<0xE2><unk>", "Ⱥ ȺⱥⱧ"]:
+    weird = [line.decode(errors="replace") for line in adversarial.lines(64)]
+    for text in CORPUS + weird + ["▁men ▁", "<0xE2><unk>", "Ⱥ ȺⱥⱧ", "a" + "\u0301" * 20, "ΟΔΟΣ İSTANBUL ẞ Ǆ"]:
         check_spans(tokenizer, text)
 
 
@@ -114,7 +115,7 @@ def rows(target_length, source_length, weights):
 
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_words_come_raw_from_the_source(words, lowercase):
-    source = Tokenizer.train(LINES, level="word", lowercase=lowercase)
+    source = Tokenizer.train(CORPUS, level="word", lowercase=lowercase)
     ids = [4, UNKNOWN_ID, 5, UNKNOWN_ID, END_ID]
     # The first unknown word looks mostly at the end token, which is no word; the second ties: the earlier wins.
     alignment = rows(5, 7, {1: {2: 0.3, 1: 0.2}, 3: {5: 0.5, 4: 0.1}})
@@ -157,3 +158,32 @@ def test_bytes_of_a_character_lead_to_its_word():
     ids = [UNKNOWN_ID, END_ID]
     alignment = rows(2, len(source.encode(text)) + 1, {0: {position: 0.9}})
     assert found(source, words, text, ids, alignment) == ["日本"]
+
+
+# In translations.
+
+
+def test_unknown_words_are_copied_from_the_aligned_source_word(translator):
+    """All words are banned, so that the model can only produce `<unk>`."""
+    words = translator.target_tokenizer.vocabulary[len(SPECIAL_TOKENS) :]
+    options = {"beam_size": 1, "min_length": 4, "max_length": 4, "banned_tokens": words}
+    plain = translator.generate(LINES, **options)
+    assert texts(plain) == ["<unk> <unk> <unk>"] * 2 + [""] + ["<unk> <unk> <unk>"] * 2
+    dictionary = {"Ärzte": "medici", "s3": "x y"}
+    copied = translator.generate(LINES, replace_unknown=True, return_alignments=False, **options)
+    translated = translator.generate(LINES, replace_unknown=dictionary, **options)
+    for line, translation, copy, other in zip(LINES, plain, copied, translated, strict=True):
+        if not line:
+            continue
+        looked = translation.alignment[:3, :-1].argmax(1)
+        words = [line.split()[j] for j in looked]
+        assert copy.text == " ".join(words)
+        assert other.text == " ".join(dictionary.get(word, word) for word in words)
+        assert copy.alignment is None
+        assert copy.tokens == translation.tokens == other.tokens
+    assert len({translation.text for translation in copied}) > 3
+    prefixed = translator.generate(LINES[:2], replace_unknown=True, prefixes=["Zürich", "t1"], **options)
+    assert texts(prefixed) == [
+        " ".join(["Zürich", *copied[0].text.split()[1:]]),
+        " ".join(["t1", *prefixed[1].text.split()[1:]]),
+    ]

@@ -1,0 +1,90 @@
+"""Arguments and configurations of every model, and imports that change no global state."""
+
+import functools
+import inspect
+import json
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from keras_attn import models
+from tests.contracts.model_rows import MODELS, ONE_EACH, PATH, make
+
+built = functools.cache(make)
+every_family = pytest.mark.parametrize("name", [*ONE_EACH, "ensemble"])
+
+
+def parameters(cls):
+    found = inspect.signature(cls.__init__).parameters.values()
+    return {p.name: p.default for p in found if p.name != "self" and p.kind is not inspect.Parameter.VAR_KEYWORD}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_arguments_are_attributes_and_make_up_the_config(name):
+    model, (cls, given) = built(name), MODELS[name]
+    shared = parameters(models.RecurrentSeq2Seq)
+    own = parameters(cls) | {argument: shared[argument] for argument in cls.shared_arguments}
+    for argument, default in own.items():
+        expected = {"initializer": "glorot_uniform"}.get(argument, given.get(argument, default))
+        if expected is not inspect.Parameter.empty and not isinstance(expected, keras.layers.Layer):
+            assert getattr(model, argument) == expected, argument
+    config = model.get_config()
+    assert parameters(cls).keys() | {"name", "trainable", "dtype"} <= config.keys()
+    again = cls.from_config(config)
+    assert json.dumps(again.get_config()) == json.dumps(config)
+    weights = {weight.path: list(weight.shape) for weight in again.weights if "seed_generator" not in weight.path}
+    assert weights == json.loads(PATH.read_text())[name], "names by which saved weights are found"
+
+
+def test_the_rows_are_the_public_models():
+    public = [one for one in vars(models).values() if inspect.isclass(one) and issubclass(one, models.Seq2Seq)]
+    assert {cls for cls, _ in MODELS.values()} == {*public} - {models.Seq2Seq, models.RecurrentSeq2Seq}
+    assert json.loads(PATH.read_text()).keys() == MODELS.keys()
+
+
+@every_family
+def test_arguments_of_every_model(name):
+    cls = MODELS[name][0]
+    names = [*parameters(cls), "name", "trainable", "dtype"]
+    names += ["source_special_ids", "target_special_ids", "mask_padding", "source_length", *cls.shared_arguments]
+    with pytest.raises(ValueError, match=r"Expected arguments among: .*\. Received: embeding_dropout$") as error:
+        make(name, embeding_dropout=0.9)
+    assert str(error.value).split("among: ")[1].split(". Received")[0].split(", ") == names
+    model = make(name, name="mine", trainable=False, dtype=keras.DTypePolicy("mixed_float16"))
+    assert not model.trainable_weights
+    assert len({weight.path for weight in model.weights}) == len(model.weights), "Keras clears gradients by it on torch"
+    config = model.get_config()
+    assert (config["name"], config["trainable"], model.dtype_policy.name) == ("mine", False, "mixed_float16")
+    again = cls.from_config(config)
+    assert (again.dtype_policy.name, again.trainable) == ("mixed_float16", False)
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_jit_compile_is_the_users_to_choose(jit_compile):
+    model = built("rnnsearch")
+    model.compile("adam", "mse", jit_compile=jit_compile)
+    assert model.jit_compile is jit_compile
+
+
+def test_importing_changes_no_global_state():
+    """Compared with a process that imports only Keras; `random` too."""
+    program = (
+        "import os, random, sys\n"
+        "import keras, numpy as np\n"
+        "def state():\n"
+        "    found = [sorted(os.environ.items()), random.getstate(), np.random.get_state()[1].tolist()]\n"
+        "    found += [keras.config.dtype_policy().name, keras.config.floatx()]\n"
+        "    if 'torch' in sys.modules:\n"
+        "        import torch\n"
+        "        found += [torch.get_float32_matmul_precision(), torch.get_rng_state().tolist()]\n"
+        "    return found\n"
+        "before = state()\n"
+        "import keras_attn\n"
+        "keras_attn.Translator, keras_attn.models.RNNSearch, keras_attn.search, keras_attn.serving\n"
+        "changed = [i for i, (a, b) in enumerate(zip(before, state())) if a != b]\n"
+        "sys.exit(f'changed: {changed}' if changed else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

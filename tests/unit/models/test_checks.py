@@ -1,0 +1,89 @@
+"""Ids outside the vocabulary and losses of probabilities are refused."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+import keras_attn
+from keras_attn import ParallelDataset
+from tests.models.test_checks import SOURCE, TARGET, batch, compiled_model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return compiled_model()
+
+
+def refused(name, value, size):
+    sentence = f"Expected {name} from 0 to {size - 1}, the ids of the model's vocabulary. Received: {value}$"
+    return pytest.raises(ValueError, match=sentence)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "size"),
+    [("encoder_token_ids", SOURCE, SOURCE), ("decoder_token_ids", 2**31 - 1, TARGET), ("labels", -1, TARGET)],
+)
+def test_ids_outside_the_vocabulary_are_refused(model, name, value, size):
+    for wrong in ({}, {name: value}):
+        inputs, labels, weights = batch(**wrong)
+        given = [(inputs, labels), (inputs, labels, weights), [tuple(inputs.values()), labels.tolist()]]
+        if name != "labels":
+            given += [inputs, (inputs,), tuple(inputs.values())]
+        for x in given:
+            if not wrong:
+                keras_attn.check_ids(x, model)
+                continue
+            with refused(name, value, size):
+                keras_attn.check_ids(x, model)
+
+
+def test_a_dataset_of_other_tokenizers_is_refused(model):
+    fits, source, target = ([[4, 5], [6]], [[7], [8, TARGET - 1]]), [[SOURCE], [5]], [[5], [TARGET]]
+    model.fit(ParallelDataset(*fits, batch_size=2), verbose=0)
+    with refused("encoder_token_ids", SOURCE, SOURCE):
+        model.fit(ParallelDataset(source, fits[1], batch_size=2), verbose=0)
+    with refused("labels", TARGET, TARGET):
+        model.fit(ParallelDataset(*fits, batch_size=2), validation_data=ParallelDataset(fits[0], target, batch_size=2))
+
+
+def name_of(loss):
+    return loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "sparse_categorical_crossentropy",
+        "SparseCategoricalCrossentropy",
+        "CE",
+        keras.losses.sparse_categorical_crossentropy,
+        keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight", ignore_class=0),
+    ],
+    ids=name_of,
+)
+def test_a_loss_of_probabilities_is_refused(model, loss):
+    inputs, labels, _ = batch()
+    for given in (loss, [loss]):
+        model.compile("sgd", given)
+        sentence = (
+            r"^Expected a loss of logits, .*`keras\.losses\.SparseCategoricalCrossentropy\(from_logits=True\)`\. "
+            rf"Received: a loss of probabilities, '{name_of(loss)}' without `from_logits=True`"
+        )
+        for use in (model.train_on_batch, model.test_on_batch):
+            with pytest.raises(ValueError, match=sentence):
+                use(inputs, labels)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        functools.partial(keras.losses.sparse_categorical_crossentropy, from_logits=True),
+        lambda y_true, y_pred: keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True),
+    ],
+    ids=["partial", "lambda"],
+)
+def test_functions_of_logits_are_losses(model, loss):
+    model.compile("sgd", loss)
+    assert np.isfinite(model.test_on_batch(*batch()[:2]))

@@ -1,0 +1,60 @@
+"""TransformerSeq2Seq: the paper's defaults, what is refused, and which packages it needs."""
+
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from keras_attn.models import TransformerSeq2Seq
+
+
+def test_defaults_are_the_papers():
+    model = TransformerSeq2Seq(50, 50, tie_embeddings="all", num_layers=1)
+    shapes = {w.path: tuple(w.shape) for w in model.trainable_weights}
+    assert shapes["target_embedding/embeddings"] == (50, 512)
+    assert shapes["encoder_0/self_attention_layer/query/kernel"] == (512, 8, 64)
+    assert shapes["decoder_0/cross_attention/value/kernel"] == (512, 8, 64)
+    assert shapes["decoder_0/feedforward_intermediate_dense/kernel"] == (512, 2048)
+    assert model.get_config()["dropout"] == 0.1
+
+
+def test_mistakes_are_refused_with_a_sentence():
+    with pytest.raises(ValueError, match="num_heads"):
+        TransformerSeq2Seq(31, 37, num_heads=0)
+    with pytest.raises(ValueError, match="num_layers"):
+        TransformerSeq2Seq(31, 37, num_layers=0)
+    with pytest.raises(ValueError, match="multiple of `num_heads`"):
+        TransformerSeq2Seq(31, 37, units=6, num_heads=4)
+    with pytest.raises(ValueError, match="one joint vocabulary"):
+        TransformerSeq2Seq(31, 37, tie_embeddings="all")
+
+
+@pytest.mark.usefixtures("processes_on_jax")
+def test_without_kerashub_the_transformer_says_what_to_install():
+    program = (
+        "import sys; sys.modules['keras_hub'] = None\n"
+        "import keras_attn\n"
+        "keras_attn.models.RNNSearch(5, 6, units=2, embedding_size=2, readout_size=2, attention_units=2)\n"
+        "try:\n"
+        "    keras_attn.models.TransformerSeq2Seq(5, 6, units=2, num_heads=1)\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert 'pip install "keras_attn[tensorflow]"' in done.stdout, done.stderr
+
+
+@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="there TensorFlow is the backend")
+def test_the_transformer_runs_without_tensorflow():
+    program = (
+        "from tests.cli import light_install\n"
+        "light_install.block(('tensorflow', 'tensorflow_text', 'keras_nlp'))\n"
+        "import sys, keras_attn, numpy as np\n"
+        "model = keras_attn.models.TransformerSeq2Seq(5, 6, units=2, num_heads=1, num_layers=1, feed_forward_units=3)\n"
+        "ids = np.array([[4, 3]])\n"
+        "print(model.predict({'encoder_token_ids': ids, 'decoder_token_ids': ids}, verbose=0).shape)\n"
+        "assert 'tensorflow' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
+    assert done.stdout == "(1, 2, 6)\n", done.stderr

@@ -1,0 +1,60 @@
+"""Scores of given translations: each head's alignments, blank sources, and what is refused."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import MultiHeadAttention
+from keras_attn.models import RNNSearch
+from keras_attn.translation import Translator
+from tests.models import test_golden
+from tests.translation.test_scoring import SOURCES, TARGETS, word_tokenizer
+
+
+def test_a_translator_over_a_model_with_heads():
+    tokenizers = word_tokenizer("s", test_golden.SOURCE), word_tokenizer("t", test_golden.TARGET)
+    heads = MultiHeadAttention(2, score="additive", head_units=3)
+    model = RNNSearch(test_golden.SOURCE, test_golden.TARGET, **test_golden.SIZES, attention=heads)
+    for i, weight in enumerate(model.trainable_weights):
+        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
+    translator = Translator(model, *tokenizers, max_length_ratio=0.0, max_length_constant=4)
+    found = translator.generate(SOURCES[:2], beam_size=2, batch_size=2)
+    scored = translator.score(SOURCES[:2], [t.token_ids for t in found], each_head=True)
+    for translation, again in zip(found, scored, strict=True):
+        assert again.head_alignments.shape == (2, *translation.alignment.shape)
+        np.testing.assert_allclose(again.head_alignments.mean(0), translation.alignment, atol=1e-5)
+        assert np.abs(again.head_alignments[0] - again.head_alignments[1]).max() > 1e-3
+
+
+def test_a_blank_source_has_one_translation(translator):
+    blank, impossible = translator.score(["", " \t"], ["  ", "t1 t2"])
+    assert (blank.text, blank.score, blank.token_ids) == ("", 0.0, translator.generate([""])[0].token_ids)
+    assert (impossible.text, impossible.score) == ("t1 t2", -np.inf)
+    assert impossible.token_log_probs.tolist() == [-np.inf] * 3
+    assert translator.score([], []) == []
+
+
+def test_without_alignments(translator):
+    scored = translator.score(SOURCES, TARGETS)
+    found = translator.score(SOURCES, TARGETS, return_alignments=False)
+    assert all(translation.alignment is None for translation in found)
+    np.testing.assert_allclose([t.score for t in found], [t.score for t in scored], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets", "options", "message"),
+    [
+        (["s1"], "t1", {}, "`targets` to be a list"),
+        ("s1", ["t1"], {}, "`sources` to be a list"),
+        (["s1"], ["t1", "t2"], {}, "each of 1 sentences. Received: 2"),
+        (["s1"], ["t\ud800"], {}, "surrogate U"),
+        (["s1"], [None], {}, "NoneType"),
+        (["s1"], [[5, 6]], {}, "end in the end token 3"),
+        (["s1"], [[]], {}, "end in the end token 3"),
+        (["s1"], [[5, 0, 3]], {}, "no other special token"),
+        (["s1"], [[99, 3]], {}, "Received: 99"),
+    ],
+)
+def test_invalid_arguments_are_refused(translator, sources, targets, options, message):
+    with pytest.raises(ValueError, match=message):
+        translator.score(sources, targets, **options)
