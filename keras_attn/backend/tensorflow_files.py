@@ -31,21 +31,21 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
     prefix = _prefix(Path(path), tf)
+    found = {}
     try:
         reader = tf.train.load_checkpoint(prefix)
-        if not reader.has_tensor(_GRAPH):
-            raise ValueError(
-                f"Expected a checkpoint of TensorFlow 2's objects. Received: {str(path)!r}, of a graph of TensorFlow 1"
-            )
-        graph = TrackableObjectGraph.FromString(reader.get_tensor(_GRAPH))
-        found = {}
-        for key, place in _places(graph).items():
-            if reader.has_tensor(key):
-                found[place] = reader.get_tensor(key)
-    except tf.errors.OpError as error:
+        is_of_objects = reader.has_tensor(_GRAPH)
+        if is_of_objects:
+            graph = TrackableObjectGraph.FromString(reader.get_tensor(_GRAPH))
+            found = {place: reader.get_tensor(key) for key, place in _places(graph).items() if reader.has_tensor(key)}
+    except Exception as error:  # damaged files fail in many ways
         raise ValueError(
-            f"Expected {str(path)!r} to be a checkpoint. Received: {type(error).__name__}: {error.message}"
+            f"Expected {str(path)!r} to be a checkpoint. Received: {type(error).__name__}: {error}"
         ) from error
+    if not is_of_objects:
+        raise ValueError(
+            f"Expected a checkpoint of TensorFlow 2's objects. Received: {str(path)!r}, of a graph of TensorFlow 1"
+        )
     return found
 
 

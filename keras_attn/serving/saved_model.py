@@ -213,7 +213,8 @@ def _has_names(value) -> bool:
 def _arrays(columns: Mapping[str, object], signature) -> dict[str, np.ndarray]:
     names, known = set(columns), set(signature.inputs)
     if names - known or known - names - set(signature.defaults):
-        expected, received = (", ".join(sorted(some)) for some in (known, names))
+        # A name may have bytes that are not UTF-8, which no answer can have.
+        expected, received = (", ".join(sorted(some)).encode(errors="replace").decode() for some in (known, names))
         raise web.HTTPBadRequest(text=f"Expected the inputs by name: {expected}. Received: {received or 'no names'}")
     arrays = {name: _array(name, value, signature.inputs[name]) for name, value in columns.items()}
     counts = {name: len(array) for name, array in arrays.items() if array.ndim}

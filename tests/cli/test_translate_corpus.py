@@ -17,7 +17,7 @@ from keras_attn import files
 from keras_attn.cli import translate, translate_corpus
 from keras_attn.requirements import is_installed
 from keras_attn.translation import Translator
-from tests.attack.killing import translator
+from tests.tiny import translator
 
 pytestmark = pytest.mark.once
 

@@ -1,0 +1,285 @@
+"""Journeys of a user by the commands alone, each in a process of its own that reads the files of an earlier one.
+
+A training is killed and resumed; its run is evaluated, saved as a preset, translated with, scored, exported, served and
+run without Keras. Every way to translate gives the same strings.
+"""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import Translation, Translator
+from keras_attn.requirements import is_installed
+from keras_attn.serving.client import Client
+from tests.serving import loader, served
+
+ROOT = Path(__file__).parents[2]
+NAMES = ["zero", "un", "deux", "trois", "quatre", "cinq"]
+LINES = ["1 2 3", "5 0 4", "", "2 2 1", "4 3 0", "9 é 5"]
+PAIRS = 40
+STEPS = 20  # in four epochs
+SETTINGS = [
+    *("units=7", "embedding_size=11", "readout_size=11", "attention_units=5", "decoder_units=13"),
+    *("batch_size=8", "learning_rate=0.1", "validation_sentences=4", "guided_alignment=0.5"),
+    *("level=bpe", "source_vocabulary_size=none", "target_vocabulary_size=none", "bpe_dropout=0.2"),
+    *("word_dropout=0.1", "ema_decay=0.5", "average_checkpoints=3"),
+]
+SAVED_MODEL = {"saved_model.pb", "variables", "assets.extra", "batching_params.pbtxt"}
+PRESET = ["model.keras", "source_tokenizer", "target_tokenizer", "translator.json"]
+RESULTS = ["report.json", "history.csv", "translations.txt", "alignment.png", "README.md"]
+ABSENT = ("keras", "tensorflow", "torch", "jax", "onnx", "tf2onnx", "keras_hub", "tensorflow_text", "matplotlib")
+needs_tensorflow = pytest.mark.skipif(not is_installed("tensorflow"), reason="TensorFlow exports and serves the graph")
+
+
+def command_line(*words) -> dict:
+    """The arguments of `subprocess` for `keras-attn WORDS`, on the backend of this process."""
+    environment = os.environ | {"KERAS_BACKEND": keras.backend.backend(), "PYTHONPATH": str(ROOT)}
+    return {"args": [sys.executable, "-m", "keras_attn", *map(str, words)], "env": environment, "text": True}
+
+
+def command(*words, text: str | None = None, folder: Path | None = None) -> str:
+    """Runs `keras-attn WORDS`; returns its standard output."""
+    done = subprocess.run(**command_line(*words), input=text, capture_output=True, cwd=folder, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+# --- from text to a run
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """A folder with a corpus, digits and their names in reverse order, and a file to translate."""
+    folder, random = tmp_path_factory.mktemp("home"), np.random.default_rng(5)
+    (folder / "corpus").mkdir()
+    for split, size in (("train", PAIRS), ("val", 4), ("test", 6)):
+        rows = random.integers(0, 6, (size, 3))
+        for language, words in (("de", map(str, range(6))), ("fr", NAMES)):
+            words, step = list(words), -1 if language == "fr" else 1
+            text = "".join(" ".join(words[n] for n in row[::step]) + "\n" for row in rows)
+            (folder / "corpus" / f"{split}.{language}").write_text(text)
+    (folder / "text.de").write_text("\n".join(LINES) + "\n")
+    return folder
+
+
+def training(home: Path, out: str, *more) -> dict:
+    where = ["--corpus", home / "corpus", "--source", "de", "--target", "fr", "--out", home / out, "--beam", "3"]
+    return command_line("train", "rnnsearch", *where, "--no-export", "--epochs", "4", *more, "--set", *SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def whole(home) -> Path:
+    """A run that nobody disturbed."""
+    done = subprocess.run(**training(home, "whole"), capture_output=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return home / "whole"
+
+
+@pytest.fixture(scope="module")
+def run(home) -> Path:
+    """A run that was killed after its first epoch, and resumed."""
+    with subprocess.Popen(**training(home, "run"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        end = time.monotonic() + 300
+        while not (home / "run" / "checkpoint.npz").exists() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.001)
+        process.kill()
+    assert process.returncode == -9, "it ended before it was killed"
+    assert not (home / "run" / "report.json").exists()
+    done = subprocess.run(**training(home, "run", "--resume"), capture_output=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return home / "run"
+
+
+def weights_of(run: Path) -> dict[str, np.ndarray]:
+    found = {}
+
+    def keep(name, item):
+        if isinstance(item, h5py.Dataset) and not name.startswith("optimizer"):
+            found[name] = item[()]
+
+    with zipfile.ZipFile(run / "model.keras") as archive:
+        content = io.BytesIO(archive.read("model.weights.h5"))
+    with h5py.File(content) as stored:
+        stored.visititems(keep)
+    return found
+
+
+def test_a_killed_training_resumes_to_the_weights_of_a_whole_one(whole, run):
+    assert sorted(path.name for path in run.iterdir()) == sorted(path.name for path in whole.iterdir())
+    assert sorted(path.name for path in run.iterdir()) == sorted([*PRESET, *RESULTS])
+    ours, expected = weights_of(run), weights_of(whole)
+    assert ours.keys() == expected.keys()
+    assert len(ours) > 10
+    for name, weight in expected.items():
+        np.testing.assert_array_equal(ours[name], weight, err_msg=name)
+    reports = [json.loads((folder / "report.json").read_text()) for folder in (run, whole)]
+    assert [report["updates"] for report in reports] == [STEPS] * 2
+    for name in ("bleu", "chrf", "ter", "config", "parameters", "averaged_checkpoints"):
+        assert reports[0][name] == reports[1][name]
+    for name in ("loss", "val_loss", "val_bleu"):
+        assert reports[0]["history"][name] == reports[1]["history"][name]
+    assert (run / "translations.txt").read_bytes() == (whole / "translations.txt").read_bytes()
+
+
+def test_a_run_is_evaluated_as_it_reported(run, home):
+    where = ["--corpus", home / "corpus", "--source", "de", "--target", "fr"]
+    printed = command("evaluate", run, *where, "--beam", "3", "--output", home / "scores.json")
+    (system,) = json.loads((home / "scores.json").read_text())["systems"]
+    report = json.loads((run / "report.json").read_text())
+    for name in ("bleu", "chrf", "ter"):
+        assert system[name] == report[name]
+        assert report[name]["signature"] in printed
+
+
+# --- from a run to translations
+
+
+@pytest.fixture(scope="module")
+def preset(run, home) -> Path:
+    """A preset of the run."""
+    Translator.from_preset(run).save_to_preset(home / "preset")
+    return home / "preset"
+
+
+@pytest.fixture(scope="module")
+def translated(preset, home) -> list[str]:
+    """The lines of the file, translated with the preset."""
+    command("translate", preset, "--beam", "3", "--input", home / "text.de", "--output", home / "text.fr")
+    return (home / "text.fr").read_text().split("\n")[:-1]
+
+
+@pytest.fixture(scope="module")
+def expected(run) -> list[Translation]:
+    """The translations of the run in this process."""
+    return Translator.from_preset(run).generate(LINES, beam_size=3)
+
+
+def check(texts: Iterable[str], scores: Iterable[float], expected: list[Translation]) -> None:
+    """The texts are equal, and the scores of lines that are not blank."""
+    assert list(texts) == [one.text for one in expected]
+    pairs = [(score, one.score) for score, one, line in zip(scores, expected, LINES, strict=True) if line]
+    np.testing.assert_allclose(*zip(*pairs, strict=True), rtol=1e-4, atol=1e-4)
+    assert len({one.score for one in expected}) == len(LINES), "a model that hardly reads its source proves little"
+
+
+def test_a_saved_preset_translates_a_file_as_the_run_does(translated, expected):
+    assert translated == [one.text for one in expected]
+
+
+def test_a_typed_line_is_answered_with_its_alignment(preset, translated):
+    options = ["--format", "jsonl", "--fields", "text,tokens,alignment"]
+    (answer,) = command("translate", preset, "--beam", "3", *options, text=LINES[0] + "\n").splitlines()
+    answer = json.loads(answer)
+    (best,) = answer["translations"]
+    assert best["text"] == translated[0]
+    alignment = np.array(best["alignment"])
+    assert alignment.shape == (len(best["tokens"]), len(answer["source_tokens"]))
+    np.testing.assert_allclose(alignment.sum(-1), 1, atol=1e-3)
+
+
+# --- from a run to a server
+
+
+@pytest.fixture(scope="module")
+def exported(run, home) -> Path:
+    """The folder of versions that `keras-attn export` wrote."""
+    said = command("export", run, home / "saved_models" / "digits", "--beam", "3")
+    assert str(home / "saved_models" / "digits" / "1") in said
+    return home / "saved_models" / "digits"
+
+
+@needs_tensorflow
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not here to build the C program")
+def test_an_export_translates_in_a_process_without_python(exported, expected, home):
+    """By the loader of TensorFlow Serving."""
+    assert {path.name for path in (exported / "1").iterdir()} >= SAVED_MODEL
+    program = loader.build(home)
+    texts = [line.encode() for line in LINES]
+    done, found = loader.run(program, exported / "1", texts, "--signature", "serving_default")
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = found["serving_default"]
+    check([text.decode() for text in found["translation"]], found["score"], expected)
+
+
+@needs_tensorflow
+@pytest.mark.skipif(not is_installed("aiohttp"), reason="the server needs aiohttp")
+def test_a_served_export_answers_the_client_and_a_new_version_follows(exported, preset, translated, expected, tmp_path):
+    pairs = [(source, target) for source, target in zip(LINES, translated, strict=True) if source]
+    with served.serving(exported, "--poll-seconds", "0.1") as server:
+        client = Client(server.rest, server.name)
+        found = client.translate(LINES)
+        check([one.text for one in found], [one.score for one in found], expected)
+        best = client.translate_n_best(LINES[:1])[0]
+        assert best.text == translated[0]
+        np.testing.assert_allclose(best.alignment.sum(-1), 1, atol=1e-3)
+        scored = client.score(*zip(*pairs, strict=True))
+        odd = urllib.request.Request(f"{server.rest}/v1/models/{server.name}:predict", b'{"inputs": {"\xff": ["x"]}}')
+        with pytest.raises(urllib.error.HTTPError, match="400") as refused:  # a name that is no UTF-8
+            urllib.request.urlopen(odd)
+        refused.value.close()
+        shutil.copytree(exported / "1", tmp_path / "2")
+        (tmp_path / "2").rename(exported / "2")
+        end = time.monotonic() + 60
+        newest = Client(server.rest, server.name, version=2)
+        while time.monotonic() < end:
+            try:
+                assert [one.text for one in newest.translate(LINES)] == translated
+                break
+            except ValueError:  # it is being loaded
+                time.sleep(0.1)
+        else:
+            raise AssertionError("the new version is not served")
+        server.process.terminate()
+        assert server.process.wait(30) == 0
+        shutil.rmtree(exported / "2")
+    for name, lines in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    printed = command("score", preset, "--source", tmp_path / "source", "--target", tmp_path / "target")
+    ours = [float(line.split("\t")[1]) for line in printed.splitlines()]
+    np.testing.assert_allclose([one.log_prob for one in scored], ours, rtol=1e-3, atol=1e-3)
+
+
+@needs_tensorflow
+@pytest.mark.skipif(not (is_installed("tf2onnx") and is_installed("onnxruntime")), reason="tf2onnx, onnxruntime")
+def test_an_onnx_export_translates_without_keras(run, expected, home):
+    command("export", run, home / "onnx", "--format", "onnx")
+    code = f"""
+import json, sys
+sys.modules.update(dict.fromkeys({ABSENT!r}))  # None stands for "not to be found"
+from keras_attn.runtime import OnnxTranslator
+found = OnnxTranslator({str(home / "onnx")!r}).generate({LINES!r}, beam_size=3)
+print(json.dumps([[one.text for one in found], [one.score for one in found]]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    check(*json.loads(done.stdout), expected)
+
+
+# --- in bulk
+
+
+@pytest.mark.skipif(not (is_installed("ray") and is_installed("pyarrow")), reason="the cluster is Ray's")
+def test_bulk_translation_writes_the_bytes_of_translate(preset, translated, home):
+    (home / "in").mkdir()
+    for name in ("a.txt", "b.txt"):
+        shutil.copy(home / "text.de", home / "in" / name)
+    line = ["--input", str(home / "in" / "*.txt"), "--output", home / "out", "--beam", "3", "--window", "4"]
+    command("translate-corpus", preset, *line, "--workers", "1")
+    for name in ("a.txt", "b.txt"):
+        assert (home / "out" / name).read_text() == (home / "text.fr").read_text()
+    assert sorted(path.name for path in (home / "out").iterdir()) == ["a.txt", "b.txt"]

@@ -1,0 +1,210 @@
+"""Daily guards of SECURITY.md: damaged presets, texts that are none, commands with wrong arguments.
+
+`tests/nightly` looks for more of the kind, and at servers, kills and full disks.
+"""
+
+import gzip
+import json
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from keras_attn import Translator
+from keras_attn.cli import evaluate, export, score, translate
+from keras_attn.converters import from_tfa
+from keras_attn.models import LuongSeq2Seq
+from keras_attn.requirements import is_installed
+from keras_attn.training import corpora
+from tests import adversarial, fixtures, hostile, tiny
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return tiny.translator()
+
+
+@pytest.fixture(scope="module")
+def preset(translator, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("attacked") / "preset"
+    translator.save_to_preset(folder)
+    return folder
+
+
+@pytest.fixture
+def copy(preset, tmp_path) -> Path:
+    return Path(shutil.copytree(preset, tmp_path / "copy"))
+
+
+# --- presets
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["model.keras", "source_tokenizer", "target_tokenizer", "translator.json"])
+def test_another_value_does_no_harm(copy, name, seed):
+    """In the config of the model, the file of a tokenizer and the manifest, with digests that fit."""
+    path, draw = copy / name, random.Random(seed)
+    if name == "model.keras":
+        parts = hostile.parts_of(path)
+        config = hostile.mutated(json.loads(parts["config.json"]), draw)
+        hostile.write_parts(path, parts | {"config.json": json.dumps(config).encode()})
+    elif name == "translator.json":
+        path.write_text(json.dumps(hostile.mutated(json.loads(path.read_text()), draw)))
+    else:
+        path = path / "tokenizer.json"
+        path.write_bytes(hostile.mended_tokenizer(hostile.mutated(json.loads(path.read_text()), draw)))
+    if name != "translator.json":
+        hostile.mend(copy)
+    assert isinstance(hostile.answer(Translator.from_preset, copy), (Translator, *hostile.REFUSALS))
+
+
+@pytest.mark.parametrize("part", ["config.json", "model.weights.h5", "the file"])
+@pytest.mark.parametrize("kind", ["truncated", "flipped", "zeros", "noise"])
+def test_a_damaged_model_does_no_harm_whatever_the_manifest_says(copy, part, kind):
+    draw, path = random.Random(f"{part} {kind}"), copy / "model.keras"
+    if part == "the file":
+        path.write_bytes(hostile.damaged(path.read_bytes(), kind, draw))
+    else:
+        parts = hostile.parts_of(path)
+        hostile.write_parts(path, parts | {part: hostile.damaged(parts[part], kind, draw)})
+    hostile.mend(copy)
+    assert isinstance(hostile.answer(Translator.from_preset, copy), (Translator, *hostile.REFUSALS))
+
+
+@pytest.mark.parametrize("kind", hostile.DAMAGES)
+@pytest.mark.parametrize("name", ["model.keras", "source_tokenizer/tokenizer.json"])
+def test_damage_is_found_by_the_manifest(copy, name, kind):
+    path = copy / name
+    path.write_bytes(hostile.damaged(path.read_bytes(), kind, random.Random(kind)))
+    assert str(path) in hostile.refused(Translator.from_preset, copy)
+
+
+def test_a_checkpoint_of_tensorflow_that_is_cut_off_is_refused(tmp_path):
+    """Its file of names has a checksum, its file of weights does not always."""
+    if not is_installed("tensorflow"):
+        pytest.skip("TensorFlow reads its checkpoints")
+    where = Path(fixtures.__file__).parent / "tfa_checkpoints" / "luong_lstm"
+    (data,) = where.glob("*.data-*")
+    for share in (0, 0.3, 0.9):
+        copy = Path(shutil.copytree(where, tmp_path / str(share)))
+        (copy / data.name).write_bytes(data.read_bytes()[: int(share * data.stat().st_size)])
+        assert "to be a checkpoint" in hostile.refused(from_tfa, copy, LuongSeq2Seq(7, 7, units=3, num_layers=1))
+
+
+# --- texts
+
+TEXT = b"ein Haus\nzwei H\xc3\xa4user\ndrei\n"
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Path:
+    for split in ("train", "val", "test"):
+        for language in ("de", "fr"):
+            (tmp_path / f"{split}.{language}").write_bytes(TEXT)
+    return tmp_path
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize(
+    "text", [TEXT[:-1] + b"\xc3", b"ein\n\xed\xa0\x80\ndrei\n", bytes(100_000_000)], ids=["half", "surrogate", "zeros"]
+)
+def test_a_text_that_is_none_is_refused(corpus, text, zipped):
+    (corpus / "train.fr").unlink()
+    (corpus / ("train.fr.gz" if zipped else "train.fr")).write_bytes(gzip.compress(text, 1) if zipped else text)
+    assert "train.fr" in hostile.refused(corpora.load, corpus, "de", "fr")
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a loop", "a device", "nothing behind it"])
+def test_another_thing_than_a_file_is_refused(corpus, kind):
+    path = corpus / "train.fr"
+    path.unlink()
+    {
+        "a folder": path.mkdir,
+        "a pipe": lambda: os.mkfifo(path),
+        "a loop": lambda: path.symlink_to(path),
+        "a device": lambda: path.symlink_to("/dev/zero"),
+        "nothing behind it": lambda: path.symlink_to("nowhere"),
+    }[kind]()
+    hostile.refused(corpora.load, corpus, "de", "fr")
+
+
+def test_hostile_lines_are_translated_as_if_alone(translator):
+    """Those that are no Unicode are refused."""
+    lines = [line.decode(errors="surrogateescape")[:300] for line in adversarial.lines(32, seed=1)]
+    valid = [line for line in lines if not re.search("[\udc80-\udcff]", line)]
+    assert 20 < len(valid) < len(lines)
+    hostile.refused(translator.generate, lines)
+    found = translator.generate(valid, beam_size=2, max_length=6)
+    for line, one in zip(valid, found, strict=True):
+        assert bool(one.token_ids) == bool(line.strip() and one.source_tokens)
+        assert not one.token_ids or math.isfinite(one.score)
+    alone = [translator.generate([line], beam_size=2, max_length=6)[0].text for line in valid[::4]]
+    assert alone == [one.text for one in found[::4]]
+
+
+# --- commands
+
+
+def called(main, arguments, capfd) -> tuple[int, str]:
+    """The status of a command in this process, and its sentence."""
+    try:
+        status = main([str(argument) for argument in arguments])
+    except SystemExit as exit:  # argparse's own
+        status = exit.code
+    error = capfd.readouterr().err
+    assert "Traceback" not in error
+    return status, error
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n\n", b"\xff\n", b"\x00\n", b"w1", b"w1\r\nw2\r\n"])
+@pytest.mark.parametrize("main", [translate.main, score.main], ids=["translate", "score"])
+def test_odd_files_have_their_lines(main, content, preset, tmp_path, capfd):
+    text, output = tmp_path / "text", tmp_path / "output"
+    text.write_bytes(content)
+    given = ["--input", text] if main is translate.main else ["--source", text, "--target", text]
+    status, error = called(main, [preset, *given, "--output", output], capfd)
+    assert status == 0, error
+    lines = content.decode(errors="replace").split("\n")
+    assert output.read_text().count("\n") == len(lines) - (not lines[-1])
+
+
+@pytest.mark.parametrize("where", ["nosuch", "text", "preset/model.keras", ".", "\x00", "a" * 300])
+@pytest.mark.parametrize("main", [translate.main, evaluate.main, export.main], ids=lambda main: main.__module__)
+def test_another_thing_than_a_run_is_refused(main, where, preset, tmp_path, capfd):
+    shutil.copytree(preset, tmp_path / "preset")
+    (tmp_path / "text").write_text("s1 s2\ns3\n")
+    given = [tmp_path / "exported"] if main is export.main else ["--input", tmp_path / "text"]
+    given += ["--references", tmp_path / "text"] if main is evaluate.main else []
+    status, error = called(main, [f"{tmp_path}/{where}", *given], capfd)
+    if main is evaluate.main and where == "text":  # translations that somebody made, which it scores
+        assert status == 0
+        return
+    assert status in (1, 2)
+    assert error.count("\n") == 1
+    assert not (tmp_path / "exported").exists()
+
+
+def test_ctrl_c_ends_with_a_sentence(preset):
+    """While the command waits for its input."""
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # not ignored, as in a terminal
+    code += "import sys; from keras_attn.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    line = [sys.executable, "-c", code, "translate", preset]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(line, cwd=ROOT, text=True, **pipes) as process:
+        process.stdin.write("w1 w2\n")
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert error.splitlines()[-1].endswith(": interrupted")
+    assert "Traceback" not in error
