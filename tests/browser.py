@@ -6,13 +6,13 @@ import shutil
 import subprocess
 import urllib.request
 
-ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # what the protocol calls an element
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the protocol's key for an element
 KEYS = {"Tab": "\ue004", "Escape": "\ue00c", "Left": "\ue012", "Up": "\ue013", "Right": "\ue014", "Down": "\ue015"}
 KEYS |= {"Home": "\ue011", "End": "\ue010"}
 
 
 def missing() -> str | None:
-    """Why there can be no browser here."""
+    """The programs that are missing for a browser, or None."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     absent = [
         name for name, path in (("chromium", chromium), ("chromedriver", shutil.which("chromedriver"))) if not path
@@ -48,7 +48,7 @@ class Browser:
         return self._ask("POST", path, body)
 
     def run(self, script: str, *arguments):
-        """What a script returns, run as by a person at the console, whatever the page's policy."""
+        """Returns the result of a script, run as by a person at the console, whatever the page's policy."""
         return self.post("/execute/sync", script=script, args=list(arguments))
 
     def find(self, selector: str):

@@ -18,7 +18,7 @@ def listening(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[str
 
 
 class WebServer:
-    """What the server has, does wrong and was asked.
+    """The files, the faults and the requests of a server.
 
     Args:
         files: The content of each path, without a slash at its beginning.

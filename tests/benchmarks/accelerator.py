@@ -1,4 +1,4 @@
-"""Training, search, memory and compilation on one accelerator, beside plain PyTorch.
+"""Training, search, memory and compilation on one accelerator.
 
     KERAS_BACKEND=jax python -m tests.benchmarks.accelerator FILE [--minutes 5] [--small]
     KERAS_BACKEND=torch python -m tests.benchmarks.accelerator FILE
@@ -6,13 +6,12 @@
 Data are synthetic (a fixed seed), sentences have one length (`tests.benchmarks.accelerator_work` has the sizes).
 Training, in real target tokens a second, and search, with a beam of 5, greedily and of single sentences, are measured
 for the 13.0 M configuration and for the paper's RNNsearch-50, in float32 (products in TF32 on CUDA) and bfloat16, at
-several batch sizes. On torch the same 13.0 M model in plain PyTorch (`tests.benchmarks.accelerator_peer`) runs beside
-them. All translations have as many tokens as sources, so that every system does the same steps; this library's times
-include the tokenizer, the peer's do not.
+several batch sizes. All translations have as many tokens as sources, so that every backend does the same steps; times
+include the tokenizer. `share_of_gemm` is the share of the accelerator's rate of matrix products, measured in the same
+run.
 
 Each case is a line of JSON at the end of FILE, the most important cases first, with a `status`: "done", "out of memory"
-or "failed", with the error. The last lines that are printed are this library's speed over the peer's, of all lines in
-FILE. On a CPU, or with `--small`, the sizes are reduced. The exit status is 1 if a case failed.
+or "failed", with the error. On a CPU, or with `--small`, the sizes are reduced. The exit status is 1 if a case failed.
 """
 
 import argparse
@@ -32,10 +31,9 @@ from keras_attn import ParallelDataset, Tokenizer, Translator
 from keras_attn.backend import has_accelerator, preferred_jit_compile
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.models import RNNSearch
-from keras_attn.text import END_ID, START_ID
 from keras_attn.training.report import peak_memory_mb
 from tests.benchmarks import accelerator_work as work
-from tests.benchmarks.joeynmt_sizes import EMBEDDING, UNITS, JoeyNMTSizes
+from tests.benchmarks.joeynmt_sizes import JoeyNMTSizes
 from tests.benchmarks.train_throughput import Subset
 
 BACKEND = keras.backend.backend()
@@ -44,7 +42,6 @@ BATCHES = {"full": (80, 128, 256, 512, 1024), "small": (2, 4, 8)}
 SETTINGS = {"full": {"size": 8192, "seconds": 2.0}, "small": {"size": 512, "seconds": 0.2}}
 SPECIAL_IDS = 4
 STEPS_BEFORE_TRACE = 200  # of a search on torch, which is traced after that
-PEER = "plain_pytorch"
 
 
 def plan(batches: tuple[int, ...]) -> Iterator[dict]:
@@ -52,18 +49,13 @@ def plan(batches: tuple[int, ...]) -> Iterator[dict]:
     main, largest = batches[1], batches[-1]
 
     def training(model, *chosen):
-        systems = ["keras_attn", PEER] if BACKEND == "torch" and model == "13.0M" else ["keras_attn"]
         for batch in chosen:
             for dtype in DTYPES:
-                for system in systems:
-                    yield {"kind": "train", "system": system, "model": model, "dtype": dtype, "batch": batch}
+                yield {"kind": "train", "model": model, "dtype": dtype, "batch": batch}
 
     def searches(model, dtype, *chosen):
-        systems = ["keras_attn", PEER] if BACKEND == "torch" and model == "13.0M" else ["keras_attn"]
         for batch, beam in chosen:
-            for system in systems:
-                case = {"kind": "search", "system": system, "model": model, "dtype": dtype}
-                yield case | {"batch": batch, "beam": beam}
+            yield {"kind": "search", "model": model, "dtype": dtype, "batch": batch, "beam": beam}
 
     yield from training("13.0M", main)
     yield from searches("13.0M", "float32", (main, 5), (main, 1), (1, 5))
@@ -85,14 +77,6 @@ def make_model(sizes: work.Sizes) -> keras.Model:
     return RNNSearch(*vocabularies, **widths, embedding_size=sizes.embedding, readout_size=sizes.readout)
 
 
-def make_peer(sizes: work.Sizes, dtype: str):
-    """The 13.0 M configuration in plain PyTorch."""
-    from tests.benchmarks.accelerator_peer import Peer, PlainPyTorch
-
-    model = PlainPyTorch(sizes.source_vocabulary, sizes.target_vocabulary, UNITS, EMBEDDING)
-    return Peer(model, "cuda" if has_accelerator() else "cpu", dtype)
-
-
 def make_dataset(sizes: work.Sizes, batch: int) -> ParallelDataset:
     """One batch of one shape (batch, S, T): rows of 80 to 100 % of the length, with random ids."""
     random = np.random.default_rng(0)
@@ -111,27 +95,17 @@ def train(case: dict, sizes: work.Sizes, rate: float, seconds: float) -> dict:
     dataset = make_dataset(sizes, case["batch"])
     inputs, labels, weights = dataset[0]
     shape = inputs["encoder_token_ids"].shape + labels.shape[1:]
-    if case["system"] == PEER:
-        peer = make_peer(sizes, case["dtype"])
-        parameters = sum(parameter.numel() for parameter in peer.model.parameters())
+    model = make_model(sizes)
+    optimizer = keras.optimizers.Adam(1e-3, global_clipnorm=1.0)
+    model.compile(optimizer, SmoothedCrossentropy(label_smoothing=0.0), jit_compile=preferred_jit_compile())
 
-        def run(count):
-            for _ in range(count):
-                peer.update(inputs["encoder_token_ids"], inputs["decoder_token_ids"], labels, weights)
-            wait()
-    else:
-        model = make_model(sizes)
-        parameters = model.count_params()
-        optimizer = keras.optimizers.Adam(1e-3, global_clipnorm=1.0)
-        model.compile(optimizer, SmoothedCrossentropy(label_smoothing=0.0), jit_compile=preferred_jit_compile())
-
-        def run(count):
-            model.fit(Subset(dataset, [0] * count), epochs=1, shuffle=False, verbose=0)
-            wait()
+    def run(count):
+        model.fit(Subset(dataset, [0] * count), epochs=1, shuffle=False, verbose=0)
+        wait()
 
     first, each = work.steady(run, seconds)
     result = {"target_tokens_per_second": round(float(weights.sum()) / each, 1), "seconds_per_update": each}
-    result |= {"parameters": parameters, "compile_seconds": round(max(0.0, first - each), 3)}
+    result |= {"parameters": model.count_params(), "compile_seconds": round(max(0.0, first - each), 3)}
     return result | {"share_of_gemm": round(work.training_flops(sizes, shape) / each / 1e9 / rate, 3)}
 
 
@@ -139,18 +113,12 @@ def search(case: dict, sizes: work.Sizes, rate: float, seconds: float) -> dict:
     """Measures translations of one batch."""
     batch, beam, steps = case["batch"], case["beam"], sizes.length
     ids = np.random.default_rng(0).integers(SPECIAL_IDS, sizes.source_vocabulary, (batch, sizes.length - 1))
-    if case["system"] == PEER:
-        source = np.concatenate([ids, np.full((batch, 1), END_ID)], 1)
-        peer = make_peer(sizes, case["dtype"])
-        call = partial(peer.translate, source, beam=beam, steps=steps, start_id=START_ID, end_id=END_ID)
-    else:
-        counts = sizes.source_vocabulary - SPECIAL_IDS, sizes.target_vocabulary - SPECIAL_IDS
-        words = [[f"w{n}" for n in range(count)] for count in counts]
-        tokenizers = [Tokenizer.train(lines, level="word") for lines in words]
-        texts = [" ".join(tokenizers[0].tokens(row.tolist())) for row in ids]
-        options = {"beam_size": beam, "batch_size": batch, "tokens_per_batch": 2 * batch * sizes.length}
-        options |= {"min_length": steps, "max_length": steps, "return_alignments": False}
-        call = partial(Translator(make_model(sizes), *tokenizers).generate, texts, **options)
+    counts = sizes.source_vocabulary - SPECIAL_IDS, sizes.target_vocabulary - SPECIAL_IDS
+    tokenizers = [Tokenizer.train([f"w{n}" for n in range(count)], level="word") for count in counts]
+    texts = [" ".join(tokenizers[0].tokens(row.tolist())) for row in ids]
+    options = {"beam_size": beam, "batch_size": batch, "tokens_per_batch": 2 * batch * sizes.length}
+    options |= {"min_length": steps, "max_length": steps, "return_alignments": False}
+    call = partial(Translator(make_model(sizes), *tokenizers).generate, texts, **options)
 
     def run(count):
         for _ in range(count):
@@ -217,20 +185,6 @@ def measure(case: dict, sizes: work.Sizes, rate: float, seconds: float) -> dict:
     return case | {"status": "done", "peak_memory_mb": peak_mb()} | result
 
 
-def ratios(cases: list[dict]) -> Iterator[str]:
-    """Ratios of speed to the peer's, for cases that differ in system and backend alone."""
-    names = "kind", "model", "dtype", "batch", "beam"
-    speeds = {}
-    for case in cases:
-        if case["status"] == "done":
-            speed = case.get("target_tokens_per_second") or case["sentences_per_second"]
-            system = PEER if case["system"] == PEER else case["backend"]
-            speeds.setdefault(tuple(case.get(name) for name in names), {})[system] = speed
-    for key, found in speeds.items():
-        if PEER in found:
-            yield f"{key}: " + ", ".join(f"{one} {speed / found[PEER]:.2f}" for one, speed in found.items())
-
-
 def main(argv=None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, metavar="FILE", help="lines of JSON, to which this backend's are added")
@@ -256,8 +210,6 @@ def main(argv=None) -> int:
         with arguments.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(about | {"gemm_gflops": round(rates[case["dtype"]], 1)} | found) + "\n")
         print(json.dumps(found), flush=True)
-    lines = arguments.out.read_text(encoding="utf-8").splitlines() if arguments.out.exists() else []
-    print("\n".join(ratios([json.loads(line) for line in lines])))
     return int(failed)
 
 

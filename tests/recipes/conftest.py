@@ -1,18 +1,16 @@
-"""What the tests of the studies share."""
+"""Runs of few updates, which TensorFlow computes step by step: tracing would take longer."""
 
+import keras
 import pytest
 
-from tests.recipes.small_study import InProcess
 
+@pytest.fixture(autouse=True, scope="package")
+def _eagerly():
+    if keras.backend.backend() != "tensorflow":
+        yield
+        return
+    import tensorflow as tf
 
-@pytest.fixture
-def in_process(monkeypatch):
-    """Runs the commands of a study in this process; returns a function of `InProcess`'s arguments."""
-    from recipes.studies.study import Study  # late, for most tests here need no study
-
-    def use(**options):
-        work = InProcess(**options)
-        monkeypatch.setattr(Study, "work", lambda self, chains: work(chains))
-        return work
-
-    return use
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)

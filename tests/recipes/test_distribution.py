@@ -1,8 +1,9 @@
-"""`--distribute`: the course of one device, interrupted and resumed too; what cannot train is refused before."""
+"""`--distribute` and SIGTERM: the course of one device that nothing interrupts; what cannot train is refused before."""
 
 import contextlib
 import json
 import re
+import signal
 
 import keras
 import pytest
@@ -10,9 +11,13 @@ import pytest
 from keras_attn.cli import train
 from keras_attn.training import run
 from tests.data_parallel import finish, start
-from tests.training import small_run
+from tests.recipes import divided
+from tests.recipes.divided import UPDATES, line_of, run_processes, signalled
 from tests.training.small_run import assert_same_course, write_digits
 
+BACKEND = keras.backend.backend()
+on_jax = pytest.mark.skipif(BACKEND != "jax", reason="Keras' variables start processes of JAX")
+on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="limits of TensorFlow alone")
 TRAIN = """
 import sys
 import keras
@@ -24,16 +29,12 @@ if keras.backend.backend() == "tensorflow":
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
-ways, *line = sys.argv[1:]
-*ways, last = ways.split(",")
-def run(way):
-    return train.main([*line, "--distribute", way] if way else line)
-
-for epoch, way in enumerate(ways, 3 - len(ways)):
-    with interrupted(epoch):
-        assert run(way) == 130
-    line += [] if "--resume" in line else ["--resume"]
-sys.exit(run(last))
+divided, *line = sys.argv[1:]
+if divided == "two":
+    with interrupted(1):
+        assert train.main([*line, "--distribute", "data"]) == 130
+    line.append("--resume")
+sys.exit(train.main(line))
 """
 # On TensorFlow each replica draws dropout and clips its gradient by itself.
 ALONE = ("embedding_dropout=0", "memory_dropout=0", "output_dropout=0", "global_clipnorm=1e9")
@@ -41,52 +42,89 @@ ALONE = ("embedding_dropout=0", "memory_dropout=0", "output_dropout=0", "global_
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """The validation split has few pairs."""
-    lengths = [3, 7] if keras.backend.backend() == "tensorflow" else [5]  # JAX compiles each, for long
-    return write_digits(tmp_path_factory.mktemp("corpora") / "digits", 97, 17, 5, lengths)
+    return divided.write_corpus(tmp_path_factory.mktemp("corpora") / "digits")
 
 
-def command_line(corpus, out, *settings):
-    more = ["epochs=3", "validation_sentences=5", "learning_rate=0.02", "ema_decay=0.5"]
-    return small_run.command_line(corpus, out, *more, *settings)
+@pytest.fixture(scope="module")
+def uninterrupted(corpus, tmp_path_factory):
+    """The folder of a run of one process."""
+    out = tmp_path_factory.mktemp("runs") / "one"
+    assert train.main(line_of(corpus, out)) == 0
+    assert json.loads((out / "report.json").read_text())["updates"] == 2 * UPDATES
+    return out
 
 
-def train_side_by_side(corpus, tmp_path, settings, ways, **environment):
-    """Runs by their ways to be distributed: one for each part, between which there are interruptions."""
-    outs = {way: tmp_path / f"run-{i}" for i, way in enumerate(ways)}
-    started = [
-        start("-c", TRAIN, way, *command_line(corpus, out, *settings), **environment) for way, out in outs.items()
-    ]
+def test_a_run_that_was_terminated_within_an_epoch_goes_on_there(corpus, uninterrupted, tmp_path, capsys):
+    """In its first epoch, before there is a score or a line of the history."""
+    out = tmp_path / "run"
+    with signalled(3, signal.SIGTERM):
+        assert train.main(line_of(corpus, out)) == 143
+    where = f"{str(out / 'checkpoint.npz')!r} has the state after batch 3 of epoch 1"
+    assert f"received SIGTERM. {where}: continue with --resume.\n" in capsys.readouterr().err
+    assert {path.name for path in out.iterdir()} == {"run.json", "checkpoint.npz"}
+    assert train.main(line_of(corpus, out, "--resume")) == 0
+    divided.assert_same_run(out, uninterrupted)
+
+
+@on_jax
+def test_two_processes_and_then_one_take_the_course_of_one(corpus, uninterrupted, tmp_path):
+    """The second process is terminated in the second epoch; both stop after that update."""
+    out = tmp_path / "run"
+    line = line_of(corpus, out, "--distribute", "data")
+    ended = run_processes(line, line, interruption=(1, UPDATES + 2, signal.SIGTERM))
+    for status, _, errors in ended:
+        assert status == 143, errors
+        assert "received SIGTERM" in errors
+    assert "batch 2 of epoch 2" in ended[0][2]
+    assert "Training on 2 devices" in ended[0][1]
+    assert "Training" not in ended[1][1]
+    assert train.main(line_of(corpus, out, "--resume")) == 0
+    divided.assert_same_run(out, uninterrupted)
+
+
+@on_jax
+def test_other_text_is_refused_in_all_processes(corpus, tmp_path):
+    other = tmp_path / "digits"
+    other.mkdir()
+    for path in corpus.iterdir():
+        (other / path.name).write_text(path.read_text().replace("5", "4"))
+    lines = (line_of(folder, tmp_path / "run", "--distribute", "data") for folder in (corpus, other))
+    for status, _, errors in run_processes(*lines):
+        assert status == 2
+        assert "Expected the same text of the split train, text of the split val" in errors
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="on torch a process has one device")
+def test_two_devices_and_then_one_take_the_course_of_one(tmp_path):
+    corpus = write_digits(tmp_path / "digits", 97, 17, 5, [5])  # one length, because each is compiled
+    settings = ["scheduled_sampling=linear,k=1,c=0.05"]
+    if BACKEND == "tensorflow":  # where each replica would also draw other tokens
+        settings = ["scheduled_sampling=linear,k=1e-9,c=1,choose=argmax", *ALONE]
+    outs = {number: tmp_path / number for number in ("two", "one")}
+    started = [start("-c", TRAIN, number, *line_of(corpus, out, *settings)) for number, out in outs.items()]
     outputs = []
     for status, output, errors in finish(*started):
         assert status == 0, errors
         outputs.append(output)
-    for out in outs.values():
-        assert json.loads((out / "report.json").read_text()).keys() >= {"bleu", "history"}
-    assert_same_course(*outs.values(), epochs=3)
-    return outs, outputs
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(keras.backend.backend() == "torch", reason="on torch a process has one device")
-def test_two_devices_and_then_one_take_the_course_of_one(corpus, tmp_path):
-    settings = ["batch_size=16", "scheduled_sampling=linear,k=1,c=0.05"]
-    if keras.backend.backend() == "tensorflow":  # where each replica would also draw other tokens
-        settings = ["batch_size=16", "scheduled_sampling=linear,k=1e-9,c=1,choose=argmax", *ALONE]
-    _, outputs = train_side_by_side(corpus, tmp_path, settings, ["data,", ""])
+    assert_same_course(*outs.values(), epochs=2)
     assert "Training on 2 devices: cpu:0, cpu:1." in outputs[0]
 
 
 @pytest.fixture
-def eight_devices(monkeypatch):
-    monkeypatch.setattr(run, "training_devices", lambda: [f"cpu:{i}" for i in range(8)])
+def refusal(corpus, tmp_path, capsys, monkeypatch):
+    """Returns the error of a command, on a machine of so many devices if there is a number."""
 
+    def train_on(devices, *settings):
+        if devices:
+            monkeypatch.setattr(run, "training_devices", lambda: [f"cpu:{i}" for i in range(devices)])
+        line = line_of(corpus, tmp_path / "run", *settings, "--distribute", "data")
+        assert train.main(line) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert not list(tmp_path.glob("run/*"))
+        return error
 
-def refusal(capsys, line):
-    assert train.main([*line, "--distribute", "data"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    return error
+    return train_on
 
 
 @pytest.mark.parametrize(
@@ -96,39 +134,27 @@ def refusal(capsys, line):
         ("tokens_per_batch=30", "[0-9] pairs of up to [0-9] tokens in the split train"),
     ],
 )
-def test_batches_of_few_rows_are_refused(corpus, tmp_path, capsys, monkeypatch, setting, received):
-    monkeypatch.setattr(run, "training_devices", lambda: [f"cpu:{i}" for i in range(16)])
+def test_batches_of_few_rows_are_refused(refusal, monkeypatch, setting, received):
     monkeypatch.setattr("keras_attn.backend.data_parallel", lambda *_: contextlib.nullcontext(contextlib.nullcontext))
-    error = refusal(capsys, command_line(corpus, tmp_path / "run", setting))
+    error = refusal(16, setting)
     assert re.search(f"divide among 16 devices: .* Received: {received}", error), error
 
 
-@pytest.mark.usefixtures("eight_devices")
 @pytest.mark.parametrize("name", ["WORLD_SIZE", "KERAS_DISTRIBUTION_NUM_PROCESSES"])
-def test_several_processes_are_refused(corpus, tmp_path, capsys, monkeypatch, name):
+def test_several_processes_are_refused(refusal, monkeypatch, name):
     monkeypatch.setenv(name, "2")
-    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"))
-    assert f"{name}=2" in error
+    assert f"{name}=2" in refusal(8)
 
 
-@pytest.mark.usefixtures("eight_devices")
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's variable")
-def test_several_workers_on_tensorflow_are_refused(corpus, tmp_path, capsys, monkeypatch):
+@on_tensorflow
+def test_several_workers_and_accumulation_are_refused_on_tensorflow(refusal, monkeypatch):
+    assert "Use JAX (KERAS_BACKEND=jax). Received: accumulation_steps=2" in refusal(8, "accumulation_steps=2")
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1", "b:1"]}}))
-    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"))
+    error = refusal(8)
     assert "KERAS_BACKEND=jax" in error
     assert "Received: TF_CONFIG=" in error
 
 
-@pytest.mark.usefixtures("eight_devices")
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a limitation of Keras on TensorFlow")
-def test_accumulation_on_several_devices_is_refused_on_tensorflow(corpus, tmp_path, capsys):
-    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16", "accumulation_steps=2"))
-    assert "Use JAX (KERAS_BACKEND=jax). Received: accumulation_steps=2" in error
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch's alone")
-def test_torch_is_refused(corpus, tmp_path, capsys):
-    error = refusal(capsys, command_line(corpus, tmp_path / "run", "batch_size=16"))
-    assert "Expected the backend jax or tensorflow for training on several devices" in error
+@pytest.mark.skipif(BACKEND != "torch", reason="torch's alone")
+def test_torch_is_refused(refusal):
+    assert "Expected the backend jax or tensorflow for training on several devices" in refusal(None)

@@ -1,44 +1,45 @@
-"""The recipes: sizes that can be compared, and the attention that a setting chooses."""
+"""Each recipe builds its model, trains a step and reports, on each backend."""
 
+import json
+
+import keras
+import numpy as np
 import pytest
 
-from keras_attn.training import override
-from keras_attn.training.plan import load_recipe
+from keras_attn import Translator
+from keras_attn.cli import train
+from tests.training.small_run import SIZES, history, write_digits
 
-RECIPES = ["rnnsearch", "rnnencdec", "lstm_seq2seq", "luong", "nematus", "gnmt", "rnmt_plus", "transformer"]
+NARROW = ("units=8", "embedding_size=8")  # of one width, because the embeddings are the output matrix, too
+SETTINGS = {
+    "gnmt": (*NARROW, "encoder_layers=2", "decoder_layers=2"),
+    "hard_monotonic": ("units=6", "num_layers=1", "embedding_size=5", "decoder_units=7", "readout_size=9"),
+    "lstm_seq2seq": (*NARROW, "num_layers=1"),
+    "luong": (*NARROW, "num_layers=1", "readout_size=8"),
+    "nematus": (*NARROW, "attention_units=7"),
+    "rnmt_plus": ("units=4", "embedding_size=8", "encoder_layers=2", "decoder_layers=2", "num_heads=2"),
+    "rnnencdec": (*NARROW, "readout_size=8"),
+    "rnnsearch": SIZES[:-1],
+    "transformer": ("units=8", "num_layers=1", "num_heads=2", "feed_forward_units=9"),
+}
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("corpus_name", ["phrases", "multi30k-tok"])
-def test_recipes_are_of_one_size(corpus_name):
-    """Where they are compared, to 5 %."""
-    modules = [load_recipe(name) for name in RECIPES]
-    configs = [recipe.CONFIGS[corpus_name] for recipe in modules]
-    sizes = configs[0].source_vocabulary_size, configs[0].target_vocabulary_size
-    counts = [recipe.build(one, *sizes).count_params() for recipe, one in zip(modules, configs, strict=True)]
-    assert max(abs(count / counts[0] - 1) for count in counts) < 0.05, dict(zip(RECIPES, counts, strict=True))
-    assert len({(c.epochs, c.batch_size, c.source_vocabulary_size, c.target_vocabulary_size) for c in configs}) == 1
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_digits(tmp_path_factory.mktemp("corpora") / "digits", 16, 5, 3)
 
 
-@pytest.mark.once
-def test_luong_has_the_attention_chosen():
-    recipe = load_recipe("luong")
-    small = ["units=8", "embedding_size=8", "readout_size=8"]
-    chosen = override(recipe.Config(), [*small, "attention=local_p", "score=dot", "window=3"])
-    attention = recipe.build(chosen, 11, 13).decoder.attentions[0]
-    assert (type(attention).__name__, type(attention.score).__name__, attention.window) == (
-        "LocalPredictiveAttention",
-        "DotAttention",
-        3,
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_recipe_trains_a_step_and_reports(name, corpus, tmp_path):
+    out = tmp_path / "run"
+    line = [name, "--corpus", str(corpus), "--source", "de", "--target", "fr", "--out", str(out), "--beam", "1"]
+    assert (
+        train.main([*line, "--no-export", "--set", *SETTINGS[name], "level=word", "batch_size=16", "max_steps=1"]) == 0
     )
-    chosen = override(recipe.Config(), [*small, "attention=local_m"])
-    attention = recipe.build(chosen, 11, 13).decoder.attentions[0]
-    assert (type(attention).__name__, type(attention.score).__name__, attention.window) == (
-        "LocalMonotonicAttention",
-        "GeneralAttention",
-        10,
-    )
-    with pytest.raises(ValueError, match=r"local_m, local_p\. Received: 'dot'"):
-        override(recipe.Config(), ["attention=dot", "window=3"])
-    with pytest.raises(ValueError, match="`window` of at least 1"):
-        override(recipe.Config(), ["attention=local_p", "window=0"])
+    report = json.loads((out / "report.json").read_text())
+    assert (report["recipe"], report["backend"], report["updates"]) == (name, keras.backend.backend(), 1)
+    assert report["bleu"]["signature"]
+    (row,) = history(out)
+    assert np.isfinite([row["loss"], row["val_loss"]]).all()
+    translator = Translator.from_preset(out)
+    assert translator.model.count_params() == report["parameters"]

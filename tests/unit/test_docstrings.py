@@ -5,6 +5,7 @@ phrases into French, and a server at http://localhost:8501.
 """
 
 import ast
+import contextlib
 import dataclasses
 import doctest
 import http.server
@@ -13,8 +14,6 @@ import inspect
 import itertools
 import json
 import re
-import textwrap
-import threading
 from pathlib import Path
 
 import keras
@@ -22,6 +21,7 @@ import numpy as np
 import pytest
 
 import keras_attn
+from tests.web_server import listening
 
 ROOT = Path(keras_attn.__file__).parent
 ADDRESS = "http://localhost:8501"
@@ -73,29 +73,18 @@ def translator():
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """Says to every request what a served model answers to "ein Hund läuft ."."""
+    """Answers every request as a served model answers "ein Hund läuft ."."""
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        body = json.dumps({"outputs": {"translation": ["a dog runs ."], "score": [-0.5]}}).encode()
         self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(json.dumps({"outputs": {"translation": ["a dog runs ."], "score": [-0.5]}}).encode())
 
     def log_message(self, *_):
         pass
 
 
-@pytest.fixture
-def address():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-@pytest.mark.once
 @pytest.mark.parametrize(("module", "docstring", "line"), list(docstrings()))
 def test_example(module, docstring, line, request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -106,28 +95,27 @@ def test_example(module, docstring, line, request, tmp_path, monkeypatch):
             raise
         pytest.skip(f"needs {error.name}")
     globs |= {"keras": keras, "np": np, "keras_attn": keras_attn}
-    if ADDRESS in docstring:
-        docstring = docstring.replace(ADDRESS, request.getfixturevalue("address"))
-    examples = doctest.DocTestParser().get_doctest(docstring, globs, module, module.replace(".", "/") + ".py", line)
-    code = ast.parse("".join(example.source for example in examples.examples))
-    names = [node for node in ast.walk(code) if isinstance(node, ast.Name)]
-    missing = {name.id for name in names} - {name.id for name in names if isinstance(name.ctx, ast.Store)}
-    if missing & {"model", "source_tokenizer", "target_tokenizer", "translator"}:
+    if used := {"model", "source_tokenizer", "target_tokenizer", "translator"} & names_read(docstring):
         ready = request.getfixturevalue("translator")
-        examples.globs |= {"translator": ready, "model": ready.model}
-        examples.globs |= {"source_tokenizer": ready.source_tokenizer, "target_tokenizer": ready.target_tokenizer}
+        globs |= {name: ready if name == "translator" else getattr(ready, name) for name in used}
     failures = []
-    doctest.DocTestRunner(Checker(), verbose=False, optionflags=OPTIONS).run(examples, out=failures.append)
+    with listening(Answers) if ADDRESS in docstring else contextlib.nullcontext(ADDRESS) as address:
+        docstring = docstring.replace(ADDRESS, address)
+        examples = doctest.DocTestParser().get_doctest(docstring, globs, module, f"{module}.py", line)
+        doctest.DocTestRunner(Checker(), verbose=False, optionflags=OPTIONS).run(examples, out=failures.append)
     if failures:
         pytest.fail("".join(failures), pytrace=False)
 
 
-def test_examples_are_found():
-    assert len(list(docstrings())) >= 25
+def names_read(docstring):
+    """The names that the examples of a docstring read and do not make."""
+    code = ast.parse("".join(example.source for example in doctest.DocTestParser().get_examples(docstring)))
+    names = [node for node in ast.walk(code) if isinstance(node, ast.Name)]
+    return {name.id for name in names} - {name.id for name in names if isinstance(name.ctx, ast.Store)}
 
 
-@pytest.mark.once
 def test_summaries_are_imperatives_or_noun_phrases():
+    assert len(list(docstrings())) >= 25
     paths = [*ROOT.rglob("*.py"), *(ROOT.parent / "recipes").rglob("*.py")]
     nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text("utf-8")))]
     documented = (node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef))
@@ -137,43 +125,22 @@ def test_summaries_are_imperatives_or_noun_phrases():
 
 # Completeness: every public name, which a package imports or has in `__all__`
 
-PACKAGES = [
-    "",
-    "backend",
-    "converters",
-    "data",
-    "evaluation",
-    "layers",
-    "losses",
-    "metrics",
-    "models",
-    "plots",
-    "runtime",
-]
-PACKAGES += ["export", "saving", "search", "serving.client", "text", "training", "translation"]
+PACKAGES = ["", "backend", "converters", "data", "evaluation", "export", "layers", "losses", "metrics", "models"]
+PACKAGES += ["plots", "runtime", "saving", "search", "serving.client", "text", "training", "translation"]
 # What other parts of the package are made of: with a summary and its errors, but without an example of its own.
 INNER = ("backend", "data", "export", "text", "training", "translation")
-WITHOUT_EXAMPLE = {
-    "keras_attn.converters.marian.from_marian": "needs a file of Marian's: docs/marian.md",
-    "keras_attn.converters.marian_vocabulary.marian_tokenizer": "needs a file of Marian's: docs/marian.md",
-    "keras_attn.converters.tfa.from_tfa": "needs a file of tensorflow_addons': docs/migrating-from-tfa.md",
-    "keras_attn.layers.attention.Attention": "a base class: `register_attention` has a subclass",
-    "keras_attn.models.recurrent.RecurrentSeq2Seq": "a base class",
-    "keras_attn.runtime.onnx_translator.OnnxTranslator": "needs an exported folder: docs/without-keras.md",
-    **dict.fromkeys(
-        [f"keras_attn.saving.registry.{name}" for name in ("PresetEntry", "add_preset", "locate", "upload")],
-        "about registered presets and the Hub: docs/presets.md",
-    ),
-    "keras_attn.saving.card.model_card": "saved presets show it",
-    "keras_attn.saving.card.task_of": "one condition",
-    "keras_attn.search.beam.run_beam_search": "a part of `beam_search`",
-    "keras_attn.search.beam.start_beam_search": "a part of `beam_search`",
-    "keras_attn.search.options.check_numbers": "a check for the package's own options",
-    "keras_attn.search.options.check_sizes": "a check for the package's own options",
-    "keras_attn.search.options.option": "a field of the package's own options",
-}
-WITHOUT_PAPER = {"keras_attn.models.seq2seq.Seq2Seq", "keras_attn.models.ensemble.Ensemble"}  # no one paper's
+WITHOUT_EXAMPLE = {"from_marian", "marian_tokenizer", "from_tfa", "OnnxTranslator"}  # need files of other programs
+WITHOUT_EXAMPLE |= {"Attention", "RecurrentSeq2Seq"}  # base classes
+WITHOUT_EXAMPLE |= {"PresetEntry", "add_preset", "locate", "upload", "model_card", "task_of"}  # docs/presets.md
+WITHOUT_EXAMPLE |= {"start_beam_search", "run_beam_search", "check_numbers", "check_sizes", "option"}  # parts of others
+WITHOUT_PAPER = {"Seq2Seq", "Ensemble"}  # no one paper's
 CITED = re.compile(r"\b(19|20)\d\d\b|arXiv:\d{4}\.\d{5}")
+
+
+def is_of(module, value):
+    """True for what a module defines, or a package has in one of its files."""
+    home = getattr(value, "__module__", None) or ""
+    return home.startswith(module.__name__) if hasattr(module, "__path__") else home == module.__name__
 
 
 def public_objects():
@@ -181,24 +148,12 @@ def public_objects():
     seen = set()
     for package in PACKAGES:
         module = importlib.import_module(f"keras_attn.{package}".rstrip("."))
-        is_package = hasattr(module, "__path__")
-        own = [
-            name
-            for name, value in vars(module).items()
-            if not name.startswith("_")
-            and (getattr(value, "__module__", "") or "").startswith(module.__name__)
-            and (is_package or value.__module__ == module.__name__)
-        ]
+        own = [n for n, value in vars(module).items() if n[0] != "_" and is_of(module, value)]
         for name in getattr(module, "__all__", own):
             value = getattr(module, name)
             if (inspect.isclass(value) or inspect.isfunction(value)) and value not in seen:
                 seen.add(value)
                 yield pytest.param(package, value, id=f"{package}.{name}".lstrip("."))
-
-
-def is_inner(package, value):
-    """What other parts are made of, and `keras_attn` itself does not export."""
-    return package in INNER or (package in ("layers", "losses", "metrics") and inspect.isfunction(value))
 
 
 def is_record(value):
@@ -229,50 +184,36 @@ def undescribed(value, docstring):
 
 
 def raises(value):
-    """Whether the function, or the class's constructor, has a `raise` with an error of its own."""
+    """True if the function, or the class's constructor, has a `raise` of its own."""
     function = vars(value).get("__init__") if inspect.isclass(value) else value
-    if not inspect.isfunction(function) or function.__module__ == "dataclasses":
-        return False
     try:
-        source = textwrap.dedent(inspect.getsource(function))
-    except OSError:  # made by a decorator
+        return bool(re.search(r"^ +raise \w", inspect.getsource(function), flags=re.M))
+    except (OSError, TypeError):  # made by a decorator
         return False
-    return any(isinstance(node, ast.Raise) and node.exc for node in ast.walk(ast.parse(source)))
 
 
 PUBLIC = list(public_objects())  # before a fixture replaces one
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("package", "value"), PUBLIC)
 def test_the_docstring_is_complete(package, value):
     docstring = inspect.cleandoc(value.__doc__ or "")
     assert len(docstring.split("\n\n")[0].split()) >= 3, "a summary is expected"
-    if raises(value):
-        assert re.search("^(Raises|Refuses)\\b", docstring, flags=re.M)
-    if is_inner(package, value):
+    assert not raises(value) or re.search("^(Raises|Refuses)\\b", docstring, flags=re.M)
+    if package in INNER or (package in ("layers", "losses", "metrics") and inspect.isfunction(value)):
         return
     assert not undescribed(value, docstring)
-    if not is_record(value):
-        name = f"{value.__module__}.{value.__qualname__}"
-        assert (">>>" in docstring) != (name in WITHOUT_EXAMPLE)
+    assert is_record(value) or (">>>" in docstring) != (value.__name__ in WITHOUT_EXAMPLE)
     of_a_paper = inspect.isclass(value) and issubclass(value, keras_attn.layers.Attention | keras_attn.models.Seq2Seq)
-    if of_a_paper and name not in WITHOUT_PAPER:
+    if of_a_paper and value.__name__ not in WITHOUT_PAPER:
         assert CITED.search(docstring), "a paper is expected"
 
 
-@pytest.mark.once
-def test_no_package_that_says_what_it_exports_is_left_out():
-    paths = [path for path in ROOT.rglob("__init__.py") if "\nfrom keras_attn" in path.read_text("utf-8")]
-    names = {".".join(path.relative_to(ROOT).parent.parts) for path in paths}
-    assert {name.rstrip(".") for name in names} <= set(PACKAGES)
-
-
-@pytest.mark.once
 def test_the_reference_has_every_public_name():
     """Under the name by which it is imported, in the shortest way."""
+    hubs = [path.parent for path in ROOT.rglob("__init__.py") if "\nfrom keras_attn" in path.read_text("utf-8")]
+    assert {".".join(path.relative_to(ROOT).parts) for path in hubs} <= set(PACKAGES)
     pages = "".join(path.read_text("utf-8") for path in (ROOT.parent / "docs" / "reference").glob("*.md"))
     listed = set(re.findall(r"^::: keras_attn\.(\S+)$", pages, flags=re.M))
-    public = {f"{package}.{value.__name__}" for package, value in (each.values for each in PUBLIC)}
-    public = {name.removeprefix(".") for name in public}
+    public = {f"{package}.{value.__name__}".lstrip(".") for package, value in (each.values for each in PUBLIC)}
     assert not {name for name in public - listed if not re.match("losses\\.[a-z]", name)}  # its file's own functions

@@ -1,5 +1,6 @@
-"""A corpus of a few digits, and the commands of a study in this process."""
+"""A corpus of a few digits, tiny settings, and the commands of a study in this process."""
 
+import gzip
 import importlib
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import numpy as np
 
 TEST = (2, 4, 5, 9, 12, 13, 16)  # words
 NAMES = ["zero", "un", "deux", "trois", "quatre", "cinq"]
+# Of one vocabulary and few shapes, each of which is compiled.
+TINY = ["level=word", "batch_size=16", "validation_sentences=7", "embedding_size=8", "readout_size=8"]
+TINY += ["rnnsearch.units=7", "rnnsearch.decoder_units=8", "rnnsearch.attention_units=5", "rnnencdec.units=10"]
 
 
 def write_digits(folder: Path) -> Path:
@@ -17,6 +21,20 @@ def write_digits(folder: Path) -> Path:
         rows = [random.integers(0, 6, length) for length in lengths]
         (folder / f"{split}.en").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
         (folder / f"{split}.fr").write_text("".join(" ".join(NAMES[i] for i in row) + "\n" for row in rows))
+    return folder
+
+
+def command_line(corpus: Path, out: Path, *more: str, steps: int = 5) -> list[str]:
+    """The options of a study; further settings come last."""
+    where = ["--corpus", str(corpus), "--source", "en", "--target", "fr", "--out", str(out)]
+    return [*where, "--max-steps", str(steps), "--beam", "1", "--set", *more]
+
+
+def write_gold(folder: Path, text: list[str], gold: list[str]) -> Path:
+    """Gold links in the form of the Hansards'."""
+    folder.mkdir(exist_ok=True)
+    for name, lines in (("enfr.src-tgt.gz", text), ("enfr.gold.gz", gold)):
+        (folder / name).write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
     return folder
 
 
@@ -34,7 +52,6 @@ class InProcess:
                 if len(self.done) == self.most:
                     raise KeyboardInterrupt
                 is_training = step.output.name == "report.json"
-                name = step.output.parent.name if is_training else step.output.stem
-                self.done.append((step.module, name))
+                self.done.append(step.output.parent.name if is_training else step.output.stem)
                 assert importlib.import_module(step.module).main([*map(str, step.options)]) == 0
                 assert step.output.exists()
