@@ -1,11 +1,66 @@
-"""The gradient of a scalar function of arrays, on whichever backend runs; compiled by XLA or not on TensorFlow."""
+"""Gradients of functions of arrays, on whichever backend runs, and float64 there."""
+
+import contextlib
 
 import keras
 import numpy as np
+from keras import ops
+
+
+@contextlib.contextmanager
+def wide():
+    """float64, which JAX has to be asked for."""
+    if keras.backend.backend() != "jax":
+        yield
+        return
+    import jax
+
+    with jax.enable_x64(True):
+        yield
+
+
+def differentiated(function):
+    """`leaves -> (results, gradients)` of a function of leaves that returns a loss and results."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        compiled = jax.jit(jax.value_and_grad(function, has_aux=True))
+
+        def differentiate(leaves):
+            (loss, found), gradients = compiled(leaves)
+            return {**found, "loss": loss}, gradients
+
+    elif backend == "torch":
+        import torch
+
+        def differentiate(leaves):
+            leaves = {name: x.detach().requires_grad_() for name, x in leaves.items()}
+            loss, found = function(leaves)
+            gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
+            return {**found, "loss": loss}, dict(zip(leaves, gradients, strict=True))
+
+    else:
+        import tensorflow as tf
+
+        def differentiate(leaves):
+            with tf.GradientTape() as tape:
+                tape.watch(leaves)
+                loss, found = function(leaves)
+            return {**found, "loss": loss}, tape.gradient(loss, leaves, unconnected_gradients="zero")
+
+    def run(leaves):
+        found = differentiate({name: ops.convert_to_tensor(np.asarray(x)) for name, x in leaves.items()})
+        return keras.tree.map_structure(ops.convert_to_numpy, found)
+
+    return run
 
 
 def gradients(function, *arrays, jit_compile=False):
-    """`d function(*tensors) / d arrays` as NumPy arrays; `function` returns a scalar tensor."""
+    """`d function(*tensors) / d arrays` as NumPy arrays; `function` returns a scalar tensor.
+
+    With `jit_compile` XLA compiles it on TensorFlow, too.
+    """
     backend = keras.backend.backend()
     if backend == "jax":
         import jax

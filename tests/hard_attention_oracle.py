@@ -23,9 +23,9 @@ def read(w, words, layers):
     return np.array(values)
 
 
-def transition(w, state, values, k, order, monotonic, window):
-    """p(a_i = j | a_{i-1} = k) of all j (S,)."""
-    places = range(len(values))
+def transition(w, state, values, k, order, monotonic, window, real=None):
+    """p(a_i = j | a_{i-1} = k) of all j (S,); `real`: the words there are, or None for all."""
+    places = range(len(values)) if real is None else np.flatnonzero(real)
     if order == 0:
         allowed = [j for j in places if j >= k or not monotonic]
         scores = [values[j] @ w["alignment/score/kernel"] @ state for j in allowed]
@@ -64,18 +64,23 @@ def paths(emissions, transitions, outputs, steps):
         yield path, probability
 
 
+def prefixes(emissions, transitions, outputs):
+    """p(a_i = j | y_<i, x) (T, S)."""
+    totals = np.zeros(transitions.shape[:2])
+    for i, total in enumerate(totals):
+        for path, p in paths(emissions, transitions, outputs, i + 1):
+            total[path[-1]] += p
+    return totals / totals.sum(-1, keepdims=True)
+
+
 def transducer(weights, source, target, layers, order=0, monotonic=True, window=4):
     """log p(y_i | y_<i, x) (B, T, V), and p(a_i = j | y_1 .. y_{T-1}, x) (B, T, S), both summed over all alignments."""
     w, steps = Weights(weights), target.shape[1]
     log_probs, posteriors = [], np.zeros((*target.shape, source.shape[1]))
     for b, (words, outputs) in enumerate(zip(source, target, strict=True)):
         emissions, transitions = lattice(w, words[words != 0], outputs, layers, order, monotonic, window)
-        row = []
-        for i in range(1, steps + 1):
-            joint = sum(p * emissions[i - 1, path[-1]] for path, p in paths(emissions, transitions, outputs, i))
-            row.append(np.log(joint / joint.sum()))
+        log_probs.append(np.log(np.einsum("ts,tsv->tv", prefixes(emissions, transitions, outputs), emissions)))
         for path, p in paths(emissions, transitions, outputs, steps):
             posteriors[b, range(steps), path] += p
         posteriors[b] /= posteriors[b].sum(-1, keepdims=True)
-        log_probs.append(row)
     return np.array(log_probs), posteriors

@@ -1,5 +1,8 @@
 """The papers' equations in NumPy, one word and one unit of thought at a time. They share no code with the package."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
 
@@ -140,31 +143,6 @@ def score(name, s, h, j, w):
         column = w["kernel"].T @ s
         return column[j] if j < len(column) else -np.inf
     raise KeyError(name)
-
-
-def attention(name, query, values, mask, w, window=None, centre=None, gaussian=False):
-    """Any score function, word by word: query (B, H), values (B, S, M) -> context (B, M), alignment (B, S).
-
-    Local (Luong 2015, section 3.2): only words at most `window` from p_t = `centre(state, number of real words)`, and
-    with `gaussian` times exp(-(place - p_t)^2 / (2 sigma^2)), sigma = window / 2.
-    """
-    contexts, alignments = [], []
-    for s, h, real in zip(query, values, mask, strict=True):
-        positions = np.flatnonzero(real)
-        alignment, factors = np.zeros(len(h)), np.ones(len(h))
-        if window is not None:
-            p = centre(s, len(positions))
-            places = {j: place for place, j in enumerate(positions)}
-            positions = np.array([j for j in positions if abs(places[j] - p) <= window], int)
-            if gaussian:
-                for j in positions:
-                    factors[j] = np.exp(-((places[j] - p) ** 2) / (2 * (window / 2) ** 2))
-        if len(positions):
-            alignment[positions] = softmax(np.array([score(name, s, h[j], j, w) for j in positions]))
-        alignment = alignment * factors
-        alignments.append(alignment)
-        contexts.append(sum(a * row for a, row in zip(alignment, h, strict=True)))
-    return np.array(contexts), np.array(alignments)
 
 
 def lstm_step(x, h, c, kernel, recurrent, bias):
@@ -457,3 +435,239 @@ def pointer_generator(logits, p_gen, alignment, token_ids, mask):
             if mask[j]:
                 probabilities[t, token_id] += (1 - p_gen[t]) * alignment[t, j]
     return probabilities
+
+
+# Parts of layers, for one sentence: cells, encoders, mechanisms of attention, decoders.
+
+
+class Cell(NamedTuple):
+    """A recurrent cell: `step(x, states) -> output, states`, and its first states."""
+
+    step: Callable
+    states: list
+
+
+def part(w, name):
+    """The weights whose paths begin with a name, without it."""
+    return {path.removeprefix(f"{name}/"): array for path, array in w.items() if path.startswith(f"{name}/")}
+
+
+def cell(w, name, kind="gru", **options):
+    """A cell by its name among the weights; `kind`: one of `steps`, whose equations are further above."""
+    own = part(w, name)
+    units, width = own["recurrent_kernel"].shape
+    own = {"kernel": np.zeros((0, width)), "inputs_gain": np.ones(width)} | own
+    bias = own.get("bias", np.zeros((2, width) if kind == "gru" else width))
+    parts = own["kernel"], own["recurrent_kernel"], bias
+    steps = {
+        "gru": lambda x, h: [gru_step(x, h, *parts, True)],
+        "paper's gru": lambda x, h: [gru_step(x, h, *parts, False)],
+        "gated gru": lambda x, h: [gated_gru_step(x, h, *parts, **options)],
+        "simple": lambda x, h: [np.tanh(x @ parts[0] + h @ parts[1] + bias)],
+        "lstm": lambda x, h, c: lstm_step(x, h, c, *parts),
+        "normalized gru": lambda x, h: [normalized_gru_step(x, h, own, **options)],
+        "normalized lstm": lambda x, h, c: normalized_lstm_step(x, h, c, own, **options),
+    }
+
+    def step(x, states):
+        states = list(steps[kind](x, *states))
+        return states[0], states
+
+    return Cell(step, [np.zeros(units)] * (2 if "lstm" in kind else 1))
+
+
+def gated_gru_step(x, s, kernel, recurrent, bias, gate, context_width):
+    """Tu 2017, section 3.2, for one row x = [y; c]: each of a GRU's three sums is weighed by the gate."""
+    y, c = x[: len(x) - context_width], x[len(x) - context_width :]
+    names = ("update", "reset", "candidate", "gate")
+    W, C, U, b = (
+        dict(zip(names, np.split(array, 4, axis=-1), strict=True))
+        for array in (kernel[: len(y)], kernel[len(y) :], recurrent, bias)
+    )
+    g = sigmoid(y @ W["gate"] + s @ U["gate"] + c @ C["gate"] + b["gate"])
+    target, source = {"source": (1, g), "target": (g, 1), "both": (1 - g, g)}[gate]
+
+    def total(name, state):
+        return target * (y @ W[name] + state @ U[name]) + source * (c @ C[name]) + b[name]
+
+    z, r = sigmoid(total("update", s)), sigmoid(total("reset", s))
+    return z * s + (1 - z) * np.tanh(total("candidate", r * s))
+
+
+def deep(*cells):
+    """Pascanu 2014: the first cell reads the input, the others the state alone."""
+
+    def step(x, states):
+        for one in cells:
+            output, states = one.step(x, states)
+            x = x[:0]
+        return output, states
+
+    return Cell(step, cells[0].states)
+
+
+def stacked(*cells, first_skip=None):
+    """Cells that read the outputs of the one below, to which these are added from `first_skip` on (Wu 2016)."""
+
+    def step(x, states):
+        new = []
+        for i, (one, state) in enumerate(zip(cells, states, strict=True)):
+            output, state = one.step(x, state)
+            x = output + x if first_skip is not None and i >= first_skip else output
+            new.append(state)
+        return x, new
+
+    return Cell(step, [one.states for one in cells])
+
+
+def top(states):
+    """h of the top layer."""
+    return (states[-1] if isinstance(states[0], list) else states)[0]
+
+
+def read(one, x, order):
+    """Outputs (S, H) of a cell that reads words in some order, 0 at the others, and its last states."""
+    outputs, states = np.zeros((len(x), len(top(one.states)))), one.states
+    for j in order:
+        outputs[j], states = one.step(x[j], states)
+    return outputs, states
+
+
+def read_layers(x, real, layers, residual=False):
+    """Outputs and last states of layers, each of `(cell, backwards)` for its directions, which are put side by side.
+
+    With `residual` a layer's inputs are added to its outputs, from the second one on.
+    """
+    words, finals = np.flatnonzero(real), []
+    for i, directions in enumerate(layers):
+        runs = [read(one, x, words[::-1] if backwards else words) for one, backwards in directions]
+        outputs = np.concatenate([outputs for outputs, _ in runs], -1)
+        x = outputs + x if residual and i else outputs
+        states = [states for _, states in runs]
+        finals.append(states[0] if len(runs) == 1 else [np.concatenate(pair) for pair in zip(*states, strict=True)])
+    return x, finals
+
+
+def aligned(scores, real, normalizer=softmax):
+    """The normalised scores of the real words, and 0 at the others."""
+    alignment = np.zeros(len(scores))
+    if real.any():
+        alignment[real] = normalizer(np.asarray(scores)[real])
+    return alignment
+
+
+def hardmax(scores):
+    return np.eye(len(scores))[scores.argmax()]
+
+
+def additive_scores(w, s, h, seen=0.0):
+    """e_i (S,) of Bahdanau 2015, A.1.2, with weight normalisation where there is a gain; `seen` (S, A) is added."""
+    v = w["score_vector"]
+    v = w["gain"] * v / np.linalg.norm(v) if "gain" in w else v
+    return np.tanh(s @ w["query_kernel"] + h @ w["key_kernel"] + w.get("bias", 0.0) + seen) @ v
+
+
+def normalized_scores(w, s, h):
+    """e_i (S,) of Ba 2016, eq. 4: state and words are normalised by themselves."""
+    query = layer_norm(s @ w["query_kernel"], w["query_norm/gamma"], 1, 1e-9)
+    keys = np.array([layer_norm(word @ w["key_kernel"], w["key_norm/gamma"], 1, 1e-9) for word in h])
+    return np.tanh(query + keys + w["key_norm/beta"]) @ w["score_vector"]
+
+
+def attends(scores, normalizer=softmax):
+    """A mechanism without a state, of `scores(w, s, h) -> e_i (S,)`.
+
+    A mechanism is `(w, s, h, real, state) -> context (M,), alignment (S,), state`; the state is at first None.
+    """
+
+    def mechanism(w, s, h, real, state=None):
+        alignment = aligned(scores(w, s, h), real, normalizer)
+        return alignment @ h, alignment, None
+
+    return mechanism
+
+
+def coverage(w, s, h, real, state=None, max_fertility=None):
+    """See 2017, eqs. 10 and 11; with fertility Tu 2016, section 3.1."""
+    state = np.zeros(len(h)) if state is None else state
+    fertility = 1.0 if max_fertility is None else max_fertility * sigmoid(h @ w["fertility_vector"])
+    alignment = aligned(additive_scores(w, s, h, np.outer(state / fertility, w["coverage_vector"])), real)
+    return alignment @ h, alignment, state + alignment
+
+
+def neural_coverage(w, s, h, real, state=None):
+    """Tu 2016, section 3.1: each word has a GRU of its own, which reads h_j, s_{i-1} and alpha_ij."""
+    state = np.zeros((len(h), len(w["coverage_kernel"]))) if state is None else state
+    alignment = aligned(additive_scores(w, s, h, state @ w["coverage_kernel"]), real)
+    step = cell(w, "coverage_cell", "paper's gru").step
+    rows = zip(h, alignment, state, strict=True)
+    return alignment @ h, alignment, np.array([step(np.array([*word, *s, a]), [c])[0] for word, a, c in rows])
+
+
+def location_sensitive(w, s, h, real, state=None, cumulative=True, normalizer=softmax):
+    """Chorowski 2015, eqs. 8 and 9; `cumulative`: Shen 2018."""
+    state = np.zeros(len(h)) if state is None else state
+    places = location_features(state, w["filter_kernel"]) @ w["location_kernel"]
+    alignment = aligned(additive_scores(w, s, h, places), real, normalizer)
+    return alignment @ h, alignment, state + alignment if cumulative else alignment
+
+
+def monotonic(w, s, h, real, state=None, scores=additive_scores, hard=False, chunk_size=None):
+    """Raffel 2017; with chunks Chiu & Raffel 2018."""
+    state = np.eye(1, len(h))[0] if state is None else state
+    e = scores(w, s, h) + w["score_bias"]
+    state = hard_monotonic(np.where(real, e, -1), state) if hard else expected_monotonic(sigmoid(e) * real, state)
+    alignment = state
+    if chunk_size is not None:
+        alignment = chunkwise(state, scores(part(w, "chunk_score"), s, h), real, chunk_size)
+    return alignment @ h, alignment, state
+
+
+def heads(number, mechanism):
+    """Vaswani 2017, 3.2.2, with any mechanism in each head; alignments and states are (N, ...)."""
+
+    def of_all(w, s, h, real, state=None):
+        columns = [np.split(w[f"{name}_kernel"], number, axis=1) for name in QKV]
+        context, alignments, states = 0.0, [], []
+        for n, (W_q, W_k, W_v, W_o) in enumerate(zip(*columns, np.split(w["output_kernel"], number), strict=True)):
+            before = None if state is None else state[n]
+            _, alignment, after = mechanism(part(w, "attention"), s @ W_q, h @ W_k, real, before)
+            context = context + (alignment @ (h @ W_v)) @ W_o
+            alignments.append(alignment)
+            states.append(after)
+        return context, np.array(alignments), None if after is None else np.array(states)
+
+    return of_all
+
+
+def decode(
+    inputs, h, real, cell, attend, order="before", second=None, vector=None, fed=None, put_out=True, behind=None
+):
+    """Outputs, contexts and alignments of a decoder's steps.
+
+    Args:
+        inputs: (T, E).
+        h, real: (S, M), (S,).
+        cell: A `Cell`.
+        attend: `(s, h, real, state) -> context, alignment, state`.
+        order: "before": the cell reads the context of its last state. "after", or "between" with a `second` cell that
+            reads the context.
+        vector: `(c, s) -> the attentional vector`, the output if it is `put_out`.
+        fed: The vector before the first step, if the cell reads it.
+        behind: A function of the cell's inputs.
+    """
+    states, memory, steps = cell.states, None, []
+    behind = behind or (lambda x: x)
+    for y in inputs:
+        s = top(states)
+        if order != "before":
+            s, states = cell.step(behind(y if fed is None else np.concatenate([y, fed])), states)
+        c, alignment, memory = attend(s, h, real, memory)
+        if order == "before":
+            s, states = cell.step(behind(np.concatenate([y, c])), states)
+        if second is not None:
+            s, states = second.step(c, states)
+        f = s if vector is None else vector(c, s)
+        fed = None if fed is None else f
+        steps.append((f if put_out else s, c, alignment))
+    return [np.stack(parts) for parts in zip(*steps, strict=True)]

@@ -1,12 +1,11 @@
 """Token accuracy and perplexity against NumPy and hand-made cases."""
 
-import re
-
 import keras
 import numpy as np
 import pytest
 
 from keras_attn.metrics import Perplexity, TokenAccuracy
+from tests.gradients import wide
 from tests.test_losses import B, T, batch, oracle
 
 
@@ -68,44 +67,12 @@ def test_the_sum_of_two_states_is_the_state_of_both_batches(make):
 
 
 @pytest.mark.parametrize("make", [TokenAccuracy, Perplexity])
-def test_config_round_trip(make):
-    made = make("right", dtype="float32" if keras.backend.backend() == "jax" else "float64")
-    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(made))
-    assert type(again) is make
-    assert again.get_config() == made.get_config() == {"name": "right", "dtype": made.dtype}
-
-
-@pytest.mark.parametrize("cls", [TokenAccuracy, Perplexity])
-def test_a_config_of_version_0_1_is_read(cls):
-    saved = {
-        "module": "keras_attn.losses",
-        "class_name": cls.__name__,
-        "config": {"name": "n"},
-        "registered_name": f"keras_attn>{cls.__name__}",
-    }
-    metric = keras.saving.deserialize_keras_object(saved)
-    assert type(metric) is cls
-    assert (metric.name, metric.dtype) == ("n", "float32")
-
-
-@pytest.mark.parametrize("make", [TokenAccuracy, Perplexity])
 def test_variables_have_the_dtype_whatever_the_policy(make):
     keras.config.set_dtype_policy("mixed_bfloat16")
     labels, logits, _ = batch(12)
     for dtype in (None, "float64"):
-        if dtype and keras.backend.backend() == "jax":
-            continue  # JAX has no float64 unless a global flag is set
-        metric = make(dtype=dtype)
-        metric.update_state(labels, logits)
+        with wide():
+            metric = make(dtype=dtype)
+            metric.update_state(labels, logits)
+            assert [keras.backend.standardize_dtype(v.dtype) for v in metric.variables] == [metric.dtype] * 2
         assert metric.dtype == (dtype or "float32")
-        assert [keras.backend.standardize_dtype(v.dtype) for v in metric.variables] == [metric.dtype] * 2
-
-
-@pytest.mark.parametrize("make", [TokenAccuracy, Perplexity])
-def test_errors_are_sentences(make):
-    with pytest.raises(ValueError, match=r"Received: labels of shape \(2, 3, 7\)"):
-        make().update_state(np.zeros((2, 3, 7)), np.zeros((2, 3, 7)))
-    with pytest.raises(ValueError, match=re.escape("Expected arguments among: name, dtype. Received: from_logits")):
-        make(from_logits=True)
-    with pytest.raises(ValueError, match=r"Expected dtype to be float32 or float64, .* Received: dtype=float16"):
-        make(dtype="float16")

@@ -51,18 +51,9 @@ def test_it_trains_saves_and_loads(translator, tmp_path):
     assert [t.text for t in found] == [t.text for t in translator.generate(LINES[:3])]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="test_custom_modules.py exports from torch")
-def test_it_is_exported(translator, tmp_path):
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others export in a process of TensorFlow")
+@pytest.mark.parametrize("translator", ["nearness", "additive_monotonic"], indirect=True)
+def test_it_is_exported_and_so_is_one_with_a_state(translator, tmp_path):
     """`export` itself translates with the SavedModel and compares the strings with `generate`."""
-    folder = translator.export(tmp_path, beam_size=2, max_source_length=17)
-    assert (folder / "saved_model.pb").stat().st_size > 1000
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is the same from any backend")
-@pytest.mark.parametrize("translator", ["additive_monotonic"], indirect=True)
-def test_attention_with_a_state_of_its_own_is_exported(translator, tmp_path):
-    """Its state, an alignment as long as the source, goes through the search of the graph."""
-    folder = translator.export(tmp_path, beam_size=2, max_source_length=17)
+    folder = translator.export(tmp_path, beam_size=2, max_source_length=5)
     assert (folder / "saved_model.pb").stat().st_size > 1000

@@ -18,26 +18,16 @@ from keras import ops
 import keras_attn as ka
 from keras_attn.layers.layer import Layer, constructor_arguments, keras_layer_arguments
 from tests.contracts.layer_rows import LENGTH, MASK, ROWS, B, S, T, V
+from tests.gradients import differentiated, wide
 
 TARGET = np.arange(T) < np.array([[T], [2], [1], [T]])  # (B, T)
 APART = (ka.layers.Attention, ka.layers.ScheduledSampler)  # a base; booleans, see tests/layers/test_steps.py
+OF_LOGS = (ka.layers.HardAlignment, ka.PointerGenerator)  # whose outputs are logarithms, of 0 too
 every_row = pytest.mark.parametrize("name", ROWS)
 
 
 def rows_with(condition):
     return pytest.mark.parametrize("name", [name for name, row in ROWS.items() if condition(row)])
-
-
-@contextlib.contextmanager
-def wide():
-    """float64, which JAX has to be asked for."""
-    if keras.backend.backend() != "jax":
-        yield
-        return
-    import jax
-
-    with jax.enable_x64(True):
-        yield
 
 
 @contextlib.contextmanager
@@ -147,43 +137,6 @@ def steps_of(row, layer, arrays, mask):
     return [ops.stack(parts, axis=1) for parts in zip(*found, strict=True)], state
 
 
-def differentiated(function):
-    """`leaves -> (results, gradients)` of a function of leaves that returns a loss and results."""
-    backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        compiled = jax.jit(jax.value_and_grad(function, has_aux=True))
-
-        def differentiate(leaves):
-            (loss, found), gradients = compiled(leaves)
-            return {**found, "loss": loss}, gradients
-
-    elif backend == "torch":
-        import torch
-
-        def differentiate(leaves):
-            leaves = {name: x.detach().requires_grad_() for name, x in leaves.items()}
-            loss, found = function(leaves)
-            gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
-            return {**found, "loss": loss}, dict(zip(leaves, gradients, strict=True))
-
-    else:
-        import tensorflow as tf
-
-        def differentiate(leaves):
-            with tf.GradientTape() as tape:
-                tape.watch(leaves)
-                loss, found = function(leaves)
-            return {**found, "loss": loss}, tape.gradient(loss, leaves, unconnected_gradients="zero")
-
-    def run(leaves):
-        found = differentiate({name: ops.convert_to_tensor(np.asarray(x)) for name, x in leaves.items()})
-        return keras.tree.map_structure(ops.convert_to_numpy, found)
-
-    return run
-
-
 class Results(NamedTuple):
     """A layer in float64, and all that the tests compare.
 
@@ -231,7 +184,10 @@ def results(name):
                 found["implicit"] = keras.tree.flatten(layer(*hidden.values()))
                 found["handed on"] = Seen()(found["implicit"][0])
                 if row.masked:
-                    changed = {k: along_source(x, noisy) if k in row.masked else x for k, x in given.items()}
+                    # With another implicit mask, over which the explicit one wins.
+                    changed = {
+                        k: Given(MASK[::-1])(along_source(x, noisy)) if k in row.masked else x for k, x in given.items()
+                    }
                     found["noisy"] = keras.tree.flatten(layer(*changed.values(), **masked(name)))
                     one = {k: x[1:2] for k, x in given.items()}
                     one = {k: along_source(x, cut) if k in row.masked else x for k, x in one.items()}
@@ -285,10 +241,13 @@ def test_no_public_layer_is_forgotten():
 @rows_with(lambda row: row.oracle)
 def test_outputs_are_those_of_the_equations_in_numpy(name):
     run = results(name)
-    weights = {path.rpartition("/")[2]: x for path, x in run.leaves.items()}
+    weights = {"/".join(path.split("/")[-2:]): x for path, x in run.leaves.items()}  # of a cell, wherever it is
     weights |= {path.partition("/")[2]: x for path, x in run.leaves.items()}
     expected = ROWS[name].oracle(weights, *run.arrays.values())
-    same(run.found["whole"][: len(expected)], expected, ROWS[name].tolerance)
+    found = run.found["whole"][: len(expected)]
+    if ROWS[name].cls in OF_LOGS:
+        found, expected = (list(map(np.exp, logs)) for logs in (found, expected))
+    same([x[: len(y)] for x, y in zip(found, expected, strict=True)], expected, ROWS[name].tolerance)
     assert np.std(np.exp(expected[-1])) > 0.02, "sharp enough for a mistake to show"
 
 
@@ -382,15 +341,14 @@ def test_a_dtype_reaches_every_part_and_scores_stay_float32(name, dtype):
         assert part.dtype_policy.name == dtype, part.path
     for weight in layer.weights:
         assert "float" not in weight.dtype or weight.dtype == layer.variable_dtype, weight.path
-    of_logs = row.cls in (ka.layers.HardAlignment, ka.PointerGenerator)
     dtypes = [keras.backend.standardize_dtype(x.dtype) for x in outputs]
-    assert dtypes[0] == ("float32" if of_logs else layer.compute_dtype)
+    assert dtypes[0] == ("float32" if row.cls in OF_LOGS else layer.compute_dtype)
     if row.steps in ("attention", "decoder"):
         assert {*dtypes[1 if row.steps == "attention" else 2 :]} <= {"float32", "int32"}
     if row.smooth:
         for x, expected in zip(outputs, results(name).found["whole"], strict=True):
             x = ops.convert_to_numpy(ops.cast(x, "float32"))
-            x, expected = (np.exp(x), np.exp(expected)) if of_logs else (x, expected)
+            x, expected = (np.exp(x), np.exp(expected)) if row.cls in OF_LOGS else (x, expected)
             np.testing.assert_allclose(x, expected, atol=0.2 * max(1, np.abs(expected).max()))
 
 

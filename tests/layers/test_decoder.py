@@ -1,165 +1,178 @@
-"""AttentionDecoder against the papers written out, and its errors; tests/contracts has steps, masks and training."""
+"""AttentionDecoder: several memories, heads, noise, loops that XLA compiles; tests/contracts has the equations."""
 
+import keras
 import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attn import AttentionalLayer, AttentionDecoder, BahdanauAttention, DeepOutput
-from tests.oracles import additive_attention, gru_step
+import keras_attn as ka
+from keras_attn.search import beam_search
 
-pytestmark = pytest.mark.by_turns
-
-B, T, S, E, H, M, A, F = 2, 3, 5, 7, 11, 13, 17, 19
-
-
-def plain():
-    return AttentionDecoder(layers.GRUCell(H, reset_after=False), BahdanauAttention(A))
+B, T, S, E, H, M, A, V, N, D = 2, 3, 5, 7, 11, 13, 17, 19, 3, 2
+MASKS = [np.array([[True] * S, [True, False, True, True, False]]), np.arange(S + 1) < np.array([[S + 1], [3]])]
 
 
 @pytest.fixture
-def arrays(rng):
-    inputs = rng.normal(size=(B, T, E)).astype("float32")
-    values = rng.normal(size=(B, S, M)).astype("float32")
-    mask = np.array([[True] * S, [True, True, False, True, False]])
-    return inputs, values, mask
+def inputs(rng):
+    return rng.normal(size=(B, T, E)).astype("float32")
 
 
-def test_attending_before_follows_the_paper(arrays):
-    """s_i = GRU([E y_{i-1}; c_i], s_{i-1}) with c_i from s_{i-1}: Bahdanau 2015, A.2.2, written out."""
-    inputs, values, mask = arrays
-    decoder = plain()
-    s = np.random.default_rng(1).normal(size=(B, H)).astype("float32")
-    outputs, contexts, alignments = decoder(inputs, values, mask=mask, cell_state=[ops.convert_to_tensor(s)])
-    cell, attention = decoder.cell, decoder.attentions[0]
-    W, U, v = (ops.convert_to_numpy(w) for w in (attention.query_kernel, attention.key_kernel, attention.score_vector))
-    weights = [ops.convert_to_numpy(w) for w in (cell.kernel, cell.recurrent_kernel, cell.bias)]
+@pytest.fixture
+def memories(rng):
+    return [rng.normal(size=(B, S + i, M - 2 * i)).astype("float32") for i in range(2)]
+
+
+def numpy_of(structure):
+    return [ops.convert_to_numpy(x) for x in keras.tree.flatten(structure)]
+
+
+def tensors(*structure):
+    return keras.tree.map_structure(ops.convert_to_tensor, structure)
+
+
+def same_steps(decoder, inputs, values, mask, whole, **options):
+    """That steps equal the whole sequence."""
+    values, mask = tensors(values, mask)
+    memory, state = decoder.memory(values, mask), decoder.initial_state(values)
     for t in range(T):
-        context, alignment = additive_attention(s, values, mask, W, U, v)
-        x = np.concatenate([inputs[:, t], context], -1)
-        s = np.stack([gru_step(row, h, *weights, False) for row, h in zip(x, s, strict=True)])
-        np.testing.assert_allclose(ops.convert_to_numpy(outputs)[:, t], s, atol=1e-5)
-        np.testing.assert_allclose(ops.convert_to_numpy(contexts)[:, t], context, atol=1e-5)
-        np.testing.assert_allclose(ops.convert_to_numpy(alignments)[:, t], alignment, atol=1e-5)
+        *out, state = decoder.step(ops.convert_to_tensor(inputs[:, t]), memory, state, **options)
+        for one, steps in zip(numpy_of(out), numpy_of(whole), strict=True):
+            np.testing.assert_allclose(one, steps[:, t], atol=1e-5)
 
 
-def test_attending_between_follows_nematus(arrays, rng):
-    """s'_i = GRU_1(y_{i-1}, s_{i-1}), c_i from s'_i, s_i = GRU_2(c_i, s'_i): Sennrich 2017, section 2, written out."""
-    inputs, values, mask = arrays
-    decoder = AttentionDecoder(
-        layers.GRUCell(H), BahdanauAttention(A), attend="between", second_cell=layers.GRUCell(H, name="second")
-    )
-    s = rng.normal(size=(B, H)).astype("float32")
-    state = [ops.convert_to_tensor(s)]
-    decoder(inputs, values, mask=mask)
-    for bias in (decoder.cell.bias, decoder.second_cell.bias):
-        bias.assign(rng.normal(size=bias.shape))
-    outputs, contexts, alignments = decoder(inputs, values, mask=mask, cell_state=state)
-    attention = decoder.attention
-    W, U, v = (ops.convert_to_numpy(w) for w in (attention.query_kernel, attention.key_kernel, attention.score_vector))
-    cells = [
-        [ops.convert_to_numpy(w) for w in (cell.kernel, cell.recurrent_kernel, cell.bias)]
-        for cell in (decoder.cell, decoder.second_cell)
+def several(**options):
+    """Two memories, two attentional vectors, and heads."""
+    heads = ka.MultiHeadAttention(N, score=ka.LocationSensitiveAttention(D, filters=2, kernel_size=3), head_units=D)
+    vectors = [ka.AttentionalLayer(A), ka.AttentionalLayer(4)]
+    cell = layers.StackedRNNCells([layers.GRUCell(4), layers.LSTMCell(H)])
+    options = {"attend": "after", "input_feeding": True, "attentional": vectors, **options}
+    return ka.AttentionDecoder(cell, [heads, ka.GeneralAttention()], **options)
+
+
+def test_several_memories_have_masks_alignments_and_vectors_of_their_own(inputs, memories, tmp_path):
+    decoder = several()
+    outputs, contexts, alignments = whole = decoder(inputs, memories, mask=MASKS)
+    assert (outputs.shape, contexts.shape) == ((B, T, A + 4), (B, T, H + M - 2))
+    assert [x.shape for x in alignments] == [(B, T, S), (B, T, S + 1)]
+    for alignment, mask in zip(numpy_of(alignments), MASKS, strict=True):
+        np.testing.assert_allclose(alignment.sum(-1), 1, atol=1e-5)
+        np.testing.assert_array_equal(alignment.swapaxes(1, 2)[~mask], 0)
+    same_steps(decoder, inputs, memories, MASKS, whole)
+    of_heads = decoder(inputs, memories, mask=MASKS, each_head=True)
+    assert [x.shape for x in of_heads[2]] == [(B, T, N, S), (B, T, 1, S + 1)]
+    same_steps(decoder, inputs, memories, MASKS, of_heads, each_head=True)
+    given = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in (inputs, *memories, *MASKS)]
+    model = keras.Model(given, decoder(given[0], given[1:3], mask=given[3:])[0])
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(*numpy_of([m([inputs, *memories, *MASKS]) for m in (again, model)]))
+
+
+def test_a_decoder_gives_each_heads_alignment_or_their_mean(inputs, memories):
+    """Of three heads and an attention without heads."""
+    heads = ka.MultiHeadAttention(N, score="additive", head_units=D)
+    decoder = ka.AttentionDecoder(layers.GRUCell(H), [heads, ka.BahdanauAttention(D)])
+    *both, mean = decoder(inputs, memories[0], mask=MASKS[0])
+    *again, each = whole = decoder(inputs, memories[0], mask=MASKS[0], each_head=True)
+    assert each.shape == (B, T, N + 1, S)
+    for one, other in zip(numpy_of(both), numpy_of(again), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_allclose(*numpy_of([mean, ops.mean(each, axis=2)]), atol=1e-6)
+    same_steps(decoder, inputs, memories[0], MASKS[0], whole, each_head=True)
+    symbols = keras.Input((T, E)), keras.Input((S, M))
+    assert decoder(*symbols, each_head=True)[2].shape == (None, T, N + 1, S)
+
+
+def test_beam_search_gathers_several_memories_and_all_their_states(inputs, memories):
+    """One row alone gets what it gets in the batch."""
+    decoder = several()
+    embed, project = layers.Embedding(V, E), layers.Dense(V)
+    outputs, *_ = decoder(inputs, memories, mask=MASKS)
+    embed.build(None)
+    project.build(outputs.shape)
+
+    def step(token_ids, memory, state):
+        output, _, alignments, state = decoder.step(embed(token_ids), memory, state)
+        return project(output), state, alignments[0]
+
+    def search(rows, step=step):
+        values, masks = tensors([x[rows] for x in memories], [x[rows] for x in MASKS])
+        first = decoder.memory(values, masks), decoder.initial_state(values)
+        return beam_search(step, *first, beam_size=3, n_best=2, max_length=T + 2)
+
+    together, alone = search(slice(None)), search(slice(1, 2))
+    np.testing.assert_array_equal(*numpy_of([together.token_ids[1:], alone.token_ids]))
+    np.testing.assert_allclose(*numpy_of([together.scores[1:], alone.scores]), atol=1e-5)
+    assert tuple(together.alignments.shape) == (B, 2, T + 2, S)
+    with pytest.raises(ValueError, match=r"one alignment .* Received: 2 of them"):
+        search(slice(None), lambda *arguments: (*step(*arguments)[:2], [step(*arguments)[2]] * 2))
+
+
+def test_gradients_reach_every_weight_inside_the_decoders_loop(inputs, memories):
+    """All of the family in one decoder, which XLA compiles on TensorFlow, too."""
+    attentions = [
+        ka.BahdanauAttention(A, normalize=True),
+        ka.CosineAttention(),
+        ka.LocationAttention(17),
+        ka.LocalMonotonicAttention(window=1),
+        ka.LocalPredictiveAttention("concat", window=2),
+        ka.BahdanauMonotonicAttention(A, chunk_size=2),
+        ka.GeneralMonotonicAttention(mode="recursive"),
+        ka.LocationSensitiveAttention(A, filters=3, kernel_size=3),
+        ka.CoverageAttention(A, max_fertility=2.0),
+        ka.NeuralCoverageAttention(A, coverage_units=3),
+        ka.MultiHeadAttention(3, score="additive", head_units=5),
     ]
+    symbols = keras.Input((T, E)), keras.Input((S, M))
+    outputs, contexts, _ = ka.AttentionDecoder(layers.GRUCell(H), attentions)(*symbols)
+    model = keras.Model(symbols, ops.concatenate([outputs, contexts], axis=-1))
+    model.compile("sgd", "mse", jit_compile=keras.backend.backend() != "torch")
+    for i, weight in enumerate(model.trainable_weights):  # those of zeros hide others from the error
+        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
+    before = numpy_of(model.trainable_weights)
+    model.train_on_batch([inputs, memories[0]], np.ones((B, *model.output_shape[1:]), "float32"))
+    for old, weight in zip(before, model.trainable_weights, strict=True):
+        assert np.abs(old - ops.convert_to_numpy(weight)).max() > 0, weight.path
 
-    def gru(x, s, weights):
-        return np.stack([gru_step(row, h, *weights, True) for row, h in zip(x, s, strict=True)])
 
+def test_layers_above_a_decoder_start_from_its_first_state(inputs, memories, rng):
+    """Each state of theirs is the decoder's h, those of an LSTM both."""
+    upper = layers.LSTMCell(H)
+    stack = ka.DecoderStack(ka.AttentionDecoder(layers.GRUCell(H), "general"), [upper], read_context=True)
+    s = ops.convert_to_tensor(rng.normal(size=(B, H)).astype("float32"))
+    outputs, contexts, _ = stack(inputs, memories[0], cell_state=[s])
+    below, *_ = stack.decoder(inputs, memories[0], cell_state=[s])
+    states = [s, s]
     for t in range(T):
-        between = gru(inputs[:, t], s, cells[0])
-        context, alignment = additive_attention(between, values, mask, W, U, v)
-        s = gru(context, between, cells[1])
-        np.testing.assert_allclose(ops.convert_to_numpy(outputs)[:, t], s, atol=1e-5)
-        np.testing.assert_allclose(ops.convert_to_numpy(contexts)[:, t], context, atol=1e-5)
-        np.testing.assert_allclose(ops.convert_to_numpy(alignments)[:, t], alignment, atol=1e-5)
+        output, states = upper(ops.concatenate([below[:, t], contexts[:, t]], axis=-1), states)
+        np.testing.assert_allclose(*numpy_of([outputs[:, t], output + below[:, t]]), atol=1e-5)
+    first = stack.initial_state(memories[0], [s])["upper"]
+    for state in keras.tree.flatten(first):
+        np.testing.assert_array_equal(*numpy_of([state, s]))
 
 
-CELLS = {
-    "gru": lambda: layers.GRUCell(H, reset_after=False),
-    "cudnn gru": lambda: layers.GRUCell(H, use_bias=False),
-    "lstm": lambda: layers.LSTMCell(H),
-    "simple": lambda: layers.SimpleRNNCell(H),
-    "stacked": lambda: layers.StackedRNNCells([layers.LSTMCell(4), layers.GRUCell(6), layers.GRUCell(H)]),
-}
+def test_without_attention_the_steps_read_the_cell_input_too(inputs, memories):
+    decoder = ka.AttentionDecoder(layers.GRUCell(H), [], cell_input=layers.Dense(9, "tanh"))
+    whole = decoder(inputs, memories[0], mask=MASKS[0])
+    same_steps(decoder, inputs, memories[0], MASKS[0], whole)
+    np.testing.assert_array_equal(ops.convert_to_numpy(whole[2]), 0)
 
 
-@pytest.mark.parametrize("cell", CELLS)
-def test_cut_cells_equal_keras_own(arrays, cell):
-    """The hoisted projection and the step in the loop give what Keras' cell gives for [y; fed]."""
-    inputs, values, mask = arrays
-    decoder = AttentionDecoder(CELLS[cell](), "additive", attend="after", input_feeding=True)
-    outputs, _contexts, _ = (ops.convert_to_numpy(x) for x in decoder(inputs, values, mask=mask))
-    state = decoder.cell.get_initial_state(batch_size=B)
-    fed = np.zeros((B, H), "float32")
-    for t in range(T):
-        output, state = decoder.cell(np.concatenate([inputs[:, t], fed], -1), state)
-        fed = ops.convert_to_numpy(output)
-        np.testing.assert_allclose(outputs[:, t], fed, atol=1e-5)
+@pytest.mark.parametrize("attend", ["before", "after"])
+def test_the_noise_of_an_attention_without_a_state_is_drawn_in_any_order(attend, inputs):
+    seen = []
 
+    class Noisy(ka.DotAttention):
+        def noise(self, steps, values):
+            return ops.ones((steps, *values.shape[:2]))
 
-class OwnCell(layers.Layer):
-    state_size, dropout = H, 0.1
+        def call(self, query, values, keys=None, mask=None, state=(), noise=None, values_mask=None):
+            seen.append(noise)
+            return super().call(query, values, keys, mask, state, values_mask)
 
-    def get_initial_state(self, batch_size=None):
-        raise NotImplementedError
-
-
-def test_mistakes_are_refused_with_a_sentence():
-    with pytest.raises(ValueError, match='"before", "between" or "after"'):
-        AttentionDecoder(layers.GRUCell(H), BahdanauAttention(A), attend="during")
-    with pytest.raises(ValueError, match="only with attend='after'"):
-        AttentionDecoder(layers.GRUCell(H), BahdanauAttention(A), input_feeding=True)
-    with pytest.raises(ValueError, match=r"cell without dropout of its own, or Keras'.*Received: .* a OwnCell"):
-        AttentionDecoder(OwnCell(), BahdanauAttention(A))
-    for options, message in (
-        ({"attentional": "state"}, "\"context\", or a list of layers, one for each of 1 .*'state'"),
-        ({"attentional": [AttentionalLayer(F)] * 2}, "one for each of 1 attention"),
-        ({"output_attention": False}, "`output_attention=False` with `attentional`"),
-        ({"cell_input": layers.Dense(3)}, "`cell_input` with something to add"),
-        ({"dropout": 20}, "`dropout` from 0 to below 1. Received: dropout=20"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            AttentionDecoder(layers.GRUCell(H), BahdanauAttention(A), attend="after", **options)
-    for options, message in (
-        ({"attend": "between"}, "Expected a `second_cell` with attend='between'"),
-        ({"second_cell": layers.GRUCell(H)}, "Expected a `second_cell` with attend='between'"),
-        (
-            {"attend": "between", "second_cell": layers.LSTMCell(H)},
-            rf"states of the same sizes .* Received: lstm_cell.* with \[\[{H}, {H}\]\] and .* with \[\[{H}\]\]",
-        ),
-        ({"attend": "between", "second_cell": layers.GRUCell(H), "dropout": 0.1}, "only with attend='after'"),
-        ({"attend": "between", "second_cell": layers.GRUCell(H), "cell_input": layers.Dense(E)}, "something to add"),
-        ({"attend": "between", "second_cell": layers.GRUCell(H), "attention": []}, "Expected an attention layer"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            AttentionDecoder(**{"cell": layers.GRUCell(H), "attention": BahdanauAttention(A), **options})
-    values = np.ones((B, S, M), "float32")
-    with pytest.raises(ValueError, match=r"`values` for each of 1 attention layers. Received: 2"):
-        plain()(np.ones((B, T, E), "float32"), [values, values])
-    with pytest.raises(ValueError, match="`fed` only with `input_feeding=True`"):
-        plain()(np.ones((B, T, E), "float32"), values, fed=np.ones((B, F), "float32"))
-    with pytest.raises(ValueError, match="Expected a Keras RNN cell"):
-        AttentionDecoder(layers.Dense(H), BahdanauAttention(A))
-    with pytest.raises(ValueError, match="only with attend='after'"):
-        AttentionDecoder(layers.GRUCell(H), BahdanauAttention(A), dropout=0.1)
-
-
-def test_maxout_takes_the_larger_of_each_pair():
-    readout = DeepOutput(2, use_bias=False)
-    one = np.ones((1, 1), "float32")
-    readout.build((1, 1), (1, 1), (1, 1))
-    for kernel, row in (
-        (readout.state_kernel, [1.0, 2.0, -3.0, -4.0]),
-        (readout.embedding_kernel, [10.0, 0.0, 0.0, 0.0]),
-        (readout.context_kernel, [0.0, 0.0, 0.0, 100.0]),
-    ):
-        kernel.assign([row])
-    np.testing.assert_allclose(ops.convert_to_numpy(readout(one, one, one)), [[11.0, 96.0]])
-
-
-def test_attentions_given_by_name_have_weights_with_paths_of_their_own():
-    """By which Keras clears gradients on torch; two memories may have the same mechanism."""
-    decoder = AttentionDecoder(layers.GRUCell(H), ["general", "general", "concat"])
-    decoder.build((B, T, E), (B, S, M))
-    paths = [weight.path for weight in decoder.trainable_weights]
-    assert len(set(paths)) == len(paths)
-    assert AttentionDecoder(layers.GRUCell(H), "general").attention.name == "attention"
+    decoder = ka.AttentionDecoder(layers.GRUCell(H), Noisy(), attend=attend)
+    values = np.ones((B, S, H), "float32")
+    decoder(inputs, values, training=True)
+    assert seen[-1] is not None
+    decoder(inputs, values)
+    assert seen[-1] is None

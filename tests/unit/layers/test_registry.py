@@ -1,7 +1,6 @@
 """The registry of attention layers, and what a layer of one's own gets from its base."""
 
 import keras
-import numpy as np
 import pytest
 from keras import ops
 
@@ -45,21 +44,38 @@ def test_its_config_is_made_of_its_constructors_arguments():
     assert keras.saving.get_registered_name(ka.DotAttention) == "keras_attn>DotAttention"
 
 
+def test_names_of_others_and_what_is_no_attention_are_refused():
+    with pytest.raises(ValueError, match="a name that no other attention layer has"):
+        ka.register_attention("dot")(MyAttention)
+    with pytest.raises(ValueError, match=r"a subclass of `keras_attn.layers.Attention`"):
+        ka.register_attention("dense")(keras.layers.Dense)
+
+
 @pytest.mark.parametrize(
-    ("mistake", "message"),
+    "name",
     [
-        (lambda: ka.register_attention("dot")(MyAttention), "a name that no other attention layer has"),
-        (lambda: ka.register_attention("dense")(keras.layers.Dense), "a subclass of `keras_attn.layers.Attention`"),
-        (lambda: ka.LuongAttention(8), r"GeneralAttention\(use_scale=True\).*Received, as by tensorflow_addons.* 8"),
-        (lambda: ka.LuongAttention(8, np.ones((2, 3, 5))), r"attention\(query, values, mask=mask\).* more positional"),
-        (lambda: ka.LuongAttention(units=8, scale=True), "Received, as by tensorflow_addons.*: scale, units"),
-        (lambda: ka.LocalPredictiveAttention(8, memory=None), "Received, as by tensorflow_addons.*: 8, memory"),
-        (lambda: ka.AttentionDecoder(keras.layers.GRUCell(5), "dott"), "Received: 'dott'"),
+        "additive",
+        "additive_monotonic",
+        "concat",
+        "cosine",
+        "coverage",
+        "dot",
+        "general",
+        "general_monotonic",
+        "layer_norm_additive",
+        "local_m",
+        "local_p",
+        "location",
+        "location_sensitive",
+        "neural_coverage",
+        "scaled_dot",
     ],
 )
-def test_mistakes_are_refused_with_a_sentence(mistake, message):
-    with pytest.raises(ValueError, match=message):
-        mistake()
+def test_by_name_by_object_and_by_config(name):
+    layer = get_attention(name, 13)
+    assert get_attention(layer) is layer
+    again = get_attention(keras.saving.serialize_keras_object(layer))
+    assert again.get_config() == layer.get_config()
 
 
 def test_a_constructor_argument_that_is_no_attribute_is_named():

@@ -1,0 +1,166 @@
+"""Dropout: where it stands, and that a cell's masks are Keras' and the same at all steps."""
+
+import inspect
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import keras_attn as ka
+from keras_attn.layers import StackedEncoder
+from tests.data_parallel import finish, start
+
+B, T, S, H, M, A = 2, 3, 5, 7, 11, 13
+
+
+def gru(**options):
+    return layers.GRUCell(H, **options)
+
+
+def numpy_of(structure):
+    return [ops.convert_to_numpy(x) for x in keras.tree.flatten(structure)]
+
+
+@pytest.fixture
+def arrays(rng):
+    return [rng.normal(size=shape).astype("float32") for shape in ((B, T, H), (B, S, M))]
+
+
+@pytest.fixture
+def doubling(monkeypatch):
+    """Dropout doubles what it gets."""
+    monkeypatch.setattr(keras.random, "dropout", lambda x, rate, seed=None: 2 * x)
+    monkeypatch.setattr(layers.Dropout, "call", lambda self, x, training=False: 2 * x if training and self.rate else x)
+
+
+def read(cell, x, reverse=False):
+    return ka.RNNEncoder(cell, reverse=reverse)(x)[0]
+
+
+def same(found, expected):
+    np.testing.assert_allclose(*numpy_of([found, expected]), atol=1e-5)
+
+
+def test_a_stack_drops_outputs_of_all_layers_but_the_last_before_the_skip(arrays, doubling):
+    x, _ = arrays
+    stack = ka.ResidualCells([gru(), gru(), gru()], first_skip=1)
+    first = 2 * read(stack.cells[0], x)
+    second = 2 * read(stack.cells[1], first) + first
+    expected = read(stack.cells[2], second) + second
+    same(ka.RNNEncoder(stack, dropout=0.5)(x, training=True)[0], expected)
+
+
+def test_layers_above_a_decoder_drop_its_outputs_and_their_own_but_the_last_ones(arrays, doubling):
+    below = ka.AttentionDecoder(gru(), ka.BahdanauAttention(A))
+    stack = ka.DecoderStack(below, [gru(), gru()], dropout=0.5)
+    found = stack(*arrays, training=True)[0]
+    first = 2 * below(*arrays)[0]
+    second = 2 * read(stack.cells[0], first) + first
+    same(found, read(stack.cells[1], second) + second)
+
+
+@pytest.mark.parametrize("order", ["parallel", "upwards"])
+def test_two_stacks_drop_outputs_of_all_layers_but_the_last(order, arrays, doubling):
+    up, (x, _) = order == "upwards", arrays
+    cells = [gru() for _ in range(3)], [gru() for _ in range(1 if up else 3)]
+    found = StackedEncoder(*cells, order=order, residual=True, dropout=0.5)(x, training=True)[0]
+    sides = []
+    for row, reverse in zip(cells, (False, True), strict=True):
+        side = 2 * read(row[0], x, reverse)
+        for cell in [] if up else row[1:]:
+            side = side + (1 if cell is row[-1] else 2) * read(cell, side, reverse)
+        sides.append(side)
+    expected = ops.concatenate(sides, axis=-1)
+    if up:
+        expected = 2 * read(cells[0][1], expected)
+        expected = expected + read(cells[0][2], expected)
+    same(found, expected)
+
+
+@pytest.mark.parametrize("feeding", [True, False])
+def test_an_attentional_vector_is_dropped_where_it_is_put_out_and_fed(feeding, arrays, doubling):
+    """In the loop, and outside of it."""
+    vector = ka.AttentionalLayer(A)
+    options = {"attend": "after", "attentional": vector, "input_feeding": feeding}
+    layer = decoder(gru(), **options, dropout=0.5)
+    found = layer(*arrays, training=True)
+    vector.activation = lambda x: 2 * ops.tanh(x)
+    for one, other in zip(found, layer(*arrays), strict=True):
+        same(one, other)
+
+
+def decoder(cell, attention="general", **options):
+    return ka.AttentionDecoder(cell, attention, **options)
+
+
+# Layers with one source of random numbers each.
+SOURCES = {
+    "an encoder's cell": lambda: ka.RNNEncoder(gru(recurrent_dropout=0.3)),
+    "its backward cell": lambda: ka.RNNEncoder(gru(), backward_cell=layers.SimpleRNNCell(H, recurrent_dropout=0.3)),
+    "a cell of two stacks": lambda: StackedEncoder([gru(dropout=0.3)], [gru()]),
+    "a layer of a stack": lambda: ka.RNNEncoder(layers.StackedRNNCells([gru(), layers.LSTMCell(H, dropout=0.3)])),
+    "a transition": lambda: ka.RNNEncoder(ka.DeepTransitionCell([gru(), gru(recurrent_dropout=0.3)])),
+    "a normalised cell in Keras' loop": lambda: layers.RNN(ka.LayerNormLSTMCell(H, recurrent_dropout=0.3)),
+    "a decoder's cell": lambda: decoder(gru(dropout=0.3)),
+    "the cell before": lambda: decoder(gru(recurrent_dropout=0.5), attend="between", second_cell=gru()),
+    "the cell after": lambda: decoder(gru(), attend="between", second_cell=gru(recurrent_dropout=0.5)),
+    "the cell outside of the loop": lambda: decoder(gru(dropout=0.3), attend="after"),
+    "the cell of a fixed context": lambda: ka.FixedContextDecoder(gru(dropout=0.3)),
+    "a cell above a decoder": lambda: ka.DecoderStack(decoder(gru()), [gru(recurrent_dropout=0.3)]),
+    "the noise of an attention": lambda: decoder(gru(), ka.GeneralMonotonicAttention(sigmoid_noise=2.0)),
+    "the noise in heads": lambda: decoder(
+        gru(), ka.MultiHeadAttention(1, score=ka.GeneralMonotonicAttention(sigmoid_noise=2.0))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_each_source_of_random_numbers_draws_in_training_alone(name, arrays):
+    layer, (x, values) = SOURCES[name](), arrays
+    given = (x, values) if "values" in inspect.signature(layer.call).parameters else (x,)
+    still, again, *drawn = (numpy_of(layer(*given, training=mode))[0] for mode in (False, False, True, True))
+    np.testing.assert_array_equal(still, again)
+    assert min(np.abs(drawn[0] - drawn[1]).max(), np.abs(drawn[0] - still).max()) > 1e-4
+
+
+def test_a_cells_mask_is_the_same_at_all_steps(rng):
+    """Without a recurrence, equal inputs give equal outputs; tests/layers/test_tfa_recorded.py has the equations."""
+    x = np.repeat(rng.normal(size=(B, 1, H)).astype("float32"), S, axis=1)
+    cell = layers.SimpleRNNCell(H, dropout=0.5, recurrent_initializer="zeros")
+    (values,) = numpy_of(ka.RNNEncoder(cell)(x, training=True)[0])
+    np.testing.assert_allclose(values, values[:, :1].repeat(S, axis=1), atol=1e-6)
+
+
+DIVIDED = """
+import keras, numpy as np
+from keras import layers
+import keras_attn as ka
+
+def losses():
+    keras.utils.set_random_seed(3)
+    x, y = keras.Input((5, 7)), keras.Input((3, 7))
+    values, *_ = ka.RNNEncoder(layers.GRUCell(6, dropout=0.4, recurrent_dropout=0.3))(x)
+    attention, vector = ka.BahdanauMonotonicAttention(3, sigmoid_noise=1.0), ka.AttentionalLayer(9)
+    cell = layers.StackedRNNCells([layers.LSTMCell(5, recurrent_dropout=0.4), layers.GRUCell(4, dropout=0.4)])
+    options = {"attend": "after", "attentional": vector, "input_feeding": True, "dropout": 0.2}
+    model = keras.Model([x, y], ka.AttentionDecoder(cell, attention, **options)(y, values)[0])
+    model.compile(keras.optimizers.SGD(0.5), "mse", jit_compile=True)
+    random = np.random.default_rng(0)
+    data = [random.normal(size=(4, n, 7)).astype("float32") for n in (5, 3)]
+    history = model.fit(data, np.ones((4, 3, 9), "float32"), epochs=3, verbose=0, batch_size=4, shuffle=False).history
+    return history["loss"], [np.asarray(w).ravel() for w in model.get_weights() if w.dtype == "float32"]
+
+one = losses()
+keras.distribution.set_distribution(keras.distribution.DataParallel())
+two = losses()
+assert len(set(one[0])) == 3
+np.testing.assert_allclose(two[0], one[0], rtol=1e-5)
+np.testing.assert_allclose(*map(np.concatenate, (two[1], one[1])), rtol=1e-4, atol=1e-5)
+"""
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras divides batches in one process on JAX alone")
+def test_random_numbers_on_two_devices_are_those_of_one():
+    [(status, _, errors)] = finish(start("-c", DIVIDED))
+    assert status == 0, errors
