@@ -1,10 +1,10 @@
-"""Trains a tiny model on one device or on two, in a process of its own, and prints what came of it as JSON.
+"""Trains a tiny model on two devices, in a process of its own, and prints the outcome as JSON.
 
-    python -m tests.data_parallel one|devices [RANK PORT]
+    python -m tests.data_parallel [RANK PORT]
 
-With `devices`: on JAX `keras.distribution.DataParallel` over two virtual devices, on TensorFlow `MirroredStrategy` over
-two logical CPUs, on torch this process is one of two under `DistributedDataParallel`. The halves of every batch have
-different numbers of tokens.
+On JAX `keras.distribution.DataParallel` over two virtual devices, on TensorFlow `MirroredStrategy` over two logical
+CPUs; on torch this process is one of two under `DistributedDataParallel`. The halves of every batch have different
+numbers of tokens.
 """
 
 import contextlib
@@ -15,6 +15,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+
+import keras
+
+from keras_attn import ParallelDataset
+from keras_attn.losses import SmoothedCrossentropy
+from keras_attn.metrics import Perplexity, TokenAccuracy
+from keras_attn.models import RNNSearch
 
 ROOT = Path(__file__).parents[1]
 BATCHES, ROWS, EPOCHS, RATE = 2, 4, 2, 0.3
@@ -63,11 +70,6 @@ def pairs() -> tuple[list, list]:
 
 def made():
     """The model, and its data in batches of one shape, in the given order."""
-    import keras
-
-    from keras_attn import ParallelDataset
-    from keras_attn.models import RNNSearch
-
     keras.utils.set_random_seed(3)
     sizes = {"units": 5, "embedding_size": 7, "readout_size": 6, "attention_units": 3}
     model = RNNSearch(11, 13, **sizes, initializer="glorot_uniform")
@@ -76,16 +78,18 @@ def made():
 
 
 def parts() -> dict:
-    import keras
-
-    from keras_attn.losses import SmoothedCrossentropy
-    from keras_attn.metrics import Perplexity, TokenAccuracy
-
     return {
         "optimizer": keras.optimizers.SGD(RATE),
         "loss": SmoothedCrossentropy(0.1),
         "weighted_metrics": [Perplexity(), TokenAccuracy()],
     }
+
+
+def shard() -> tuple:
+    """With `shard="auto"` this process's part, the shapes of its batches and its rows."""
+    rows = [[4 + n] for n in range(20)]
+    data = ParallelDataset(rows, rows, batch_size=3, shard="auto")
+    return data.shard, data.shapes, sorted(int(row) for batch in data for row in batch[1][:, 0] if row > 3)
 
 
 def outcome(model, history: dict) -> dict:
@@ -138,33 +142,29 @@ def torch_loop(rank: int, count: int) -> dict:
     return outcome(model, history)
 
 
-def two_devices() -> dict:
-    import keras
+def one_device() -> dict:
+    if keras.backend.backend() == "torch":
+        return torch_loop(0, 1) | {"shard": shard()}
+    return fit()
 
-    if keras.backend.backend() == "jax":
+
+def main(rank: str = "0", port: str = "") -> None:
+    backend = keras.backend.backend()
+    if backend == "jax":
         keras.distribution.set_distribution(keras.distribution.DataParallel())
-        return fit()
-    import tensorflow as tf
+        result = fit()
+    elif backend == "tensorflow":
+        import tensorflow as tf
 
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-    )
-    return fit(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope)
-
-
-def main(kind: str, rank: str = "0", port: str = "") -> None:
-    import keras
-
-    if keras.backend.backend() != "torch":
-        result = fit() if kind == "one" else two_devices()
-    elif kind == "one":
-        result = torch_loop(0, 1)
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+        result = fit(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope)
     else:
         import torch.distributed
 
         address = f"tcp://127.0.0.1:{port}"
         torch.distributed.init_process_group("gloo", init_method=address, rank=int(rank), world_size=2)
-        result = torch_loop(int(rank), 2)
+        result = torch_loop(int(rank), 2) | {"shard": shard()}
         torch.distributed.destroy_process_group()
     print(json.dumps(result))
 

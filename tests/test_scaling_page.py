@@ -17,7 +17,6 @@ print(json.dumps(len(model.variables[0].value.sharding.device_set)))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="the script is for JAX")
 def test_the_script_trains_on_two_devices():
     (script,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), flags=re.M | re.S)

@@ -139,9 +139,9 @@ def copy_model(model: keras.Model, name: str, dtype=None) -> keras.Model:
         >>> keras_attn.models.copy_model(model, "copy").count_params() == model.count_params()
         True
     """
-    config = {**model.get_config(), "name": name}
-    config = config if dtype is None else {**config, "dtype": dtype}
-    copy = without_initial_weights(lambda: type(model).from_config(config))
+    changes = {"name": name} if dtype is None else {"name": name, "dtype": dtype}
+    # A configuration for each time that it is built: `from_config` of a functional model takes it apart.
+    copy = without_initial_weights(lambda: type(model).from_config({**model.get_config(), **changes}))
     copy_weights(model, copy)
     return copy
 

@@ -1,5 +1,6 @@
 """Reads and writes at known places against NumPy, eagerly and compiled."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -9,40 +10,34 @@ from tests.search.searching import MODES, compiled_tensors
 
 X = np.random.default_rng(0).normal(size=(5, 7, 3)).astype("float32")
 PLACES = {"scalar": np.array(4), "vector": np.array([3, 0, 3, 2]), "matrix": np.array([[1, 4], [0, 2], [2, 2]])}
+IN_ROWS = np.array([[6, 0], [1, 1], [2, 5], [0, 6], [3, 3]])
+UPDATE = np.full((7, 3), 9.0, "float32")
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("rank", PLACES)
-def test_take(rank, mode):
-    places = PLACES[rank].astype("int32")
-    for axis in (0, 1):
-        found = compiled_tensors(lambda x, at, axis=axis: take(x, at, axis), mode)(X, places)
-        np.testing.assert_array_equal(found, np.take(X, places, axis))
+def test_places_are_read_and_written_as_by_numpy(mode):
+    """Places of both integer types, at both ends; and in a tensor of integers."""
 
+    def function(x, places, in_rows, update):
+        found = {f"{name}, {axis}": take(x, at, axis) for name, at in places.items() for axis in (0, 1)}
+        for at in in_rows:
+            dtype = keras.backend.standardize_dtype(at.dtype)
+            found |= {f"rows, {dtype}": take_in_rows(x[:, :, 0], at), f"whole, {dtype}": take_in_rows(integers(x), at)}
+        return found | {f"put, {n}": put(x, at, update) for n, at in (("4", places["scalar"]), ("0", in_rows[0][0, 1]))}
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_take_in_rows(dtype, mode):
-    places = np.array([[6, 0], [1, 1], [2, 5], [0, 6], [3, 3]], dtype)
-    for x in (X[:, :, 0], (100 * X[:, :, 1]).astype("int32")):
-        found = compiled_tensors(take_in_rows, mode)(x, places)
-        np.testing.assert_array_equal(found, np.take_along_axis(x, places, 1))
+    def integers(x):
+        return (100 * x[:, :, 1]).astype("int32") if isinstance(x, np.ndarray) else ops.cast(100 * x[:, :, 1], "int32")
 
-
-@pytest.mark.parametrize("mode", MODES)
-def test_put(mode):
+    places = {name: at.astype("int32") for name, at in PLACES.items()}
+    in_rows = [IN_ROWS.astype(dtype) for dtype in ("int32", "int64")]
+    found = compiled_tensors(function, mode)(X.copy(), places, in_rows, UPDATE)
+    expected = {f"{name}, {axis}": np.take(X, at, axis) for name, at in PLACES.items() for axis in (0, 1)}
+    for dtype in ("int32", "int64"):
+        expected[f"rows, {dtype}"] = np.take_along_axis(X[:, :, 0], IN_ROWS, 1)
+        expected[f"whole, {dtype}"] = np.take_along_axis(integers(X), IN_ROWS, 1)
     for place in (0, 4):
-        update = np.full((7, 3), 9.0, "float32")
-        found = compiled_tensors(put, mode)(X, np.array(place, "int32"), update)
-        expected = X.copy()
-        expected[place] = update
-        np.testing.assert_array_equal(found, expected)
-    assert not (X == 9).any()  # nothing was written in place
-
-
-def test_places_keep_the_dtype_of_what_is_read():
-    for dtype in ("int32", "float32", "bool", "float16"):
-        x = ops.ones((3, 2), dtype=dtype)
-        places = ops.zeros((3, 1), dtype="int32")
-        for found in (take(x, places[:, 0]), take_in_rows(x, places), put(x, places[0, 0], x[1])):
-            assert found.dtype == x.dtype
+        expected[f"put, {place}"] = np.concatenate([X[:place], UPDATE[None], X[place + 1 :]])
+    for name, array in expected.items():
+        one = ops.convert_to_numpy(found[name])
+        np.testing.assert_array_equal(one, array, err_msg=name)
+        assert one.dtype == array.dtype, name

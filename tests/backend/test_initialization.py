@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_attn import GeneralAttention, register_attention
 from keras_attn.backend import without_initial_weights
@@ -46,33 +47,19 @@ class Counted(keras.layers.Layer):
 
 @register_attention("table")
 class Table(GeneralAttention):
-    """An attention of a user, which does not store what never changes."""
+    """An attention of a user, which does not store what never changes, and has a layer where Keras looks for none."""
 
     def build(self, query_shape, values_shape):
         super().build(query_shape, values_shape)
         self.table = self.add_weight(shape=(2,), initializer="ones", trainable=False, name="table")
+        hidden = built(units=1, kernel_initializer="ones")
+        self.hidden = lambda: hidden
 
     def save_own_variables(self, store):
         store["kernel"] = self.kernel
 
     def load_own_variables(self, store):
         self.kernel.assign(store["kernel"])
-
-
-class Hidden:
-    """Keras does not look for layers in it."""
-
-    def __init__(self):
-        self.layer = built(units=1, kernel_initializer="ones")
-
-
-@register_attention("hiding")
-class Hiding(GeneralAttention):
-    """An attention of a user with a layer that is not saved."""
-
-    def build(self, query_shape, values_shape):
-        super().build(query_shape, values_shape)
-        self.hidden = Hidden()
 
 
 def test_weights_are_not_a_number_and_initializers_stay():
@@ -88,25 +75,34 @@ def test_weights_are_not_a_number_and_initializers_stay():
 def test_other_dtypes_are_initialized():
     layers = []
     weights_while_built(lambda: layers.append(built(Counted)) or built())
-    count, half, number = (
-        keras.ops.cast(one, "float32") for one in (layers[0].count, layers[0].half, layers[0].number)
-    )
-    assert np.isnan(keras.ops.convert_to_numpy(number))
-    np.testing.assert_array_equal(keras.ops.convert_to_numpy(count), [1, 1])
-    np.testing.assert_array_equal(keras.ops.convert_to_numpy(half), [1, 1])
+    count, half, number = (ops.cast(getattr(layers[0], name), "float32") for name in ("count", "half", "number"))
+    assert np.isnan(ops.convert_to_numpy(number))
+    for found in (count, half):
+        np.testing.assert_array_equal(ops.convert_to_numpy(found), [1, 1])
 
 
-@pytest.mark.parametrize("attention", ["table", "hiding"])
-def test_what_a_users_layer_does_not_store_is_initialized(attention, tmp_path):
-    model = RNNSearch(31, 37, **SIZES | {"attention": attention})
+def functional(layer, width=4) -> keras.Model:
+    inputs = keras.Input((width,))
+    return keras.Model(inputs, layer(inputs))
+
+
+def test_weights_that_a_users_layer_does_not_store_are_initialized(tmp_path):
+    model = RNNSearch(31, 37, **SIZES | {"attention": "table"})
     model.save(tmp_path / "model.keras")
-    ids = {name: np.ones((1, 3), "int32") for name in ("encoder_token_ids", "decoder_token_ids")}
-    expected = model.predict_on_batch(ids)
     for other in (copy_model(model, "copy"), load_model(tmp_path / "model.keras")):
-        np.testing.assert_allclose(other.predict_on_batch(ids), expected, rtol=1e-5, atol=1e-6)
-        decoder = next(layer for layer in other.layers if hasattr(layer, "attention"))
-        own = decoder.attention.table if attention == "table" else decoder.attention.hidden.layer.kernel
-        np.testing.assert_array_equal(keras.ops.convert_to_numpy(own), np.ones(own.shape))
+        attention = next(layer for layer in other.layers if hasattr(layer, "attention")).attention
+        for own in (attention.table, attention.hidden().kernel):
+            np.testing.assert_array_equal(ops.convert_to_numpy(own), np.ones(own.shape))
+        for one, expected in zip(other.get_weights(), model.get_weights(), strict=True):
+            np.testing.assert_array_equal(one, expected)
+
+
+def test_a_functional_model_with_a_users_layer_is_copied():
+    class Own(keras.layers.Dense):
+        pass
+
+    model = functional(keras.saving.register_keras_serializable("keras_attn_tests")(Own)(3))
+    np.testing.assert_array_equal(copy_model(model, "copy").get_weights()[0], model.get_weights()[0])
 
 
 def test_keras_is_as_before_afterwards():
@@ -125,33 +121,21 @@ def test_keras_is_as_before_afterwards():
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="the check is JAX's")
-def test_where_jax_looks_for_nan_weights_are_initialized():
+def test_weights_are_initialized_where_jax_looks_for_nan():
     import jax
 
     with jax.debug_nans(True):
         assert not np.isnan(weights_while_built()[0]).any()
 
 
-def test_within_a_distribution_weights_are_initialized(monkeypatch):
-    monkeypatch.setattr(keras.distribution, "distribution", lambda: "one")
-    assert not np.isnan(weights_while_built()[0]).any()
-
-
-def test_other_threads_initialize():
+def test_weights_are_initialized_by_other_threads_and_within_a_distribution(monkeypatch):
     def build():
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(built).result()
 
     assert not np.isnan(weights_while_built(build)[0]).any()
-
-
-def test_keras_says_what_a_layer_lacks():
-    class Lazy(keras.layers.Dense):
-        def __init__(self):
-            pass
-
-    with pytest.raises(RuntimeError, match="super"):
-        without_initial_weights(lambda: Lazy().add_weight(shape=(2,), name="number"))
+    monkeypatch.setattr(keras.distribution, "distribution", lambda: "one")
+    assert not np.isnan(weights_while_built()[0]).any()
 
 
 def test_copies_and_loaded_models_compute_no_initial_weights(tmp_path, monkeypatch):
@@ -171,31 +155,29 @@ def test_copies_and_loaded_models_compute_no_initial_weights(tmp_path, monkeypat
         assert other.get_config() == model.get_config() | {"name": other.name}
 
 
-def test_copies_have_what_a_layer_derives_from_its_weights(rng):
+def test_copies_have_the_values_that_a_layer_derives_from_its_weights(rng):
     x = rng.normal(5, 2, size=(99, 3)).astype("float32")
-    inputs = keras.Input((3,))
     normalization = keras.layers.Normalization()
     normalization.adapt(x)
-    model = keras.Model(inputs, keras.layers.Dense(2)(normalization(inputs)))
+    model = functional(keras.Sequential([normalization, keras.layers.Dense(2)]), width=3)
     expected = model.predict_on_batch(x)
     for other in (copy_model(model, "copy"), average_weights([model, model]), rounded_model(model, "float16")):
         np.testing.assert_allclose(other.predict_on_batch(x), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_layer_that_made_its_weights_in_another_order_is_copied(rng):
+def test_weights_that_a_layer_made_in_another_order_are_copied(rng):
     x = rng.normal(size=(2, 4)).astype("float32")
-    inputs = keras.Input((4,))
-    model = keras.Model(inputs, keras.layers.Dense(3)(inputs))
+    model = functional(keras.layers.Dense(3))
     model.layers[1].quantize("float8")
     np.testing.assert_allclose(copy_model(model, "copy").predict_on_batch(x), model.predict_on_batch(x), rtol=1e-5)
 
 
 def test_low_rank_parts_are_merged_in_a_copy(rng):
     model = RNNSearch(31, 37, **SIZES)
-    dense = next(layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Dense))
+    dense = next(layer for layer in model.layers if type(layer) is keras.layers.Dense)
     dense.enable_lora(2)
     dense.lora_kernel_b.assign(rng.normal(size=dense.lora_kernel_b.shape))
     ids = {name: np.ones((1, 3), "int32") for name in ("encoder_token_ids", "decoder_token_ids")}
     copy = copy_model(model, "copy")
     assert len(copy.weights) == len(model.weights) - 2
-    np.testing.assert_allclose(copy.predict_on_batch(ids), model.predict_on_batch(ids), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(*(ops.convert_to_numpy(one(ids)) for one in (copy, model)), rtol=1e-4, atol=1e-5)

@@ -1,12 +1,9 @@
 """The batches of a run, of which the first may be left out in an epoch that is resumed."""
 
 import numpy as np
-import pytest
 
 from keras_attn import ParallelDataset, Tokenizer
 from keras_attn.training.callbacks import RunBatches
-
-pytestmark = pytest.mark.once
 
 
 def test_each_fit_sees_first_the_two_batches_that_vary():

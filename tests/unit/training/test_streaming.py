@@ -1,20 +1,14 @@
-"""`--stream`: training from files takes the course of training from memory, whatever a batch and an epoch are."""
+"""`--stream`: files give the tokenizers and batches of memory; refusals. tests/training/test_runs.py trains."""
 
 import gzip
-import json
 import lzma
 
-import keras
 import pytest
 
 from keras_attn.cli import train
 from keras_attn.training import config, corpora, fitting
 from recipes import rnnsearch
-from tests.training.small_run import assert_same_course, command_line, history, interrupted, write_digits
-
-# Without dropout, whose masks depend on the size of a batch; without shuffled batches, which halves would not follow.
-TINY = ["embedding_dropout=0", "memory_dropout=0", "output_dropout=0", "curriculum_epochs=99"]
-TINY += ["learning_rate=0.02", "warmup_steps=3", "validation_sentences=5", "max_steps=11", "validate_every=4"]
+from tests.training.small_run import write_digits
 
 
 @pytest.fixture(scope="module")
@@ -39,31 +33,6 @@ def parts(corpus, tmp_path):
     return folder
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(keras.backend.backend() == "jax", reason="runs on two backends, for its time")
-def test_from_files_interrupted_and_in_half_batches_it_takes_the_course_of_one_run_in_memory(corpus, parts, tmp_path):
-    """Eleven updates are almost two passes, with scores after updates 4, 8 and 11; the second begins in the first pass.
-
-    A batch of 16 pairs is one update there, and two batches of 48 positions, 8 pairs of 6, here.
-    """
-    whole, streamed = tmp_path / "whole", tmp_path / "streamed"
-    assert train.main(command_line(corpus, whole, *TINY, "batch_size=16")) == 0
-    line = command_line(parts, streamed, *TINY, "tokens_per_batch=48", "accumulation_steps=2")
-    line += ["--stream", "--cache", str(tmp_path / "cache")]
-    with interrupted(2):
-        assert train.main(line) == 130
-    assert len(history(streamed)) == 2
-    assert train.main([*line, "--resume"]) == 0
-    assert_same_course(streamed, whole, epochs=3)
-    reports = [json.loads((out / "report.json").read_text()) for out in (whole, streamed)]
-    for name in ("updates", "epochs", "training_pairs", "test_sources_in_training", "tokenizers", "bleu"):
-        assert reports[0].get(name) == reports[1].get(name), name
-    assert reports[0]["updates"] == 11
-    assert "--stream" in reports[1]["command"]
-    assert reports[1]["config"]["precision"] == "float32"
-
-
-@pytest.mark.once
 @pytest.mark.parametrize("settings", [[], ["shared_vocabulary=true", "level=bpe", "source_vocabulary_size=290"]])
 def test_files_give_the_tokenizers_and_the_batches_of_memory(corpus, parts, tmp_path, settings):
     chosen = config.override(
@@ -83,7 +52,6 @@ def test_files_give_the_tokenizers_and_the_batches_of_memory(corpus, parts, tmp_
     assert found[0] == found[1] == found[2]
 
 
-@pytest.mark.once
 def test_large_folders_are_streamed_alone_and_joined(corpus, parts, monkeypatch):
     def load(*folders, **options):
         return corpora.load("+".join(map(str, folders)), "de", "fr", **options)
@@ -101,7 +69,6 @@ def test_large_folders_are_streamed_alone_and_joined(corpus, parts, monkeypatch)
     assert not corpora.load("phrases", stream=None).is_streamed
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -113,7 +80,7 @@ def test_large_folders_are_streamed_alone_and_joined(corpus, parts, monkeypatch)
         (["--corpus", "{corpus}", "--set", "tokens_per_batch=5"], "tokens_per_batch of at least 6"),
     ],
 )
-def test_what_cannot_be_streamed_is_refused(corpus, tmp_path, capfd, arguments, message):
+def test_other_corpora_and_settings_are_refused_with_stream(corpus, tmp_path, capfd, arguments, message):
     folders = {"corpus": corpus}
     for name in ("unequal", "empty"):
         folders[name] = tmp_path / name

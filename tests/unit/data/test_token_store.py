@@ -14,9 +14,7 @@ from keras_attn import ParallelDataset, Tokenizer, files
 from keras_attn.data import token_store
 from keras_attn.data.token_store import TokenStore
 from keras_attn.text import iterate_blocks
-from tests.data.test_dataset import pairs_of
-
-pytestmark = pytest.mark.once
+from tests.unit.data.test_dataset import pairs_of
 
 SOURCE = ["eins zwei drei", "", "vier fünf", "sechs", "sieben acht neun zehn"] * 41
 TARGET = ["one two three", "none", "four five", " \u2003", "seven eight nine ten"] * 41
@@ -86,14 +84,14 @@ def test_parts_of_a_text_are_the_text(texts, tokenizer, tmp_path, suffix):
     for start in range(0, 205, 70):
         for name, lines in (("de", SOURCE), ("en", TARGET)):
             write(tmp_path / f"part-{start:03}.{name}{suffix}", lines[start : start + 70])
-    globs = [f"{tmp_path}/part-*.{name}{suffix}" for name in ("de", "en")]
-    lists = [[tmp_path / f"part-{start:03}.{name}{suffix}" for start in (0, 70, 140)] for name in ("de", "en")]
-    for number, some in enumerate((globs, lists)):
-        assert batches(dataset(some, tokenizer, tmp_path / str(number))) == batches(whole)
-        assert stored(tmp_path / str(number)) == stored(tmp_path / "whole")
+    parts = [f"{tmp_path}/part-*.{name}{suffix}" for name in ("de", "en")]
+    if suffix:
+        parts = [[tmp_path / f"part-{start:03}.{name}{suffix}" for start in (0, 70, 140)] for name in ("de", "en")]
+    assert batches(dataset(parts, tokenizer, tmp_path / "parts")) == batches(whole)
+    assert stored(tmp_path / "parts") == stored(tmp_path / "whole")
 
 
-def test_what_does_not_fit_is_refused(texts, tokenizer, tmp_path):
+def test_wrong_files_and_options_are_refused(texts, tokenizer, tmp_path):
     cache = tmp_path / "cache"
     with pytest.raises(ValueError, match=r"workers to be a whole number of 1 or more. Received: 0"):
         dataset(texts, tokenizer, cache, workers=0)
@@ -154,7 +152,7 @@ def test_token_files_are_used_again_until_something_changes(texts, tokenizer, tm
 
 @pytest.mark.parametrize("damage", [None, "torn line", "other ids", "ids without a line", "no offsets", "noise"])
 @pytest.mark.parametrize("count", [5, 50])
-def test_what_is_done_is_kept(texts, tokenizer, tmp_path, monkeypatch, count, damage):
+def test_encoded_blocks_are_kept(texts, tokenizer, tmp_path, monkeypatch, count, damage):
     dataset(texts, tokenizer, tmp_path / "whole")
     cache, blocks = tmp_path / "cache", [len(list(iterate_blocks(text, 60))) for text in texts]
     assert blocks[0] < 50 < sum(blocks)
@@ -217,28 +215,22 @@ def replace_by(kind, path):
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a device", "a terabyte of nothing"])
-@pytest.mark.parametrize("name", ["source.ids", "target.offsets", "files.json"])
-def test_a_cache_that_has_no_end_is_written_anew(texts, tokenizer, tmp_path, name, kind):
-    """`tests/attack/test_files.py` has damaged ones."""
+@pytest.mark.parametrize("name", ["source.ids", "files.json", "source.journal", "encoded/source.offsets"])
+def test_a_cache_without_an_end_is_written_anew(texts, tokenizer, tmp_path, monkeypatch, name, kind):
+    """Finished, or left by a killed process; tests/attack has damaged ones."""
     cache = tmp_path / "cache"
-    dataset(texts, tokenizer, cache)
-    (path,), whole = cache.rglob(name), stored(cache)
+    dataset(texts, tokenizer, tmp_path / "whole")
+    if name in ("source.ids", "files.json"):
+        dataset(texts, tokenizer, cache)
+        (path,) = cache.rglob(name)
+    else:
+        path = interrupt(texts, tokenizer, cache, monkeypatch, 5) / name
     replace_by(kind, path)
     dataset(texts, tokenizer, cache)
-    assert stored(cache) == whole
+    assert stored(cache) == stored(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("kind", ["a pipe", "a device", "a terabyte of nothing"])
-@pytest.mark.parametrize("name", ["source.journal", "encoded/source.ids", "encoded/source.offsets"])
-def test_what_a_killed_process_left_may_have_no_end(texts, tokenizer, tmp_path, monkeypatch, name, kind):
-    part = interrupt(texts, tokenizer, tmp_path / "cache", monkeypatch, 5)
-    replace_by(kind, part / name)
-    dataset(texts, tokenizer, tmp_path / "cache")
-    dataset(texts, tokenizer, tmp_path / "whole")
-    assert stored(tmp_path / "cache") == stored(tmp_path / "whole")
-
-
-def test_what_a_killed_process_left_after_its_last_step_is_removed(texts, tokenizer, tmp_path, monkeypatch):
+def test_files_of_a_process_killed_after_its_last_step_are_removed(texts, tokenizer, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     part = interrupt(texts, tokenizer, cache, monkeypatch, 5)
     dataset(texts, tokenizer, cache)
@@ -250,7 +242,7 @@ def test_what_a_killed_process_left_after_its_last_step_is_removed(texts, tokeni
     assert list(cache.iterdir()) == [folder]
 
 
-def test_after_a_change_of_the_text_what_was_done_before_it_is_kept(texts, tokenizer, tmp_path, monkeypatch):
+def test_blocks_before_a_change_of_the_text_are_kept(texts, tokenizer, tmp_path, monkeypatch):
     cache, other = tmp_path / "cache", write(tmp_path / "other.de", SOURCE)
     part = interrupt([other, texts[1]], tokenizer, cache, monkeypatch, 9)
     assert interrupt(texts, tokenizer, cache, monkeypatch, 20) != part
@@ -295,7 +287,7 @@ def test_epochs_have_the_same_text_in_other_pieces(pieces):
 
 
 @pytest.mark.parametrize("options", [{}, {"batches_per_epoch": 4}])
-def test_a_resumed_run_draws_what_an_uninterrupted_one_does(options, pieces):
+def test_a_resumed_run_has_the_draws_of_an_uninterrupted_one(options, pieces):
     whole, resumed, other = (drawn(pieces, **options, seed=seed) for seed in (3, 3, 4))
     for _ in range(3):
         whole.on_epoch_end()

@@ -10,13 +10,10 @@ LINES = ["low  lower", " wide wider newest ", "slow", "ünïcode three  三 lowe
 LINKS = [{(0, 1), (1, 0)}, {(0, 0), (2, 0), (1, 2)}, {(0, 0)}, set()] * 5
 
 
-@pytest.fixture(scope="module", params=["bpe", "word", "character"])
-def tokenizer(request):
-    size = {"vocabulary_size": 290} if request.param == "bpe" else {}
-    return Tokenizer.train([*LINES, "low wide new"][:3] * 9, level=request.param, **size)  # 三 is unknown
-
-
-def test_words_are_counted_as_the_tokenizer_does(tokenizer):
+@pytest.mark.parametrize("level", ["bpe", "word", "character"])
+def test_words_are_counted_as_the_tokenizer_does(level):
+    size = {"vocabulary_size": 290} if level == "bpe" else {}
+    tokenizer = Tokenizer.train([*LINES, "low wide new"][:3] * 9, level=level, **size)  # 三 is unknown
     rows = [tokenizer.encode(line.rstrip(" ")) for line in LINES]
     counts = WordNumbers(tokenizer).counts(np.concatenate(rows), np.cumsum([0, *map(len, rows)]))
     assert counts.tolist() == [len(tokenizer.words(row)) for row in rows] == [2, 3, 1, 4] * 5
@@ -62,7 +59,7 @@ def test_shifted_rows_by_hand():
         assert targets.sum() == np.sum(rows), "nothing for padding"
 
 
-def test_a_shifted_link_to_a_word_that_was_cut_off_is_none_and_not_to_the_end():
+def test_a_shifted_link_to_a_word_that_was_cut_off_is_not_one_to_the_end():
     tokenizer = Tokenizer.train(["a b"], level="word")
     options = {"links": [{(1, 0)}], "alignment_weight": 0.5, "shift_alignment": True, "batch_size": 1}
     data = ParallelDataset.from_text(["a b"], ["a b"], tokenizer, tokenizer, **options)
@@ -99,18 +96,13 @@ def test_every_token_of_a_word_is_linked_to_every_token_of_its_words(bpe_dropout
     ("links", "weight", "sentence"),
     [
         ([{(0, 0)}], 1.0, "Expected links of 2 pairs. Received: of 1"),
-        (
-            [{(0, 0)}, {(1, 3)}],
-            1.0,
-            "3 target words in pair 2, each numbered from 0. Received: 1-3",
-        ),
+        ([{(0, 0)}, {(1, 3)}], 1.0, "3 target words in pair 2, each numbered from 0. Received: 1-3"),
         ([set(), {(-1, 0)}], 1.0, "Received: -1-0"),
         ([set(), set()], 0.0, "Expected a weight of the alignment loss above 0. Received: 0"),
     ],
 )
-def test_it_refuses(links, weight, sentence):
+def test_wrong_links_are_refused(links, weight, sentence):
     tokenizer = Tokenizer.train(["a b c"], level="word")
+    options = {"batch_size": 1, "links": links, "alignment_weight": weight}
     with pytest.raises(ValueError, match=sentence):
-        ParallelDataset.from_text(
-            ["a", "a b"], ["b", "a b c"], tokenizer, tokenizer, batch_size=1, links=links, alignment_weight=weight
-        )
+        ParallelDataset.from_text(["a", "a b"], ["b", "a b c"], tokenizer, tokenizer, **options)

@@ -1,12 +1,10 @@
-"""report.json: what commands read of it is checked, so that a damaged one is a sentence."""
+"""report.json: the fields that commands read are checked."""
 
 import json
 
 import pytest
 
 from keras_attn.training import export_arguments, length_penalty, read_report
-
-pytestmark = pytest.mark.once
 
 WHOLE = {"corpus": "phrases", "source": "en", "target": "fr", "config": {"length_penalty": 0.5, "metric": "wer"}}
 
@@ -26,7 +24,7 @@ def test_a_preset_without_a_report_has_an_empty_one(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"\xff", b"[" * 100_000])
-def test_what_is_no_report_is_refused(content, tmp_path):
+def test_a_damaged_report_is_refused(content, tmp_path):
     (tmp_path / "report.json").write_bytes(content)
     with pytest.raises(ValueError, match="It is truncated or changed"):
         read_report(tmp_path)

@@ -1,0 +1,130 @@
+"""Runs on each backend: interrupted and resumed, and from files in half batches; the scores and files of a run."""
+
+import gzip
+import json
+import lzma
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.cli import evaluate, train
+from tests.training.small_run import FINISHED, assert_same_course, command_line, history, interrupted, write_digits
+
+# Words of a model that is hardly trained may have characters that no font has.
+pytestmark = pytest.mark.filterwarnings("ignore:No installed font has the characters:UserWarning")
+
+TINY = ["batch_size=16", "validation_sentences=13", "learning_rate=0.02", "level=bpe", "bpe_dropout=0.2"]
+TINY += ["source_vocabulary_size=none", "target_vocabulary_size=none", "word_dropout=0.1", "guided_alignment=0.5"]
+TINY += ["ema_decay=0.5", "average_checkpoints=2", "epochs=2"]
+# Without dropout, whose masks depend on the size of a batch; without shuffled batches, which halves would not follow.
+PLAIN = ["embedding_dropout=0", "memory_dropout=0", "output_dropout=0", "curriculum_epochs=99"]
+PLAIN += ["learning_rate=0.02", "warmup_steps=3", "validation_sentences=5", "max_steps=7", "validate_every=3"]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = write_digits(tmp_path_factory.mktemp("corpora") / "digits", 65, 16, 19, lengths=(5,))
+    for language in ("de", "fr"):
+        lines = (folder / f"train.{language}").read_text().splitlines()
+        (folder / f"train.{language}").write_text("\n".join(["", *lines[1:]]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    """A run that was interrupted in its second epoch, and resumed."""
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    line = command_line(corpus, out, *TINY, "--beam", "5")
+    with interrupted(1):
+        assert train.main(line) == 130
+    assert train.main([*line, "--seed", "3", "--resume"]) == 2, "another seed"
+    assert train.main([*line, "--resume"]) == 0
+    return out
+
+
+def test_a_run_leaves_everything_behind(run):
+    assert {path.name for path in run.iterdir()} == FINISHED
+    assert json.loads((run / "translator.json").read_text())["options"]["trained_length"] == 100
+    assert "| BLEU | " in (run / "README.md").read_text()
+    report = json.loads((run / "report.json").read_text())
+    asked = "recipe corpus source target backend versions command seed parameters epochs train_seconds beam_size config"
+    for name in [*asked.split(), "target_tokens_per_second", "padding", "training_pairs", "hardware"]:
+        assert report[name] is not None, name
+    for name in ("bleu", "chrf", "ter", "greedy_bleu"):
+        assert set(report[name]) == {"score", "signature"}
+    assert report["backend"] == keras.backend.backend()
+    assert report["training_pairs"] == 64
+    assert report["data"]["dropped_blank"] == 1
+    assert report["config"]["units"] == 7
+    assert len(report["history"]["val_bleu"]) == report["epochs"] == 2
+    assert report["averaged_checkpoints"]["number"] == 2, "one of them before the interruption"
+    assert str(run) not in (run / "report.json").read_text(), "no path of this machine"
+    assert {"epoch", "loss", "val_loss", "val_bleu", "val_perplexity"} <= history(run)[1].keys()
+    blocks = (run / "translations.txt").read_text().split("\n\n")
+    assert len(blocks) == 20  # 19 and the last line break
+    assert blocks[0].startswith("source:      ")
+    assert (run / "alignment.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_finished_run_scores_as_it_reported(run, corpus, tmp_path, capsys):
+    path = tmp_path / "scores.json"
+    where = ["--corpus", str(corpus), "--source", "de", "--target", "fr"]
+    assert evaluate.main([str(run), *where, "--output", str(path)]) == 0
+    printed = capsys.readouterr().out
+    report, scored = (json.loads(p.read_text()) for p in (run / "report.json", path))
+    for name in ("bleu", "chrf", "ter"):
+        assert f"{name} {report[name]['score']:.2f}  {report[name]['signature']}" in printed
+        assert scored["systems"][0][name] == report[name]
+    assert scored["sentences"] == 19
+    assert scored["systems"][0]["search"]["beam_size"] == 5
+
+
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(run, corpus, tmp_path):
+    """With random pieces, words and dropout, averaged weights and guided alignment; bit for bit on TensorFlow."""
+    whole = tmp_path / "whole"
+    assert train.main(command_line(corpus, whole, *TINY)) == 0
+    tolerance = 0 if keras.backend.backend() == "tensorflow" else 1e-5
+    assert_same_course(run, whole, epochs=2)
+    models = [keras.saving.load_model(folder / "model.keras") for folder in (run, whole)]
+    for one, other in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+def test_from_files_in_half_batches_a_run_takes_the_course_of_one_in_memory(corpus, tmp_path):
+    """Seven updates are almost two passes, scored after updates 3, 6 and 7; it is interrupted in the first pass.
+
+    A batch of 16 pairs is one update there, and two batches of 48 positions, 8 pairs of 6, here.
+    """
+    parts = tmp_path / "parts" / corpus.name
+    parts.mkdir(parents=True)
+    for path in corpus.iterdir():
+        split, language = path.name.split(".")
+        lines = path.read_bytes().splitlines(keepends=True)
+        if split == "train":  # in parts, compressed and not
+            (parts / f"train.1.{language}.gz").write_bytes(gzip.compress(b"".join(lines[:30])))
+            (parts / f"train.2.{language}.xz").write_bytes(lzma.compress(b"".join(lines[30:50])))
+            (parts / f"train.3.{language}").write_bytes(b"".join(lines[50:]))
+        else:
+            (parts / path.name).write_bytes(b"".join(lines))
+    whole, streamed = tmp_path / "whole", tmp_path / "streamed"
+    assert train.main(command_line(corpus, whole, *PLAIN, "batch_size=16")) == 0
+    line = command_line(parts, streamed, *PLAIN, "tokens_per_batch=48", "accumulation_steps=2")
+    line += ["--stream", "--cache", str(tmp_path / "cache")]
+    with interrupted(1):
+        assert train.main(line) == 130
+    assert len(history(streamed)) == 1
+    assert train.main([*line, "--resume"]) == 0
+    assert_same_course(streamed, whole, epochs=3)
+    reports = [json.loads((out / "report.json").read_text()) for out in (whole, streamed)]
+    for name in ("updates", "epochs", "training_pairs", "test_sources_in_training", "tokenizers", "bleu"):
+        assert reports[0].get(name) == reports[1].get(name), name
+    assert reports[0]["updates"] == 7
+    assert "--stream" in reports[1]["command"]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="the others have products in bfloat16")
+def test_bfloat16_products_are_refused_before_the_run_begins(corpus, tmp_path, capfd):
+    assert train.main(command_line(corpus, tmp_path / "out", "bfloat16_products=true")) == 2
+    assert "Expected TensorFlow or torch for products in bfloat16" in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()
