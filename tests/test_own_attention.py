@@ -52,7 +52,7 @@ def test_it_trains_saves_and_loads(translator, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="test_custom_modules.py exports from torch")
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="tests/export/test_process.py exports from torch")
 def test_it_is_exported(translator, tmp_path):
     """`export` itself translates with the SavedModel and compares the strings with `generate`."""
     folder = translator.export(tmp_path, beam_size=2, max_source_length=17)

@@ -38,7 +38,7 @@ ELSEWHERE = {
     "docs/migrating-from-tfa.md": "tests/test_tfa_programs.py",
     "docs/scaling.md": "tests/test_scaling_page.py",
     "docs/vocabularies.md": "tests/test_special_ids.py",
-    "docs/without-keras.md": "tests/runtime/test_onnx_translator.py",
+    "docs/without-keras.md": "tests/unit/runtime/test_onnx_translator.py",
 }
 # What is changed so that a page takes seconds, not minutes, and prints no bars of progress.
 SHORTER = {
