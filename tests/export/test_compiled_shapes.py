@@ -56,12 +56,12 @@ def test_in_int8_with_a_shortlist(program, tmp_path, monkeypatch):
     """A line has the precision of its own length, whatever the lines beside it; the shortlists have several sizes."""
     from keras_attn.export import search
 
-    monkeypatch.setattr(search, "SHORTLIST_SIZE", 80)
+    monkeypatch.setattr(search, "SHORTLIST_SIZE", 40)
     monkeypatch.setattr(search, "SOURCE_LENGTHS", (16,))
     sizes = dict.fromkeys(("units", "embedding_size", "readout_size", "attention_units", "decoder_units"), 32)
     model = RNNSearch(320, 320, **sizes, initializer=keras.initializers.RandomNormal(stddev=0.5))
     exact = build("bpe", model)
-    exact = with_shortlist(exact, shortlist_of(model))
+    exact = with_shortlist(exact, shortlist_of(model, unknown=999))
     translator = quantize(exact)
     options = {"beam_size": 3, "batch_size": 2, "jit_compile": True}
     folder = export_translator(translator, tmp_path, sentences=["zwei Hunde"], **options)
