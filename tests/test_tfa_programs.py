@@ -77,7 +77,7 @@ def test_padding_is_a_word_to_it(program):
     assert sum(one.text == other for one, other in zip(found, expected(program, "greedy"), strict=True)) < 50
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports with TensorFlow")
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not here to build the C program")
 def test_the_servers_own_loader_gives_them_too(program, tmp_path):
@@ -90,7 +90,7 @@ def test_the_servers_own_loader_gives_them_too(program, tmp_path):
     assert texts == expected(program, "beam")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="trains for minutes on the others")
 def test_dates():
     keras.utils.set_random_seed(1)

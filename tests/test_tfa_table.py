@@ -17,8 +17,6 @@ from keras import ops
 import keras_attn
 from tests.converters import test_from_tfa
 
-pytestmark = pytest.mark.by_turns
-
 PAGE = (Path(__file__).parents[1] / "docs" / "migrating-from-tfa.md").read_text("utf-8")
 B, S, T, E, H, M, V = 3, 5, 7, 11, 13, 17, 19
 NAMES = """

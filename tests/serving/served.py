@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-SECOND = "150000"  # iterations of `slow` that take about a second
+HALF_A_SECOND = "75000"  # iterations of `slow`
 
 
 class Served(NamedTuple):

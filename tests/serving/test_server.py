@@ -1,4 +1,4 @@
-"""`keras-attn serve` in processes of their own, over REST, without our client."""
+"""`keras-attn serve` in processes of their own, over REST, by requests as others send them and by our client."""
 
 import concurrent.futures
 import contextlib
@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import shutil
-import signal
 import socket
 import time
 import urllib.error
@@ -14,14 +13,14 @@ import urllib.parse
 import urllib.request
 
 import keras
+import numpy as np
 import pytest
 
 from keras_attn.cli.serve import main
+from keras_attn.serving.client import Client
 from tests.serving import served
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="the server is TensorFlow's alone; it is tested on that backend"
-)
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the server runs on TensorFlow")
 
 
 def rest(server, path: str, content=None, **headers) -> tuple[int, dict]:
@@ -46,13 +45,6 @@ def until(condition, seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
-
-
-def ended(server, number=signal.SIGTERM) -> str:
-    """Sends the signal; returns the log."""
-    server.process.send_signal(number)
-    assert server.process.wait(20) == 0
-    return server.process.stdout.read()
 
 
 # Requests that are answered.
@@ -194,108 +186,147 @@ def test_what_cannot_be_served_is_a_sentence(live, tmp_path, monkeypatch, capsys
         assert sentence in said[-1]
 
 
-# Servers of their own.
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    return served.save(tmp_path_factory.mktemp("saved") / "1")
+# Our client.
 
 
 @pytest.fixture
-def folder(saved, tmp_path):
-    shutil.copytree(saved, tmp_path / "m" / "1")
-    return tmp_path / "m"
+def client(live):
+    return Client(live.rest, live.name, batch_size=3)
 
 
-def translation(server, path: str = "m:predict") -> str | int:
+def test_the_client_gets_translations_and_scores_in_order(client):
+    texts = ["ein Hund läuft", b"zwei \xff Hunde", "", "😀"] + [f"Satz {n}" for n in range(7)]
+    found = client.translate(texts)
+    # The model's upper case is ASCII's, and it counts bytes.
+    raw = [text if isinstance(text, bytes) else text.encode() for text in texts]
+    assert [translation.text for translation in found] == [text.upper().decode(errors="replace") for text in raw]
+    assert [translation.score for translation in found] == [-len(text) for text in raw]
+    sources, targets = ["a", "bb", "ccc", "dddd"], ["ee", "", "f", "ggggg"]
+    assert client.score(sources, targets) == [(-5.0, 2), (-2.0, 0), (-5.0, 1), (-14.0, 5)]
+
+
+def test_the_client_gets_tokens_and_alignments_without_padding(client):
+    long, blank, short = client.translate_n_best(["ein Hund läuft", " ", "zwei"])
+    best, second = long.n_best
+    assert (best.text, second.text, best.score, second.score) == ("läuft Hund ein", "ein Hund läuft", -0.5, -1.5)
+    assert (long.text, long.tokens, long.score) == (best.text, best.tokens, best.score)
+    assert long.source_tokens == ("ein", "Hund", "läuft", "</s>")
+    assert long.tokens == ("läuft", "Hund", "ein", "</s>")
+    backwards = [[0, 0, 0.75, 0.25], [0, 0.75, 0, 0.25], [0.75, 0, 0, 0.25], [0, 0, 0, 1]]
+    np.testing.assert_array_equal(long.alignment, backwards)
+    forwards = [[0.75, 0, 0, 0.25], [0, 0.75, 0, 0.25], [0, 0, 0.75, 0.25], [0, 0, 0, 1]]
+    np.testing.assert_array_equal(second.alignment, forwards)
+    assert short.tokens == ("zwei", "</s>")
+    np.testing.assert_array_equal(short.alignment, [[0.75, 0.25], [0, 1]])
+    assert blank.text == ""
+
+
+def test_the_client_raises_the_errors_of_a_server(client, live):
+    with pytest.raises(ValueError, match=r"status 413, .*Maximum request body size"):
+        client.translate(["x" * 5_000_000])
+    with pytest.raises(ValueError, match=r"Servable not found for request: Specific\(mirror, 9\)"):
+        Client(client.address, live.name, version=9).translate(["x"])
+
+
+# A server of their own, in this order; the last test ends it and reads its log.
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """With a damaged version, and folders that are no versions."""
+    folder = tmp_path_factory.mktemp("own") / "m"
+    served.save(folder / "1")
+    for name in ("3", "-1", "x", "٣"):
+        (folder / name).mkdir()
+    (folder / "3" / "saved_model.pb").write_bytes(b"damaged")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def own(folder):
+    flags = ("--name", "other", "--max-requests", "3", "--request-seconds", "5", "--poll-seconds", "0.05")
+    with served.serving(folder, *flags) as server:
+        yield server
+
+
+def translation(server, path: str = "other:predict") -> str | int:
     status, answer = rest(server, path, {"inputs": ["x"]})
     return answer["outputs"]["translation"][0] if status == 200 else status
 
 
-@pytest.mark.slow
-def test_versions_come_and_go(folder, tmp_path):
-    """A FIFO, whose opening would never end, and a damaged version are left out."""
-    (folder / "3").mkdir()
-    (folder / "3" / "saved_model.pb").write_bytes(b"damaged")
-    for name in ("-1", "x", "٣"):
-        (folder / name).mkdir()
-    with served.serving(folder, "--poll-seconds", "0.05") as server:
-        assert translation(server, "m/versions/1:predict") == "X"
-        served.save(tmp_path / "4", prefix="4 ")
-        (tmp_path / "4").rename(folder / "4")
-        until(lambda: translation(server) == "4 X")
-        assert translation(server, "m/versions/1:predict") == 404
-        shutil.copytree(folder / "1", tmp_path / "5", ignore=lambda *_: ["saved_model.pb"])
-        os.mkfifo(tmp_path / "5" / "saved_model.pb")
-        (tmp_path / "5").rename(folder / "5")
-        (folder / "4").rename(tmp_path / "4")
-        until(lambda: translation(server) == "X")
-        (folder / "1").rename(tmp_path / "1")
-        until(lambda: translation(server) == 404)
-        (tmp_path / "1").rename(folder / "1")
-        until(lambda: translation(server) == "X")
-        log = ended(server)
-    assert log.count("Version 5 of m is left out") == 1
-    assert "is a FIFO or a device" in log
-    assert "Version 1 of m has gone, and no other loads." in log
+SLOW = {"signature_name": "slow", "inputs": [served.HALF_A_SECOND]}
 
 
-@pytest.mark.slow
-def test_a_full_queue_and_the_end(folder):
-    slow = {"signature_name": "slow", "inputs": [served.SECOND]}
-    with (
-        served.serving(folder, "--max-requests", "3") as server,
-        concurrent.futures.ThreadPoolExecutor(9) as pool,
-    ):
-        found = list(pool.map(lambda _: rest(server, "m:predict", slow), range(9)))
-        assert sorted(status for status, _ in found) == [200] * 3 + [429] * 6
-        sentence = "The server has 3 requests. Send this one again later."
-        assert {answer["error"] for status, answer in found if status == 429} == {sentence}
-        answers = [pool.submit(rest, server, "m:predict", slow) for _ in range(2)]
-        time.sleep(0.5)
-        log = ended(server)
-        assert [answer.result()[0] for answer in answers] == [200, 200]
-    assert "Shutting down" in log
-    assert "Traceback" not in log
+def test_requests_beyond_the_limit_are_refused(own):
+    with concurrent.futures.ThreadPoolExecutor(9) as pool:
+        found = list(pool.map(lambda _: rest(own, "other:predict", SLOW), range(9)))
+    assert sorted(status for status, _ in found) == [200] * 3 + [429] * 6
+    sentence = "The server has 3 requests. Send this one again later."
+    assert {answer["error"] for status, answer in found if status == 429} == {sentence}
 
 
-@pytest.mark.slow
-def test_every_answer_has_a_time_limit(folder):
-    with served.serving(folder, "--request-seconds", "2", "--name", "other") as server:
+def test_every_answer_has_a_time_limit(own):
+    """A run that does not end, a client whose body never comes, and one that takes no answers."""
+    with connect(own) as silent, connect(own) as deaf:
+        silent.sendall(b"POST /v1/models/other:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+        deaf.setblocking(False)
+        deaf.send(b"GET /v1/models/other/metadata HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2000)
         begin = time.monotonic()
-        status, answer = rest(server, "other:predict", {"signature_name": "slow", "inputs": ["100000000"]})
-        assert (status, time.monotonic() - begin < 6) == (504, True)
-        assert "within 2 s. It took longer." in answer["error"]
-        assert translation(server, "other:predict") == "X"  # the run was stopped
-        with connect(server) as silent:  # its body never comes
-            silent.sendall(b"POST /v1/models/other:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
-            assert silent.recv(100).startswith(b"HTTP/1.1 504 ")
-        with connect(server) as deaf:  # it takes no answer
-            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
-            deaf.setblocking(False)
-            request = b"GET /v1/models/other/metadata HTTP/1.1\r\nHost: localhost\r\n\r\n"
-            deaf.send(request * 2000)
-            time.sleep(5)
-            deaf.setblocking(True)
-            received = []
-            with contextlib.suppress(ConnectionResetError):
-                while part := deaf.recv(2**20):
-                    received.append(part)
-            assert b"".join(received).count(b"HTTP/1.1 200") < 2000
-        assert "Traceback" not in ended(server, signal.SIGINT)
+        status, answer = rest(own, "other:predict", {"signature_name": "slow", "inputs": ["100000000"]})
+        assert (status, time.monotonic() - begin < 9) == (504, True)
+        assert "within 5 s. It took longer." in answer["error"]
+        assert translation(own) == "X", "the run was stopped"
+        assert silent.recv(100).startswith(b"HTTP/1.1 504 ")
+        time.sleep(2)
+        deaf.setblocking(True)
+        received = []
+        with contextlib.suppress(ConnectionResetError):
+            while part := deaf.recv(2**20):
+                received.append(part)
+        assert b"".join(received).count(b"HTTP/1.1 200") < 2000
 
 
-@pytest.mark.slow
-def test_out_of_descriptors_it_logs_once_and_goes_on(folder):
-    with served.serving(folder) as server:
-        used = len(os.listdir(f"/proc/{server.process.pid}/fd"))
-        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (used + 4, used + 4))
-        connections = [connect(server) for _ in range(20)]
-        time.sleep(3)
-        for connection in connections:
-            connection.close()
-        until(lambda: translation(server) == "X")
-        log = ended(server)
-    assert log.count("out of system resource") == 1
-    assert log.count("Traceback") == 1
+def test_without_descriptors_it_goes_on(own):
+    pid, number = own.process.pid, resource.RLIMIT_NOFILE
+    before, used = resource.prlimit(pid, number), len(os.listdir(f"/proc/{pid}/fd"))
+    resource.prlimit(pid, number, (used + 4, before[1]))
+    connections = [connect(own) for _ in range(20)]
+    time.sleep(1.5)  # asyncio tries again after a second
+    resource.prlimit(pid, number, before)
+    for connection in connections:
+        connection.close()
+    until(lambda: translation(own) == "X")
+
+
+def test_versions_come_and_go(own, folder, tmp_path):
+    """A FIFO, whose opening would never end, is left out."""
+    assert translation(own, "other/versions/1:predict") == "X"
+    served.save(tmp_path / "4", prefix="4 ")
+    (tmp_path / "4").rename(folder / "4")
+    until(lambda: translation(own) == "4 X")
+    assert translation(own, "other/versions/1:predict") == 404
+    shutil.copytree(folder / "1", tmp_path / "5", ignore=lambda *_: ["saved_model.pb"])
+    os.mkfifo(tmp_path / "5" / "saved_model.pb")
+    (tmp_path / "5").rename(folder / "5")
+    (folder / "4").rename(tmp_path / "4")
+    until(lambda: translation(own) == "X")
+    (folder / "1").rename(tmp_path / "1")
+    until(lambda: translation(own) == 404)
+    (tmp_path / "1").rename(folder / "1")
+    until(lambda: translation(own) == "X")
+
+
+def test_requests_that_are_here_are_answered_at_the_end(own):
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        answers = [pool.submit(rest, own, "other:predict", SLOW) for _ in range(2)]
+        time.sleep(0.3)
+        own.process.terminate()
+        assert own.process.wait(20) == 0
+        assert [answer.result()[0] for answer in answers] == [200, 200]
+    log = own.process.stdout.read()
+    assert log.count("Version 5 of other is left out") == 1
+    assert "is a FIFO or a device" in log
+    assert "Version 1 of other has gone, and no other loads." in log
+    assert "Shutting down" in log
+    assert log.count("out of system resource") == log.count("Traceback") == 1

@@ -355,7 +355,7 @@ def test_extension_refuses(bpe, words, monkeypatch):
         bpe.extended(bpe)
 
 
-# The same in a TensorFlow graph; `tests/serving/export/test_graph_tokenizer.py` has the other levels.
+# The same in a TensorFlow graph; `tests/export/test_graph_tokenizer.py` has the other levels.
 
 
 @pytest.mark.not_once

@@ -9,7 +9,6 @@ import sentencepiece
 from keras_attn import SpecialIds, Tokenizer
 from keras_attn.converters import marian_tokenizer
 
-pytestmark = pytest.mark.once
 HEAD = "</s>: 0\n<unk>: 1\n"
 
 

@@ -1,15 +1,11 @@
 """What a user reads where an optional package is not installed."""
 
-import pytest
-
-from tests.serving.absent import run_without
+from tests.unit.absent import run_without
 
 
-@pytest.mark.slow
-@pytest.mark.once
 def test_export_without_tensorflow(processes_on_jax):  # not on TensorFlow: Keras itself needs it there
     code = """
-from tests.serving.conftest import build
+from tests.export.small import build
 try:
     build("word").export("never")
 except ImportError as error:

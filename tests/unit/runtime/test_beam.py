@@ -9,8 +9,6 @@ from keras_attn.search import beam_search as beam_search_of_keras
 from keras_attn.text import SpecialIds
 from tests.search.searching import B, L, RecurrentModel, TableModel, compiled
 
-pytestmark = pytest.mark.once
-
 
 def in_numpy(step):
     """A step on arrays."""

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import shutil
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import keras
@@ -19,19 +19,16 @@ from keras_attn.runtime import OnnxTranslator
 from keras_attn.text import Tokenizer
 from keras_attn.translation import Translator
 from tests import adversarial
-from tests.serving.absent import run_without
-from tests.serving.conftest import READ, SENTENCES, build
+from tests.export.small import READ, SENTENCES, build
+from tests.unit.absent import run_without
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tf2onnx")
-pytestmark = [pytest.mark.once, pytest.mark.slow]  # the export of a model takes some seconds
 
 WITHOUT = ("keras", "tensorflow", "torch", "jax", "onnx", "tf2onnx", "keras_hub", "tensorflow_text", "matplotlib")
 OPTIONS = {
-    "plain": {},
-    "three of three": {"beam_size": 3, "n_best": 3},
-    "small batches": {"batch_size": 3, "tokens_per_batch": 64},
-    "unknown ones replaced": {"beam_size": 2, "replace_unknown": True},
+    "small batches": {"beam_size": 3, "n_best": 3, "batch_size": 3, "tokens_per_batch": 64},
+    "unknown ones replaced": {"replace_unknown": True, "prefixes": None},
     "ranked otherwise": {"normalization": "average", "length_penalty": 0.4, "coverage_penalty": 0.2},
     "limited": {"min_length": 3, "max_length": 6, "no_repeat_ngram_size": 2, "early_stopping": True},
 }
@@ -41,23 +38,14 @@ def pointer_translator() -> Translator:
     """A translator that copies words, whose large random weights write all kinds of them."""
     keras.utils.set_random_seed(5)
     tokenizer = Tokenizer.train(SENTENCES, level="word", vocabulary_size=15)
-    model = LuongSeq2Seq(
-        *[tokenizer.vocabulary_size] * 2,
-        units=5,
-        num_layers=2,
-        embedding_size=7,
-        readout_size=11,
-        pointer=True,
-        initializer=keras.initializers.RandomNormal(stddev=0.9),
-    )
+    sizes = {"units": 5, "num_layers": 2, "embedding_size": 7, "readout_size": 11}
+    initializer = keras.initializers.RandomNormal(stddev=0.9)
+    model = LuongSeq2Seq(*[tokenizer.vocabulary_size] * 2, **sizes, pointer=True, initializer=initializer)
     return Translator(model, tokenizer, tokenizer)
 
 
-@pytest.fixture(scope="module", params=["bpe", "word", "pointer"])
-def pair(request, tmp_path_factory):
-    """A translator, and its export by the command."""
-    translator = pointer_translator() if request.param == "pointer" else build(request.param)
-    folder = tmp_path_factory.mktemp("onnx")
+def exported(translator: Translator, folder: Path) -> tuple[Translator, Path]:
+    """The translator, and its export by the command."""
     translator.save_to_preset(folder / "preset")
     (folder / "exported").mkdir()  # an empty folder is taken
     with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -66,15 +54,30 @@ def pair(request, tmp_path_factory):
     return translator, folder / "exported"
 
 
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory):
+    return exported(build("bpe"), tmp_path_factory.mktemp("pieces"))
+
+
+@pytest.fixture(scope="module")
+def pointer(tmp_path_factory):
+    return exported(pointer_translator(), tmp_path_factory.mktemp("pointer"))
+
+
+@pytest.fixture(params=["pieces", "pointer"])
+def pair(request):
+    return request.getfixturevalue(request.param)
+
+
 @pytest.fixture
-def folder(pair, tmp_path):
+def folder(pieces, tmp_path):
     """A copy of the export, to be damaged."""
-    return Path(shutil.copytree(pair[1], tmp_path / "copy"))
+    return Path(shutil.copytree(pieces[1], tmp_path / "copy"))
 
 
 def test_the_program_of_the_page_runs(folder, tmp_path, monkeypatch, capsys):
     """docs/without-keras.md."""
-    page = (Path(__file__).parents[2] / "docs" / "without-keras.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "without-keras.md").read_text("utf-8")
     monkeypatch.chdir(tmp_path)
     folder.rename("rnnsearch-onnx")
     names = {}
@@ -97,20 +100,16 @@ def check_same(received, expected):
 @pytest.mark.parametrize("name", OPTIONS)
 def test_translations_are_those_of_generate(pair, name):
     translator, folder = pair
-    check_same(
-        OnnxTranslator(folder, threads=1).generate(READ, **OPTIONS[name]), translator.generate(READ, **OPTIONS[name])
-    )
-
-
-def test_adversarial_lines_are_translated_as_by_generate(pair):
-    translator, folder = pair
-    lines = [line.decode(errors="replace")[:300] for line in adversarial.lines(200)]
-    received, expected = (t.generate(lines, return_alignments=False) for t in (OnnxTranslator(folder), translator))
+    lines = [*READ, *(line.decode(errors="replace")[:100] for line in adversarial.lines(23))]
+    options = dict(OPTIONS[name])
+    if "prefixes" in options:
+        options["prefixes"] = [translator.target_tokenizer.decode(i % 3 * [4 + i]) for i in range(len(lines))]
+    received, expected = (t.generate(lines, **options) for t in (OnnxTranslator(folder, threads=1), translator))
     check_same(received, expected)
 
 
-def test_the_limit_of_long_lines_is_the_translators(pair, folder):
-    translator, _ = pair
+def test_the_limit_of_long_lines_is_the_translators(pieces, folder):
+    translator, _ = pieces
     assert OnnxTranslator(folder).length_arguments == translator.length_arguments
     changed(folder / "manifest.json", trained_length=2)
     with pytest.warns(UserWarning, match=r"at most 4 tokens for a model trained with up to 2\."):
@@ -120,15 +119,8 @@ def test_the_limit_of_long_lines_is_the_translators(pair, folder):
     check_same([found], [expected])
 
 
-def test_a_prefix_begins_the_translation(pair):
-    translator, folder = pair
-    prefixes = [translator.target_tokenizer.decode([4, 5]), "", translator.target_tokenizer.decode([6])]
-    received, expected = (t.generate(SENTENCES[:3], prefixes=prefixes) for t in (OnnxTranslator(folder), translator))
-    check_same(received, expected)
-
-
-def test_it_runs_where_neither_keras_nor_a_backend_is_installed(pair):
-    translator, folder = pair
+def test_it_runs_where_neither_keras_nor_a_backend_is_installed(pieces):
+    translator, folder = pieces
     expected = [translation.text for translation in translator.generate(SENTENCES)]
     code = f"""
 import json, sys
@@ -140,19 +132,12 @@ print(json.dumps([translation.text for translation in found]))
     assert json.loads(run_without(WITHOUT, code)) == expected
 
 
-def test_threads_may_share_a_translator(pair):
-    _, folder = pair
+def test_threads_may_share_a_translator(pieces):
+    _, folder = pieces
     translator = OnnxTranslator(folder, threads=1)
     expected = [translation.text for translation in translator.generate(SENTENCES)]
-    found: list[list[str]] = []
-    threads = [
-        threading.Thread(target=lambda: found.append([t.text for t in translator.generate(SENTENCES)]))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: [t.text for t in translator.generate(SENTENCES)], range(4)))
     assert found == [expected] * 4
 
 
@@ -161,18 +146,6 @@ def changed(path: Path, **entries) -> None:
     path.write_text(json.dumps(manifest), "utf-8")
 
 
-ABSENT = [
-    (
-        "onnxruntime",
-        ("from keras_attn.runtime import OnnxTranslator", "OnnxTranslator('x')"),
-        'Expected onnxruntime to be installed: pip install "keras_attn[runtime]".',
-    ),
-    (
-        "tf2onnx",
-        ("from keras_attn.export import export_onnx", "export_onnx(None, 'x')"),
-        'Expected tf2onnx to be installed for export to ONNX: pip install "keras_attn[onnx]".',
-    ),
-]
 DAMAGES = {
     "no manifest": (lambda f: (f / "manifest.json").unlink(), FileNotFoundError, "There is no manifest.json"),
     "no json": (lambda f: (f / "manifest.json").write_text("{"), ValueError, "truncated or changed"),
@@ -201,28 +174,22 @@ def test_a_damaged_folder_is_refused(folder, name):
     assert str(caught.value).startswith("Expected ")
 
 
-def test_logits_that_are_nan_are_refused(pair, monkeypatch):
-    _, folder = pair
-    translator = OnnxTranslator(folder)
-    session = translator._decoder
-
-    class NaN:
-        def run(self, names, inputs):
-            return [np.full_like(array, np.nan) for array in session.run(names, inputs)]
-
-    monkeypatch.setattr(translator, "_decoder", NaN())
+def test_logits_that_are_nan_are_refused(pieces):
+    translator = OnnxTranslator(pieces[1])
+    memory, state = translator.encode(np.array([[5, 3]], "int32"), 4)
+    state = {name: np.full_like(array, np.nan) for name, array in state.items()}
     with pytest.raises(ValueError, match="logits that are NaN"):
-        translator.generate(SENTENCES[:1])
+        translator.step(np.array([2], "int32"), memory, state)
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])
-def test_a_number_of_threads_is_checked(pair, threads):
+def test_a_number_of_threads_is_checked(pieces, threads):
     with pytest.raises(ValueError, match=f"threads to be a whole number above 0, or None. Received: {threads!r}"):
-        OnnxTranslator(pair[1], threads=threads)
+        OnnxTranslator(pieces[1], threads=threads)
 
 
-def test_nothing_is_overwritten_and_no_option_is_ignored(pair, capsys):
-    translator, folder = pair
+def test_nothing_is_overwritten_and_no_option_is_ignored(pieces, capsys):
+    translator, folder = pieces
     before = sorted(folder.parent.rglob("*"))
     with pytest.raises(FileExistsError, match="new or empty folder"):
         translator.export(folder, format="onnx")
@@ -236,7 +203,14 @@ def test_nothing_is_overwritten_and_no_option_is_ignored(pair, capsys):
     assert sorted(folder.parent.rglob("*")) == before
 
 
-@pytest.mark.parametrize(("module", "call", "expected"), ABSENT)
-def test_what_is_missing_is_named(module, call, expected):
-    code = f"{call[0]}\ntry:\n    {call[1]}\nexcept ModuleNotFoundError as error:\n    print(error)"
-    assert run_without((module,), code) == expected
+@pytest.mark.parametrize(
+    ("module", "package", "call", "purpose", "extra"),
+    [
+        ("onnxruntime", "runtime", "OnnxTranslator('x')", "", "runtime"),
+        ("tf2onnx", "export", "export_onnx(None, 'x')", " for export to ONNX", "onnx"),
+    ],
+)
+def test_what_is_missing_is_named(module, package, call, purpose, extra, processes_on_jax):
+    code = f"from keras_attn import {package}\ntry: {package}.{call}\nexcept ModuleNotFoundError as error: print(error)"
+    sentence = f'Expected {module} to be installed{purpose}: pip install "keras_attn[{extra}]".'
+    assert run_without((module,), code) == sentence

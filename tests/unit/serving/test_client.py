@@ -1,4 +1,4 @@
-"""The client, with a server whose answers a test chooses, and with `keras-attn serve`."""
+"""The client, with a server whose answers a test chooses; tests/serving/test_server.py has it with a real one."""
 
 import http.server
 import json
@@ -6,11 +6,10 @@ import random
 import threading
 import time
 
-import numpy as np
 import pytest
 
 from keras_attn.serving.client import Client
-from tests.serving.absent import run_without
+from tests.unit.absent import run_without
 
 
 class Scripted(http.server.ThreadingHTTPServer):
@@ -66,10 +65,8 @@ def test_what_the_server_could_not_take_is_sent_again_after_longer_and_longer(wa
         (found,) = Client(server.address, "m").translate(["a"])
     assert (found.text, found.score) == ("x", -1.5)
     assert waits == [(0, 0.1), (0, 0.2), (0, 0.4)]
-    assert (
-        server.requests
-        == [("/v1/models/m:predict", {"signature_name": "serving_default", "inputs": {"text": ["a"]}})] * 4
-    )
+    body = {"signature_name": "serving_default", "inputs": {"text": ["a"]}}
+    assert server.requests == [("/v1/models/m:predict", body)] * 4
 
 
 def test_in_the_end_it_says_why(waits):
@@ -137,76 +134,23 @@ def test_an_endless_answer_is_not_read_whole(monkeypatch):
 
 def test_neither_keras_nor_tensorflow_is_needed():
     with Scripted(GOOD) as server:
-        code = f"""
-from keras_attn.serving.client import Client
-print(Client({server.address!r}, "m").translate(["a"])[0].text)
-"""
+        code = "from keras_attn.serving.client import Client\n"
+        code += f'print(Client({server.address!r}, "m").translate(["a"])[0].text)'
         assert run_without(("keras", "tensorflow", "jax", "torch", "sentencepiece"), code) == "x"
 
 
-@pytest.mark.parametrize(
-    ("address", "options"),
-    [
+def test_arguments_are_checked():
+    for address, options in (
         ("localhost:8501", {}),
         ("grpc://localhost:8500", {}),
         ("http://x", {"retries": -1}),
         ("http://x", {"batch_size": 0}),
-    ],
-)
-def test_arguments_are_checked(address, options):
-    with pytest.raises(ValueError, match="Expected"):
-        Client(address, "m", **options)
-
-
-@pytest.mark.parametrize("texts", ["text", [1], ["a", ["b"]]])
-def test_texts_are_checked(texts):
+    ):
+        with pytest.raises(ValueError, match="Expected"):
+            Client(address, "m", **options)
     client = Client("http://localhost:1", "m", retries=0)
-    with pytest.raises(ValueError, match="a list of strings"):
-        client.translate(texts)
-    with pytest.raises(ValueError, match=r"a target for each source. Received: [12] and [12]"):
+    for texts in ("text", [1], ["a", ["b"]]):
+        with pytest.raises(ValueError, match="a list of strings"):
+            client.translate(texts)
+    with pytest.raises(ValueError, match=r"a target for each source. Received: 1 and 2"):
         client.score(["a"], ["b", "c"])
-
-
-TEXTS = ["ein Hund läuft", b"zwei \xff Hunde", "", "😀"] + [f"Satz {n}" for n in range(7)]
-
-
-@pytest.fixture
-def client(live):
-    return Client(live.rest, live.name, batch_size=3)
-
-
-def test_translations_come_in_order(client):
-    found = client.translate(TEXTS)
-    # The model's upper case is ASCII's, and it counts bytes.
-    raw = [text if isinstance(text, bytes) else text.encode() for text in TEXTS]
-    assert [translation.text for translation in found] == [text.upper().decode(errors="replace") for text in raw]
-    assert [translation.score for translation in found] == [-len(text) for text in raw]
-
-
-def test_n_best_comes_with_tokens_and_alignments_of_its_own_length(client):
-    long, blank, short = client.translate_n_best(["ein Hund läuft", " ", "zwei"])
-    best, second = long.n_best
-    assert (best.text, second.text, best.score, second.score) == ("läuft Hund ein", "ein Hund läuft", -0.5, -1.5)
-    assert (long.text, long.tokens, long.score) == (best.text, best.tokens, best.score)
-    assert long.source_tokens == ("ein", "Hund", "läuft", "</s>")
-    assert long.tokens == ("läuft", "Hund", "ein", "</s>")
-    backwards = [[0, 0, 0.75, 0.25], [0, 0.75, 0, 0.25], [0.75, 0, 0, 0.25], [0, 0, 0, 1]]
-    np.testing.assert_array_equal(long.alignment, backwards)
-    forwards = [[0.75, 0, 0, 0.25], [0, 0.75, 0, 0.25], [0, 0, 0.75, 0.25], [0, 0, 0, 1]]
-    np.testing.assert_array_equal(second.alignment, forwards)
-    assert short.tokens == ("zwei", "</s>")
-    np.testing.assert_array_equal(short.alignment, [[0.75, 0.25], [0, 1]])
-    assert blank.text == ""
-
-
-def test_scores_of_pairs(client):
-    sources, targets = ["a", "bb", "ccc", "dddd"], ["ee", "", "f", "ggggg"]
-    expected = [(-5.0, 2), (-2.0, 0), (-5.0, 1), (-14.0, 5)]
-    assert client.score(sources, targets) == expected
-
-
-def test_errors_of_a_real_server(client, live):
-    with pytest.raises(ValueError, match=r"status 413, .*Maximum request body size"):
-        client.translate(["x" * 5_000_000])
-    with pytest.raises(ValueError, match=r"Servable not found for request: Specific\(mirror, 9\)"):
-        Client(client.address, live.name, version=9).translate(["x"])

@@ -5,25 +5,16 @@ import numpy as np
 import pytest
 
 from keras_attn.text import BLANKS, DEFAULT_IDS, Tokenizer
-from tests.serving.conftest import LINES, READ, SENTENCES
+from tests.export.small import LINES, NEEDS_TENSORFLOW, READ, SENTENCES
 
 if keras.backend.backend() != "tensorflow":
-    pytest.skip("the graph is TensorFlow's; other backends export in a process of its own", allow_module_level=True)
+    pytest.skip(NEEDS_TENSORFLOW, allow_module_level=True)
 
 import tensorflow as tf
 
 from keras_attn.export.tokenizers import graph_tokenizer, is_blank, repair, without_end
 
-ODD = [
-    b"\xed\xa0\x80",
-    b"\xf4\x90\x80\x80",
-    b"\xc0\x80",
-    b"\xe2\x82",
-    b"\xf0\x9f\x98",
-    b"\xef\xbb\xbf",
-    b"\xf8",
-    b"\x00",
-]
+ODD = [b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x80", b"\xe2\x82", b"\xf0\x9f\x98", b"\xef\xbb\xbf"]
 
 
 def random_bytes(count):
@@ -41,14 +32,8 @@ def test_repair_is_pythons_replacement():
 
 
 def test_blank_is_pythons_blank():
-    texts = [text.decode(errors="replace") for text in TEXTS] + [
-        *BLANKS,
-        BLANKS,
-        "\u200b",
-        "\x1c",
-        "\u180e",
-        "\ufeff",
-    ]
+    texts = [text.decode(errors="replace") for text in TEXTS]
+    texts += [*BLANKS, BLANKS, "\u200b", "\x1c", "\u180e", "\ufeff"]
     assert is_blank(tf.constant([t.encode() for t in texts])).numpy().tolist() == [not t.strip(BLANKS) for t in texts]
 
 

@@ -1,4 +1,4 @@
-"""An exported translator gives what `generate` gives, in a process with TensorFlow alone and in one without Python."""
+"""A published version gives what `generate` gives, in a process with TensorFlow alone and in one without Python."""
 
 import json
 
@@ -6,8 +6,12 @@ import keras
 import numpy as np
 import pytest
 
+from keras_attn.export import export_translator
+from tests.export.conftest import REPORT
+from tests.export.small import LINES, NEEDS_TENSORFLOW, READ, SENTENCES
 from tests.serving import fresh, loader
-from tests.serving.conftest import LINES, READ, REPORT, SENTENCES
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason=NEEDS_TENSORFLOW)
 
 
 def assert_same(exported, translations, scores):
@@ -16,17 +20,12 @@ def assert_same(exported, translations, scores):
         assert abs(expected.score - score) < 2e-5 * (1 + abs(score)), line
         if found.decode() != expected.text:
             assert abs(expected.score - score) < 1e-5, (line, expected.text, found)
-            print(f"a tie: {line!r} gives {found!r} for {expected.text!r}, both {score}")
 
 
-def test_the_model_is_worth_comparing(exported):
-    texts = [translation.text for translation in exported.expected]
-    assert len(set(texts)) > len(texts) // 2
-    assert len({len(translation.tokens) for translation in exported.expected}) > 5
+def test_a_process_with_tensorflow_alone_gives_the_same(exported):
+    texts, lengths = ({each(t) for t in exported.expected} for each in (lambda t: t.text, lambda t: len(t.tokens)))
+    assert (len(texts) > len(LINES) // 2, len(lengths) > 5) == (True, True), "translations worth comparing"
     assert any(len(translation.source_tokens) > 64 for translation in exported.expected)
-
-
-def test_a_process_with_tensorflow_alone_says_the_same(exported):
     batches = [LINES, *([line] for line in LINES[:3] + LINES[16:18]), LINES[16:19], []]
     (answers,) = fresh.run([(exported.folder, [("serving_default", {"text": batch}) for batch in batches])])
     everything, *single, blank, empty = [(a["translation"].tolist(), a["score"].tolist()) for a in answers]
@@ -37,13 +36,7 @@ def test_a_process_with_tensorflow_alone_says_the_same(exported):
     assert empty == ([], [])
 
 
-# The other backends export in a process with TensorFlow, which writes the same files.
-on_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the graph is TensorFlow's")
-
-
-@on_tensorflow
-@pytest.mark.slow
-def test_the_servers_own_loader_says_the_same(exported, program):
+def test_the_servers_own_loader_gives_the_same(exported, program):
     done, results = loader.run(program, exported.folder, LINES, "--repeat", "2")
     assert done.returncode == 0, done.stderr.decode()
     # Those with string inputs; an input with a default may be omitted.
@@ -58,7 +51,6 @@ def test_the_servers_own_loader_says_the_same(exported, program):
     log_probs = [t.token_log_probs.sum() if t.token_ids else 0.0 for t in given]
     np.testing.assert_allclose(results["score"]["log_prob"], log_probs, rtol=1e-4)
     assert {"load", "run score", "memory"} <= set(loader.times(done))
-    print(loader.times(done))
 
 
 def test_the_folder_holds_the_weights_once_and_a_record(exported):
@@ -69,7 +61,7 @@ def test_the_folder_holds_the_weights_once_and_a_record(exported):
     assert "max_batch_size { value: 64 }" in (exported.folder / "batching_params.pbtxt").read_text()
 
 
-def test_the_record_says_what_it_is(exported):
+def test_the_record_names_options_and_origin(exported):
     record = json.loads((exported.folder / "assets.extra" / "keras_attn.json").read_text())
     assert record["options"]["beam_size"] == 3
     assert record["languages"] == {"source": "de", "target": "fr"}
@@ -96,3 +88,37 @@ def test_warm_up_records_are_tensorflow_servings(exported):
     assert {text for batch in batches for text in batch} == set(SENTENCES)
     (ids,) = (inputs for name, inputs in calls if name == "translate_token_ids")
     assert ids["token_ids"].shape == (1, ids["lengths"][0])
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("a full disk", r"Expected a version that can .*No space left on device"),
+        ("a wrong score", "Expected the exported"),
+    ],
+)
+def test_a_version_that_is_not_whole_or_not_right_leaves_nothing(exported, tmp_path, monkeypatch, error, expected):
+    import tensorflow as tf
+
+    from keras_attn.export import assets, signatures
+
+    class Wrong:
+        """A graph in the place of the translator's."""
+
+        def __init__(self, *_):
+            pass
+
+        def save(self, directory):
+            def translate(text):
+                return {"translation": text, "score": tf.cast(tf.strings.length(text), tf.float32)}
+
+            spec = tf.TensorSpec((None,), tf.string, name="text")
+            tf.saved_model.save(tf.Module(), directory, signatures=tf.function(translate, input_signature=[spec]))
+            if error == "a full disk":
+                raise tf.errors.ResourceExhaustedError(None, None, f"{directory}/variables; No space left on device")
+
+    monkeypatch.setattr(signatures, "ServedTranslator", Wrong)
+    monkeypatch.setattr(assets, "warm_up_requests", lambda *_: [])
+    with pytest.raises((OSError, ValueError), match=expected):
+        export_translator(exported.translator, tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []

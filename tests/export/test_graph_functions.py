@@ -5,10 +5,10 @@ from copy import copy
 import keras
 import pytest
 
-from tests.serving.conftest import SENTENCES, build
+from tests.export.small import NEEDS_TENSORFLOW, SENTENCES, build
 
 if keras.backend.backend() != "tensorflow":
-    pytest.skip("the graph is TensorFlow's; other backends export in a process of its own", allow_module_level=True)
+    pytest.skip(NEEDS_TENSORFLOW, allow_module_level=True)
 
 import tensorflow as tf
 
