@@ -13,13 +13,11 @@ import pytest
 
 from keras_attn import files
 
-pytestmark = pytest.mark.once
-
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def start(code, *arguments):
-    """A Python process with `files` and `folder`, a path; it is ready when it has printed a line."""
+    """A Python process with `files` and `folder`, a path."""
     lines = ["import os, sys, time", "from pathlib import Path", "from keras_attn import files"]
     line = [sys.executable, "-c", "\n".join([*lines, "folder = Path(sys.argv[1])", code]), *map(str, arguments)]
     return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, cwd=ROOT)
@@ -33,6 +31,17 @@ def kill(process):
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
+
+
+@contextlib.contextmanager
+def full_disk():
+    """A limit of 1,000 bytes to the size of a file stands in for a full disk; the system reports both alike."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 WORK = """
@@ -53,20 +62,15 @@ def test_a_folder_is_locked_until_its_process_ends(tmp_path):
     other.kill()
     other.communicate()
     with files.locked(folder):
-        assert names(folder) == [files.LOCK]
+        with pytest.raises(FileExistsError, match="no other process"), files.locked(folder):  # of this process
+            pass
+        assert names(folder) == [files.LOCK], "still locked"
+    with files.locked(folder):
+        pass
     assert names(folder) == []
 
 
-def test_two_locks_of_one_process_exclude_each_other_too(tmp_path):
-    with files.locked(tmp_path):
-        with pytest.raises(FileExistsError, match="no other process"), files.locked(tmp_path):
-            pass
-        assert names(tmp_path) == [files.LOCK], "still locked"
-    with files.locked(tmp_path):
-        pass
-
-
-def test_what_was_made_for_nothing_is_removed(tmp_path):
+def test_folders_without_content_are_removed(tmp_path):
     for context in (files.locked, files.staging):
         with contextlib.suppress(KeyError), context(tmp_path / "a" / "b"):
             raise KeyError
@@ -79,7 +83,7 @@ def test_what_was_made_for_nothing_is_removed(tmp_path):
 
 
 def test_leftovers_of_the_dead_are_removed_and_not_those_of_the_living(tmp_path):
-    for _ in range(3):
+    for _ in range(2):
         kill(start(WORK.format("staging"), tmp_path))
     assert len(names(tmp_path)) == 1, "each removes those before it"
     for name in (".tmp-7", ".tmp-" + "g" * 32, "x.tmp-" + "a" * 32):
@@ -94,8 +98,7 @@ def test_leftovers_of_the_dead_are_removed_and_not_those_of_the_living(tmp_path)
         files.remove_leftovers(tmp_path)
         assert (alive / "work").exists()
     assert names(tmp_path) == sorted(other)
-    with files.locked(tmp_path):
-        (tmp_path / f".tmp-{'d' * 32}").mkdir()
+    (tmp_path / f".tmp-{'d' * 32}").mkdir()
     with files.locked(tmp_path):
         assert f".tmp-{'d' * 32}" not in names(tmp_path)
 
@@ -103,10 +106,6 @@ def test_leftovers_of_the_dead_are_removed_and_not_those_of_the_living(tmp_path)
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     path = tmp_path / "report.json"
     path.write_text("old")
-    with contextlib.suppress(KeyError), files.replacing(path) as partial:
-        partial.write_text("half")
-        raise KeyError
-    assert path.read_text() == "old"
     code = """
 with files.replacing(folder / "report.json") as partial:
     partial.write_text("half")
@@ -115,9 +114,15 @@ with files.replacing(folder / "report.json") as partial:
 """
     kill(start(code, tmp_path))
     assert path.read_text() == "old"
+    full = rf"Expected room for what is written\. Received: '{tmp_path}', {os.strerror(errno.EFBIG)}\."
+    with full_disk(), pytest.raises(OSError, match=full), files.replacing(path) as partial:
+        partial.write_bytes(bytes(2000))
+    assert (path.read_text(), names(tmp_path)) == ("old", ["report.json"])
+    descriptors = os.listdir("/dev/fd")
     with files.replacing(path) as partial:
         partial.write_text("new")
     assert (path.read_text(), names(tmp_path)) == ("new", ["report.json"])
+    assert len(os.listdir("/dev/fd")) == len(descriptors)
 
 
 def test_the_first_to_publish_wins(tmp_path):
@@ -131,42 +136,20 @@ def test_the_first_to_publish_wins(tmp_path):
         files.publish(tmp_path / "new1", tmp_path / "none" / "target")
 
 
-def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path):
+@pytest.mark.parametrize(
+    ("place", "error", "match"),
+    [
+        ("file", FileExistsError, r"Expected a folder\. Received a file: .*file'"),
+        ("file/below", NotADirectoryError, "Expected a folder that can be made"),
+        ("long" * 100, OSError, r"Expected a folder that can be made\. Received: .*too long"),
+    ],
+    ids=["file", "below a file", "long"],
+)
+def test_a_place_that_cannot_be_written_is_named(tmp_path, place, error, match):
     (tmp_path / "file").touch()
     for context in (files.locked, files.staging):
-        with (
-            pytest.raises(FileExistsError, match=r"Expected a folder\. Received a file: .*file'"),
-            context(tmp_path / "file"),
-        ):
+        with pytest.raises(error, match=match), context(tmp_path / place):
             pass
-        with (
-            pytest.raises(NotADirectoryError, match="Expected a folder that can be made"),
-            context(tmp_path / "file" / "below"),
-        ):
-            pass
-        with (
-            pytest.raises(OSError, match=r"Expected a folder that can be made\. Received: .*too long"),
-            context(tmp_path / ("long" * 100)),
-        ):
-            pass
-
-
-def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path):
-    """A limit to the size of a file stands in for a disk; the system tells both in the same way."""
-    (tmp_path / "old").write_text("old")
-    code = """
-import resource
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-try:
-    with files.replacing(folder / "old") as partial:
-        partial.write_bytes(bytes(2000))
-except OSError as error:
-    print(type(error).__name__, error)
-"""
-    out, _ = start(code, tmp_path).communicate(timeout=60)
-    assert out.startswith("OSError Expected room for what is written. Received: ")
-    assert f"{str(tmp_path)!r}, {os.strerror(errno.EFBIG)}." in out
-    assert (names(tmp_path), (tmp_path / "old").read_text()) == (["old"], "old")
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
@@ -204,19 +187,17 @@ def test_only_small_regular_files_are_read_whole(tmp_path):
     with pytest.raises(ValueError, match=r"to have at most 4 bytes\. Received: 5"):
         files.read_bounded(tmp_path / "file", 4)
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("/dev/zero")
-    for name in ("pipe", "link"):
-        with pytest.raises(ValueError, match=rf"{name}' to be a file\. Received: a pipe or a device"):
-            files.read_bounded(tmp_path / name, 4)
+    with pytest.raises(ValueError, match=r"pipe' to be a file\. Received: a pipe or a device"):
+        files.read_bounded(tmp_path / "pipe", 4)
 
 
-def test_processes_that_write_at_once_get_in_nobodys_way(tmp_path):
+def test_processes_may_write_at_once(tmp_path):
     code = """
-for n in range(40):
+for n in range(20):
     with files.replacing(folder / f"file{n % 3}") as partial:
         partial.write_text("x" * 999)
 """
-    processes = [start(code, tmp_path) for _ in range(4)]
+    processes = [start(code, tmp_path) for _ in range(3)]
     for process in processes:
         process.communicate(timeout=120)
         assert process.returncode == 0
@@ -226,20 +207,10 @@ for n in range(40):
 
 def test_archives_that_grow_are_refused(tmp_path):
     path = tmp_path / "a.zip"
-    for method, grows in ((zipfile.ZIP_STORED, False), (zipfile.ZIP_DEFLATED, True)):
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         with zipfile.ZipFile(path, "w", method) as archive:
             archive.writestr("config.json", bytes(100_000))
-        if grows:
-            with pytest.raises(ValueError, match=r"not compressed\. Received: 100,000 bytes, compressed"):
-                files.check_archive(path)
-        else:
+        if method == zipfile.ZIP_STORED:
             files.check_archive(path)
-
-
-def test_it_costs_little(tmp_path):
-    """Descriptors are closed: more writes than a process may have files open."""
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for _ in range(min(most, 300)):
-        with files.replacing(tmp_path / "file") as partial:
-            partial.touch()
-    assert len(os.listdir("/dev/fd")) < 200
+    with pytest.raises(ValueError, match=r"not compressed\. Received: 100,000 bytes, compressed"):
+        files.check_archive(path)

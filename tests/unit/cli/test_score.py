@@ -1,54 +1,22 @@
-"""`keras-attn score` and `keras-attn evaluate` on files: what they print, and what they refuse."""
+"""`keras-attn score`, `evaluate` and `shortlist` on files: what they print, and what they refuse."""
 
 import json
 import os
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
-import keras
 import numpy as np
 import pytest
 
+from keras_attn import Shortlist, quantize, translation, with_shortlist
 from keras_attn.backend import int8_products
 from keras_attn.cli import line_streaming
 from keras_attn.cli import score as score_command
 from keras_attn.cli.main import main
-from keras_attn.evaluation import bleu, chrf
-from keras_attn.models import RNNSearch
-from keras_attn.text import Tokenizer
+from keras_attn.evaluation import bleu, by_metric, chrf
 from keras_attn.translation import Translator, vote
-
-pytestmark = pytest.mark.once
-
-SOURCES = ["eins zwei", "", "drei", "zwei drei eins", "vier"]
-TARGETS = ["a b c", "", "d", "b d a c e", "f f f f f"]
-OTHERS = ["a b", "", "d", "b d a c", "f"]
-
-
-def lines(texts) -> str:
-    return "".join(f"{text}\n" for text in texts)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A preset, files of sentences, and the same as a corpus."""
-    folder = tmp_path_factory.mktemp("work")
-    keras.utils.set_random_seed(3)
-    tokenizers = [Tokenizer.train(texts, level="word") for texts in (SOURCES, TARGETS)]
-    sizes = {"units": 5, "embedding_size": 7, "readout_size": 6, "attention_units": 3}
-    initializer = keras.initializers.RandomNormal(stddev=0.8)
-    model = RNNSearch(*(t.vocabulary_size for t in tokenizers), **sizes, initializer=initializer)
-    Translator(model, *tokenizers).save_to_preset(folder / "preset")
-    for number, seed in ((1, 2), (2, 4)):  # with votes that are no single model's
-        for weight in model.trainable_weights:
-            weight.assign(keras.random.normal(weight.shape, stddev=0.8, seed=seed))
-        Translator(model, *tokenizers).save_to_preset(folder / f"preset{number}")
-    (folder / "corpus").mkdir()
-    for name, texts in (("source", SOURCES), ("target", TARGETS), ("other", OTHERS), ("short", SOURCES[:2])):
-        (folder / name).write_text(lines(texts))
-    (folder / "corpus" / "test.de").write_text(lines(SOURCES))
-    (folder / "corpus" / "test.fr").write_text(lines(TARGETS))
-    return folder
+from tests.unit.cli.conftest import SOURCES, TARGETS, tiny_translator
 
 
 def run(folder: Path, *arguments) -> int:
@@ -61,24 +29,22 @@ def run(folder: Path, *arguments) -> int:
 FILES = ("--input", "{f}/source", "--references", "{f}/target")
 VOTE = (*FILES, "--ensemble", "{f}/preset", "--combine", "vote")
 PAIR = ("--source", "{f}/source", "--target", "{f}/target")
+GIVEN = ("--input", "{f}/source", "--shortlist")
 
 
-def test_scores_are_those_of_the_translator(folder, capsys):
+def test_scores_are_those_of_the_translator(folder, tmp_path, capsys):
     options = {"length_penalty": 0.5, "normalization": "average", "coverage_penalty": 0.3}
-    flags = ["--length-penalty", 0.5, "--normalization", "average", "--coverage-penalty", 0.3]
+    flags = ["--length-penalty", 0.5, "--normalization", "average", "--coverage-penalty", 0.3, "--batch-size", 2]
     expected = Translator.from_preset(folder / "preset").score(SOURCES, TARGETS, **options)
-    for window in (1, 2, 4096):
-        assert run(folder, "score", "{f}/preset", *PAIR, *flags, "--window", window, "--batch-size", 2) == 0
+    sums = [0 if one.token_log_probs is None else one.token_log_probs.sum() for one in expected]
+    for window in (2, 4096):
+        assert run(folder, "score", "{f}/preset", *PAIR, *flags, "--window", window) == 0
         rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
         assert [(row[0], row[3]) for row in rows] == [(str(n), text) for n, text in enumerate(TARGETS, start=1)]
         np.testing.assert_allclose([float(row[2]) for row in rows], [one.score for one in expected], atol=1e-4)
-        sums = [0 if one.token_log_probs is None else one.token_log_probs.sum() for one in expected]
         np.testing.assert_allclose([float(row[1]) for row in rows], sums, atol=1e-4)
-
-
-def test_scores_as_json_lines_in_a_file(folder, tmp_path):
     fields = ["--format", "jsonl", "--fields", "text,score,tokens,token_log_probs,alignment"]
-    assert run(folder, "score", "{f}/preset", *PAIR, *fields, "--output", tmp_path / "scores") == 0
+    assert run(folder, "score", "{f}/preset", *PAIR, *flags, *fields, "--output", tmp_path / "scores") == 0
     first, blank, *_ = (json.loads(line) for line in (tmp_path / "scores").read_text().splitlines())
     assert (first["line"], first["source"], first["text"]) == (1, "eins zwei", "a b c")
     assert first["tokens"] == ["a", "b", "c", "</s>"]
@@ -106,15 +72,22 @@ def test_scores_as_json_lines_in_a_file(folder, tmp_path):
         (["evaluate", "{f}/preset", *FILES, "--average", "weights"], "--average together with --ensemble"),
         (["evaluate", "{f}/preset", *VOTE, "--hypotheses", "{f}/other"], "without --ensemble"),
         (["evaluate", "{f}/preset", *FILES, "--hypotheses", "{f}/other", "--beam", "2"], "where a run translates"),
+        (["shortlist", "{f}/preset", *PAIR], "--output"),
+        (["shortlist", "{f}/preset", *PAIR, "--output", "{f}/source"], "to be a new file"),
+        (["shortlist", "{f}/preset", *PAIR, "--output", "{f}/new", "--candidates", 0], "from 1 to"),
+        (["shortlist", "{f}/preset", *PAIR[:3], "{f}/short", "--output", "{f}/new"], "for each of 5 sentences"),
+        (["export", "{f}/preset", "{f}/new", "--shortlist", "{f}/source"], "`Shortlist.save`"),
+        (["translate", "{f}/preset", *GIVEN, "{f}/none"], "{f}/none"),
+        (["translate", "{f}/preset", *GIVEN, "{f}/source"], "`Shortlist.save`"),
     ],
 )
-def test_bad_input_is_refused_with_a_sentence(folder, arguments, sentence, capsys):
+def test_bad_input_is_refused(folder, arguments, sentence, capsys):
     before = sorted(os.listdir(folder))
     assert run(folder, *arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"keras-attn {arguments[0]}: ")
-    assert sentence in err
+    assert sentence.format(f=folder) in err
     assert err.count("\n") == 1
     assert sorted(os.listdir(folder)) == before
 
@@ -135,39 +108,47 @@ def test_long_targets_of_short_sources_are_scored_a_few_at_a_time(tmp_path, monk
 @pytest.mark.parametrize("longer", ["source", "target"])
 def test_pipes_of_unequal_length_are_refused_when_one_ends(folder, longer, tmp_path, capsys):
     """Their lengths are not known before: the pairs that there are get their scores."""
-    import threading
-
     sides = {"source": SOURCES[:2], "target": TARGETS[:2]} | {longer: {"source": SOURCES, "target": TARGETS}[longer]}
     writers = []
     for name, texts in sides.items():
         os.mkfifo(tmp_path / name)
-        writers.append(threading.Thread(target=(tmp_path / name).write_text, args=(lines(texts),)))
+        text = "".join(f"{text}\n" for text in texts)
+        writers.append(threading.Thread(target=(tmp_path / name).write_text, args=(text,)))
         writers[-1].start()
     pipes = ["--source", tmp_path / "source", "--target", tmp_path / "target"]
-    assert run(folder, "score", "{f}/preset", *pipes) == 2
+    assert run(folder, "score", "{f}/preset", *pipes, "--batch-size", 2) == 2
     for writer in writers:
         writer.join()
     assert "more" in capsys.readouterr().err
 
 
 def test_evaluate_reads_files_and_folders_alike(folder, tmp_path, capsys):
-    where = {
-        "files": ["--input", "{f}/source", "--references", "{f}/target"],
-        "folder": ["--corpus", "{f}/corpus", "--source", "de", "--target", "fr"],
-    }
+    """BLEU with the paired bootstrap; with error rates McNemar's test."""
+    where = {"files": FILES, "folder": ("--corpus", "{f}/corpus")}
     found = {}
     for name, arguments in where.items():
-        given = ["--hypotheses", "{f}/other", "--against", "{f}/preset", "--output", tmp_path / name]
+        given = ["--hypotheses", "{f}/other", "--against", "{f}/target", "--output", tmp_path / name]
         assert run(folder, "evaluate", "{f}/preset", *arguments, *given) == 0
         found[name] = json.loads((tmp_path / name).read_text())
         assert found[name]["sentences"] == 5
+    assert "Paired bootstrap" in capsys.readouterr().out
     assert found["folder"]["corpus"] == "corpus"
     assert found["files"]["input"] == str(folder / "source")
-    keys = ("bleu", "chrf", "ter")
-    systems = [[{key: one[key] for key in keys} for one in found[name]["systems"]] for name in where]
+    systems = [[{key: one[key] for key in ("bleu", "chrf", "ter")} for one in found[name]["systems"]] for name in where]
     assert systems[0] == systems[1]
     assert found["files"]["paired_bootstrap"] == found["folder"]["paired_bootstrap"]
-    assert "Paired bootstrap" in capsys.readouterr().out
+
+    lines = {"words": ["c a t", "a", "a"], "answers": ["K AE T", "AH", "EY"], "said": ["K AE T", "EY", "EY"]}
+    for name, texts in (lines | {"silent": ["", "", ""]}).items():
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts))
+    given = ["--input", tmp_path / "words", "--references", tmp_path / "answers", "--hypotheses", tmp_path / "said"]
+    given += ["--against", tmp_path / "silent", "--metric", "wer", "--output", tmp_path / "rates"]
+    assert run(folder, "evaluate", "{f}/preset", *given) == 0
+    rates = json.loads((tmp_path / "rates").read_text())
+    assert [one["wer"]["score"] for one in rates["systems"]] == [0, 100]
+    assert rates["systems"][0]["per"]["signature"] == "items:2|answers:3|nearest"
+    assert rates["mcnemar"] == by_metric.mcnemar_test(*lines.values(), [""] * 3)
+    assert "per 0.00  items:2|answers:3|nearest" in capsys.readouterr().out
 
 
 def test_several_references_and_another_metric(folder, tmp_path):
@@ -181,7 +162,9 @@ def test_several_references_and_another_metric(folder, tmp_path):
 
 def test_an_ensemble_by_vote_or_by_probability(folder, tmp_path):
     """In each case what the library does with the same presets; beside a second system, which is no ensemble."""
-    presets = [folder / name for name in ("preset", "preset1", "preset2")]
+    presets = [folder / "preset", tmp_path / "second", tmp_path / "third"]
+    for seed, path in zip((4, 8), presets[1:], strict=True):
+        tiny_translator(seed).save_to_preset(path)
     options = {"beam_size": 3, "length_penalty": 0.4}
     alone = [Translator.from_preset(preset).generate(SOURCES, **options) for preset in presets]
     texts = {
@@ -190,7 +173,7 @@ def test_an_ensemble_by_vote_or_by_probability(folder, tmp_path):
     }
     assert texts["vote"] != texts["probability"]
     assert texts["vote"] not in [[one.text for one in single] for single in alone]
-    flags = [*FILES, "--beam", 3, "--length-penalty", 0.4, "--against", "{f}/preset1", "--ensemble", *presets[1:]]
+    flags = [*FILES, "--beam", 3, "--length-penalty", 0.4, "--against", presets[1], "--ensemble", *presets[1:]]
     for combine, expected in texts.items():
         given = [*flags, "--combine", combine, "--output", tmp_path / combine]
         assert run(folder, "evaluate", "{f}/preset", *given) == 0
@@ -204,13 +187,33 @@ def test_an_ensemble_by_vote_or_by_probability(folder, tmp_path):
         assert [one["beam_size"] for one in searches] == [3] * (3 if combine == "vote" else 1)
 
 
-def test_scores_of_products_in_int8_say_so(folder, tmp_path, monkeypatch, capsys):
+def test_int8_and_a_shortlist(folder, tmp_path, monkeypatch, capsys):
+    """`shortlist` writes a file with which `translate`, `evaluate` and `export` work as the library does."""
     monkeypatch.setattr(int8_products, "MIN_WIDTH", 1)
-    reports = [tmp_path / name for name in ("float32", "int8")]
-    for path, flags in zip(reports, ([], ["--int8"]), strict=True):
-        assert run(folder, "evaluate", "{f}/preset", *FILES, *flags, "--output", path) == 0
-    (exact,), (rounded,) = (json.loads(path.read_text())["systems"] for path in reports)
-    assert "products" not in exact
-    assert rounded["products"] == "int8"
-    titles = [line for line in capsys.readouterr().out.splitlines() if ", beam 5" in line]
-    assert [title.partition(", beam 5")[2] for title in titles] == ["", ", int8"]
+    output = tmp_path / "short.npz"
+    few = ("--candidates", 1, "--frequent", 1)
+    assert run(folder, "shortlist", "{f}/preset", *PAIR, "--output", output, *few) == 0
+    assert "4 of 8 source tokens" in capsys.readouterr().out
+    translator = Translator.from_preset(folder / "preset")
+    expected = with_shortlist(translator, Shortlist.load(output)).generate(SOURCES, beam_size=3)
+    texts = [one.text for one in expected]
+    assert texts != [one.text for one in translator.generate(SOURCES, beam_size=3)]
+    assert run(folder, "translate", "{f}/preset", *GIVEN, output, "--output", tmp_path / "out", "--beam", 3) == 0
+    assert (tmp_path / "out").read_text().splitlines() == texts
+    quantized = []
+    monkeypatch.setattr(translation, "quantize", lambda one: quantized.append(quantize(one)) or quantized[-1])
+    line = ["evaluate", "{f}/preset", *FILES, "--beam", 3, "--int8", "--shortlist", output]
+    assert run(folder, *line, "--output", tmp_path / "scores") == 0
+    assert "beam 3, int8, shortlist" in capsys.readouterr().out
+    (system,) = json.loads((tmp_path / "scores").read_text())["systems"]
+    assert (system["products"], system["shortlist"], len(quantized)) == ("int8", str(output), 1)
+
+    exported = []
+    with monkeypatch.context() as patched:
+        patched.setattr(Translator, "export", lambda self, folder, **_: exported.append(self.shortlist.fingerprint))
+        assert run(folder, "export", "{f}/preset", tmp_path / "served", "--shortlist", output) == 0
+    assert exported == [Shortlist.load(output).fingerprint]
+    onnx = tmp_path / "onnx"
+    assert run(folder, "export", "{f}/preset", onnx, "--format", "onnx", "--shortlist", output) == 2
+    assert "without a shortlist for ONNX" in capsys.readouterr().err
+    assert not onnx.exists()

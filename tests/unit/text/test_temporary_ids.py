@@ -11,8 +11,6 @@ from keras_attn.text import (
     without_temporary_ids,
 )
 
-pytestmark = pytest.mark.once
-
 
 @pytest.fixture(scope="module")
 def tokenizer():

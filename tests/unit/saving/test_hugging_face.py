@@ -1,7 +1,5 @@
-"""Presets of hf://: what huggingface_hub is asked, and its errors."""
+"""Presets of hf://: the calls of huggingface_hub, and its errors."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 from unittest import mock
@@ -11,20 +9,8 @@ import pytest
 from keras_attn import saving
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
-pytestmark = pytest.mark.once
-
-ROOT = Path(__file__).parents[2]
 OURS = ["model.keras", "translator.json", "source_tokenizer/tokenizer.json", "target_tokenizer/sentencepiece.model"]
 OURS += ["README.md", "report.json"]
-
-
-@pytest.fixture
-def download(monkeypatch):
-    """`snapshot_download`, which takes the arguments of the library's own."""
-    monkeypatch.setenv("HF_ENDPOINT", "https://mirror")
-    asked = mock.create_autospec(huggingface_hub.snapshot_download, return_value="/folder")
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", asked)
-    return asked
 
 
 def chosen(patterns):
@@ -33,19 +19,15 @@ def chosen(patterns):
 
 
 @pytest.mark.parametrize(("preset", "revision"), [("hf://user/tiny", None), ("hf://user/tiny@v1", "v1")])
-def test_the_files_of_a_preset_are_downloaded_and_no_others(download, preset, revision):
+def test_the_files_of_a_preset_are_downloaded_and_no_others(monkeypatch, preset, revision):
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror")
+    download = mock.create_autospec(huggingface_hub.snapshot_download, return_value="/folder")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     assert saving.locate(preset) == Path("/folder")
     (arguments, options) = download.call_args
     patterns = options.pop("allow_patterns")
     assert (arguments, options) == (("user/tiny",), {"revision": revision, "endpoint": "https://mirror"})
     assert chosen(patterns) == OURS
-
-
-def test_a_failed_download_is_a_sentence(monkeypatch):
-    """Of the library itself, which looks into its cache when nobody answers."""
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    with pytest.raises(FileNotFoundError, match=r"Could not download hf://user/none \("):
-        saving.locate("hf://user/none")
 
 
 @pytest.mark.parametrize(
@@ -70,24 +52,18 @@ def test_a_preset_is_uploaded_with_its_card_and_nothing_else(monkeypatch, tmp_pa
     assert options == {"repo_id": "user/new", "folder_path": tmp_path, "revision": "v1"}
 
 
-def test_a_failed_upload_is_a_sentence(tmp_path, monkeypatch):
+def test_failures_name_the_preset(tmp_path, monkeypatch):
+    """Of the library itself, which looks into its cache when nobody answers."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("HF_TOKEN", "a_token")
+    with pytest.raises(FileNotFoundError, match=r"Could not download hf://user/none \("):
+        saving.locate("hf://user/none")
     with pytest.raises(OSError, match=r"Could not upload hf://user/new"):
         saving.upload(tmp_path, "hf://user/new")
 
 
-def test_without_the_package_a_sentence_says_what_to_install(monkeypatch):
+def test_without_the_package_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     for work in (lambda: saving.locate("hf://user/tiny"), lambda: saving.upload(Path("x"), "hf://user/tiny")):
         with pytest.raises(ModuleNotFoundError, match=r'huggingface_hub to be installed .*"keras_attn\[hub\]"'):
             work()
-
-
-def test_finding_a_preset_imports_neither_keras_nor_the_hub():
-    code = (
-        "import sys, keras_attn; keras_attn.presets(); print('keras' in sys.modules, 'huggingface_hub' in sys.modules)"
-    )
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
-    assert done.stdout == "False False\n", done.stderr

@@ -19,7 +19,6 @@ from keras_attn.text import (
     text_files,
 )
 
-pytestmark = pytest.mark.once
 PACK = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
 MARKED = ["le chat", "\ufeffdeux", "trois"]  # the mark is a character of its own within a text
 
@@ -75,30 +74,22 @@ def test_lines_and_archives_have_bounds(tmp_path, monkeypatch):
         read_lines(tmp_path / "lines.gz")
 
 
-@pytest.mark.parametrize("opened", [open, gzip.open])
-def test_a_mark_of_utf_8_is_no_part_of_the_first_line(tmp_path, opened):
-    path = tmp_path / ("text.gz" if opened is gzip.open else "text")
-    with opened(path, "wb") as file:
-        file.write(codecs.BOM_UTF8 + "\n".join(MARKED).encode())
-    assert read_lines(path) == MARKED
-
-
-def test_a_stream_has_a_mark_at_its_start_alone():
-    lines = [codecs.BOM_UTF8 + MARKED[0].encode(), *(line.encode() for line in MARKED[1:])]
-    reader = TextReader(5000)
+def test_byte_order_marks(tmp_path):
+    """That of UTF-8 is no part of a file or a stream, and stays within it; those of UTF-16 and UTF-32 are refused."""
+    text = codecs.BOM_UTF8 + "\n".join(MARKED).encode()
+    (tmp_path / "text").write_bytes(text)
+    (tmp_path / "text.gz").write_bytes(gzip.compress(text))
+    assert read_lines(tmp_path / "text") == read_lines(tmp_path / "text.gz") == MARKED
+    reader, lines = TextReader(5000), text.split(b"\n")
     assert reader.read(lines[:1]) + reader.read(lines[1:]) == MARKED
     assert reader.counts["invalid"] == 0
     assert TextReader(5000, at_start=False).read(lines[:1]) == ["\ufeff" + MARKED[0]]
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
-def test_utf_16_is_refused_with_a_sentence(tmp_path, encoding):
-    mark = codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b""
-    (tmp_path / "text").write_bytes(mark + "\n".join(MARKED).encode(encoding))
-    with pytest.raises(ValueError, match=r"Expected UTF-8 in .*text\. Received: UTF-16 or UTF-32"):
-        read_lines(tmp_path / "text")
-    with pytest.raises(ValueError, match=r"Expected UTF-8 in the input\. Received: UTF-16"):
-        TextReader(5000).read([mark + MARKED[0].encode(encoding)])
+    for mark, encoding in ((b"", "utf-16"), (codecs.BOM_UTF16_BE, "utf-16-be"), (b"", "utf-32")):
+        (tmp_path / "text").write_bytes(mark + "\n".join(MARKED).encode(encoding))
+        with pytest.raises(ValueError, match=r"Expected UTF-8 in .*text\. Received: UTF-16 or UTF-32"):
+            read_lines(tmp_path / "text")
+        with pytest.raises(ValueError, match=r"Expected UTF-8 in the input\. Received: UTF-16"):
+            TextReader(5000).read([mark + MARKED[0].encode(encoding)])
 
 
 def test_parallel_files(tmp_path):

@@ -1,22 +1,15 @@
-"""Vocabularies of other programs: their own ids for any text, the same after saving, and wrong ones refused."""
+"""Vocabularies of other programs: their own ids for any text, also after saving; wrong ones are refused."""
 
 import json
 import os
 import pickle
 
-import keras
-import numpy as np
 import pytest
 
 from keras_attn.text import SpecialIds, Tokenizer
-from tests.text.test_tokenizer import LINES, WEIRD
-
-pytestmark = pytest.mark.once
+from tests.unit.text.test_tokenizer import LINES, WEIRD
 
 WORDS = ["a", "<s>", "b", "</s>", "<unk>", "<pad>", "c"]
-needs_tensorflow = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow", reason="the layers split text with TensorFlow; one backend is enough"
-)
 
 
 def check_kept(tokenizer, folder, texts=LINES):
@@ -48,47 +41,8 @@ def test_a_trained_vocabulary_given_as_a_list_is_the_same_tokenizer(tmp_path):
     (tmp_path / "tokens.txt").write_bytes(("\r\n".join(trained.vocabulary) + "\r\n").encode())
     for vocabulary in (trained.vocabulary, tmp_path / "tokens.txt", str(tmp_path / "tokens.txt")):
         assert Tokenizer.from_vocabulary(vocabulary).fingerprint == trained.fingerprint
-
-
-@pytest.mark.not_once
-@needs_tensorflow
-@pytest.mark.parametrize("split", ["whitespace", "character"])
-@pytest.mark.parametrize("standardize", [None, "lower", "strip_punctuation", "lower_and_strip_punctuation"])
-def test_a_text_vectorization_gives_the_same_ids(standardize, split, tmp_path):
-    import tensorflow as tf
-
-    from keras_attn.export.tokenizers import graph_tokenizer
-
-    layer = keras.layers.TextVectorization(standardize=standardize, split=split)
-    layer.adapt(LINES)
-    tokenizer = Tokenizer.from_vocabulary(layer, start=None, end=None)
-    assert tokenizer.special_ids == SpecialIds(pad=0, unknown=1, start=None, end=None)
-    texts = [*LINES, *WEIRD]
-    rows = [
-        row[: len(ids)].tolist() for row, ids in zip(layer(texts).numpy(), tokenizer.encode_batch(texts), strict=True)
-    ]
-    assert tokenizer.encode_batch(texts) == rows
-    assert np.count_nonzero(layer(texts)) == sum(map(len, rows))
-    in_graph = graph_tokenizer(tokenizer).encode(tf.constant(texts)).to_list()
-    assert in_graph == rows
-    for text in texts:
-        parts = [text[start:end].translate(tokenizer.character_table) for start, end in tokenizer.spans(text)]
-        assert parts == tokenizer.pieces(text)
-    check_kept(tokenizer, tmp_path / "vectorization", texts)
-
-
-@pytest.mark.not_once
-@needs_tensorflow
-def test_a_string_lookup_gives_its_vocabulary_and_tokens():
-    layer = keras.layers.StringLookup(vocabulary=["b", "a"], mask_token="<m>", oov_token="<o>")
-    tokenizer = Tokenizer.from_vocabulary(layer, start=None, end=None)
-    assert tokenizer.vocabulary == ["<m>", "<o>", "b", "a"]
-    assert (tokenizer.special_ids.pad, tokenizer.special_ids.unknown) == (0, 1)
-    assert tokenizer.encode("a b z") == layer(["a", "b", "z"]).numpy().tolist()
-    with pytest.raises(ValueError, match=r"Expected a StringLookup with one id for unknown tokens at most"):
-        Tokenizer.from_vocabulary(keras.layers.StringLookup(vocabulary=["b"], num_oov_indices=2))
-    with pytest.raises(ValueError, match=r"for a function, apply it to the text before"):
-        Tokenizer.from_vocabulary(keras.layers.TextVectorization(standardize=lambda x: x, vocabulary=["b"]))
+    (tmp_path / "marked.txt").write_text("\n".join(trained.vocabulary), "utf-8-sig")  # as editors do
+    assert Tokenizer.from_vocabulary(tmp_path / "marked.txt").vocabulary == trained.vocabulary
 
 
 def test_words_of_a_hugging_face_file_need_no_package(tmp_path, monkeypatch):
@@ -140,22 +94,14 @@ def test_a_hugging_face_tokenizer_gives_its_own_ids(kind, tmp_path):
     check_kept(tokenizer, tmp_path / "saved")
 
 
-def test_the_byte_order_mark_of_an_editor_is_no_token(tmp_path):
-    (tmp_path / "marked.txt").write_text("\n".join(["<pad>", "<s>", "</s>", "<unk>", "a"]), "utf-8-sig")
-    assert Tokenizer.from_vocabulary(tmp_path / "marked.txt").vocabulary[0] == "<pad>"
-
-
-def test_wrong_vocabularies_are_refused_in_a_sentence(tmp_path):
+def test_wrong_vocabularies_are_refused(tmp_path):
     (tmp_path / "twice.txt").write_text("x\ny\n<pad>\nx\n")
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "other.json").write_text('{"vocab": []}')
     (tmp_path / "large.json").touch()
     os.truncate(tmp_path / "large.json", 1 << 30)
-    (tmp_path / "gaps.json").write_text(
-        json.dumps(
-            {"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 2}}, "pre_tokenizer": {"type": "WhitespaceSplit"}}
-        )
-    )
+    gaps = {"type": "WordLevel", "vocab": {"a": 0, "b": 2}}
+    (tmp_path / "gaps.json").write_text(json.dumps({"model": gaps, "pre_tokenizer": {"type": "WhitespaceSplit"}}))
     two = {"pad": 0, "unknown": 1, "start": None, "end": None}
     wrong = {
         r"once each in .*twice.txt. Received: 'x' twice, in lines 1 and 4": (tmp_path / "twice.txt", {}),

@@ -1,4 +1,4 @@
-"""Windows of lines and files that are whole or not there; no model is needed."""
+"""Windows of lines within bounded memory, and files that are whole or absent; no model is needed."""
 
 import contextlib
 import io
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn.cli import line_streaming as streams
+from keras_attn.cli import translate
 
-pytestmark = pytest.mark.once
-
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 BOUNDS = {"max_lines": 4096, "max_weight": float("inf"), "weigh": len, "max_bytes": 1 << 20}
@@ -38,42 +38,68 @@ def test_windows_hold_every_line_once_within_bounds(content, max_lines, max_weig
         assert sum(map(len, window[:-1])) < max_weight
 
 
-def test_a_line_longer_than_a_block_is_whole_and_lines_end_at_one_byte_alone():
+def test_lines_end_at_one_byte_alone_and_of_an_overlong_one_the_rest_is_dropped():
     long = b"x" * 200_000
     assert windows(long + b"\na\x0b\xe2\x80\xa8\r\n" + long) == [[long, b"a\x0b\xe2\x80\xa8\r", long]]
     assert windows(b"") == []
-
-
-def test_of_an_overlong_line_the_rest_is_dropped():
     assert windows(b"abcdef\ng\n" + b"h" * 200_000 + b"\ni", max_bytes=3) == [[b"abc", b"g", b"hhh", b"i"]]
 
 
-class Endless(io.RawIOBase):
-    """Bytes without a line break, as /dev/zero has them; notes the most that was ever joined."""
+class Blocks(io.RawIOBase):
+    """A stream of many equal blocks."""
 
-    def __init__(self, blocks):
-        self.blocks = blocks
+    def __init__(self, count, block):
+        self.count, self.block = count, block
 
     def read1(self, size):
-        self.blocks -= 1
-        return b"" if self.blocks < 0 else bytes(size)
+        self.count -= 1
+        return b"" if self.count < 0 else self.block
 
 
-def test_a_line_without_end_takes_no_memory():
+LINES = b"a line of some ten words as they are in newspapers\n" * 1024
+
+
+def translated(stream, n_best, return_alignments) -> list[int]:
+    """The sizes of the windows of a stream, with a translator that answers at once."""
+
+    def echo(texts, numbers):
+        return [types.SimpleNamespace(text=text) for text in texts]
+
+    arguments = types.SimpleNamespace(window=4096, max_characters=5000)
+    options = {"batch_size": 64, "n_best": n_best, "return_alignments": return_alignments}
+    progress, sizes = types.SimpleNamespace(add=lambda lines, done: None), []
+    for _, texts, found in translate.translated_windows(echo, stream, options, arguments, progress):
+        assert [one.text for one in found] == texts
+        sizes.append(len(texts))
+    return sizes
+
+
+@pytest.mark.usefixtures("processes_on_jax")
+def test_memory_grows_neither_with_the_length_of_a_line_nor_with_their_number():
+    """A line of 131 MB without an end, as /dev/zero has it; 260,000 lines, 13 MB, through the loop of the command."""
     script = """
-from keras_attn.cli import line_streaming as streams
-from tests.cli.test_line_streaming import BOUNDS, Endless
 from keras_attn.training.report import peak_memory_mb
-bounds = BOUNDS | {"max_bytes": 1000}
-list(streams.windows(Endless(200), **bounds))
+from tests.unit.cli.test_line_streaming import LINES, Blocks, translated
+from keras_attn.cli import line_streaming as streams
+bounds = {"max_lines": 4096, "max_weight": float("inf"), "weigh": len, "max_bytes": 1000}
+list(streams.windows(Blocks(200, bytes(1 << 16)), **bounds)), translated(Blocks(32, LINES), 1, True)
 before = peak_memory_mb()
-((line,),) = streams.windows(Endless(4000), **bounds)  # 262 MB
-print(len(line), peak_memory_mb() - before)
+((line,),) = streams.windows(Blocks(2000, bytes(1 << 16)), **bounds)
+print(len(line), sum(translated(Blocks(256, LINES), 1, True)), peak_memory_mb() - before)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    length, growth = map(float, done.stdout.split())
-    assert length == 1000
-    assert growth < 2, "megabytes"
+    length, lines, growth = map(float, done.stdout.split())
+    assert (length, lines) == (1000, 1 << 18)
+    assert growth < 4, "megabytes"
+
+
+def test_windows_of_long_lines_are_smaller():
+    """The memory of a window's alignments is bounded, not only its number of lines."""
+    long = (b"x" * 4999 + b"\n") * 200
+    plain, aligned = (translated(io.BufferedReader(io.BytesIO(long)), 5, has) for has in (False, True))
+    assert sum(plain) == sum(aligned) == 200
+    assert max(aligned) < max(plain) < 200
+    assert max(aligned) * 5 * 4 * 2500**2 < 2 * 2**27
 
 
 def test_a_single_line_is_answered_before_the_next_is_written():
@@ -134,11 +160,8 @@ def test_a_file_gets_its_name_when_it_is_whole_and_replaces_nothing(tmp_path, ca
     with pytest.raises(FileNotFoundError, match=r"Expected a file that can be written\. .*No such file or directory"):
         streams.new_file(tmp_path / "none" / "out.txt").__enter__()
 
-
-def test_a_folder_that_is_removed_meanwhile_does_not_hide_the_first_error(tmp_path):
-    (tmp_path / "folder").mkdir()
-
     def write():
+        (tmp_path / "folder").mkdir()
         with streams.new_file(tmp_path / "folder" / "out.txt") as output:
             output.write(b"one\n")
             shutil.rmtree(tmp_path / "folder")
@@ -148,7 +171,7 @@ def test_a_folder_that_is_removed_meanwhile_does_not_hide_the_first_error(tmp_pa
         write()
 
 
-def test_what_a_stream_takes_in_pieces_is_written_whole():
+def test_a_stream_that_takes_pieces_is_written_whole():
     """As with PYTHONUNBUFFERED, when stdout has no buffer and may take less than it is given."""
 
     class Narrow(io.BytesIO):
@@ -175,7 +198,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_counts_and_knows_what_is_left_of_a_file(monkeypatch):
+def test_progress_counts_and_estimates_the_rest_of_a_file(monkeypatch):
     seconds = iter([0.0, 10.0, 80.0])
     monkeypatch.setattr(streams.time, "monotonic", lambda: next(seconds))
     monkeypatch.setattr(sys, "stderr", Terminal())
@@ -188,7 +211,7 @@ def test_progress_counts_and_knows_what_is_left_of_a_file(monkeypatch):
 
 
 @pytest.mark.parametrize(("shown", "stream"), [(True, Terminal), (False, Terminal), (True, io.StringIO)])
-def test_progress_of_a_pipe_has_no_end_and_without_a_terminal_none_is_shown(monkeypatch, shown, stream):
+def test_progress_is_shown_on_a_terminal_and_of_a_pipe_without_an_end(monkeypatch, shown, stream):
     monkeypatch.setattr(sys, "stderr", stream())
     with streams.Progress(shown, streams.size(io.BytesIO(b"12345"))) as progress:
         progress.add(3, 100)

@@ -1,4 +1,4 @@
-"""IBM Model 1 against a textbook's table and plain loops; links of both directions, by hand and within their bounds."""
+"""IBM Model 1 against a textbook's table and plain loops; links of both directions, by hand."""
 
 import collections
 import itertools
@@ -10,24 +10,15 @@ import pytest
 from keras_attn.evaluation import grow_diag_final_and, model1_links
 from keras_attn.evaluation.ibm1 import EMPTY, Model1
 
-pytestmark = pytest.mark.once
-
 GERMAN, ENGLISH = ["das haus", "das buch", "ein buch"], ["the house", "the book", "a book"]
 
 
-@pytest.mark.parametrize(
-    ("iterations", "das", "ein"),
-    [  # t(the | das), t(book | das), t(house | das); t(book | ein), t(a | ein)
-        (1, (0.5, 0.25, 0.25), (0.5, 0.5)),
-        (2, (0.6364, 0.1818, 0.1818), (0.4286, 0.5714)),
-        (3, (0.7479, 0.1208, 0.1313), (0.3466, 0.6534)),
-    ],
-)
-def test_model1_gives_the_textbooks_table(iterations, das, ein):
-    """Koehn, Statistical Machine Translation (2010), figure 4.4; it has no empty word."""
-    model = Model1(GERMAN, ENGLISH, iterations=iterations, empty=False)
-    np.testing.assert_allclose(model.probabilities("das", "the book house")[:, 0], das, atol=5e-5)
-    np.testing.assert_allclose(model.probabilities("ein", "book a")[:, 0], ein, atol=5e-5)
+def test_model1_gives_the_textbooks_table():
+    """Koehn, Statistical Machine Translation (2010), figure 4.4, third iteration; it has no empty word."""
+    model = Model1(GERMAN, ENGLISH, iterations=3, empty=False)
+    das, ein = model.probabilities("das", "the book house")[:, 0], model.probabilities("ein", "book a")[:, 0]
+    np.testing.assert_allclose(das, [0.7479, 0.1208, 0.1313], atol=5e-5)
+    np.testing.assert_allclose(ein, [0.3466, 0.6534], atol=5e-5)
 
 
 def plain_model1(pairs, iterations):
@@ -65,7 +56,7 @@ def test_model1_equals_its_definition():
         assert [source.split()[i] for i, _ in links] == [e for e in best if e != EMPTY]
 
 
-def test_model1_links_no_word_that_it_does_not_know():
+def test_model1_links_no_unknown_word():
     model = Model1(GERMAN, ENGLISH)
     assert model.links("das neue buch", "the new book") == {(0, 0), (2, 2)}
     plain = Model1(GERMAN, ENGLISH, empty=False)
@@ -79,7 +70,6 @@ def test_model1_links_no_word_that_it_does_not_know():
 @pytest.mark.parametrize(
     ("forward", "backward", "expected"),
     [
-        ({(0, 0)}, {(0, 0)}, {(0, 0)}),
         # (1, 1) is diagonally beside (0, 0), and source word 1 is free; (3, 3), (4, 4) and their words stand alone.
         ({(0, 0), (2, 1), (3, 3)}, {(0, 0), (1, 1), (2, 1), (4, 4)}, {(0, 0), (1, 1), (2, 1), (3, 3), (4, 4)}),
         # (0, 2) is beside none that both have, and source word 0 is taken: final-and wants both words free.
@@ -97,22 +87,10 @@ def test_model1_links_no_word_that_it_does_not_know():
         (set(), set(), set()),
     ],
 )
-def test_by_hand(forward, backward, expected):
+def test_grow_diag_final_and_by_hand(forward, backward, expected):
     before = set(forward), set(backward)
     assert grow_diag_final_and(forward, backward) == expected
     assert (forward, backward) == before
-
-
-def test_what_both_have_is_kept_and_nothing_is_invented():
-    drawn = random.Random(3)
-    for _ in range(50):
-        forward, backward = (
-            {(drawn.randrange(6), drawn.randrange(6)) for _ in range(drawn.randrange(9))} for _ in range(2)
-        )
-        links = grow_diag_final_and(forward, backward)
-        assert forward & backward <= links <= forward | backward
-        for i, j in forward | backward:  # final-and leaves no link whose words are both free
-            assert any(i == source or j == target for source, target in links)
 
 
 def test_model_1_in_both_directions_with_blank_pairs():

@@ -7,17 +7,10 @@ from matplotlib._pylab_helpers import Gcf
 
 from keras_attn import plots
 
-pytestmark = pytest.mark.once
-
 S, T = 5, 3
 SOURCE = ["Das", "Äußerste", "kostet", "$5_{", "</s>"]
 TARGET = ["l'extrême", "coûte", "5$"]
 WEIGHTS = np.array([[0.5, 0.5, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0.25, 0.5, 0.25]])
-
-
-def pixels(figure):
-    figure.canvas.draw()
-    return np.asarray(figure.canvas.buffer_rgba())[..., :3]
 
 
 def cut_off(figure):
@@ -29,27 +22,17 @@ def cut_off(figure):
     return [text for text, b in boxes if b.x0 < 0 or b.y0 < 0 or b.x1 > width or b.y1 > height]
 
 
-def test_alignment_shows_each_weight_in_its_cell():
+def test_alignment_shows_each_weight_in_its_cell_and_each_label_beside_it():
     figure = plots.alignment(WEIGHTS, SOURCE, TARGET)
-    picture, (axes,) = pixels(figure), figure.axes
+    assert cut_off(figure) == []
+    picture, (axes,) = np.asarray(figure.canvas.buffer_rgba())[..., :3], figure.axes
     for row in range(T):
         for column in range(S):
             x, y = axes.transData.transform((column + 0.5, row + 0.5))
             cell = picture[round(picture.shape[0] - y), round(x)]
             np.testing.assert_allclose(cell / 255, WEIGHTS[row, column], atol=0.01)
-    # The first target word is at the top, the first source word at the left.
+    # As in the paper, the first target word is at the top.
     assert axes.transData.transform((0.5, 0.5))[1] > axes.transData.transform((0.5, 2.5))[1]
-
-
-def test_an_alignment_of_several_heads_has_a_panel_for_each():
-    figure = plots.alignment(np.stack([WEIGHTS] * 3), SOURCE, TARGET)
-    assert len(figure.axes) == 3
-
-
-def test_alignment_labels_are_where_the_paper_has_them_and_nothing_is_cut_off():
-    figure = plots.alignment(WEIGHTS, SOURCE, TARGET)
-    (axes,) = figure.axes
-    assert cut_off(figure) == []
     top, left = axes.get_xticklabels(), axes.get_yticklabels()
     assert [t.get_text() for t in top] == SOURCE
     assert [t.get_text() for t in left] == TARGET
@@ -63,8 +46,7 @@ def test_figure_grows_with_the_sentence_up_to_a_bound():
     sizes = []
     for length in (7, 31, 149):
         words = ["Donaudampfschiff"] * length
-        figure = plots.alignment(np.eye(length), words, words)
-        sizes.append(max(figure.get_size_inches()))
+        sizes.append(max(plots.alignment(np.eye(length), words, words).get_size_inches()))
     assert sizes[0] < sizes[1] < sizes[2] < 20
 
 
@@ -79,6 +61,7 @@ def test_several_alignments_in_one_figure():
     assert boxes[0].y1 == pytest.approx(boxes[1].y1)  # one row
     assert boxes[0].x0 == pytest.approx(boxes[2].x0)  # one column
     assert len(plots.alignments(panels, columns=1).axes) == 3
+    assert len(plots.alignment(np.stack([WEIGHTS] * 3), SOURCE, TARGET).axes) == 3  # a panel for each head
 
 
 def test_titles_instead_of_letters_and_smaller_squares():
@@ -97,35 +80,20 @@ def test_titles_instead_of_letters_and_smaller_squares():
     assert [t.get_text() for t in plots.alignments(panels[:1], titles=["one"]).texts] == ["one"]
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf", "PNG"])
-def test_files_by_ending_are_repeatable(tmp_path, ending):
+@pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("PNG", b"\x89PNG")])
+def test_files_by_ending_are_repeatable(tmp_path, ending, start):
     contents = []
     for name in ("one", "two"):
         path = tmp_path / f"{name}.{ending}"
         plots.alignment(WEIGHTS, SOURCE, TARGET, path=path)
         contents.append(path.read_bytes())
     assert contents[0] == contents[1]
-    assert contents[0].startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending.lower()])
+    assert contents[0].startswith(start)
 
 
 def test_accents_greek_and_cyrillic_have_glyphs():
-    words = [
-        "Ærøskøbing",
-        "œuvre",
-        "Łódź",
-        "Ελληνικά",
-        "Русский",
-        "naïve…",
-        "»Größe«",
-        "ñandú",
-        "▁le",
-        "№5",
-        "…—",
-    ]
+    words = ["Ærøskøbing", "œuvre", "Łódź", "Ελληνικά", "Русский", "naïve…", "»Größe«", "ñandú", "▁le", "№5", "…—"]
     plots.alignment(np.eye(len(words)), words, words).canvas.draw()  # a missing glyph would warn, an error here
-
-
-def test_a_character_of_no_font_is_one_warning_with_a_remedy():
     with pytest.warns(UserWarning, match="No installed font has the characters") as caught:
         plots.alignment(np.eye(2), ["a", "\U000e0fff"], ["b", "\U000e0fff"])
     assert len(caught) == 1
@@ -187,21 +155,13 @@ def test_labels_of_lines_that_meet_are_moved_apart_in_their_order():
 def test_training_curves_from_csv(tmp_path):
     path = tmp_path / "history.csv"
     path.write_text("epoch,updates,loss,val_bleu\n7,227,4.0,\n8,454,3.0,12.5\n", encoding="utf-8")
-    figure = plots.training_curves(path, tmp_path / "curves.svg")
-    loss, bleu = figure.axes
+    loss, bleu = plots.training_curves(path, tmp_path / "curves.svg").axes
     np.testing.assert_allclose(lines(loss)[0], [[7, 4.0], [8, 3.0]])
     np.testing.assert_allclose(lines(bleu)[0], [[8, 12.5]])
     assert loss.get_xlabel() == "epoch"
     assert (tmp_path / "curves.svg").stat().st_size > 1000
-
-
-def test_training_curves_of_one_epoch_and_without_epochs_column():
-    figure = plots.training_curves({"loss": [2.0], "val_bleu": [3.0]})
-    figure.canvas.draw()
-    assert figure.axes[0].lines[0].get_marker() == "o"  # a line of one point would not be seen
-
-
-def test_training_curves_errors(tmp_path):
+    one_epoch = plots.training_curves({"loss": [2.0], "val_bleu": [3.0]})
+    assert one_epoch.axes[0].lines[0].get_marker() == "o"  # a line of one point would not be seen
     with pytest.raises(FileNotFoundError, match=r"Received: '.*none\.csv', which does not exist"):
         plots.training_curves(tmp_path / "none.csv")
     with pytest.raises(ValueError, match=r"one of loss, .* Received: epoch, seconds"):

@@ -1,10 +1,8 @@
-"""Model cards: what Hugging Face's own reader makes of them, and what they leave out."""
+"""Model cards, read by Hugging Face's own reader."""
 
 import pytest
 
 from keras_attn.saving import model_card, task_of
-
-pytestmark = pytest.mark.once
 
 SIGNATURE = "nrefs:1|case:mixed|version:2.6.0"
 REPORT = {
@@ -21,7 +19,7 @@ def read(text):
     return pytest.importorskip("huggingface_hub").ModelCard(text)
 
 
-def test_a_card_has_what_the_hub_reads():
+def test_a_card_has_metadata_for_the_hub_and_text_for_people():
     card = read(model_card("phrases_en_fr", **SIZES, report=REPORT))
     data = card.data.to_dict()
     assert data["language"] == ["en", "fr"]
@@ -32,9 +30,6 @@ def test_a_card_has_what_the_hub_reads():
         ("ter", 1.5, "phrases"),
     ]
     assert SIGNATURE in results[0].metric_name
-
-
-def test_a_card_says_what_how_and_from_what():
     text = model_card("phrases_en_fr", **SIZES, report=REPORT, is_registered=True)
     for part in (
         'keras_attn.Translator.from_preset("phrases_en_fr")',
@@ -45,11 +40,11 @@ def test_a_card_says_what_how_and_from_what():
         "python -m recipes.train x",
     ):
         assert part in text, part
-    assert 'from_preset("path/of/mine")' in model_card("mine", **SIZES, report=REPORT)
 
 
-def test_without_a_report_it_says_nothing_of_data_and_scores():
+def test_without_a_report_a_card_has_neither_data_nor_scores():
     text = model_card("mine", **SIZES, report={})
+    assert 'from_preset("path/of/mine")' in text
     assert "## " not in text
     assert read(text).data.to_dict().keys() == {"library_name", "tags", "pipeline_tag"}
 

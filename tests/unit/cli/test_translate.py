@@ -5,55 +5,34 @@ import io
 import json
 import os
 import select
-import subprocess
 import sys
 import threading
 import types
-from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 
-from keras_attn import quantize
-from keras_attn.backend import int8_products
 from keras_attn.cli import output_formats, translate
-from keras_attn.models import RNNSearch
 from keras_attn.text import END_ID, Tokenizer
 from keras_attn.translation import Translation, Translator
 
-pytestmark = pytest.mark.once
-
-ROOT = Path(__file__).parents[2]
 LINES = ["eins", "", "zwei drei", "eins zwei drei", "   ", "vier", "drei zwei", "zwei eins vier", "vier vier"]
 
 
-@pytest.fixture(scope="module")
-def preset(tmp_path_factory):
-    keras.utils.set_random_seed(3)
-    source = Tokenizer.train(LINES, level="word")
-    target = Tokenizer.train(["a b c d e f g h i j k l m"], level="word")
-    sizes = {"units": 5, "embedding_size": 7, "readout_size": 11, "attention_units": 3, "decoder_units": 13}
-    model = RNNSearch(
-        source.vocabulary_size,
-        target.vocabulary_size,
-        **sizes,
-        initializer=keras.initializers.RandomNormal(stddev=0.8),
-    )
-    translator = Translator(model, source, target, max_length_ratio=1.5, max_length_constant=3)
-    folder = tmp_path_factory.mktemp("presets") / "tiny"
-    translator.save_to_preset(folder)
-    return folder
-
-
 class Backwards:
-    """Says the words of a line in capitals, the last first, and the second best without the first of these."""
+    """Translates into the words of a line in capitals, the last first; the second best lacks the first of these."""
 
     source_tokenizer = Tokenizer.train(LINES, level="word")
     target_tokenizer = Tokenizer.train([line.upper() for line in LINES], level="word")
 
     def generate(self, texts, *, n_best=1, return_alignments=True, **options):
         return [self.translate(text.split(), n_best, return_alignments) for text in texts]
+
+    def sample(self, texts, *, row_ids, num_samples, seed, **options):
+        return [
+            Translation("", n_best=tuple(Translation(f"{row} {seed} {n}") for n in range(num_samples)))
+            for row in row_ids
+        ]
 
     def translate(self, words, n_best, return_alignments):
         if not words:
@@ -109,17 +88,7 @@ def test_a_line_out_for_every_line_in_whatever_the_windows(command):
         assert command(joined(LINES), "--window", window, "--batch-size", 2) == (0, expected, b"")
 
 
-@pytest.mark.not_once
-def test_a_model_says_the_same_whatever_the_windows(command, preset):
-    translator = Translator.from_preset(preset)
-    expected = joined(t.text for t in translator.generate(LINES, beam_size=3, batch_size=4, return_alignments=False))
-    assert len(set(expected.split(b"\n"))) > 4, "the model must not say the same of everything"
-    for window in (1, 4096):
-        status, out, _ = command(joined(LINES), "--window", window, "--batch-size", 4, by=translator)
-        assert (status, out) == (0, expected)
-
-
-def test_bytes_that_are_not_text_and_overlong_lines_are_said(command):
+def test_bytes_that_are_not_text_and_overlong_lines_are_counted(command):
     status, out, err = command(b"eins\n\n   \nvier \xff\nzwei\r\n\xe2\x80\xa8\nzwei drei", "--max-characters", 8)
     lines = out.split(b"\n")
     assert status == 0
@@ -134,7 +103,7 @@ def test_bytes_that_are_not_text_and_overlong_lines_are_said(command):
 
 
 @pytest.mark.filterwarnings("default:Expected sources of")
-def test_a_line_longer_than_training_is_said_in_one_line(preset, tmp_path, capsys):
+def test_a_line_longer_than_training_is_reported_in_one_line(preset, tmp_path, capsys):
     translator = Translator.from_preset(preset)
     translator.trained_length = 2
     translator.save_to_preset(tmp_path / "short")
@@ -145,19 +114,16 @@ def test_a_line_longer_than_training_is_said_in_one_line(preset, tmp_path, capsy
     assert line.startswith("keras-attn translate: Expected sources of at most 4 tokens for a model trained with up to")
 
 
-def test_lines_of_windows_are_the_same(command):
+def test_a_line_is_cut_by_characters_whatever_their_bytes(command):
+    """`--max-characters` characters of four bytes each: the last is whole, and one more is seen to be too many."""
+    for extra in ("", "x"):
+        status, out, err = command(("😀" * 6 + extra).encode(), "--max-characters", 6, "--format", "jsonl")
+        assert status == 0
+        assert json.loads(out)["source"] == "😀" * 6
+        assert err == (b"1 of 1 lines were cut: see --max-characters.\n" if extra else b"")
     status, out, _ = command(b"eins\r\nzwei\r\n\r\n", "--format", "jsonl")
     assert status == 0
     assert [json.loads(line)["source"] for line in out.splitlines()] == ["eins", "zwei", ""]
-
-
-@pytest.mark.parametrize("extra", ["", "x"])
-def test_a_line_is_cut_by_characters_whatever_their_bytes(command, extra):
-    """`--max-characters` characters of four bytes each: the last is whole, and one more is seen to be too many."""
-    status, out, err = command(("😀" * 6 + extra).encode(), "--max-characters", 6, "--format", "jsonl")
-    assert status == 0
-    assert json.loads(out)["source"] == "😀" * 6
-    assert err == (b"1 of 1 lines were cut: see --max-characters.\n" if extra else b"")
 
 
 def test_no_lines_in_no_lines_out(command, tmp_path):
@@ -166,15 +132,18 @@ def test_no_lines_in_no_lines_out(command, tmp_path):
     assert "No sentences." in page.read_text()
 
 
-def test_n_best_is_a_table(command):
+def test_n_best_and_samples_are_tables(command):
     assert command(joined(LINES[:3]), "--n-best", 3) == (
         0,
         b"1\t-1.3333\tEINS\n2\t0.0000\t\n3\t-2.3333\tDREI ZWEI\n3\t-3.3333\tZWEI\n",
         b"",
     )
+    expected = joined(f"{n}\t0.0000\t{n} 5 {sample}" for n in range(1, 4) for sample in range(2))
+    for window in (2, 4096):  # a sample depends on the number of the line, and not on the window
+        assert command(joined(LINES[:3]), "--samples", 2, "--seed", 5, "--window", window) == (0, expected, b"")
 
 
-def test_json_lines_say_what_is_asked_for(command):
+def test_json_lines_have_the_chosen_fields(command):
     asked = "text,score,tokens,token_log_probs,alignment"
     status, out, err = command(joined(LINES[:3]), "--format", "jsonl", "--fields", asked, "--n-best", 2)
     one, blank, two = (json.loads(line) for line in out.decode().splitlines())
@@ -238,30 +207,16 @@ def test_alignments_stand_beside_the_lines(command, tmp_path):
     assert (files["pictures"] / "000003.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_threshold_says_which_links_count(command, tmp_path):
+def test_links_above_a_threshold(command, tmp_path):
     for threshold, links in ((0.7, "1-0 0-1"), (0.71, ""), (0, "0-0 1-0 0-1 1-1")):
         path = tmp_path / str(threshold)
         assert command(b"eins zwei\n", "--pharaoh", path, "--threshold", threshold)[0] == 0
         assert path.read_text() == links + "\n"
 
 
-def test_a_failure_leaves_the_lines_that_were_finished(command, tmp_path):
-    class Mortal(Backwards):
-        calls = 0
-
-        def generate(self, texts, **options):
-            self.calls += 1  # the first of them tries the options
-            if self.calls == 4:
-                raise RuntimeError("the device has gone")
-            return super().generate(texts, **options)
-
-    files = ["--output", tmp_path / "out.txt", "--html", tmp_path / "page"]
-    status, _, err = command(joined(LINES), *files, "--window", 3, by=Mortal())
-    assert status == 1
-    assert b"the device has gone" in err
-    assert b"out.txt.part" in err
-    assert os.listdir(tmp_path) == ["out.txt.part"]
-    assert (tmp_path / "out.txt.part").read_bytes().count(b"\n") == 6, "two windows"
+@pytest.fixture(scope="module")
+def translator(preset):
+    return Translator.from_preset(preset)
 
 
 @pytest.mark.parametrize(
@@ -290,17 +245,17 @@ def test_a_failure_leaves_the_lines_that_were_finished(command, tmp_path):
         (["--split-sentences", "en", "--pharaoh", "{tmp}/new"], "alignments: True"),
     ],
 )
-def test_bad_options_are_refused_with_a_sentence(command, preset, tmp_path, arguments, message):
+def test_bad_options_are_refused(command, translator, tmp_path, arguments, message):
     (tmp_path / "taken").write_text("precious")
     arguments = [argument.format(tmp=tmp_path) for argument in arguments]
-    status, out, err = command(b"eins\n", *arguments, by=Translator.from_preset(preset))
+    status, out, err = command(b"eins\n", *arguments, by=translator)
     assert (status, out) == (2, b"")
     assert message in err.decode()
     assert len(err.splitlines()) == 1
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("taken", "precious")]
 
 
-def test_every_option_of_search_reaches_the_translator(command):
+def test_every_option_of_search_reaches_the_translator(command, preset, tmp_path, monkeypatch):
     seen = {}
     spy = types.SimpleNamespace(generate=lambda texts, **options: seen.update(options))
     wanted = "--length-penalty 0.5 --normalization average --coverage-penalty 0.25 --max-length 9 --no-repeat 2"
@@ -322,61 +277,21 @@ def test_every_option_of_search_reaches_the_translator(command):
     }
     command(b"", "--beam", 100, by=spy)
     assert seen["batch_size"] == 10
+    (tmp_path / "table").write_text("eins\tone\nzwei\ttwo\n")
+    for flags, replaced in (([], True), ([tmp_path / "table"], {"eins": "one", "zwei": "two"})):
+        command(b"", "--replace-unknown", *flags, by=spy)
+        assert seen["replace_unknown"] == replaced
+
+    def together(runs, average):
+        seen.update(runs=runs, average=average)
+        return spy
+
+    monkeypatch.setattr(Translator, "from_presets", together)
+    command(b"", "--ensemble", preset, "--average", "weights", by=spy)
+    assert ([run.name for run in seen["runs"]], seen["average"]) == (["backwards", "preset"], "weights")
 
 
-class Lines(io.RawIOBase):
-    """Blocks of a thousand lines."""
-
-    block = b"a line of some ten words as they are in newspapers\n" * 1024
-
-    def __init__(self, blocks):
-        self.blocks = blocks
-
-    def read1(self, size):
-        self.blocks -= 1
-        return self.block if self.blocks >= 0 else b""
-
-
-def translated(stream, n_best, return_alignments) -> list[int]:
-    """The sizes of the windows of a stream, with a translator that answers at once."""
-
-    def echo(texts, numbers):
-        return [types.SimpleNamespace(text=text) for text in texts]
-
-    arguments = types.SimpleNamespace(window=4096, max_characters=5000)
-    options = {"batch_size": 64, "n_best": n_best, "return_alignments": return_alignments}
-    progress, sizes = types.SimpleNamespace(add=lambda lines, done: None), []
-    for _, texts, found in translate.translated_windows(echo, stream, options, arguments, progress):
-        assert [one.text for one in found] == texts
-        sizes.append(len(texts))
-    return sizes
-
-
-def test_memory_does_not_grow_with_the_input():
-    """A million lines through the command's own loop."""
-    script = """
-from keras_attn.training.report import peak_memory_mb
-from tests.cli.test_translate import Lines, translated
-few = sum(translated(Lines(1 << 5), 1, True))
-before = peak_memory_mb()
-print(few, sum(translated(Lines(1 << 10), 1, True)), peak_memory_mb() - before)
-"""
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    few, many, growth = map(float, done.stdout.split())
-    assert (few, many) == (1 << 15, 1 << 20)
-    assert growth < 4, "megabytes, of 54 MB of text"
-
-
-def test_windows_of_long_lines_are_smaller():
-    """What a window's alignments take is bounded, not only how many lines it has."""
-    long = (b"x" * 4999 + b"\n") * 200
-    plain, aligned = (translated(io.BufferedReader(io.BytesIO(long)), 5, has) for has in (False, True))
-    assert sum(plain) == sum(aligned) == 200
-    assert max(aligned) < max(plain) < 200
-    assert max(aligned) * 5 * 4 * 2500**2 < 2 * 2**27
-
-
-def test_a_typed_line_is_answered_at_once_and_a_closed_pipe_ends_with_a_sentence(monkeypatch, capfd):
+def test_a_typed_line_is_answered_at_once_and_a_closed_pipe_is_named(monkeypatch, capfd):
     (stdin, feed), (answers, stdout) = os.pipe(), os.pipe()
     feed, answers = os.fdopen(feed, "wb", 0), os.fdopen(answers, "rb", 0)
     seen = []
@@ -405,7 +320,7 @@ def test_a_typed_line_is_answered_at_once_and_a_closed_pipe_ends_with_a_sentence
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")
-def test_a_full_disk_is_a_sentence_and_the_end_is_quiet(monkeypatch, capfd):
+def test_a_full_disk_is_named_and_the_end_is_quiet(monkeypatch, capfd):
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stdout", full)
         assert run(Backwards(), b"eins zwei\n") == 1
@@ -413,50 +328,6 @@ def test_a_full_disk_is_a_sentence_and_the_end_is_quiet(monkeypatch, capfd):
     assert capfd.readouterr().err == (
         "keras-attn translate: Expected stdout to take what is written. Received: No space left on device.\n"
     )
-
-
-def test_unknown_words_are_replaced_by_source_words_or_a_table(command, preset, tmp_path):
-    translator = Translator.from_preset(preset)
-    words = {word: f"{word}{word}" for line in LINES for word in line.split()}
-    (tmp_path / "table.tsv").write_text("".join(f"{word}\t{other}\n" for word, other in words.items()))
-    for flags, replaced in (([], True), ([tmp_path / "table.tsv"], words)):
-        expected = joined(t.text for t in translator.generate(LINES, beam_size=3, replace_unknown=replaced))
-        assert command(joined(LINES), "--replace-unknown", *flags, by=translator) == (0, expected, b"")
-
-
-@pytest.mark.not_once
-def test_an_ensemble_of_runs(preset, tmp_path):
-    first = Translator.from_preset(preset)
-    second = Translator.from_preset(preset)
-    second.model.set_weights([weight[..., ::-1] for weight in first.model.get_weights()])
-    second.save_to_preset(tmp_path / "second")
-    source = tmp_path / "source.txt"
-    source.write_bytes(joined(LINES))
-    texts = set()
-    for average in ("probability", "weights"):
-        output = tmp_path / average
-        line = [preset, "--ensemble", tmp_path / "second", "--average", average, "--input", source, "--output", output]
-        assert translate.main([*map(str, line), "--beam", "3"]) == 0
-        together = Translator.from_presets([preset, tmp_path / "second"], average=average)
-        assert output.read_bytes() == joined(t.text for t in together.generate(LINES, beam_size=3))
-        texts.add(output.read_bytes())
-    assert len(texts) == 2
-
-
-@pytest.mark.once
-def test_products_in_int8(preset, tmp_path, monkeypatch):
-    monkeypatch.setattr(int8_products, "MIN_WIDTH", 1)
-    source, outputs = tmp_path / "source.txt", [tmp_path / name for name in ("float32", "int8")]
-    source.write_bytes(joined(LINES))
-    for output, flags in zip(outputs, ([], ["--int8"]), strict=True):
-        line = [preset, "--input", source, "--output", output, "--format", "jsonl", "--fields", "text,score"]
-        assert translate.main([*map(str, line), *flags]) == 0
-    exact, rounded = ([json.loads(line) for line in output.read_text().splitlines()] for output in outputs)
-    expected = quantize(Translator.from_preset(preset)).generate(LINES)
-    assert [(line["translations"][0]["text"], line["translations"][0]["score"]) for line in rounded] == [
-        (t.text, pytest.approx(t.score, rel=1e-5)) for t in expected
-    ]
-    assert rounded != exact
 
 
 def test_sentences_of_a_line_are_translated_alone_and_joined(command, monkeypatch):
@@ -474,23 +345,7 @@ def test_sentences_of_a_line_are_translated_alone_and_joined(command, monkeypatc
     assert blank["translations"] == [{"score": 0, "tokens": [], "token_log_probs": []}]
     monkeypatch.setattr(translate, "read_report", lambda run: {"source": "en", "target": "ja"})
     assert command(text, "--split-sentences")[1].splitlines()[0] == b"RAN. SMITH MR.HE. DID SO"
-
-
-def test_sentences_need_sentencex(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencex", None)
     status, _, error = command(b"One.\n", "--split-sentences", "en")
     assert status == 2
     assert b'"keras_attn[sentences]"' in error
-
-
-def test_samples_depend_on_the_line_and_not_on_the_window(command, preset):
-    translator = Translator.from_preset(preset)
-    rows = [command(joined(LINES), "--samples", 3, "--seed", 5, "--window", n, by=translator)[1] for n in (2, 4096)]
-    # Scores have the rounding of their batch's shape; numbers and texts have not.
-    columns = [[line.split("\t")[::2] for line in out.decode().splitlines()] for out in rows]
-    assert columns[0] == columns[1]
-    drawn = translator.sample(LINES, num_samples=3, seed=5, row_ids=range(1, len(LINES) + 1))
-    texts = [t.text for one in drawn for t in (one.n_best or (one,))]
-    assert [text for _, text in columns[0]] == texts
-    other = command(joined(LINES), "--samples", 3, "--seed", 6, by=translator)[1]
-    assert other != rows[0]

@@ -1,0 +1,255 @@
+"""`keras-attn translate-corpus`: the bytes of `translate`, also after kills; lines that fail are kept."""
+
+import gzip
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn import files
+from keras_attn.cli import translate, translate_corpus
+from keras_attn.requirements import is_installed
+from keras_attn.translation import Translator
+from tests.unit.cli.conftest import tiny_translator
+
+ROOT = Path(__file__).parents[3]
+needs_ray = pytest.mark.skipif(
+    not (is_installed("ray") and is_installed("pyarrow")), reason="needs Ray: pip install 'keras_attn[cluster]'"
+)
+OPTIONS = ["--window", "4", "--batch-size", "4", "--beam", "1"]
+SECONDS = 600  # for what takes 20 on a quiet machine
+
+
+def lines(rng, lengths):
+    words = (rng.choice(["eins", "zwei", "drei", "vier"], length) for length in lengths)
+    return b"".join(" ".join(line).encode() + b"\n" for line in words)
+
+
+@pytest.fixture
+def corpus(tmp_path, rng):
+    """A folder with a `.gz` and a plain file, which has a blank line, bytes that are not text and no last line end."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt.gz").write_bytes(gzip.compress(lines(rng, [3 + row % 2 * 4 for row in range(18)])))
+    (tmp_path / "in" / "b.txt").write_bytes(lines(rng, [3] * 5) + b"\n\xff vier\ndrei")
+    return tmp_path / "in"
+
+
+def check(out, corpus, preset, folder):
+    """Compares each output with the bytes that `keras-attn translate` writes."""
+    for path in corpus.iterdir():
+        expected = folder / f"{path.name}.expected"
+        assert translate.main([str(preset), "--input", str(path), "--output", str(expected), *OPTIONS]) == 0
+        assert (out / path.name.removesuffix(".gz")).read_bytes() == expected.read_bytes()
+
+
+def finished(out: Path) -> int:
+    return len(list((out / translate_corpus.FOLDER).glob("*/*.output")))
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """The command with a worker in this process in the place of Ray's."""
+
+    def translated(arguments, inputs, job):
+        worker, folder = translate_corpus.BlockTranslator(arguments), arguments.output / translate_corpus.FOLDER
+        translate_corpus._write(folder / "job", [job])
+        *_, limits = translate_corpus._translation_options(arguments)
+        for name, path in inputs.items():
+            source = {"path": str(path), "blocks": str(folder / name)}
+            for block in reversed(list(translate_corpus._blocks(limits, source))):
+                done = worker(block)
+                if done["error"]:
+                    raise OSError(done.pop("error"))
+                yield {name: count for name, count in done.items() if name != "error"}
+
+    monkeypatch.setattr(translate_corpus, "require", lambda *names, purpose: None)
+    monkeypatch.setattr(translate_corpus, "_translated_blocks", translated)
+    return lambda *line: translate_corpus.main([*map(str, line)])
+
+
+def test_an_interrupted_job_goes_on_to_the_bytes_of_one_machine(here, preset, corpus, tmp_path, capfd, monkeypatch):
+    out, line = tmp_path / "out", (preset, "--input", corpus / "a*", corpus / "*", "--output", tmp_path / "out")
+    whole, translated = translate_corpus.BlockTranslator._generate, []
+
+    def counted(self, failures, texts, numbers):
+        if len(translated) == 3:
+            raise OSError("Expected room.")
+        translated.append(texts)
+        return whole(self, failures, texts, numbers)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(translate_corpus.BlockTranslator, "_generate", counted)
+        assert here(*line, *OPTIONS) == 1
+    assert "Expected room." in capfd.readouterr().err
+    assert finished(out) == 3
+    assert here(*line, *OPTIONS, "--no-repeat", 2) == 2
+    assert "Expected the options, models and files of the job that was begun" in capfd.readouterr().err
+    kept = {path: path.stat().st_mtime_ns for path in out.glob(".translate-corpus/*/*.output")}
+    joined = translate_corpus._join
+
+    def checked(blocks, output):
+        assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+        joined(blocks, output)
+
+    monkeypatch.setattr(translate_corpus, "_join", checked)
+    assert here(*line, *OPTIONS) == 0
+    error = capfd.readouterr().err
+    assert "Going on with the job" in error
+    assert "lines contained bytes that are not UTF-8" in error
+    assert sorted(path.name for path in out.iterdir()) == ["a.txt", "b.txt"]
+    check(out, corpus, preset, tmp_path)
+    assert here(*line, *OPTIONS) == 2
+    assert "Expected an output folder without 'a.txt'" in capfd.readouterr().err
+
+
+def test_a_line_that_fails_is_empty_and_kept(here, corpus, tmp_path, capfd):
+    """A source word whose embedding is NaN, in two lines of a block."""
+    broken = tiny_translator(6)
+    embedding = next(weight for weight in broken.model.weights if "source_embedding" in weight.path)
+    values = keras.ops.convert_to_numpy(embedding).copy()
+    values[broken.source_tokenizer.encode("eins")] = np.nan
+    embedding.assign(values)
+    broken.save_to_preset(tmp_path / "preset")
+    (corpus / "b.txt").write_text("vier\nzwei eins\nzwei drei\neins\n")
+    out = tmp_path / "out"
+    assert here(tmp_path / "preset", "--input", corpus / "b*", "--output", out, *OPTIONS) == 0
+    assert f"2 of 4 lines failed: see {str(out)!r}" in capfd.readouterr().err
+    failures = [line.split("\t") for line in (out / "b.txt.failures").read_text().splitlines()]
+    assert [number for number, _ in failures] == ["2", "4"]
+    assert all("finite" in reason for _, reason in failures)
+    one, other = Translator.from_preset(tmp_path / "preset").generate(["vier", "zwei drei"], beam_size=1)
+    assert (out / "b.txt").read_text() == f"{one.text}\n\n{other.text}\n\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--input", "{tmp}/none*"], "which matches none"),
+        (["--input", "{tmp}/in/*", "{tmp}/more/*"], "names of their own"),
+        (["--input", "{tmp}/bad.gz"], "to be a whole gzip file"),
+        (["--input", "{tmp}/in/*", "--output", "{tmp}/in"], "an output folder without 'b.txt'"),
+        (["--input", "{tmp}/in/*", "--output", "{tmp}/in/b.txt"], "Expected a folder"),
+        (["--input", "{tmp}/in/*", "--format", "tsv", "--fields", "text"], "--format jsonl"),
+        (["--input", "{tmp}/in/*", "--workers", "0"], "--workers: expected a whole number"),
+    ],
+)
+def test_bad_input_is_refused(here, preset, corpus, tmp_path, capfd, arguments, message):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.txt").write_text("eins")
+    (tmp_path / "bad.gz").write_bytes(gzip.compress(b"eins\n" * 1000)[:-9])
+    arguments = [argument.format(tmp=tmp_path) for argument in arguments]
+    line = [preset, "--output", tmp_path / "out", *OPTIONS, *arguments]
+    try:
+        status = here(*line)
+    except SystemExit as ended:  # argparse's own
+        status = ended.code
+    error = capfd.readouterr().err
+    assert (status, error.count("\n")) == (2, 1), error
+    assert message in error
+    assert not (tmp_path / "out").exists()
+    assert sorted(path.name for path in corpus.iterdir()) == ["a.txt.gz", "b.txt"]
+
+
+def test_a_name_like_a_glob_is_a_file_and_a_folder_has_one_job(here, preset, tmp_path, capfd):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "news[1].txt").write_text("eins\n")
+    line = (preset, "--output", tmp_path / "out", *OPTIONS, "--input", tmp_path / "in" / "news[1].txt")
+    with files.locked(tmp_path / "out"):
+        assert here(*line) == 2
+    assert "Expected no other process in" in capfd.readouterr().err
+    assert here(*line) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["news[1].txt"]
+
+
+def test_without_ray_the_command_names_the_extra(monkeypatch, capfd):
+    monkeypatch.setattr("keras_attn.requirements.is_installed", lambda name: name != "ray")
+    assert translate_corpus.main(["runs/none", "--input", "*", "--output", "out"]) == 2
+    assert 'pip install "keras_attn[cluster]"' in capfd.readouterr().err
+
+
+def test_a_block_at_which_workers_die_ends_the_job(tmp_path):
+    worker = translate_corpus.BlockTranslator.__new__(translate_corpus.BlockTranslator)
+    worker.run, worker.max_characters, worker.options = "run", 9, {"batch_size": 2}
+    block = {"path": str(tmp_path / "news.txt" / "00000001.output"), "first": 5, "text": b"w1\nw2"}
+    (tmp_path / "news.txt").mkdir()
+    (tmp_path / "news.txt" / "00000001.run").write_bytes(b"....")
+    expected = "Expected workers that survive. Received: lines 5 to 6 of 'news.txt', at which 4 have died."
+    assert worker(block)["error"] == expected
+
+
+@needs_ray
+@pytest.mark.parametrize(("address", "reason"), [("here", "invalid literal"), ("127.0.0.1:{port}", "refused")])
+def test_a_missing_cluster_is_named(address, reason):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = address.format(port=closed.getsockname()[1])
+        with pytest.raises(ConnectionError, match=f"Expected a Ray cluster at '{address}'. Received: .*{reason}"):
+            translate_corpus._connected_ray(address)
+
+
+def workers_of(process: int) -> list[int]:
+    """The processes of Ray's workers among the descendants of a process."""
+    parents, names = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            names[int(folder.name)] = (folder / "cmdline").read_bytes()
+        except OSError:  # it has ended
+            continue
+
+    def descends(one):
+        while one in parents and one != process:
+            one = parents[one]
+        return one == process
+
+    return [one for one, name in names.items() if name.startswith(b"ray::MapWorker") and descends(one)]
+
+
+@needs_ray
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the workers in /proc")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+@pytest.mark.usefixtures("processes_on_jax")
+def test_ray_goes_on_after_a_killed_job_and_a_killed_worker(preset, corpus, tmp_path, rng):
+    (corpus / "a.txt.gz").write_bytes(gzip.compress(lines(rng, [1 + 4 * (row // 4) for row in range(26)])))
+    blocks = 9  # each is compiled anew
+    out, said = tmp_path / "out", tmp_path / "stderr"
+    line = [sys.executable, "-m", "keras_attn", "translate-corpus", preset, "--input", corpus / "*", "--output", out]
+    line += [*OPTIONS, "--workers", "2"]
+
+    def started():
+        with said.open("w") as stderr:
+            environment = os.environ | {"PYTHONPATH": str(ROOT)}
+            return subprocess.Popen(line, cwd=ROOT, env=environment, stderr=stderr, stdout=stderr)
+
+    def when(process, condition):
+        deadline = time.monotonic() + SECONDS
+        while not condition():
+            assert process.poll() is None, said.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    process = started()
+    try:
+        when(process, lambda: finished(out))
+        process.terminate()
+        assert process.wait(timeout=SECONDS) == 143
+        kept = "The finished blocks are kept: the same command goes on."
+        assert said.read_text() == f"keras-attn translate-corpus: received SIGTERM. {kept}\n"
+        assert 0 < finished(out) < blocks
+        process = started()
+        when(process, lambda: len(workers_of(process.pid)) == 2)
+        os.kill(workers_of(process.pid)[0], signal.SIGKILL)
+        assert finished(out) < blocks
+        assert process.wait(timeout=SECONDS) == 0, said.read_text()
+        assert "Going on with the job" in said.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    check(out, corpus, preset, tmp_path)

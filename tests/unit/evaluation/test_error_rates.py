@@ -1,0 +1,83 @@
+"""Phoneme and word error rates, solved by hand and against brute force; scores by the metric of a run."""
+
+import functools
+import random
+
+import pytest
+
+from keras_attn import evaluation
+from keras_attn.evaluation import by_metric
+from keras_attn.evaluation.error_rates import edit_distance
+
+
+def test_edit_distance_equals_its_definition():
+    """The textbook's recurrence over prefixes, without a table."""
+
+    @functools.cache
+    def recursive(one: str, other: str) -> int:
+        if not one or not other:
+            return len(one) + len(other)
+        substituted = recursive(one[:-1], other[:-1]) + (one[-1] != other[-1])
+        return min(substituted, recursive(one[:-1], other) + 1, recursive(one, other[:-1]) + 1)
+
+    assert recursive("kitten", "sitting") == 3
+    rng = random.Random(3)
+    for _ in range(211):
+        one, other = ("".join(rng.choice("abc") for _ in range(rng.randrange(8))) for _ in range(2))
+        assert edit_distance(one, other) == recursive(one, other), (one, other)
+
+
+def test_error_rates_by_hand():
+    """Three words, of which the first is right by its second answer.
+
+    Word 2: one edit from its first answer (3 phonemes), two from the other. Word 3: nothing was said, two deletions.
+    """
+    hypotheses = ["T AH", "K AE  B", ""]
+    answers = [["T EY", "T AH"], ["K AE T", "K AE T S"], ["D OW"]]
+    per, wer = evaluation.phoneme_error_rate(hypotheses, answers), evaluation.word_error_rate(hypotheses, answers)
+    assert per.score == pytest.approx(100 * (0 + 1 + 2) / (2 + 3 + 2))
+    assert wer.score == pytest.approx(100 * 2 / 3)
+    assert per.signature == wer.signature == "items:3|answers:5|nearest"
+    assert (str(per), wer.verbose) == ("PER|items:3|answers:5|nearest = 42.86 3 edits / 7 symbols", "2 wrong / 3")
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "answers", "sentence"),
+    [
+        ([], [], "Received: 0 hypotheses and 0 lists"),
+        (["a", "b"], [["a"]], "Received: 2 hypotheses and 1 lists"),
+        (["a"], [[]], r"Received: \[\] for hypothesis 1"),
+        (["a", "b"], [["a"], "b"], "Received: 'b' for hypothesis 2"),
+        (["a"], [["a", " "]], "that are not blank"),
+        ("a", ["a"], "Received: one string"),
+    ],
+)
+def test_unfit_input_is_refused(hypotheses, answers, sentence):
+    for rate in (evaluation.phoneme_error_rate, evaluation.word_error_rate):
+        with pytest.raises(ValueError, match=sentence):
+            rate(hypotheses, answers)
+
+
+def test_a_word_of_several_lines_counts_once():
+    sources, references = ["a", "c a t", "a", "d o"], ["AH", "K AE T", "EY", "D UW"]
+    hypotheses = ["EY", "K AE B", "EY", "D UW"]
+    assert by_metric.items(sources, references, hypotheses) == (
+        ["EY", "K AE B", "D UW"],
+        [["AH", "EY"], ["K AE T"], ["D UW"]],
+    )
+    scores = by_metric.all_scores("wer", sources, references, hypotheses, "13a")
+    assert {name: one["score"] for name, one in scores.items()} == {"wer": 33.33, "per": round(100 / 6, 2)}
+    assert by_metric.main_score("wer", sources, references, hypotheses, "13a") == pytest.approx(100 / 3)
+    assert by_metric.is_better("wer", 3.0, 4.0)
+    assert not by_metric.is_better("wer", 4.0, 4.0)
+    assert by_metric.is_better("bleu", 4.0, 3.0)
+    with pytest.raises(ValueError, match="at least one hypothesis"):
+        evaluation.all_scores("wer", [], [], [], "none")
+
+
+def test_mcnemar_by_hand():
+    """Three words that only the first gets right, one that only the second does: 2 (1 + 4) / 2^4."""
+    sources = [*"abcdef"]
+    result = by_metric.mcnemar_test(sources, sources, [*"abcxex"], [*"xxxdex"])
+    assert result == {"only_first_right": 3, "only_second_right": 1, "p_value": 10 / 16}
+    assert by_metric.mcnemar_test(sources, sources, sources, sources)["p_value"] == 1
