@@ -51,7 +51,7 @@ def test_it_trains_saves_and_loads(translator, tmp_path):
     assert [t.text for t in found] == [t.text for t in translator.generate(LINES[:3])]
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow: tests/export/test_process.py exports from the others")
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="from others: tests/export/test_process.py")
 @pytest.mark.parametrize("translator", ["nearness", "additive_monotonic"], indirect=True)
 def test_it_is_exported_and_so_is_one_with_a_state(translator, tmp_path):
     """`export` itself translates with the SavedModel and compares the strings with `generate`."""
