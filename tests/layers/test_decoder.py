@@ -176,3 +176,15 @@ def test_the_noise_of_an_attention_without_a_state_is_drawn_in_any_order(attend,
     assert seen[-1] is not None
     decoder(inputs, values)
     assert seen[-1] is None
+
+
+def test_a_location_does_not_depend_on_the_format_of_images(inputs, memories):
+    layer = ka.LocationSensitiveAttention(A, filters=3, kernel_size=3)
+    expected = layer(inputs, memories[0])[0]
+    before = keras.config.image_data_format()
+    keras.config.set_image_data_format("channels_first")
+    try:
+        found = layer(inputs, memories[0])[0]
+    finally:
+        keras.config.set_image_data_format(before)
+    np.testing.assert_array_equal(*numpy_of([found, expected]))

@@ -41,3 +41,22 @@ def test_word_dropout_keeps_the_mask_in_training():
     dropped = ka.WordDropout(0.5, seed=1)(embedded(SOURCE), SOURCE, training=True)
     attention = ka.DotAttention()
     same(attention(embedded(TARGET), dropped), attention(embedded(TARGET), dropped, mask=MASK))
+
+
+def test_a_functional_model_of_layers_has_the_loss_of_the_sentences_without_padding():
+    """Keras' loss reads the mask that the layers hand on from the embeddings."""
+    source, target = (keras.Input((None,), dtype="int32") for _ in range(2))
+    values, _, state = ka.BiGRUEncoder(H)(layers.Embedding(V, H, mask_zero=True)(source))
+    inputs = layers.Embedding(V, H, mask_zero=True)(target)
+    outputs, contexts, _ = ka.AttentionDecoder(layers.GRUCell(H), "additive")(inputs, values, cell_state=[state])
+    model = keras.Model([source, target], layers.Dense(V)(layers.Concatenate()([outputs, contexts])))
+    crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
+
+    def loss(labels, *ids):  # Keras leaves out what the implicit mask of the logits does
+        return ops.convert_to_numpy(crossentropy(labels, model([*ids])))
+
+    labels = (TARGET + 1) % V
+    padded = loss(labels, SOURCE, TARGET)
+    rows = zip(SOURCE, TARGET, labels, strict=True)
+    alone = [loss(z[y != 0][None], x[x != 0][None], y[y != 0][None]) for x, y, z in rows]
+    np.testing.assert_allclose(padded, sum(alone), rtol=1e-5)
