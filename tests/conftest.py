@@ -16,6 +16,10 @@ import numpy as np
 import pytest
 
 
+def pytest_configure(config):
+    config.option.loadscopereorder = False  # pytest-xdist: not the files with the most tests first
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(7)

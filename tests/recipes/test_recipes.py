@@ -24,6 +24,19 @@ SETTINGS = {
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _eagerly():
+    """TensorFlow computes runs of few updates step by step: tracing would take longer."""
+    if keras.backend.backend() != "tensorflow":
+        yield
+        return
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     return write_digits(tmp_path_factory.mktemp("corpora") / "digits", 16, 5, 3)

@@ -37,7 +37,7 @@ LONG_SHELL = {
     r"(\w+=\S+ )*(python -m recipes\.train|keras-attn train)\b": "trains for minutes; tests/recipes trains each recipe",
     r"python -m recipes\.": "needs a run, or trains for hours",
     r"(\w+=\S+ )*python -m tests\.benchmarks\.": "a benchmark, or a peer in an environment of its own",
-    r"((\w+=\S+ )*pytest|\.ci/run)\b": "the tests themselves",
+    r"((\w+=\S+ )*pytest|\.ci/(run|nightly))\b": "the tests themselves",
     r"(echo .* \| )?keras-attn .*(runs/|[A-Z]{3,}|saved_models/)": "needs a run; the tests of commands call each",
     r"(docker|curl|mkdocs|\s*--model_config_file)\b": "needs a server or its image",
     r"gcloud ": "needs machines in a cloud",
