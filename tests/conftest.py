@@ -38,6 +38,14 @@ def _seed_and_policy():
     keras.config.set_dtype_policy("float32")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _pipelines_as_they_are():
+    """A command that runs in this process would change `tf.data` for the tests after it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("keras_attn.backend.disable_pipeline_autotuning", lambda: None)
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _free_compiled_programs():
     """Each program that XLA compiles holds memory maps, of which a process has 65,530: then LLVM crashes."""

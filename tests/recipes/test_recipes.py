@@ -24,6 +24,10 @@ SETTINGS = {
 }
 
 
+# TensorFlow warns that pipelines are not computed step by step.
+pytestmark = pytest.mark.filterwarnings("ignore:Even though the .*run_functions_eagerly:UserWarning")
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _eagerly():
     """TensorFlow computes runs of few updates step by step: tracing would take longer."""
