@@ -231,9 +231,9 @@ class _Product(torch.autograd.Function):
 
 
 def training_products() -> contextlib.AbstractContextManager:
-    """A context for the products of a forward pass whose gradients may follow: by oneDNN where that is faster.
+    """A context for a forward pass whose gradients may follow: products by oneDNN where that is faster.
 
-    None of RoundedProducts, which has them in bfloat16.
+    Inside `RoundedProducts`, products stay in bfloat16.
     """
     is_faster = torch.is_grad_enabled() and _has_avx512() and not _rounds.get()
     return OneDNNProducts() if is_faster else contextlib.nullcontext()
@@ -247,12 +247,12 @@ class OneDNNProducts(TorchFunctionMode):
 
     def __torch_function__(self, function, types, arguments=(), options=None):
         if function in _MATMULS and len(arguments) == 2 and not options and _is_large(*arguments):
-            has_gradient = torch.is_grad_enabled() and any(x.requires_grad for x in arguments)
-            if has_gradient and not _is_recomputed():
-                x, matrix = arguments  # as rows, because oneDNN prepares itself for each shape
+            x, matrix = arguments
+            has_gradient = torch.is_grad_enabled() and (x.requires_grad or matrix.requires_grad)
+            if has_gradient and not _is_recomputed():  # as rows, because oneDNN prepares itself for each shape
                 return _OneDNNProduct.apply(x.flatten(0, -2), matrix).unflatten(0, x.shape[:-1])
-            if not has_gradient and arguments[0].is_contiguous() and _is_whole(arguments[1]):
-                return _by_onednn(*arguments)
+            if not has_gradient and x.is_contiguous() and _is_whole(matrix):
+                return _by_onednn(x, matrix)
         return function(*arguments, **(options or {}))
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from keras_attn.translation import Translation
 
-_N_BEST = ("translations", "scores", "source_tokens", "source_lengths", "target_tokens", "target_lengths", "alignments")
 _MOST_BYTES = 2**28  # of an answer
+_N_BEST = ("translations", "scores", "source_tokens", "source_lengths", "target_tokens", "target_lengths", "alignments")
 _ERRORS = {400: ValueError, 403: ValueError, 404: ValueError, 413: ValueError, 408: TimeoutError, 504: TimeoutError}
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without proxies
 
@@ -111,7 +111,8 @@ class Client:
     def _send(self, content: dict) -> dict:
         request = urllib.request.Request(self._url, json.dumps(content).encode(), {"Content-Type": "application/json"})
         for attempt in range(self.retries + 1):
-            time.sleep(random.uniform(0, min(5.0, 0.05 * 2**attempt)) if attempt else 0)
+            if attempt:
+                time.sleep(random.uniform(0, min(5.0, 0.05 * 2**attempt)))
             try:
                 with _OPENER.open(request, timeout=self.timeout) as answer:
                     return json.loads(answer.read(_MOST_BYTES))

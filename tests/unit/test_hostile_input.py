@@ -1,4 +1,4 @@
-"""Daily guards of SECURITY.md: damaged presets, texts that are none, commands with wrong arguments.
+"""Daily guards of SECURITY.md: damaged presets, inputs that are not text, commands with wrong arguments.
 
 `tests/nightly` looks for more of the kind, and at servers, kills and full disks.
 """

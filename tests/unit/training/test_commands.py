@@ -64,6 +64,13 @@ def test_files_are_compared_as_sacrebleu_compares_them(run, corpus, tmp_path, ca
     assert ours[2]["score"]["signature"] in printed
 
 
+def status(main, arguments) -> int:
+    try:
+        return main(arguments)
+    except SystemExit as ended:  # argparse's own
+        return ended.code
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -82,10 +89,7 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
     (tmp_path / "bytes").write_bytes(b"un\n\xff\n")
     names = {"run": run, "tmp": tmp_path, "few": tmp_path / "few", "bytes": tmp_path / "bytes"}
     where = ["--corpus", str(corpus), "--source", "de", "--target", "fr"]
-    try:
-        code = evaluate.main([str(run), *where, *(argument.format(**names) for argument in arguments)])
-    except SystemExit as ended:  # argparse's own
-        code = ended.code
+    code = status(evaluate.main, [str(run), *where, *(argument.format(**names) for argument in arguments)])
     err = capfd.readouterr().err
     assert code == 2
     assert message in err
@@ -125,10 +129,7 @@ def test_train_refuses_with_a_sentence(arguments, message, corpus, run, tmp_path
     monkeypatch.chdir(tmp_path)
     before = sorted(p.name for p in run.iterdir())
     arguments = [argument.format(corpus=corpus, run=run, tmp=tmp_path) for argument in arguments]
-    try:
-        code = train.main(arguments)
-    except SystemExit as ended:  # argparse's own
-        code = ended.code
+    code = status(train.main, arguments)
     err = capfd.readouterr().err
     assert code == 2
     assert message in err
