@@ -221,6 +221,8 @@ def test_a_model_trains_with_products_by_onednn(rng, multiplied, monkeypatch):
         return [weight.value.grad.clone() for weight in model.trainable_weights]
 
     found = gradients()
+    widths = {matrix.shape[-1] for _, matrix in multiplied}
+    assert not widths or {VT, 3 * model.decoder_units} <= widths  # the output's product, outside; the cell's, inside
     with monkeypatch.context() as patch:
         patch.setattr(torch_loops, "LEAST_SIZE", 10**9)
         expected = gradients()
