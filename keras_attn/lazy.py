@@ -31,7 +31,5 @@ def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]
         setattr(sys.modules[package], name, value)
         return value
 
-    def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *origins})
-
-    return get, names, sorted(origins)
+    public = sorted(origins)
+    return get, public.copy, public

@@ -2,7 +2,8 @@
 
 `keras.saving.load_model` finds a class by the name that it is registered under, which happens when the module of the
 class is imported. `import keras_attn` has to be enough for that. Keras takes seconds to import, though, and the client
-of a server and the `--help` of a command have no use for it. So the modules are imported right after Keras is.
+of a server and the `--help` of a command have no use for it. So the modules are imported right after Keras is, and a
+backend that is installed is chosen right before.
 """
 
 import sys
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+
+from keras_attn.requirements import choose_backend
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -35,6 +38,8 @@ class _AfterKeras(MetaPathFinder):
     def find_spec(self, name: str, path=None, target=None) -> ModuleSpec | None:
         if name != "keras" and not name.startswith(f"{_PACKAGE}."):
             return None
+        if name == "keras":
+            choose_backend()
         for finder in sys.meta_path:
             if finder is not self and (spec := finder.find_spec(name, path, target)):
                 if spec.loader:

@@ -1,6 +1,11 @@
-"""Checks for packages that only some users need; needs neither Keras nor a backend itself."""
+"""Checks for packages that only some users need, and the choice of a backend; needs neither Keras nor a backend."""
 
+import json
+import os
 from importlib.util import find_spec
+from pathlib import Path
+
+BACKENDS = ("tensorflow", "jax", "torch")
 
 
 def require(extra: str, *modules: str, purpose: str = "") -> None:
@@ -27,3 +32,29 @@ def is_installed(module: str) -> bool:
         return find_spec(module) is not None
     except (ValueError, ModuleNotFoundError):  # the module, or the package that it is in, is blocked or missing
         return False
+
+
+def choose_backend() -> None:
+    """Sets `KERAS_BACKEND` to a backend that is installed, where Keras would choose one that is not.
+
+    Keras takes the backend of `KERAS_BACKEND`, then that of its configuration file, then TensorFlow. A variable that is
+    set is left as it is. It has an effect before Keras is imported.
+
+    Raises:
+        ModuleNotFoundError: If no backend is installed.
+    """
+    if os.environ.get("KERAS_BACKEND"):
+        return
+    path = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "keras.json"
+    try:
+        default = json.loads(path.read_text(encoding="utf-8")).get("backend", BACKENDS[0])
+    except (OSError, ValueError, AttributeError):
+        default = BACKENDS[0]
+    installed = [name for name in (default, *BACKENDS) if is_installed(name)]
+    if not installed:
+        raise ModuleNotFoundError(
+            'Expected a backend of Keras: pip install "keras_attn[tensorflow]", "keras_attn[jax]" or '
+            '"keras_attn[torch]".'
+        )
+    if installed[0] != default:
+        os.environ["KERAS_BACKEND"] = installed[0]

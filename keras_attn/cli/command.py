@@ -3,7 +3,6 @@
 import _thread
 import argparse
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -13,10 +12,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from keras_attn.requirements import is_installed, require
+from keras_attn import requirements
+from keras_attn.requirements import BACKENDS, require
 from keras_attn.training import Terminated
-
-BACKENDS = ("tensorflow", "jax", "torch")
 
 
 class Parser(argparse.ArgumentParser):
@@ -37,8 +35,7 @@ class Parser(argparse.ArgumentParser):
 def choose_backend(backend: str | None = None) -> None:
     """Sets the environment variables of a command; call it before Keras is imported.
 
-    `KERAS_BACKEND` decides, then Keras' configuration file, then Keras' default, TensorFlow. If that one is not
-    installed and the variable is unset, a backend that is installed is used.
+    Without `backend` it is that of `keras_attn.requirements.choose_backend`.
 
     Args:
         backend: The backend that the command needs, whatever the variable says.
@@ -50,29 +47,12 @@ def choose_backend(backend: str | None = None) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # for messages after the import; see `quietly`
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # warns of each new shape; buckets bound them
     chosen = backend or os.environ.get("KERAS_BACKEND")
-    if chosen:
-        if chosen not in BACKENDS:
-            raise ValueError(f"Expected KERAS_BACKEND to be one of {', '.join(BACKENDS)}. Received: {chosen!r}")
-        require(chosen, chosen)
-        os.environ["KERAS_BACKEND"] = chosen
-        return
-    default = _configured_backend()
-    installed = [name for name in (default, *BACKENDS) if is_installed(name)]
-    if not installed:
-        raise ModuleNotFoundError(
-            'Expected a backend of Keras: pip install "keras_attn[tensorflow]", "keras_attn[jax]" or '
-            '"keras_attn[torch]".'
-        )
-    if installed[0] != default:
-        os.environ["KERAS_BACKEND"] = installed[0]
-
-
-def _configured_backend() -> str:
-    path = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser() / "keras.json"
-    try:
-        return json.loads(path.read_text(encoding="utf-8")).get("backend", BACKENDS[0])
-    except (OSError, ValueError, AttributeError):
-        return BACKENDS[0]
+    if not chosen:
+        return requirements.choose_backend()
+    if chosen not in BACKENDS:
+        raise ValueError(f"Expected KERAS_BACKEND to be one of {', '.join(BACKENDS)}. Received: {chosen!r}")
+    require(chosen, chosen)
+    os.environ["KERAS_BACKEND"] = chosen
 
 
 def run(

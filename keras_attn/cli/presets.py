@@ -1,15 +1,16 @@
 """Lists the trained presets that commands and `Translator.from_preset` take by name: `keras-attn presets`.
 
 A line each: name, task, languages, model, parameters, bytes of its files, score on the corpus' test split, corpus and
-its licence, separated by tabs, after a line with these names. `--signatures` adds sacreBLEU's signatures.
+its licence, and "yes" if its files are on this computer, separated by tabs, after a line with these names.
+`--signatures` adds sacreBLEU's signatures.
 """
 
 import argparse
 
 from keras_attn.cli import command
-from keras_attn.saving import presets
+from keras_attn.saving import is_here, presets
 
-_COLUMNS = ("name", "task", "languages", "model", "parameters", "bytes", "dtype", "score", "corpus", "licence")
+_COLUMNS = ("name", "task", "languages", "model", "parameters", "bytes", "dtype", "score", "corpus", "licence", "here")
 
 
 def main(argv=None) -> int:
@@ -26,6 +27,7 @@ def list_presets(arguments: argparse.Namespace) -> None:
             "name": name,
             "languages": f"{entry.source}-{entry.target}",
             "bytes": entry.size,
+            "here": "yes" if is_here(name) else "no",
             "score": f"{entry.metric} {entry.score:.2f}",
         }
         print(*(cells[column] for column in columns), sep="\t")

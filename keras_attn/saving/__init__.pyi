@@ -18,6 +18,7 @@ from keras_attn.saving.registry import (
     PREFIX as PREFIX,
     PresetEntry as PresetEntry,
     add_preset as add_preset,
+    is_here as is_here,
     locate as locate,
     presets as presets,
     upload as upload,

@@ -4,9 +4,11 @@
 this order:
 
 1. `$KERAS_ATTN_PRESETS`, a folder or an address (of http, https or file) with a folder for each preset,
-2. `saved_models/presets/` of the checkout that this package is in,
-3. the cache, `presets/` in `keras_attn.downloads.cache_folder()`,
-4. the address in the registry.
+2. `keras_attn/saving/shipped/` of a wheel, which has two of them,
+3. `saved_models/presets/` of the checkout that this package is in,
+4. the distribution `keras-attn-presets`, which has them all,
+5. the cache, `presets/` in `keras_attn.downloads.cache_folder()`,
+6. the address in the registry, if it has one.
 
 Wherever they come from, they must have the sizes and the SHA-256 of the registry. Presets of `hf://USER/NAME` come
 through the package huggingface_hub.
@@ -18,6 +20,7 @@ import os
 import re
 import urllib.parse
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,9 @@ from keras_attn import downloads, files
 from keras_attn.requirements import require
 
 REGISTRY = Path(__file__).with_name("registry.json")
+PACKAGED = Path(__file__).with_name("shipped")  # in a wheel
 CHECKOUT = Path(__file__).parents[2] / "saved_models" / "presets"
+DISTRIBUTION = "keras_attn_presets"  # a namespace package of folders
 VARIABLE = "KERAS_ATTN_PRESETS"
 PREFIX = "hf://"
 _AT_HUB_NAME = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
@@ -130,23 +135,51 @@ def locate(preset: str | os.PathLike) -> Path:
     return Path(preset)
 
 
+def is_here(name: str) -> bool:
+    """Returns True if a registered preset is on this computer, so that nothing has to be downloaded.
+
+    Args:
+        name: The preset's name.
+    """
+    return _folder(name) is not None or not _other_files(_cached(name, entry := presets()[name]), entry)
+
+
+def _place() -> str | None:
+    return os.environ.get(VARIABLE) or None
+
+
+def _is_address(place: str | None) -> bool:
+    return place is not None and "://" in place
+
+
+def _folder(name: str) -> Path | None:
+    """Returns the first folder of this computer but the cache that has the preset, or None."""
+    folders = [PACKAGED, CHECKOUT]
+    if (place := _place()) and not _is_address(place):
+        folders.insert(0, Path(place))
+    if spec := find_spec(DISTRIBUTION):
+        folders += [Path(folder) for folder in spec.submodule_search_locations or ()]
+    return next((folder / name for folder in folders if (folder / name).is_dir()), None)
+
+
+def _cached(name: str, entry: PresetEntry) -> Path:
+    return downloads.cache_folder() / "presets" / f"{name}-{entry.files[_MANIFEST]['sha256'][:12]}"
+
+
 def _find(name: str, entry: PresetEntry) -> Path:
-    place = os.environ.get(VARIABLE) or None
-    is_address = place is not None and "://" in place
-    for folder in ([] if place is None or is_address else [Path(place)]) + [CHECKOUT]:
-        if (folder / name).is_dir():
-            if others := _other_files(folder / name, entry):
-                received = f"{others[0]} is missing, or has another SHA-256."
-                raise ValueError(f"Expected {str(folder / name)!r} to be the preset of the registry. {received}")
-            return folder / name
-    cached = downloads.cache_folder() / "presets" / f"{name}-{entry.files[_MANIFEST]['sha256'][:12]}"
+    if folder := _folder(name):
+        if others := _other_files(folder, entry):
+            received = f"{others[0]} is missing, or has another SHA-256."
+            raise ValueError(f"Expected {str(folder)!r} to be the preset of the registry. {received}")
+        return folder
+    cached = _cached(name, entry)
     if not _other_files(cached, entry):
         return cached
-    address = place if is_address else _read()["address"]
+    address = place if _is_address(place := _place()) else _read()["address"]
     if address is None:
         raise FileNotFoundError(
-            f"Expected the files of the preset {name} in {str(cached)!r}. They are not there, and this version's "
-            f"registry has no address to download them from: set {VARIABLE} to a folder, or an address, that has them."
+            f"Expected the preset {name} to be installed: pip install keras-attn-presets, or set {VARIABLE} to a "
+            "folder or an address that has it. This version's registry has no address to download it from."
         )
     with files.locked(cached.parent, wait=True):
         for file in _other_files(cached, entry):  # none if another process was faster

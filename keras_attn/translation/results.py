@@ -1,5 +1,6 @@
 """Translations as records, and the vote of several systems. Needs NumPy alone, for clients of a server."""
 
+import html
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Translation:
     """One translation with its tokens, scores and alignment.
 
     `text` is the translation, and `token_ids` and `source_token_ids` are the ids of `tokens` and `source_tokens`. The
     end token counts as a step: it is the last entry of `tokens` and `source_tokens`, which therefore label the rows and
-    the columns of `alignment`.
+    the columns of `alignment`. In a notebook it is shown with them.
     """
 
     text: str
@@ -26,6 +27,25 @@ class Translation:
     source_token_ids: tuple[int, ...] = ()
     n_best: tuple["Translation", ...] = ()  # all hypotheses, best first, if several were requested; samples in order
     head_alignments: np.ndarray | None = None  # (heads, T, S), from `score(..., each_head=True)`
+
+    def __repr__(self) -> str:
+        others = f", {len(self.n_best)} hypotheses" if self.n_best else ""
+        return f"<Translation {self.text!r}, score {self.score:.4g}{others}>"
+
+    def _repr_html_(self) -> str:
+        text = f"<p>{html.escape(self.text)} <small>score {self.score:.4g}</small></p>"
+        if self.alignment is None or not len(self.alignment):
+            return text
+        names = [html.escape(token) for token in (*self.source_tokens, *self.tokens)]
+        columns, rows = names[: len(self.source_tokens)], names[len(self.source_tokens) :]
+        lines = [f"<tr><th></th>{''.join(f'<th>{name}</th>' for name in columns)}</tr>"]
+        for name, weights in zip(rows, self.alignment, strict=True):
+            cells = "".join(
+                f'<td style="background: rgba(31, 119, 180, {weight:.2f})" title="{weight:.2f}"></td>'
+                for weight in np.clip(weights, 0, 1)
+            )
+            lines.append(f"<tr><th>{name}</th>{cells}</tr>")
+        return f"{text}<table>{''.join(lines)}</table>"
 
 
 def vote(candidates: Sequence[Sequence[Translation]]) -> list[Translation]:

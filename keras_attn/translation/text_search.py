@@ -88,20 +88,20 @@ class TextSearch:
 
     def generate(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         *,
-        prefixes: Sequence[str] | None = None,
+        prefixes: str | Sequence[str] | None = None,
         replace_unknown: bool | Mapping[str, str] = False,
         return_alignments: bool = True,
         **options,
-    ) -> list[Translation]:
+    ) -> Translation | list[Translation]:
         """Translates sentences by beam search, or by greedy search for `beam_size=1`.
 
         The result is in the order of `texts` and the same for any `batch_size`. Sentences are sorted by length and
         padded to a bounded set of shapes, so that nothing is compiled twice.
 
         Args:
-            texts: Sentences. A blank one gives a `Translation` with the text "".
+            texts: A sentence, or a list of them. A blank one gives a `Translation` with the text "".
             prefixes: A text for each sentence that its translation begins with; "" for none.
             replace_unknown: True replaces each `<unk>` of the text by the source word that it is aligned to; a
                 dictionary from source words to target words also translates these words.
@@ -111,7 +111,8 @@ class TextSearch:
                 `max_length`, `batch_size`, ...
 
         Returns:
-            A `Translation` for each sentence. With `n_best` above 1 it is the best one, and its `n_best` has all.
+            A `Translation` for a sentence, a list of them for a list. With `n_best` above 1 it is the best one, and its
+            `n_best` has all.
 
         Raises:
             ValueError: if a text is not valid Unicode, an option is unknown, or a value is out of range; or if the
@@ -119,6 +120,9 @@ class TextSearch:
         """
         options = SearchOptions.from_keywords(options)
         search = self._search_of(options)
+        if isinstance(texts, str):
+            prefixes = prefixes if prefixes is None else [prefixes]
+            return self._search([texts], search, options, prefixes, replace_unknown, return_alignments)[0]
         return self._search(texts, search, options, prefixes, replace_unknown, return_alignments)
 
     def limits(self, **lengths) -> Limits:

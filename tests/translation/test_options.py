@@ -37,6 +37,13 @@ def test_batching_changes_nothing(translator):
     np.testing.assert_allclose([t.score for t in again], [t.score for t in whole], rtol=1e-5)
 
 
+def test_one_text_gives_one_translation(translator, plain):
+    alone = translator.generate(LINES[0], beam_size=2)
+    assert (alone.text, alone.token_ids) == (plain[0].text, plain[0].token_ids)
+    (first, *_) = alone.text.split()
+    assert translator.generate(LINES[0], prefixes=first).text.split()[0] == first
+
+
 def test_tokens_scores_and_alignments_have_the_same_length(translator):
     translation = translator.generate(LINES, beam_size=3)[0]
     length = len(translation.tokens)

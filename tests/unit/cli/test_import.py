@@ -22,7 +22,7 @@ keras_attn.presets()
 assert not {"keras", "huggingface_hub", "sacrebleu"} & sys.modules.keys()
 keras_attn.evaluation.bleu
 assert "matplotlib" not in sys.modules
-assert {"Translator", "RNNEncoder", "models"} <= set(dir(keras_attn))
+assert dir(keras_attn) == keras_attn.__all__ and {"Translator", "RNNEncoder", "models"} <= set(dir(keras_attn))
 try:
     keras_attn.BahdanauAttentoin
 except AttributeError as error:

@@ -86,8 +86,7 @@ def test_errors_are_one_line_and_a_status(error, status, sentence, capsys):
     ],
 )
 def test_a_command_chooses_an_installed_backend(absent, named, expected, tmp_path, monkeypatch):
-    for module in (requirements, command):
-        monkeypatch.setattr(module, "is_installed", lambda name: name not in absent.split())
+    monkeypatch.setattr(requirements, "is_installed", lambda name: name not in absent.split())
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     monkeypatch.setenv("KERAS_BACKEND", named or "")

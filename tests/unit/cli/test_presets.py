@@ -28,7 +28,7 @@ def test_presets_are_listed(checkout, capsys):
     assert main(["presets", "--signatures"]) == 0
     names, row, more, signed = (line.split("\t") for line in capsys.readouterr().out.splitlines())
     found = dict(zip(names, row, strict=True))
-    expected = {"name": "tiny", "languages": "en-fr", "score": "bleu 12.50", "licence": "apache-2.0"}
+    expected = {"name": "tiny", "languages": "en-fr", "score": "bleu 12.50", "licence": "apache-2.0", "here": "yes"}
     assert expected.items() <= found.items()
     assert int(found["bytes"]) == saving.presets()["tiny"].size
     assert (more, signed) == ([*names, "signature"], [*row, "nrefs:1"])

@@ -63,21 +63,28 @@ def test_a_folder_is_taken_as_it_is_and_a_missing_preset_named(tmp_path, monkeyp
     assert saving.locate("runs/none") == Path("runs/none")
     with pytest.raises(FileNotFoundError, match=r"Expected a preset: one of tiny; hf://USER/NAME; or a folder"):
         saving.locate("tinny")
-    with pytest.raises(FileNotFoundError, match="no address to download them from: set KERAS_ATTN_PRESETS to a folder"):
+    with pytest.raises(FileNotFoundError, match="tiny to be installed: pip install keras-attn-presets"):
         saving.locate("tiny")
     monkeypatch.chdir(write(tmp_path / "here" / "other").parent)
     assert saving.locate("other") == Path("other")
     assert saving.locate("./tiny") == Path("tiny")
 
 
-def test_a_mirror_comes_before_the_checkout_and_that_before_the_cache(tmp_path, monkeypatch, whole):
+def test_a_mirror_comes_first_then_the_package_the_checkout_and_the_distribution(tmp_path, monkeypatch, whole):
+    assert not saving.is_here("tiny")
     mirror = shutil.copytree(whole.parent, tmp_path / "mirror")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    distribution = shutil.copytree(whole.parent, tmp_path / "site" / registry.DISTRIBUTION)
+    assert saving.locate("tiny") == distribution / "tiny"
+    assert saving.is_here("tiny")
     checkout = shutil.copytree(whole.parent, tmp_path / "checkout")
     assert saving.locate("tiny") == checkout / "tiny"
     monkeypatch.setenv(registry.VARIABLE, str(mirror))
     assert saving.locate("tiny") == mirror / "tiny"
     shutil.rmtree(mirror / "tiny")  # a mirror may lack it
     assert saving.locate("tiny") == checkout / "tiny"
+    monkeypatch.setattr(registry, "PACKAGED", shutil.copytree(whole.parent, tmp_path / "packaged"))
+    assert saving.locate("tiny") == tmp_path / "packaged" / "tiny"
 
 
 @pytest.mark.parametrize("damage", [None, b"m" * 2999, b"m" * 2999 + b"x"], ids=["missing", "truncated", "changed"])

@@ -1,7 +1,8 @@
-"""Votes, solved by hand and against a plain count."""
+"""Votes, solved by hand and against a plain count; translations as they are shown."""
 
 import random
 
+import numpy as np
 import pytest
 
 from keras_attn import Translation
@@ -50,3 +51,14 @@ def test_no_text_has_more_votes():
 def test_lists_that_do_not_fit_are_refused(candidates, lengths):
     with pytest.raises(ValueError, match=f"of equal length. Received: lengths {lengths}"):
         vote(candidates)
+
+
+def test_a_translation_is_shown_in_a_line_and_in_a_notebook_with_its_alignment():
+    best = Translation("<b>", ("<b>", "</s>"), score=-0.25, alignment=np.array([[0.9], [1.5]]), source_tokens=("a",))
+    assert repr(best) == "<Translation '<b>', score -0.25>"
+    assert repr(Translation("x", n_best=(best, best))) == "<Translation 'x', score 0, 2 hypotheses>"
+    shown = best._repr_html_()
+    assert "<b>" not in shown
+    assert shown.count("<td") == 2
+    assert 'rgba(31, 119, 180, 0.90)" title="0.90"' in shown
+    assert Translation("a & b")._repr_html_() == "<p>a &amp; b <small>score 0</small></p>"
