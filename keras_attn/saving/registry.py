@@ -140,6 +140,10 @@ def is_here(name: str) -> bool:
 
     Args:
         name: The preset's name.
+
+    Example:
+        >>> keras_attn.saving.is_here("phrases_en_fr")
+        True
     """
     return _folder(name) is not None or not _other_files(_cached(name, entry := presets()[name]), entry)
 
