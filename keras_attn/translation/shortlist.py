@@ -186,10 +186,11 @@ class Shortlist:
         count: int,
         banned_token_ids: Sequence[int],
         special_ids: tuple[SpecialIds, SpecialIds],
-    ) -> Reduced | None:
-        """A batch for a search in the shortlist of its sentences; None if all of them have the whole vocabulary.
+    ) -> Reduced:
+        """A batch for a search in the shortlist of its sentences.
 
-        A sentence has the same tokens in every batch.
+        A sentence has the same tokens in every batch, and the same columns of the projection: also where all have the
+        whole vocabulary, because the projection itself is multiplied in int8 after `quantize`.
 
         Args:
             inputs: From `search_inputs`.
@@ -204,8 +205,6 @@ class Shortlist:
         if target.end in banned_token_ids:
             raise ValueError(f"Expected banned tokens without the end token {target.end}. Received: {banned_token_ids}")
         rows = [self._row(ids, source) for ids in inputs["encoder_token_ids"][:count]]
-        if all(len(row) == self.target_vocabulary_size for row in rows):
-            return None
         if "forced_prefix" in inputs:
             rows = [np.union1d(row, prefix) for row, prefix in zip(rows, inputs["forced_prefix"], strict=False)]
         # Their places are the same in all batches, so that nothing is compiled anew.

@@ -280,7 +280,6 @@ class Translator(TextSearch):
         if self.shortlist is not None and search is not sample:
             ids = self.model.source_special_ids, self.model.target_special_ids
             reduced = self.shortlist.reduced(inputs, count, arguments["banned_token_ids"], ids)
-        if reduced:
             inputs, arguments = reduced.inputs, arguments | reduced.arguments
         outputs = self._compiled(SearchModel, search, longest, **arguments).predict_on_batch(inputs)
         check_scores(outputs["scores"][:count], self.model)
