@@ -4,8 +4,9 @@ A corpus is one of
 
 - a name: `phrases`, which is part of this package, or one of `recipes/named_corpora.py`;
 - a folder of `<split>.<language>` files, aligned line by line, plain, `.gz`, `.xz` or `.bz2`, or of parts of these,
-  `<split>.<part>.<language>`. The training split of a large folder stays in its files;
-- a table, a line "source, tab, target" for each pair; further columns are ignored;
+  `<split>.<part>.<language>`, or of tables `<split>.tsv`, `.csv` or `.jsonl`. The validation split may also be called
+  `dev`, `valid` or `validation`. The training split of a large folder stays in its files;
+- a table: TSV, CSV or JSON lines; `keras_attn.training.tables` says how its columns are found. Others are ignored;
 - two files, `text.de` and `text.en`, given by what their names share, `text`.
 
 Of a table, or two files, a twentieth of the distinct source lines, at most 1,000, is held out for validation, and as
@@ -28,14 +29,26 @@ import numpy as np
 from keras_attn import files
 from keras_attn.text import corpus_paths, iterate_lines, read_lines, read_parallel
 from keras_attn.training.recipes import named_corpora
+from keras_attn.training.tables import ENDINGS, PACKED, Table, read_table
 
 SPLITS = ("train", "val", "test")
+_VALIDATION = ("val", "dev", "valid", "validation")  # names of that split
 TAGS = ("target", "corpus")
 LARGE = 64_000_000  # bytes of both sides of a training split in a folder, beyond which they stay in their files
 PHRASES = Path(__file__).with_name("phrases_en_fr.tsv.bz2")
 _PHRASES_SHA256 = "02546519ef2fa49acae4d6073023ab2cbbd6c11c001b010bfa99e603a2d2ecf0"
 _EXPANSION = 3  # of compressed text
+_DIVIDED = "val and test are lines of its own that training does not see"
 _HELD_OUT = 1000  # at most, for validation, and as many for the test
+_UNEVEN = 9, 90  # of pairs that look wrong: one side so many times as long as the other, and so many characters
+_SUSPICIOUS = {
+    "a blank side": lambda source, target: not (source.strip() and target.strip()),
+    "the same text on both sides": lambda source, target: source.strip() == target.strip() != "",
+    "sides of very different length": lambda source, target: (
+        max(len(source), len(target)) > max(_UNEVEN[1], _UNEVEN[0] * min(len(source), len(target)))
+        and min(len(source), len(target)) > 0
+    ),
+}
 Lines = tuple[list[str], list[str]]
 
 
@@ -58,7 +71,8 @@ class TextFiles:
 class Corpus:
     """Parallel text: `splits["train"]` is `(source lines, target lines)`, lists or `TextFiles`.
 
-    Of several corpora, `parts` has the name of each and the number of its test lines.
+    Of several corpora, `parts` has the name of each and the number of its test lines. `read_as` says how a table was
+    understood.
     """
 
     name: str
@@ -67,6 +81,7 @@ class Corpus:
     splits: dict[str, Lines | tuple[TextFiles, TextFiles]]
     tags: tuple[str, ...] = ()
     parts: tuple[tuple[str, int], ...] = ()
+    read_as: str = ""
 
     @property
     def is_streamed(self) -> bool:
@@ -89,7 +104,8 @@ def load(
         name_or_path: A name or a path as above; or several, joined by "+". A part may lack a split, and have
             a weight, as in "a:3+b:1".
         source, target: Languages, as in the file names; a named corpus has a default direction, and those of a table
-            are only names. Of several corpora, one for all, or one for each, joined by "+".
+            are names or numbers of its columns, or only names. Of several corpora, one for all, or one for each, joined
+            by "+".
         data: Folder in which named corpora are looked for; default `$KERAS_ATTN_DATA`.
         stream: Whether the training split stays in its files, as `TextFiles`; folders only. None: if it is large.
         tags: Whether source lines get a tag, from the "target" language or the name of the "corpus".
@@ -118,6 +134,25 @@ def load(
         return join([load(*part, data, stream, tags) for part in zip(parts, *sides, strict=True)], weights, seed)
     corpus = _load(parts[0], source, target, data, stream)
     return tagged(corpus, tags) if tags else corpus
+
+
+def describe(corpus: Corpus) -> str:
+    """Returns lines for people: how a corpus was read, its sizes, and pairs of the training split that look wrong.
+
+    Args:
+        corpus: As `load` returns it. Text that stays in its files is not looked at.
+    """
+    read_as = f" ({corpus.read_as})" if corpus.read_as else ""
+    sizes = [f"{split} {len(sides[0]):,}" for split, sides in corpus.splits.items() if isinstance(sides[0], list)]
+    streamed = ["train in its files"] if corpus.is_streamed else []
+    lines = [f"{corpus.name}{read_as}, {corpus.source} to {corpus.target}, pairs: {', '.join(streamed + sizes)}"]
+    for what, is_wrong in _SUSPICIOUS.items() if not corpus.is_streamed else ():
+        pairs = zip(*corpus.splits.get("train", ((), ())), strict=True)
+        wrong = [number for number, pair in enumerate(pairs, 1) if is_wrong(*pair)]
+        if wrong:
+            text = " | ".join(side[wrong[0] - 1][:40] for side in corpus.splits["train"])
+            lines.append(f"Note: {len(wrong):,} training pairs have {what}; the first is pair {wrong[0]:,}: {text}")
+    return "\n".join(lines)
 
 
 def names() -> tuple[str, ...]:
@@ -242,10 +277,14 @@ def _load(name: str, source: str | None, target: str | None, data: str | os.Path
     if name and path.is_dir():
         return _folder(path, source, target, stream)
     if path.is_file():
-        return Corpus(path.name, source or "source", target or "target", _with_held_out(path, *_table(path)))
-    if name and any(Path(f"{name}.{source}{suffix}").is_file() for suffix in ("", ".gz", ".xz", ".bz2")):
+        table = read_table(path, source, target)
+        splits = _with_held_out(path, table.sources, table.targets)
+        return Corpus(
+            path.name, *_languages(table, source, target), splits, read_as=f"{_columns_of(table)}, {_DIVIDED}"
+        )
+    if name and any(Path(f"{name}.{source}{suffix}").is_file() for suffix in ("", *PACKED)):
         sides = read_parallel(path.parent, path.name, source, target or "")
-        return Corpus(path.name, source, target, _with_held_out(path, *sides))
+        return Corpus(path.name, source, target, _with_held_out(path, *sides), read_as=_DIVIDED)
     raise ValueError(
         f"Expected a corpus ({', '.join(names())}), a folder of <split>.<language> files, a table of pairs, or, with "
         f"--source and --target, what the names of two files share. Received: {name!r}"
@@ -273,17 +312,30 @@ def _phrases() -> dict[str, Lines]:
 
 def _folder(folder: Path, source: str | None, target: str | None, stream: bool) -> Corpus:
     found: dict[str, set[str]] = {}
+    tables: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         split, *rest = re.sub(r"\.(gz|xz|bz2)$", "", path.name).split(".")
         if rest and path.is_file():
-            found.setdefault(split, set()).add(rest[-1])
-    known = [split for split in SPLITS if split in found]
+            if f".{rest[-1]}" in ENDINGS:
+                tables[split] = path
+            else:
+                found.setdefault(split, set()).add(rest[-1])
+    validation = [name for name in _VALIDATION if name in found or name in tables] or ["val"]
+    if len(validation) > 1:
+        raise ValueError(f"Expected one validation split in {folder}. Received: {', '.join(validation)}")
+    names = {"train": "train", "val": validation[0], "test": "test"}
+    known = [split for split in SPLITS if names[split] in found]
+    if not known and (known := [split for split in SPLITS if names[split] in tables]):
+        read = {split: read_table(tables[names[split]], source, target) for split in known}
+        languages = _languages(read[known[0]], source, target)
+        splits = {split: (table.sources, table.targets) for split, table in read.items()}
+        return Corpus(folder.resolve().name, *languages, splits, read_as=_columns_of(read[known[0]]))
     if not known:
         raise ValueError(
             f"Expected train.<language>, val.<language>, test.<language> (or .gz) in {folder}. Received: "
             f"{', '.join(path.name for path in sorted(folder.iterdir())[:9]) or 'an empty folder'}"
         )
-    languages = sorted(found[known[0]])
+    languages = sorted(found[names[known[0]]])
     if not source or not target:
         given = " ".join(f"--{side} {one}" for side, one in (("source", source), ("target", target)) if one)
         raise ValueError(
@@ -292,28 +344,22 @@ def _folder(folder: Path, source: str | None, target: str | None, stream: bool) 
         )
     check_languages(os.fspath(folder), source, target, languages)
     splits = {
-        split: tuple(TextFiles(corpus_paths(folder, split, language)) for language in (source, target))
+        split: tuple(TextFiles(corpus_paths(folder, names[split], language)) for language in (source, target))
         if stream and split == "train"
-        else read_parallel(folder, split, source, target)
+        else read_parallel(folder, names[split], source, target)
         for split in known
     }
     return Corpus(folder.resolve().name, source, target, splits)
 
 
-def _table(path: Path) -> Lines:
-    """The first two columns of a table.
+def _columns_of(table: Table) -> str:
+    return "columns {} and {}".format(*table.columns)
 
-    Raises:
-        ValueError: For a line without a tab.
-    """
-    sides: Lines = ([], [])
-    for number, line in enumerate(iterate_lines(path), 1):
-        columns = line.split("\t")
-        if len(columns) < 2:
-            raise ValueError(f"Expected 'source, tab, target' in line {number:,} of {path}. Received: {line[:80]!r}")
-        for side, text in zip(sides, columns, strict=False):
-            side.append(text)
-    return sides
+
+def _languages(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
+    """The names of both sides of a table; those of columns that are numbers say nothing."""
+    is_number = source is not None and source.isdecimal()
+    return ("source", "target") if is_number else (source or "source", target or "target")
 
 
 def _with_held_out(path: Path, sources: list[str], targets: list[str]) -> dict[str, Lines]:
@@ -351,7 +397,7 @@ def _is_large(folders: Sequence[Path], source: str | None, target: str | None) -
                 paths = corpus_paths(folder, "train", language or "")
             except FileNotFoundError:  # of a part without that split, or of a wrong language, which `load` refuses
                 continue
-            packed = [_EXPANSION if path.suffix in (".gz", ".xz", ".bz2") else 1 for path in paths]
+            packed = [_EXPANSION if path.suffix in PACKED else 1 for path in paths]
             size += sum(path.stat().st_size * times for path, times in zip(paths, packed, strict=True))
     return size > LARGE
 

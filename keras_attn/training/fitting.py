@@ -39,7 +39,10 @@ def train_tokenizers(
     """
 
     def learn(setting, *sides, tags=()):
-        options = {"vocabulary_size": getattr(config, setting), "level": config.level, "tags": tags}
+        size = getattr(config, setting)
+        if config.level == "bpe" and size == getattr(TrainingConfig, setting):
+            size = None  # the same, or as many as a small text allows
+        options = {"vocabulary_size": size, "level": config.level, "tags": tags}
         options |= {"min_frequency": config.min_frequency, "lowercase": config.lowercase}
         try:
             if isinstance(sides[0], TextFiles):

@@ -80,6 +80,7 @@ def _train(recipe: ModuleType, plan: TrainingPlan, devices, model_scope, job, te
     options = {"data": plan.data, "stream": False if config.max_words else plan.stream}
     options |= {"tags": plan.tags, "seed": plan.seed}
     corpus = corpora.load(plan.corpus, plan.source, plan.target, **options)
+    print(corpora.describe(corpus), flush=True)
     _check_splits(corpus, config.metric)
     if start:
         tokenizers = start.tokenizers(config, corpus)

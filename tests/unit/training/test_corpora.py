@@ -2,12 +2,13 @@
 
 import gzip
 import hashlib
+import json
 import lzma
 from pathlib import Path
 
 import pytest
 
-from keras_attn.training import corpora
+from keras_attn.training import corpora, tables
 from recipes import named_corpora
 
 FILES = {
@@ -136,6 +137,60 @@ def test_a_table_of_pairs_is_split(tmp_path) -> None:
     assert corpora.public_name(tmp_path / "text") == "text"
     with pytest.raises(FileNotFoundError, match=r"Expected text\.de or text\.de\.gz in"):
         corpora.load(tmp_path / "text", "en", "de")
+
+
+PAIRS = [("a b", "u, v"), ('c "d"', "w\nx"), ("e", "y"), ("f", "z")]
+TABLES = {
+    "id.tsv": ("id\ten\tfr\n" + "".join(f"{n}\t{s}\t{t}\n" for n, (s, t) in enumerate(PAIRS)).replace("w\nx", "w x")),
+    "swapped.tsv": "".join(f"{t}\t{s}\tCC-BY\n" for s, t in PAIRS).replace("w\nx", "w x"),
+    "plain.csv": 'a b,"u, v"\n"c ""d""","w\nx"\ne,y\nf,z\n',
+    "header.csv": 'note,fr,en\n,"u, v",a b\n,"w\nx","c ""d"""\n,y,e\n,z,f\n',
+    "flat.jsonl": "\n".join(json.dumps({"en": s, "fr": t, "n": 1}) for s, t in PAIRS),
+    "nested.jsonl": "\n".join(json.dumps({"translation": {"en": s, "fr": t}}) for s, t in PAIRS) + "\n\n",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_as_people_have_them(tmp_path, name) -> None:
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(TABLES[name].encode("utf-8-sig")))
+    columns = ("2", "1") if name == "swapped.tsv" else ("en", "fr")
+    table = tables.read_table(tmp_path / f"{name}.gz", *columns)
+    assert list(zip(table.sources, table.targets, strict=True)) == [(s, t.replace("\n", " ")) for s, t in PAIRS]
+    assert table.columns == (("1", "2") if name == "plain.csv" else columns)
+
+
+def test_a_folder_of_tables_with_other_names_of_splits(tmp_path) -> None:
+    folder = write(
+        tmp_path / "own", {f"{split}.tsv": "en\tfr\na\tb\n" for split in ("train", "dev", "test")}, zipped=True
+    )
+    corpus = corpora.load(folder, "fr", "en")
+    assert corpora.describe(corpus) == "own (columns fr and en), fr to en, pairs: train 1, val 1, test 1"
+    assert (corpus.source, corpus.target, corpus.splits) == ("fr", "en", dict.fromkeys(corpora.SPLITS, (["b"], ["a"])))
+    moses = write(tmp_path / "moses", {name.replace("val", "valid"): text for name, text in FILES.items()})
+    assert corpora.load(moses, "de", "en").splits["val"] == (["vier"], ["four"])
+    write(moses, {"dev.de": "acht\n", "dev.en": "eight\n"})
+    with pytest.raises(ValueError, match=r"Expected one validation split in .*moses\. Received: dev, valid"):
+        corpora.load(moses, "de", "en")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        (
+            "a.tsv",
+            "english\tfr\na\tb\n",
+            r"two columns of .*a\.tsv, such as 'english'\. Received: 'englis', and the columns",
+        ),
+        ("a.csv", 'a,"b\n', r"Expected .*a\.csv to be CSV\. Received in line 1: "),
+        ("a.jsonl", "{", r"Expected an object of JSON in line 1 of .*a\.jsonl"),
+        ("a.jsonl", '{"englis": "a"}', r"Expected --source and --target to name two columns of line 1 of .*'fr'"),
+        ("a.jsonl", '{"englis": "a", "fr": 3}', r"Expected text in englis and fr of line 1 of .*\['a', 3\]"),
+    ],
+)
+def test_tables_without_the_columns_are_refused(tmp_path, name, text, sentence) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        tables.read_table(tmp_path / name, "englis", "fr")
 
 
 @pytest.mark.parametrize(
