@@ -5,6 +5,7 @@ import argparse
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from keras_attn import requirements
 from keras_attn.requirements import BACKENDS, require
+from keras_attn.suggestions import did_you_mean
 from keras_attn.training import Terminated
 
 
@@ -29,6 +31,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog, description=(description or "").partition("\n")[0], **options)
 
     def error(self, message):
+        unknown, flags = re.match(r"unrecognized arguments: (--[^\s=]+)", message), self._option_string_actions
+        choice = re.match(r"argument .*: invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if unknown:
+            message += did_you_mean(unknown[1], flags)
+        elif choice:
+            message += did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
         self.exit(2, f"{self.prog}: {message} (see --help)\n")
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn.suggestions import did_you_mean
+
 
 def constructor_arguments(cls: type, base: type) -> dict[str, inspect.Parameter]:
     """The arguments that `cls(...)` takes: its own and, through `**kwargs`, those of its parents below `base`.
@@ -51,7 +53,8 @@ def refuse_unknown_arguments(
     """
     valid = [*constructor_arguments(cls, base), *(keras_layer_arguments() if also is None else also)]
     if unknown := [name for name in kwargs if name not in valid]:
-        raise ValueError(f"Expected arguments among: {', '.join(dict.fromkeys(valid))}. Received: {', '.join(unknown)}")
+        received = ", ".join(name + did_you_mean(name, valid) for name in unknown)
+        raise ValueError(f"Expected arguments among: {', '.join(dict.fromkeys(valid))}. Received: {received}")
 
 
 def check_size(name: str, size: Any) -> None:

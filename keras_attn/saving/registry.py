@@ -26,6 +26,7 @@ from typing import Any
 
 from keras_attn import downloads, files
 from keras_attn.requirements import require
+from keras_attn.suggestions import did_you_mean
 
 REGISTRY = Path(__file__).with_name("registry.json")
 PACKAGED = Path(__file__).with_name("shipped")  # in a wheel
@@ -130,7 +131,7 @@ def locate(preset: str | os.PathLike) -> Path:
     if not Path(preset).exists() and Path(preset).name == preset:
         raise FileNotFoundError(
             f"Expected a preset: one of {', '.join(known) or 'an empty registry'}; hf://USER/NAME; or a folder. "
-            f"Received: {preset!r}"
+            f"Received: {preset!r}{did_you_mean(preset, known)}"
         )
     return Path(preset)
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from keras_attn.suggestions import did_you_mean
+
 NORMALIZATIONS = ("gnmt", "average", "none")  # of `length_norm`
 FLOAT32 = np.finfo("float32")
 LONGEST = 100_000  # tokens of a translation, whatever a ratio gives: the memory of a search grows with it
@@ -99,7 +101,8 @@ class CommonOptions:
         """
         names = [field.name for field in dataclasses.fields(cls)]
         if unknown := [name for name in keywords if name not in names]:
-            raise ValueError(f"Expected search options among: {', '.join(names)}. Received: {', '.join(unknown)}")
+            received = ", ".join(name + did_you_mean(name, names) for name in unknown)
+            raise ValueError(f"Expected search options among: {', '.join(names)}. Received: {received}")
         return cls(**keywords)
 
     def arguments_of(self, search: Callable) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from keras_attn.suggestions import did_you_mean
+
 PACKAGE = "keras_attn.recipes" if importlib.util.find_spec("keras_attn.recipes") else "recipes"
 
 
@@ -34,7 +36,7 @@ def load_recipe(name: str) -> ModuleType:
     known = sorted(path.stem for path in folder.glob("*.py") if "\ndef build(" in path.read_text("utf-8"))
     raise ValueError(
         f"Expected a recipe among: {', '.join(known)}; or a module or file of your own with Config, CONFIGS and build. "
-        f"Received: {name!r}"
+        f"Received: {name!r}{did_you_mean(name, known)}"
     )
 
 

@@ -1,13 +1,13 @@
 """Pairs of text from a table: tab-separated, CSV or JSON lines, plain or packed, with or without a header."""
 
 import csv
-import difflib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from keras_attn.suggestions import did_you_mean
 from keras_attn.text import iterate_lines
 
 PACKED = (".gz", ".xz", ".bz2")
@@ -114,9 +114,7 @@ def _values(found: Any) -> list[Any]:
 
 
 def _no_column(path: Path, missing: str, names: Sequence[str], line: str = "") -> str:
-    similar = difflib.get_close_matches(missing, names, n=1)
-    such_as = f", such as {similar[0]!r}" if similar else ""
     return (
-        f"Expected --source and --target to name two columns of {line}{path}{such_as}. Received: {missing!r}, and the "
-        f"columns {', '.join(names)[:200] or 'of no object'}"
+        f"Expected --source and --target to name two columns of {line}{path} ({', '.join(names)[:200] or 'none'}). "
+        f"Received: {missing!r}{did_you_mean(missing, names)}"
     )

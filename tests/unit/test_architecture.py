@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 # An import goes to a package further up in this table, never to the same row and never down.
 LEVELS = (
-    ("files", "lazy", "requirements"),
+    ("files", "lazy", "requirements", "suggestions"),
     ("backend", "text", "registration", "downloads"),
     ("layers", "search", "data", "evaluation", "plots"),
     ("models", "losses"),

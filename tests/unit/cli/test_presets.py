@@ -41,7 +41,10 @@ def test_a_command_takes_the_name_of_a_preset(checkout, tmp_path, capsys):
     one, other = capsys.readouterr().out.splitlines()
     assert one == other
     assert main(["translate", "tinny"]) == 2
-    assert "Expected a preset: one of tiny; hf://USER/NAME; or a folder. Received: 'tinny'" in capsys.readouterr().err
+    assert (
+        "Expected a preset: one of tiny; hf://USER/NAME; or a folder. Received: 'tinny' (did you mean 'tiny'?)"
+        in capsys.readouterr().err
+    )
     with pytest.raises(SystemExit):
         main(["translate", "hf://tiny"])
     assert "expected hf://user/name" in capsys.readouterr().err.lower()

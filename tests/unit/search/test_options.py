@@ -84,7 +84,10 @@ def test_normalizations_are_those_of_length_norm():
         ({"banned_tokens": "<unk>"}, "a list of tokens or ids. Received one string: banned_tokens='<unk>'"),
         ({"no_repeat_ngram_size": -1}, "whole number of at least 0. Received: no_repeat_ngram_size=-1"),
         ({"early_stopping": 1}, "Expected early_stopping to be True or False. Received: early_stopping=1"),
-        ({"beam": 3, "best": 1}, "Expected search options among: .*beam_size, .*. Received: beam, best"),
+        (
+            {"beam": 3, "best": 1},
+            "Expected search options among: .*beam_size, .*. Received: beam .did you mean 'beam_size'",
+        ),
         ({"halvings": 1}, "Received: halvings"),
     ],
 )

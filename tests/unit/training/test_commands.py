@@ -116,7 +116,9 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
         (["rnnsearch", "--out", "{run}"], "already holds"),
         (["rnnsearch", "--out", "{run}", "--resume"], "finished"),
         (["rnnsearch", "--out", "{corpus}", "--resume"], "no run.json"),
-        (["rnnsearch", "--frobnicate"], "unrecognized"),
+        (["rnnsearch", "--epoch-s", "2"], "unrecognized arguments: --epoch-s 2 (did you mean '--epochs'?)"),
+        (["rnnserch"], "Received: 'rnnserch' (did you mean 'rnnsearch'?)"),
+        (["rnnsearch", "--tags", "targets"], "(did you mean 'target'?)"),
         (["rnnsearch", *IN_CORPUS, "--set", "pointer=true", "level=word"], "the same tokenizer for source and target"),
         (
             ["rnnsearch", *IN_CORPUS, "--set", "source_vocabulary_size=none", "target_vocabulary_size=9000"],

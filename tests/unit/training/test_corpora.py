@@ -179,11 +179,15 @@ def test_a_folder_of_tables_with_other_names_of_splits(tmp_path) -> None:
         (
             "a.tsv",
             "english\tfr\na\tb\n",
-            r"two columns of .*a\.tsv, such as 'english'\. Received: 'englis', and the columns",
+            r"of .*a\.tsv \(english, fr\)\. Received: 'englis' \(did you mean 'english'\?\)",
         ),
         ("a.csv", 'a,"b\n', r"Expected .*a\.csv to be CSV\. Received in line 1: "),
         ("a.jsonl", "{", r"Expected an object of JSON in line 1 of .*a\.jsonl"),
-        ("a.jsonl", '{"englis": "a"}', r"Expected --source and --target to name two columns of line 1 of .*'fr'"),
+        (
+            "a.jsonl",
+            '{"englis": "a"}',
+            r"--source and --target to name two columns of line 1 of .*Received: 'fr'",
+        ),
         ("a.jsonl", '{"englis": "a", "fr": 3}', r"Expected text in englis and fr of line 1 of .*\['a', 3\]"),
     ],
 )
