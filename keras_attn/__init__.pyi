@@ -5,10 +5,12 @@ from keras_attn.backend import (
 )
 from keras_attn.data import (
     ParallelDataset as ParallelDataset,
+    teacher_forcing as teacher_forcing,
 )
 from keras_attn.layers import (
     AttentionalLayer as AttentionalLayer,
     AttentionDecoder as AttentionDecoder,
+    AttentionPooling as AttentionPooling,
     BahdanauAttention as BahdanauAttention,
     BahdanauMonotonicAttention as BahdanauMonotonicAttention,
     BiGRUEncoder as BiGRUEncoder,
@@ -34,6 +36,7 @@ from keras_attn.layers import (
     MultiHeadAttention as MultiHeadAttention,
     NeuralCoverageAttention as NeuralCoverageAttention,
     PointerGenerator as PointerGenerator,
+    PyramidEncoder as PyramidEncoder,
     ResidualCells as ResidualCells,
     RNNEncoder as RNNEncoder,
     ScaledDotAttention as ScaledDotAttention,

@@ -1,3 +1,4 @@
-"""Data: parallel text as length-bucketed batches of static shapes."""
+"""Data: parallel text, or arrays and text, as length-bucketed batches of static shapes."""
 
 from keras_attn.data.dataset import ParallelDataset
+from keras_attn.data.teacher_forcing import teacher_forcing

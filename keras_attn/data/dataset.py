@@ -14,7 +14,9 @@ import numpy as np
 
 from keras_attn.backend import data_shard
 from keras_attn.data.alignment_targets import AlignmentTargets
+from keras_attn.data.array_store import ArrayStore
 from keras_attn.data.batch_plan import BatchOrder, PlanOptions, batch_plan
+from keras_attn.data.teacher_forcing import decoder_inputs
 from keras_attn.data.token_store import DrawnStore, TokenStore, encode_files
 from keras_attn.text import (
     DEFAULT_IDS,
@@ -234,24 +236,50 @@ class ParallelDataset(keras.utils.PyDataset):
         sides = encode_files(paths, (source_tokenizer, target_tokenizer), Path(cache_dir), workers)
         return cls(*sides, **kwargs)
 
+    @classmethod
+    def from_arrays(cls, source: Any, target: Sequence[Sequence[int]], **kwargs: Any) -> "ParallelDataset":
+        """Pairs a source of any kind, such as images, frames of speech or series, with rows of target ids.
+
+        Batch i is `({"encoder_inputs": source, "decoder_token_ids": (B, T)}, labels (B, T), weights (B, T))`, where
+        the entries of a dict stand in the place of "encoder_inputs". Sources with a length axis go into buckets by it,
+        and by the target's length. Zeros behind the end of one are padding: `keras.layers.Masking` makes its mask. Rows
+        that only fill a batch repeat others, with weights of 0.
+
+        Args:
+            source: An array `(N, ...)`; or a list of N arrays `(S_i, ...)` that differ in length, which is padded with
+                zeros; or a dict or tuple of these, whose length is that of the longest.
+            target: N rows of ids without start and end.
+            **kwargs: The other arguments of `ParallelDataset`.
+
+        Raises:
+            ValueError: If source and target, or the arrays of the source, have different numbers of rows, the rows of
+                an array differ in more than their length, or an argument is out of range.
+
+        Example:
+            >>> images, frames = np.zeros((2, 8, 8)), [np.ones((5, 3)), np.ones((7, 3))]
+            >>> captions = [[4, 5], [6]]
+            >>> data = keras_attn.ParallelDataset.from_arrays((images, frames), captions, batch_size=2)
+            >>> inputs, labels, weights = data[0]
+            >>> [array.shape for array in inputs["encoder_inputs"]], inputs["decoder_token_ids"].shape
+            ([(2, 8, 8), (2, 7, 3)], (2, 3))
+        """
+        return cls(ArrayStore(source), target, **kwargs)
+
     def __len__(self) -> int:
         return len(self._order)
 
-    def __getitem__(self, index: int) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    def __getitem__(self, index: int) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
         bucket, rows, pass_number = self._order[index]
         size, source_length, target_length = self._plan.shapes[bucket]
-        source = self._sides[0].pad(rows, (size, source_length), pass_number)  # (B, S)
-        # No row without a real token: cuDNN and softmax want none.
-        source[len(rows) :, 0] = self._sides[0].special_ids.filler
+        inputs = self._sides[0].inputs(rows, (size, source_length), pass_number)
         labels = self._sides[1].pad(rows, (size, target_length), pass_number)  # (B, T)
-        shifted = labels[:, :-1]  # (B, T - 1)
         ids = self._sides[1].special_ids
-        decoder = np.full_like(labels, ids.start)  # (B, T)
-        decoder[:, 1:] = shifted if ids.end is None else np.where(shifted == ids.end, ids.pad, shifted)
+        inputs["decoder_token_ids"] = decoder_inputs(labels, ids)  # (B, T)
         weights = (labels != ids.pad).astype(np.float32)  # (B, T)
-        inputs = {"encoder_token_ids": source, "decoder_token_ids": decoder}
         if self._alignment_targets is not None:
-            inputs["alignments"] = self._alignment_targets.of_batch(rows, source, labels)  # (B, T, S)
+            inputs["alignments"] = self._alignment_targets.of_batch(
+                rows, inputs["encoder_token_ids"], labels
+            )  # (B, T, S)
         return inputs, labels, weights
 
     def on_epoch_end(self) -> None:

@@ -148,6 +148,12 @@ class TokenStore:
             padded[np.arange(len(rows)), lengths] = end
         return padded
 
+    def inputs(self, rows: np.ndarray, shape: tuple[int, int], pass_number: int = 0) -> dict[str, np.ndarray]:
+        """Returns the source of a batch of `shape` (B, S), as inputs of a model; beyond `rows` the rows are fillers."""
+        token_ids = self.pad(rows, shape, pass_number)  # (B, S)
+        token_ids[len(rows) :, 0] = self.special_ids.filler  # no row without a real token: cuDNN and softmax want none
+        return {"encoder_token_ids": token_ids}
+
 
 class DrawnStore(TokenStore):
     """Rows whose ids BPE-dropout draws when a batch asks for them: a pure function of the seed, the pass and the batch.

@@ -18,7 +18,7 @@ from keras_attn.layers.coverage import CoverageAttention, CoverageLoss, NeuralCo
 from keras_attn.layers.decoder import AttentionDecoder, FixedContextDecoder
 from keras_attn.layers.decoder_stack import DecoderStack
 from keras_attn.layers.dot import CosineAttention, DotAttention, GeneralAttention, LocationAttention, ScaledDotAttention
-from keras_attn.layers.encoders import BiGRUEncoder, RNNEncoder, StackedEncoder
+from keras_attn.layers.encoders import BiGRUEncoder, PyramidEncoder, RNNEncoder, StackedEncoder
 from keras_attn.layers.hard_alignment import HardAlignment, PairReadout, of_tokens
 from keras_attn.layers.layer import Float32Initializer, check_size, half_precision_safe, refuse_unknown_arguments
 from keras_attn.layers.luong import LocalMonotonicAttention, LocalPredictiveAttention, LuongAttention
@@ -31,6 +31,7 @@ from keras_attn.layers.monotonic import (
 from keras_attn.layers.multi_head import MultiHeadAttention, SelfAttention
 from keras_attn.layers.normalizers import at_least_float32, hardmax, sparsemax
 from keras_attn.layers.pointer import PointerGenerator
+from keras_attn.layers.pooling import AttentionPooling
 from keras_attn.layers.readout import (
     AttentionalLayer,
     ConcatenatedOutput,

@@ -5,6 +5,10 @@ from keras_attn.plots.heatmaps import (
     alignment as alignment,
     alignments as alignments,
 )
+from keras_attn.plots.sources import (
+    image_alignment as image_alignment,
+    spectrogram_alignment as spectrogram_alignment,
+)
 from keras_attn.plots.word_alignment import (
     SentenceComparison as SentenceComparison,
     WordAlignment as WordAlignment,

@@ -37,6 +37,7 @@ class Row(NamedTuple):
         smooth: Whether outputs follow inputs and weights without jumps.
         tolerance: Of float64: more than rounding only where a layer of Keras or KerasHub computes in float32.
         padding: Whether outputs are exactly 0 at masked places.
+        handed_on: The mask of the first output, from that of the first input.
     """
 
     cls: type
@@ -49,6 +50,7 @@ class Row(NamedTuple):
     smooth: bool = True
     tolerance: float = 1e-9
     padding: bool = True
+    handed_on: Callable = np.asarray
 
 
 def gru(name="cell", units=H, **options):
@@ -175,6 +177,31 @@ def bidirectional(layers, kind):
         return [values, final[:, :H], final[:, H:]]
 
     return of_all
+
+
+def in_pairs(x):
+    """Places side by side in twos, the last filled up with zeros."""
+    return np.pad(x, [(0, len(x) % 2), (0, 0)]).reshape(-1, 2 * x.shape[1])
+
+
+def pyramid(w, inputs):
+    """Chan 2016, eq. 5: the second layer reads two outputs of the first at a time."""
+    rows = []
+    for x, real in zip(inputs, MASK, strict=True):
+        first, second = ([(one, False)] for one in stack_in_numpy(w))
+        x, states = oracles.read_layers(x, real, [first])
+        values, above = oracles.read_layers(in_pairs(x), in_pairs(real[:, None]).any(1), [second])
+        rows.append([values, *keras.tree.flatten([*states, *above]), oracles.top(above[-1])])
+    return stacked(rows)
+
+
+def pooled(w, inputs):
+    """Yang 2016, eqs. 5 to 7."""
+    rows = []
+    for h, real in zip(inputs, MASK, strict=True):
+        alignment = oracles.aligned(np.tanh(h @ w["kernel"] + w["bias"]) @ w["query"], real, oracles.softmax)
+        rows.append([alignment @ h])
+    return stacked(rows)
 
 
 def two_stacks(w, inputs):
@@ -461,6 +488,14 @@ ROWS = {
         ),
         random=True,
     ),
+    "pyramid": encoder(
+        ka.PyramidEncoder,
+        lambda: {"cell": stack(), "dropout": 0.3},
+        pyramid,
+        random=True,
+        handed_on=lambda mask: np.array([in_pairs(row[:, None]).any(1) for row in mask]),
+    ),
+    "pooling": encoder(ka.AttentionPooling, lambda: {"units": A}, pooled, handed_on=lambda mask: [0]),
     "encoder, simple": reader(
         lambda: normalized(keras.layers.SimpleRNNCell), lambda w: oracles.cell(w, "cell", "simple")
     ),
