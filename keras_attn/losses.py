@@ -102,11 +102,45 @@ def _smoothed_crossentropy(label_smoothing: float, words: int | None):
     return crossentropy
 
 
-class _SumOfWeights(keras.losses.Loss):
-    """The divisor of the reduction "mean_with_sample_weight", whatever of weights and Keras masks is given."""
+class TokenWeights(keras.losses.Loss):
+    """The weight of each token `(B, T)`, of sample weights and Keras' mask of the logits, whichever is given.
+
+    Sample weights are one number a token, `(B, T)`, or a sentence, `(B,)` or `(B, 1)`.
+
+    Args:
+        reduction: None, or "sum" for their sum.
+        dtype: Of the weights.
+
+    Raises:
+        ValueError: for sample weights of another shape.
+    """
+
+    def __init__(self, reduction: str | None = None, dtype="float32"):
+        super().__init__(reduction=reduction, dtype=dtype)
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        return super().__call__(y_true, y_pred, self.of_tokens(sample_weight, y_true))
 
     def call(self, y_true, y_pred):
         return ops.ones(ops.shape(y_true), dtype=self.dtype)  # (B, T)
+
+    def of_tokens(self, sample_weight, labels):
+        """Sample weights as `(B, T)`, or None."""
+        if sample_weight is None:
+            return None
+        weights, shape = ops.convert_to_tensor(sample_weight, dtype=self.dtype), tuple(labels.shape)
+        if len(weights.shape) == len(shape) + 1 and weights.shape[-1] == 1:
+            weights = ops.squeeze(weights, axis=-1)
+        elif 0 < len(weights.shape) < len(shape):  # of a sentence, where Keras would take them for those of positions
+            weights = ops.reshape(weights, (-1, *[1] * (len(shape) - 1)))
+        pairs = zip(weights.shape, shape, strict=len(weights.shape) > 0)
+        if len(weights.shape) not in (0, len(shape)) or any(None not in p and p[0] not in (1, p[1]) for p in pairs):
+            raise ValueError(
+                f"Expected sample weights of shape (B, T) = {shape}, one a token, or (B,) or (B, 1), one a sentence. "
+                f"Received: sample weights of shape {tuple(sample_weight.shape)}"
+            )
+        # A tensor of its own: on torch, Keras multiplies it in place.
+        return weights * ops.ones(ops.shape(labels), dtype=self.dtype)
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -139,14 +173,16 @@ class SmoothedCrossentropy(keras.losses.Loss):
     Call arguments:
         y_true: Token ids `(B, T)`, each in `[0, V)`.
         y_pred: Logits `(B, T, V)` of any floating type.
-        sample_weight: `(B, T)`, optional.
+        sample_weight: `(B, T)`, or one number a sentence, `(B,)` or `(B, 1)`, which is that of each of its tokens;
+            optional. The `fit` of this package's models leaves padding out of the latter; elsewhere Keras' mask of the
+            logits does.
 
     Returns:
         A scalar in nats per token, or `(B, T)` with `reduction=None`.
 
     Raises:
-        ValueError: If ε or the dtype is out of range, an argument is unknown, or the shapes of labels and logits
-            do not match.
+        ValueError: If ε or the dtype is out of range, an argument is unknown, or the shapes of labels, logits
+            and sample weights do not match.
 
     Example:
         >>> loss = keras_attn.losses.SmoothedCrossentropy(label_smoothing=0.1)
@@ -175,9 +211,10 @@ class SmoothedCrossentropy(keras.losses.Loss):
         self.label_smoothing = float(label_smoothing)
         self.vocabulary_size = vocabulary_size
         self._crossentropy = _smoothed_crossentropy(self.label_smoothing, vocabulary_size)
-        self._sum_of_weights = _SumOfWeights(reduction="sum", dtype=self.dtype)
+        self._sum_of_weights = TokenWeights("sum", self.dtype)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
+        sample_weight = self._sum_of_weights.of_tokens(sample_weight, y_true)
         loss = super().__call__(y_true, y_pred, sample_weight)  # divided by the weights of this replica alone
         replicas = replica_count()
         if replicas == 1 or self.reduction != "mean_with_sample_weight":

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attn.backend import sum_over_replicas
 from keras_attn.layers import refuse_unknown_arguments
-from keras_attn.losses import check_shapes, checked_dtype, label_logits, log_normalizer, softmax_parts
+from keras_attn.losses import TokenWeights, check_shapes, checked_dtype, label_logits, log_normalizer, softmax_parts
 
 
 class _TokenMean(keras.metrics.Metric):
@@ -24,6 +24,7 @@ class _TokenMean(keras.metrics.Metric):
 
     def __init__(self, name: str, dtype=None):
         super().__init__(name=name, dtype=checked_dtype(dtype))
+        self._token_weights = TokenWeights(dtype=self.dtype)
         self.total = self.add_variable(shape=(), initializer="zeros", dtype=self.dtype, name="total")
         self.count = self.add_variable(shape=(), initializer="zeros", dtype=self.dtype, name="count")
 
@@ -31,9 +32,7 @@ class _TokenMean(keras.metrics.Metric):
         check_shapes(y_true, y_pred)
         logits = ops.stop_gradient(ops.convert_to_tensor(y_pred, dtype=self.dtype))  # (B, T, V)
         values = self.token_values(ops.cast(y_true, "int32"), logits)  # (B, T)
-        weights = ops.ones_like(values)
-        if sample_weight is not None:
-            weights = ops.broadcast_to(ops.cast(sample_weight, self.dtype), ops.shape(values))
+        weights = self._token_weights(y_true, y_pred, sample_weight)  # (B, T)
         # The product alone does not do: a padded position may contain inf or NaN.
         self.total.assign_add(ops.sum(ops.where(weights == 0, 0.0, values * weights)))
         self.count.assign_add(ops.sum(weights))
@@ -66,7 +65,7 @@ class TokenAccuracy(_TokenMean):
     Call arguments:
         y_true: Token ids `(B, T)`, each in `[0, V)`.
         y_pred: Logits `(B, T, V)` of any floating type.
-        sample_weight: `(B, T)`, optional.
+        sample_weight: As in `SmoothedCrossentropy`.
 
     Raises:
         ValueError: If the shapes of labels and logits do not match, or an argument is unknown.
@@ -103,7 +102,7 @@ class Perplexity(_TokenMean):
     Call arguments:
         y_true: Token ids `(B, T)`, each in `[0, V)`.
         y_pred: Logits `(B, T, V)` of any floating type.
-        sample_weight: `(B, T)`, optional.
+        sample_weight: As in `SmoothedCrossentropy`.
 
     Raises:
         ValueError: If the shapes of labels and logits do not match, or an argument is unknown.

@@ -104,6 +104,31 @@ def test_padding_changes_nothing_and_huge_logits_are_finite():
     assert np.isfinite(gradients(mean_of(loss, labels, weights), logits * 1e4)).all()
 
 
+@pytest.mark.parametrize("rows", [B, T])
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_weights_of_sentences_are_those_of_each_token(rows, shape):
+    """In the loss and in the metrics; with as many sentences as positions, too; padding left out by Keras' mask."""
+    labels, logits, real = batch(4, rows=rows)
+    per_sentence = np.linspace(0.5, 2, rows, dtype="float32")
+    total = count = hits = nats = 0.0
+    for b in range(rows):
+        for t in range(int(real[b].sum())):
+            total += per_sentence[b] * oracle(labels, logits, 0.1)[b, t]
+            nats += per_sentence[b] * oracle(labels, logits, 0.0)[b, t]
+            hits += per_sentence[b] * (logits[b, t].argmax() == labels[b, t])
+            count += per_sentence[b]
+    masked = keras.layers.Masking()(logits * real[..., None])  # the mask is that of rows of zeros
+    weights = per_sentence.reshape(shape)
+    assert float(SmoothedCrossentropy(0.1)(labels, masked, weights)) == pytest.approx(total / count, rel=1e-5)
+    accuracy, perplexity = TokenAccuracy(), Perplexity()
+    for metric in (accuracy, perplexity):
+        metric.update_state(labels, masked, weights)
+    assert float(accuracy.result()) == pytest.approx(hits / count, rel=1e-5)
+    assert float(perplexity.result()) == pytest.approx(np.exp(nats / count), rel=1e-5)
+    with pytest.raises(ValueError, match=r"Expected sample weights of shape \(B, T\) = .* Received: .* \(2,\)"):
+        SmoothedCrossentropy()(labels, logits, np.ones(2))
+
+
 def test_half_precision_logits_are_scored_in_float32():
     labels, logits, weights = batch(3)
     half = ops.cast(logits, "bfloat16")

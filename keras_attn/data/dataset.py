@@ -38,11 +38,12 @@ class ParallelDataset(keras.utils.PyDataset):
     the last batch of a bucket lacks rows, it is filled with rows of an end id alone and a start id alone, of weight
     0. No batch has more rows than there are pairs, rounded up to a multiple of 8. Lengths include the start or end.
 
-    The order of an epoch depends only on `seed` and `epoch`, and `on_epoch_end` moves to the next epoch. Keras calls it
-    once more when `fit` begins, so call `set_epoch(initial_epoch)` before every `fit`: a resumed run then sees the same
-    batches as an uninterrupted one. The `fit` of this package's models keeps the order; give `shuffle=False` to that of
-    another Keras model, which otherwise shuffles the batches again, by Python's `random`. Do not pass
-    `steps_per_epoch`: an epoch is one pass over the data, or `batches_per_epoch` batches.
+    The order of an epoch depends only on `seed` and `epoch`, and `on_epoch_end` moves to the next epoch. The `fit` of
+    this package's models reads the epochs that Keras counts: with `initial_epoch` or `BackupAndRestore` a resumed run
+    sees the same batches as an uninterrupted one. A `fit` that begins with epoch 0 goes on with the dataset's own
+    `epoch`, and `evaluate` does not move it. That of another Keras model skips some epochs, because Keras calls
+    `on_epoch_end` before the first one, too; give it `shuffle=False`, or it shuffles the batches again, by Python's
+    `random`. Do not pass `steps_per_epoch`: an epoch is one pass over the data, or `batches_per_epoch` batches.
 
     The workers of `PyDataset` are not offered. A batch takes 0.1 ms, and Keras 3.15 carries the batches that they have
     queued over into the next epoch, which then misses some pairs and sees others twice.

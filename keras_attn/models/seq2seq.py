@@ -3,8 +3,10 @@
 Below it: checks of ids and losses, the loss of guided alignment, and frozen and quantized layers in a config.
 """
 
+import contextlib
 import copy
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -176,38 +178,69 @@ class Seq2Seq(keras.Model):
         mask = ops.not_equal(encoder_token_ids, pad)  # (B, S)
         return encoder_token_ids, mask if self.mask_padding else ops.ones_like(mask)
 
-    def fit(self, x=None, y=None, *args, validation_data=None, **kwargs):
+    def fit(self, x=None, y=None, *args, **kwargs):
         """As `keras.Model.fit`; a `ParallelDataset` keeps its order, and its ids are checked.
 
-        `shuffle` is False by default for a `ParallelDataset`, which has an order of its own. After an error the model
-        has its weights on every backend.
+        `shuffle` is False by default for a `ParallelDataset`, which has an order of its own. Its epoch is Keras':
+        `initial_epoch` and `BackupAndRestore` go on with the batches that an uninterrupted `fit` would have, and a
+        `fit` that begins with epoch 0 goes on with the dataset's own epoch. After an error the model has its weights
+        on every backend.
 
         Raises:
             ValueError: if an id is outside its vocabulary (see `keras_attn.check_ids`), or the loss takes
                 probabilities, as Keras' cross-entropies do by name: the model returns logits.
         """
-        for data in (x, validation_data):
+        options = inspect.signature(super().fit).bind(x, y, *args, **kwargs).arguments
+        for data in (x, options.get("validation_data")):
             if hasattr(data, "largest_token_ids"):
                 check_ids(data, self)
-        if hasattr(x, "largest_token_ids") and len(args) < 7:  # the seventh is `shuffle`
-            kwargs.setdefault("shuffle", False)
+        if hasattr(x, "largest_token_ids"):
+            options.setdefault("shuffle", False)
+            callbacks = options.get("callbacks") or []
+            options["callbacks"] = [_Epochs(x), *keras.tree.flatten(getattr(callbacks, "callbacks", callbacks))]
         build_optimizer(self)
         with keep_values(self):
-            return super().fit(x, y, *args, **{"validation_data": validation_data} | kwargs)
+            return super().fit(**options)
 
-    def evaluate(self, *args, **kwargs):
-        """As `keras.Model.evaluate`; after an error the model has its weights on every backend."""
-        with keep_values(self):
-            return super().evaluate(*args, **kwargs)
+    def evaluate(self, x=None, *args, **kwargs):
+        """As `keras.Model.evaluate`; the epoch of a `ParallelDataset` stays.
 
-    def predict(self, *args, **kwargs):
-        """As `keras.Model.predict`; after an error the model has its weights on every backend."""
-        with keep_values(self):
-            return super().predict(*args, **kwargs)
+        After an error the model has its weights on every backend.
+        """
+        with keep_values(self), _keep_epoch(x):
+            return super().evaluate(x, *args, **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        """As `keras.Model.predict`; the epoch of a `ParallelDataset` stays.
+
+        After an error the model has its weights on every backend.
+
+        Raises:
+            ValueError: for a dataset whose batches have logits of several shapes, which cannot be one array.
+        """
+        widths = {(length, self.pointer and source) for _, source, length in getattr(x, "shapes", ())}
+        if len(widths) > 1:
+            raise ValueError(
+                "Expected a dataset of one bucket for `predict`, which returns one array: give it "
+                "`bucket_boundaries=1`, or call `predict_on_batch(inputs)` for each batch. Received: batches (B, S, T) "
+                f"of {x.shapes}"
+            )
+        with keep_values(self), _keep_epoch(x):
+            return super().predict(x, *args, **kwargs)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         check_loss(self.loss, self.pointer, self.target_vocabulary_size)
-        return super().compute_loss(x, y, y_pred, sample_weight, training)
+        return super().compute_loss(x, y, y_pred, self._token_weights(y, sample_weight), training)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        return super().compute_metrics(x, y, y_pred, self._token_weights(y, sample_weight))
+
+    def _token_weights(self, labels, sample_weight):
+        """Sample weights `(B, T)`: one number a sentence is that of each token, but not of padding."""
+        if sample_weight is None or tuple(sample_weight.shape[1:]) not in ((), (1,)):
+            return sample_weight
+        real = ops.cast(ops.not_equal(labels, self.target_special_ids.pad), sample_weight.dtype)  # (B, T)
+        return ops.reshape(sample_weight, (-1, 1)) * real
 
     def save_own_variables(self, store) -> None:
         """Saves the state of every seed generator, which Keras does not, so that training continues with its dropout.
@@ -283,6 +316,38 @@ class Seq2Seq(keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return make_model(cls, config, custom_objects)
+
+
+class _Epochs(keras.callbacks.Callback):
+    """Gives a `ParallelDataset` the epoch of `fit`; one that begins with 0 is the dataset's own.
+
+    Args:
+        dataset: The dataset.
+    """
+
+    def __init__(self, dataset):
+        super().__init__()
+        self.dataset = dataset
+        self._own, self._first = dataset.epoch, None  # Keras calls `on_epoch_end` before the first epoch, too
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self._first is None:
+            self._first = 0 if epoch else self._own
+        if self.dataset.epoch != self._first + epoch:
+            self.dataset.set_epoch(self._first + epoch)
+
+
+@contextlib.contextmanager
+def _keep_epoch(x: Any) -> Iterator[None]:
+    """Keeps the epoch of a `ParallelDataset`, whose `on_epoch_end` Keras calls before and after `evaluate`."""
+    if not hasattr(x, "largest_token_ids"):
+        yield
+        return
+    x.on_epoch_end = lambda: None
+    try:
+        yield
+    finally:
+        del x.on_epoch_end
 
 
 def token_inputs() -> dict[str, keras.KerasTensor]:

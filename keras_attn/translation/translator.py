@@ -326,6 +326,12 @@ def _check_parts(model: Seq2Seq, source_tokenizer: Tokenizer, target_tokenizer: 
 
     Without a mask and without `source_length`, a translation would depend on the padding of its batch.
     """
+    if not isinstance(model, Seq2Seq):
+        raise ValueError(
+            f"Expected a `keras_attn.models.Seq2Seq`. Received: {type(model).__name__}, which has no `encode` and "
+            "`step`. Keras' `clone_model` gives such a one: `type(model).from_config(model.get_config())` is a copy "
+            "that has them, and `copy.set_weights(model.get_weights())` gives it the weights"
+        )
     for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
         expected, special_ids = (getattr(model, f"{side}_{name}") for name in ("vocabulary_size", "special_ids"))
         if tokenizer.vocabulary_size != expected:

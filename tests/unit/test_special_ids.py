@@ -1,5 +1,6 @@
 """Other special ids than 0 to 3: batches without an end, presets, and what is refused."""
 
+import keras
 import pytest
 
 from keras_attn import ParallelDataset, SpecialIds, Translator
@@ -55,6 +56,9 @@ def test_wrong_use_is_refused_in_a_sentence(pair):
         r"Expected `end` to be an id, a whole number from 0. Received: end=-1": lambda: SpecialIds(end=-1),
         r"Expected a model with `source_length`": lambda: Translator(
             RNNSearch(*sizes, **SIZES, mask_padding=False), usual.source_tokenizer, usual.target_tokenizer
+        ),
+        r"Expected a `keras_attn.models.Seq2Seq`. Received: Functional, .*`clone_model`": lambda: Translator(
+            keras.models.clone_model(usual.model), usual.source_tokenizer, usual.target_tokenizer
         ),
         r"Expected models with the same source_special_ids": lambda: Ensemble([usual.model, other.model]),
         r"Expected models that have these arguments themselves. Received: mask_padding": lambda: Ensemble(
