@@ -7,11 +7,12 @@
 
 A recipe is one of this project, or a file or module of your own with a `Config`, `CONFIGS` (a dict of it for some
 corpora, by name or pattern), and `build`. The run's folder gets the preset (model and tokenizers, for
-`Translator.from_preset`), report.json, history.csv, translations.txt and alignment.png; the SavedModel goes to
-saved_models/ under the folder's name. A run that was killed continues with `--resume` after its last whole epoch, one
-that received SIGTERM after its last batch. No other run may begin in the folder meanwhile. With `--distribute data` and
-Keras' variables KERAS_DISTRIBUTION_... this is one of several processes that train one model (docs/clusters.md). With
-`--from` training goes on from the weights, tokenizers and sizes of a preset or a run (docs/fine-tuning.md).
+`Translator.from_preset`), report.json, history.csv, translations.txt, alignment.png and curves.png; the SavedModel
+goes to saved_models/ under the folder's name. A run that was killed continues with `--resume` after its last whole
+epoch, one that received SIGTERM or Ctrl+C after its last batch. No other run may begin in the folder meanwhile. With
+`--distribute data` and Keras' variables KERAS_DISTRIBUTION_... this is one of several processes that train one model
+(docs/clusters.md). With `--from` training goes on from the weights, tokenizers and sizes of a preset or a run
+(docs/fine-tuning.md).
 """
 
 import argparse
@@ -25,8 +26,12 @@ def main(argv=None) -> int:
     jobs = []
 
     def train(arguments: argparse.Namespace) -> None:
+        import keras
+
         from keras_attn.training import plan, run
 
+        with command.quietly():  # Keras imports TensorFlow for its seed, on every backend
+            keras.utils.set_random_seed(arguments.seed)
         run.train(plan.make_plan(**vars(arguments)), jobs.append)
 
     status = command.run(train, parser(), argv)

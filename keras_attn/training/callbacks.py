@@ -17,7 +17,7 @@ from keras_attn import ParallelDataset, Translator, files
 from keras_attn.backend import Job, build_optimizer, random_state, set_random_state, sync_variables
 from keras_attn.evaluation import by_metric
 from keras_attn.models import mean_weights
-from keras_attn.training.termination import Terminated, Termination
+from keras_attn.training.termination import Termination
 
 
 class TimeBudget(keras.callbacks.Callback):
@@ -89,6 +89,7 @@ class Validation(keras.callbacks.EarlyStopping):
 
     Attributes:
         recent: The weights of the last `average_checkpoints` validations, see `choose_average`.
+        texts: The translations of the last validation.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Validation(keras.callbacks.EarlyStopping):
         self.references = references
         self.metric = metric
         self.tokenize = tokenize
+        self.texts: list[str] = []
         self.recent: collections.deque[list[np.ndarray]] = collections.deque(maxlen=average_checkpoints)
         super().on_train_begin()
 
@@ -155,8 +157,8 @@ class Validation(keras.callbacks.EarlyStopping):
 
     def _score(self) -> float:
         translations = self.translator.generate(self.sources, beam_size=1, batch_size=128, return_alignments=False)
-        texts = [translation.text for translation in translations]
-        return by_metric.main_score(self.metric, self.sources, self.references, texts, self.tokenize)
+        self.texts = [translation.text for translation in translations]
+        return by_metric.main_score(self.metric, self.sources, self.references, self.texts, self.tokenize)
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -400,19 +402,19 @@ class Stopping(keras.callbacks.Callback):
     """Ends training in all processes of a job after the same batch.
 
     It ends after `max_batches`, when the time of rank 0 is over, after the rest of an epoch that was resumed (whose
-    checkpoint is then restored for the next ones), or at SIGTERM in one process: then all that determines the rest of
-    training is saved, within an epoch too. This callback is the last.
+    checkpoint is then restored for the next ones), or at SIGTERM or Ctrl+C in one process: then all that determines the
+    rest of training is saved, within an epoch too. This callback is the last.
 
     Args:
         max_batches: Of the run, which may end in the middle of an epoch.
-        termination: Notes SIGTERM.
+        termination: Notes the signals.
         budget: The time.
         checkpoint: Saves the state, and has the job.
         batches: Those of the run, whose epochs begin here: Keras prepares the batches of an epoch one epoch early on
             some backends, so that epoch n has the order of epoch n after --resume too.
 
     Raises:
-        Terminated: After SIGTERM, when the checkpoint is written.
+        Terminated, KeyboardInterrupt: After SIGTERM or Ctrl+C, when the checkpoint is written.
     """
 
     def __init__(
@@ -458,4 +460,4 @@ class Stopping(keras.callbacks.Callback):
 
     def _end(self, moment: str):
         where = f"{str(self.checkpoint.path)!r} has the state after {moment}"
-        raise Terminated(f"received SIGTERM. {where}: continue with --resume.")
+        raise self.termination.error(f"{where}: continue with --resume.")

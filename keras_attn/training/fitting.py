@@ -2,7 +2,6 @@
 
 import math
 import re
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,6 +19,7 @@ from keras_attn.training.callbacks import Checkpoint, RunBatches, StopIfNotFinit
 from keras_attn.training.config import TrainingConfig
 from keras_attn.training.corpora import TextFiles
 from keras_attn.training.plan import TrainingPlan
+from keras_attn.training.progress import Progress, Samples, overview
 from keras_attn.training.schedules import schedule
 from keras_attn.training.termination import Termination
 
@@ -148,7 +148,7 @@ def fit(
         training, validation: Their batches.
         validation_pairs: Source and target lines, the first of which are translated and scored.
         job: The processes.
-        termination: Notes SIGTERM.
+        termination: Notes SIGTERM and Ctrl+C.
 
     Returns:
         The seconds that training took, the history, a row for each epoch, and the best of these, with what
@@ -157,7 +157,8 @@ def fit(
     model, config, out = translator.model, plan.config, plan.out
     steps = config.accumulation_steps
     max_batches = steps * config.max_steps if config.max_steps else config.epochs * training.report()["batches"]
-    _compile(model, plan, math.ceil(max_batches / steps))
+    updates = math.ceil(max_batches / steps)
+    _compile(model, plan, updates)
     scorer = Validation(
         translator,
         *(lines[: config.validation_sentences] for lines in validation_pairs),
@@ -170,6 +171,9 @@ def fit(
     checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, budget, job)
     batches, validation_batches = (RunBatches(data, (job.rank, job.count)) for data in (training, validation))
     stopping = Stopping(max_batches, termination, budget, checkpoint, batches)
+    progress, samples = Progress(training, max_batches), Samples(scorer)
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    print(overview(model, training, [lines[:1000] for lines in validation_pairs], tokenizers, updates), flush=True)
     has_ended = job.broadcast(checkpoint.path.exists()) and checkpoint.restore(model)
     while not has_ended:
         batches.start(checkpoint.first_batch)
@@ -181,8 +185,8 @@ def fit(
                 epochs=math.ceil(max_batches / len(training)),
                 shuffle=False,  # the dataset shuffles, by seed and epoch
                 # Weights that are not finite end training before they are scored or saved.
-                callbacks=[StopIfNotFinite(checkpoint), scorer, budget, checkpoint, stopping],
-                verbose=1 if sys.stdout.isatty() else 2,
+                callbacks=[StopIfNotFinite(checkpoint), scorer, budget, progress, samples, checkpoint, stopping],
+                verbose=0,
             )
         has_ended = not batches.first or checkpoint.restore(model)
     scorer.set_model(model)

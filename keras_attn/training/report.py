@@ -190,6 +190,7 @@ def write_results(translator, corpus, config, report: dict, out: Path, greedy, t
     write_translations(out / "translations.txt", sources, references, translations)
     origins = named_corpora().origins(corpus.name, report["from_preset"])
     draw_reordering(out / "alignment.png", translator, translations, references)
+    plots.training_curves(out / "history.csv", out / "curves.png")
     if not (out / "translator.json").exists():
         translator.save_to_preset(out, report=report | results | {"corpora": [one._asdict() for one in origins]})
     figures = {

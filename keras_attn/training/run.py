@@ -32,7 +32,7 @@ def train(plan: TrainingPlan, begun: Callable[[Job], None] = lambda job: None) -
     of `ParallelDataset.from_text`.
 
     The run's folder gets the preset (model and tokenizers, for `Translator.from_preset`), report.json, history.csv,
-    translations.txt and alignment.png; the SavedModel goes to saved_models/ under the folder's name.
+    translations.txt, alignment.png and curves.png; the SavedModel goes to saved_models/ under the folder's name.
 
     Args:
         plan: The plan, see `keras_attn.training.plan.make_plan`.
@@ -43,7 +43,7 @@ def train(plan: TrainingPlan, begun: Callable[[Job], None] = lambda job: None) -
         FileNotFoundError: If there is no such corpus or preset.
         FileExistsError: If the folder is taken.
         RuntimeError: If training diverges, or the export fails.
-        Terminated: After SIGTERM.
+        Terminated, KeyboardInterrupt: After SIGTERM or Ctrl+C.
     """
     recipe = load_recipe(plan.recipe)
     if plan.export and not (is_installed("tensorflow") and is_installed("tensorflow_text")):
@@ -163,6 +163,7 @@ def _finish(translator, corpus, config, report: dict, out: Path, beam_size: int,
     """
     sources = corpus.splits["test"][0]
     options = {"batch_size": 64, "length_penalty": config.length_penalty}
+    print(f"Translating the test split, {len(sources):,} sentences, greedily and with beam {beam_size}.", flush=True)
     greedy, _ = reports.translate(translator, sources, beam_size=1, return_alignments=False, **options)
     translations, seconds = reports.translate(translator, sources, beam_size=beam_size, **options)
     report |= {"beam_size": beam_size, "decode_seconds": round(seconds, 2)}
@@ -176,6 +177,7 @@ def _export(translator, config, out: Path, beam_size: int) -> None:
         RuntimeError: if that fails; the run itself is complete.
     """
     directory = Path("saved_models", out.resolve().name)
+    print("Exporting and checking the SavedModel.", flush=True)
     try:
         options = {"beam_size": beam_size, "length_penalty": config.length_penalty}
         folder = translator.export(directory, **options, **reports.export_arguments(out))

@@ -40,7 +40,7 @@ SETTINGS = [
 ]
 SAVED_MODEL = {"saved_model.pb", "variables", "assets.extra", "batching_params.pbtxt"}
 PRESET = ["model.keras", "source_tokenizer", "target_tokenizer", "translator.json"]
-RESULTS = ["report.json", "history.csv", "translations.txt", "alignment.png", "README.md"]
+RESULTS = ["report.json", "history.csv", "translations.txt", "alignment.png", "curves.png", "README.md"]
 ABSENT = ("keras", "tensorflow", "torch", "jax", "onnx", "tf2onnx", "keras_hub", "tensorflow_text", "matplotlib")
 needs_tensorflow = pytest.mark.skipif(not is_installed("tensorflow"), reason="TensorFlow exports and serves the graph")
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 PRESET = ["model.keras", "source_tokenizer", "target_tokenizer", "translator.json"]
-RUN = [*PRESET, "README.md", "report.json", "history.csv", "translations.txt", "alignment.png"]
+RUN = [*PRESET, "README.md", "report.json", "history.csv", "translations.txt", "alignment.png", "curves.png"]
 
 
 def names(folder: Path) -> list[str]:

@@ -54,13 +54,18 @@ def uninterrupted(corpus, tmp_path_factory):
     return out
 
 
-def test_a_run_that_was_terminated_within_an_epoch_goes_on_there(corpus, uninterrupted, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("number", "status", "said"), [(signal.SIGTERM, 143, "received SIGTERM"), (signal.SIGINT, 130, "interrupted")]
+)
+def test_a_run_that_was_ended_within_an_epoch_goes_on_there(
+    corpus, uninterrupted, tmp_path, capsys, number, status, said
+):
     """In its first epoch, before there is a score or a line of the history."""
     out = tmp_path / "run"
-    with signalled(3, signal.SIGTERM):
-        assert train.main(line_of(corpus, out)) == 143
+    with signalled(3, number):
+        assert train.main(line_of(corpus, out)) == status
     where = f"{str(out / 'checkpoint.npz')!r} has the state after batch 3 of epoch 1"
-    assert f"received SIGTERM. {where}: continue with --resume.\n" in capsys.readouterr().err
+    assert f"{said}. {where}: continue with --resume.\n" in capsys.readouterr().err
     assert {path.name for path in out.iterdir()} == {"run.json", "checkpoint.npz"}
     assert train.main(line_of(corpus, out, "--resume")) == 0
     divided.assert_same_run(out, uninterrupted)

@@ -14,7 +14,7 @@ NAMES = ["zero", "un", "deux", "trois", "quatre", "cinq"]
 SIZES = ["units=7", "embedding_size=11", "readout_size=11", "attention_units=5", "decoder_units=13", "level=word"]
 FINISHED = {
     *("model.keras", "source_tokenizer", "target_tokenizer", "translator.json"),
-    *("report.json", "history.csv", "translations.txt", "alignment.png", "README.md"),
+    *("report.json", "history.csv", "translations.txt", "alignment.png", "curves.png", "README.md"),
 }
 
 

@@ -1,5 +1,6 @@
 """Callbacks and schedules of a run: rates, the best and averaged weights, the end of training."""
 
+import io
 import types
 
 import keras
@@ -8,7 +9,9 @@ import pytest
 
 from keras_attn.training import Terminated, callbacks, config
 from keras_attn.training.callbacks import Stopping, TimeBudget, Validation
+from keras_attn.training.progress import Progress
 from keras_attn.training.schedules import ConstantThenLinear, InverseSquareRoot, schedule
+from keras_attn.training.termination import Termination
 from recipes import rnnsearch
 
 
@@ -109,15 +112,41 @@ def test_a_run_is_not_stopped_one_batch_before_the_end_of_an_epoch():
     saved = []
     job = types.SimpleNamespace(count=1, rank=0, stop_together=lambda wish: wish)
     checkpoint = types.SimpleNamespace(job=job, history=[], path="x", save_within_epoch=saved.append)
-    callback = Stopping(
-        99, types.SimpleNamespace(requested=True), types.SimpleNamespace(is_over=False), checkpoint, Batches()
-    )
+    termination = Termination()
+    termination.requested = True
+    callback = Stopping(99, termination, types.SimpleNamespace(is_over=False), checkpoint, Batches())
     callback.set_model(types.SimpleNamespace(stop_training=False))
     callback.on_train_batch_end(1)
     assert saved == []
     with pytest.raises(Terminated, match="after batch 2 of epoch 1"):
         callback.on_train_batch_end(0)
     assert saved == [2]
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_progress_in_a_log_and_in_a_terminal(moves, monkeypatch):
+    """Two epochs of 3 batches of 10 tokens, 2 s each, and 3 s of validation; in a terminal a line after each batch."""
+    now = 0.0
+    monkeypatch.setattr("keras_attn.training.progress.time.monotonic", lambda: now)
+    data = types.SimpleNamespace(report=lambda: {"target_tokens": 30, "batches": 3})
+    file = io.StringIO()
+    file.isatty = lambda: moves
+    callback = Progress(data, max_batches=5, stream=file)
+    callback.set_params({"steps": 3, "epochs": 2})
+    callback.set_model(types.SimpleNamespace(optimizer=keras.optimizers.SGD(0.5)))
+    callback.on_train_begin()
+    callback.on_epoch_begin(0)
+    for batch in range(3):
+        now += 2
+        callback.on_train_batch_end(batch, {"loss": 1.5})
+    now += 3
+    callback.on_epoch_end(0, {"loss": 1.25, "val_bleu": 7.5})
+    lines = file.getvalue().split("\r" if moves else "\n")
+    end = "epoch 1/2  batch 3/3  loss 1.2500  rate 5.00e-01  5 tokens/s  0:06 left  val_bleu 7.5"
+    assert lines[-1 if moves else 0].strip() == end
+    if moves:
+        assert lines[1] == "epoch 1/2  batch 1/3  loss 1.5000  rate 5.00e-01  5 tokens/s  0:08 left\033[K"
+    assert len(lines) == (5 if moves else 2)
 
 
 def test_a_budget_of_time_ends_training_and_lowers_the_rate(monkeypatch):
