@@ -1,6 +1,7 @@
 """Seed, dtype policy and backend of the tests: the backend is the one that KERAS_BACKEND names."""
 
 import gc
+import importlib
 import os
 from pathlib import Path
 
@@ -18,16 +19,12 @@ import pytest
 
 def pytest_configure(config):
     config.option.loadscopereorder = False  # pytest-xdist: not the files with the most tests first
+    gc.freeze()  # so that later collections are quick
 
 
 @pytest.fixture
 def rng():
     return np.random.default_rng(7)
-
-
-@pytest.fixture
-def backend():
-    return keras.backend.backend()
 
 
 @pytest.fixture(autouse=True)
@@ -51,16 +48,9 @@ def _free_compiled_programs():
     """Each program that XLA compiles holds memory maps, of which a process has 65,530: then LLVM crashes."""
     yield
     if keras.backend.backend() == "jax":
-        import jax
-
-        jax.clear_caches()
-    gc.collect()
-
-
-@pytest.fixture
-def processes_on_jax(monkeypatch):
-    """The processes that a test starts run on JAX, which is imported in half the time that torch or TensorFlow take."""
-    monkeypatch.setenv("KERAS_BACKEND", "jax")
+        importlib.import_module("jax").clear_caches()
+    if keras.backend.backend() != "torch":
+        gc.collect()
 
 
 @pytest.fixture

@@ -19,8 +19,11 @@ def wide():
         yield
 
 
-def differentiated(function):
-    """`leaves -> (results, gradients)` of a function of leaves that returns a loss and results."""
+def differentiated(function, jit_compile=None):
+    """`leaves -> (results, gradients)` of a function of leaves that returns a loss and results.
+
+    Eager on TensorFlow where `jit_compile` is None; else compiled, by XLA or without it.
+    """
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -49,6 +52,9 @@ def differentiated(function):
                 loss, found = function(leaves)
             return {**found, "loss": loss}, tape.gradient(loss, leaves, unconnected_gradients="zero")
 
+        if jit_compile is not None:
+            differentiate = tf.function(differentiate, jit_compile=jit_compile)
+
     def run(leaves):
         found = differentiate({name: ops.convert_to_tensor(np.asarray(x)) for name, x in leaves.items()})
         return keras.tree.map_structure(ops.convert_to_numpy, found)
@@ -61,27 +67,8 @@ def gradients(function, *arrays, jit_compile=False):
 
     With `jit_compile` XLA compiles it on TensorFlow, too.
     """
-    backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        run = jax.jit(jax.grad(function, argnums=tuple(range(len(arrays)))))
-        return [np.asarray(g) for g in run(*[jax.numpy.asarray(a) for a in arrays])]
-    if backend == "torch":
-        import torch
-
-        tensors = [torch.tensor(a, requires_grad=True) for a in arrays]
-        return [g.numpy() for g in torch.autograd.grad(function(*tensors), tensors)]
-    import tensorflow as tf
-
-    @tf.function(jit_compile=jit_compile)
-    def run(*tensors):
-        with tf.GradientTape() as tape:
-            tape.watch(tensors)
-            result = function(*tensors)
-        return tape.gradient(result, tensors)
-
-    return [g.numpy() for g in run(*[tf.constant(a) for a in arrays])]
+    run = differentiated(lambda leaves: (function(*leaves.values()), {}), jit_compile)
+    return list(run({str(i): array for i, array in enumerate(arrays)})[1].values())
 
 
 def numeric_gradients(function, *arrays, eps=1e-3):

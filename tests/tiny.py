@@ -1,9 +1,11 @@
-"""A tiny translator with large random weights, so that no two translations are about as good."""
+"""A tiny translator with large random weights, so that no two translations are about as good; it as fixtures."""
+
+import pytest
 
 LINES = [f"w{n % 7} w{n % 11} w{n}" for n in range(40)]
 
 
-def translator():
+def make():
     import numpy as np
 
     from keras_attn import Tokenizer, Translator
@@ -15,3 +17,15 @@ def translator():
     model = RNNSearch(words.vocabulary_size, pieces.vocabulary_size, **sizes)
     model.set_weights([random.normal(0, 0.8, weight.shape) for weight in model.get_weights()])
     return Translator(model, words, pieces)
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return make()
+
+
+@pytest.fixture(scope="module")
+def preset(translator, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("presets") / "tiny"
+    translator.save_to_preset(folder)
+    return folder

@@ -18,8 +18,8 @@ B, T, H = 3, 5, 2
 
 
 @pytest.fixture(autouse=True)
-def _no_kernel_is_small(monkeypatch, backend):
-    if backend == "tensorflow":
+def _no_kernel_is_small(monkeypatch):
+    if on_tensorflow:
         monkeypatch.setattr("keras_attn.backend.tensorflow_loops.LEAST_WIDTH", 1)
 
 

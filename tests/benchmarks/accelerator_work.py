@@ -6,7 +6,6 @@ A backward pass counts twice its forward pass.
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable
 
 import numpy as np
 from keras import ops
@@ -27,33 +26,26 @@ class Sizes:
     length: int
 
 
-JOEYNMT = {"model": "13.0M", "units": UNITS, "embedding": EMBEDDING, "readout": UNITS}
+# The vocabularies of Multi30k de-en and its mean sentence; the paper's sizes and a mean sentence of WMT14.
 SIZES = {
-    "full": {
-        # The vocabularies of Multi30k de-en and its mean sentence; the paper's sizes and a mean sentence of WMT14.
-        "13.0M": Sizes(source_vocabulary=7859, target_vocabulary=5921, length=16, **JOEYNMT),
-        "rnnsearch50": Sizes(
-            model="rnnsearch50",
-            source_vocabulary=30_000,
-            target_vocabulary=30_000,
-            units=1000,
-            embedding=620,
-            readout=500,
-            length=32,
-        ),
-    },
-    "small": {
-        "13.0M": Sizes(source_vocabulary=400, target_vocabulary=300, length=8, **JOEYNMT),
-        "rnnsearch50": Sizes(
-            model="rnnsearch50",
-            source_vocabulary=400,
-            target_vocabulary=300,
-            units=64,
-            embedding=40,
-            readout=32,
-            length=8,
-        ),
-    },
+    "13.0M": Sizes(
+        model="13.0M",
+        source_vocabulary=7859,
+        target_vocabulary=5921,
+        units=UNITS,
+        embedding=EMBEDDING,
+        readout=UNITS,
+        length=16,
+    ),
+    "rnnsearch50": Sizes(
+        model="rnnsearch50",
+        source_vocabulary=30_000,
+        target_vocabulary=30_000,
+        units=1000,
+        embedding=620,
+        readout=500,
+        length=32,
+    ),
 }
 
 
@@ -97,34 +89,17 @@ def search_flops(sizes: Sizes, shape: tuple[int, int, int], beam: int) -> float:
     return b * (s * _source_flops(sizes) + beam * t * _target_flops(sizes, s))
 
 
-def steady(run: Callable[[int], None], seconds: float, warm_up: int = 1) -> tuple[float, float]:
-    """Measures the seconds of the first `run(1)`, and the median of one in three later `run(n)` of `seconds` together.
+def gemm_gflops(size: int = 2048, seconds: float = 0.5) -> float:
+    """Measures the rate of products of two square matrices of float32 with so many rows: the median of three parts."""
+    matrix = ops.convert_to_tensor(np.random.default_rng(0).normal(0, size**-0.5, (size, size)).astype("float32"))
 
-    In between come `warm_up` calls, or as many as 5 `seconds` allow, and `run(2)`, which decides n.
-    """
-
-    def timed(count):
-        start = time.perf_counter()
-        run(count)
+    def timed(count: int) -> float:
+        start, result = time.perf_counter(), matrix
+        for _ in range(count):
+            result = ops.matmul(matrix, result)
+        ops.convert_to_numpy(result[:1, :1])
         return (time.perf_counter() - start) / count
 
-    first, spent = timed(1), 0.0
-    for _ in range(warm_up):
-        spent += timed(1)
-        if spent > 5 * seconds:
-            break
+    timed(2)
     count = max(1, min(200, round(seconds / 3 / timed(2))))
-    return first, statistics.median(timed(count) for _ in range(3))
-
-
-def gemm_gflops(dtype: str = "float32", size: int = 2048, seconds: float = 0.5) -> float:
-    """Measures the rate of products of two square matrices with so many rows."""
-    left = ops.cast(np.random.default_rng(0).normal(0, size**-0.5, (size, size)), dtype)
-
-    def run(count):
-        result = left
-        for _ in range(count):
-            result = ops.matmul(left, result)
-        ops.convert_to_numpy(ops.cast(result[:1, :1], "float32"))
-
-    return 2 * size**3 / steady(run, seconds)[1] / 1e9
+    return 2 * size**3 / statistics.median(timed(count) for _ in range(3)) / 1e9

@@ -15,14 +15,14 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from keras_attn import ParallelDataset, Tokenizer, files
+from tests.benchmarks.measuring import run_process, timed
 
 REOPEN = """
 import json, sys, time
@@ -121,14 +121,12 @@ def main() -> None:
     print(json.dumps(found), flush=True)
 
     cache = folder / "cache"
-    started = time.perf_counter()
-    ParallelDataset.from_files(*texts, *tokenizers, cache, batch_size=80, workers=options.workers)
-    found["first_call_seconds"] = round(time.perf_counter() - started, 1)
+    first = partial(ParallelDataset.from_files, *texts, *tokenizers, cache, batch_size=80, workers=options.workers)
+    found["first_call_seconds"] = round(timed(first)[0], 1)
     found["token_files_megabytes"] = round(sum(p.stat().st_size for p in cache.rglob("*") if p.is_file()) / 1e6)
     arguments = [*map(str, texts)], [f"{path}.tokenizer" for path in texts], str(cache), [1, 2]
     for name in ("reopening", "reopening_again"):
-        line = [sys.executable, "-W", "ignore", "-c", REOPEN, json.dumps(arguments)]
-        found[name] = json.loads(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
+        found[name] = run_process("-W", "ignore", "-c", REOPEN, json.dumps(arguments))
     print(json.dumps(found))
     if not options.keep:
         shutil.rmtree(folder)

@@ -17,7 +17,6 @@ import json
 import os
 import statistics
 import sys
-import time
 from pathlib import Path
 
 import keras
@@ -26,15 +25,9 @@ from keras_attn import Shortlist, Translator, quantize, with_shortlist
 from keras_attn.evaluation.scores import bleu
 from keras_attn.text import read_parallel
 from tests.benchmarks.accelerator_work import SIZES, gemm_gflops, search_flops
-from tests.benchmarks.measuring import with_spread
+from tests.benchmarks.measuring import timed, with_spread
 
 SINGLES = 100
-
-
-def timed(call) -> tuple[float, list]:
-    start = time.perf_counter()
-    found = call()
-    return time.perf_counter() - start, found
 
 
 def main(argv=None) -> int:
@@ -71,7 +64,7 @@ def main(argv=None) -> int:
         return first, times, found
 
     sides = translator.source_tokenizer.vocabulary_size, translator.target_tokenizer.vocabulary_size
-    sizes = dataclasses.replace(SIZES["full"]["13.0M"], source_vocabulary=sides[0], target_vocabulary=sides[1])
+    sizes = dataclasses.replace(SIZES["13.0M"], source_vocabulary=sides[0], target_vocabulary=sides[1])
     gemm = [gemm_gflops()]
     first_call, seconds, found = passes(**beam)
     gemm.append(gemm_gflops())

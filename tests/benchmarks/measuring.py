@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,13 @@ def run_process(*line: str, **environment: str) -> dict:
     if ended.returncode:
         raise RuntimeError(f"Expected a case to be measured. Its process ended: {ended.stderr.strip()[-400:]}")
     return json.loads(ended.stdout.splitlines()[-1])
+
+
+def timed(call: Callable) -> tuple[float, Any]:
+    """The seconds that a call takes, and its result."""
+    start = time.perf_counter()
+    found = call()
+    return time.perf_counter() - start, found
 
 
 def with_spread(name: str, values: Sequence[float], digits: int = 1) -> dict:

@@ -15,14 +15,13 @@ import json
 import os
 import statistics
 import sys
-import time
 from pathlib import Path
 
 from keras_attn.cli import command
 from keras_attn.training import surroundings
 from keras_attn.training.report import memory_mb
 from tests.benchmarks.accelerator_work import SIZES, Sizes, training_flops
-from tests.benchmarks.measuring import run_process
+from tests.benchmarks.measuring import run_process, timed
 
 LENGTHS, VOCABULARIES, BATCHES = (8, 16, 32, 64), (2_000, 8_000, 32_000), (8, 32, 128)
 MIDDLE = {"length": 16, "vocabulary": 8_000, "batch": 32}
@@ -44,7 +43,7 @@ def sizes_of(case: dict) -> Sizes:
     words = case["vocabulary"]
     small = {"units": 256, "embedding": 256, "readout": 256} if case["model"] != "paper" else {}
     changes = small | {"source_vocabulary": words, "target_vocabulary": words, "length": case["length"]}
-    return dataclasses.replace(SIZES["full"]["rnnsearch50"], **changes)
+    return dataclasses.replace(SIZES["rnnsearch50"], **changes)
 
 
 def train(case: dict) -> dict:
@@ -78,9 +77,7 @@ def train(case: dict) -> dict:
     model.compile(optimizer, SmoothedCrossentropy(0.1), jit_compile=preferred_jit_compile())
 
     def seconds(updates: int) -> float:
-        started = time.perf_counter()
-        model.fit(Subset(batches, [0] * updates), epochs=1, shuffle=False, verbose=0)
-        return time.perf_counter() - started
+        return timed(lambda: model.fit(Subset(batches, [0] * updates), epochs=1, shuffle=False, verbose=0))[0]
 
     first = seconds(1)
     times = [seconds(UPDATES) / UPDATES for _ in range(ROUNDS)]

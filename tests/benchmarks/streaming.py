@@ -11,11 +11,10 @@ MB, the seconds, the greatest resident memory above that of the imports in MB, a
 import argparse
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.benchmarks.data_at_size import write_text
+from tests.benchmarks.measuring import run_process
 
 PREPARE = """
 import json, sys, time
@@ -56,11 +55,10 @@ def main() -> None:
                 write_text(folder / f"{split}.{side}", 100, seed + 1)
         size = sum((folder / f"train.{side}").stat().st_size for side in ("source", "target"))
         for name in ("memory", "files", "files again"):
-            line = [sys.executable, "-W", "ignore", "-c", PREPARE, str(folder), name.split()[0]]
             load = os.getloadavg()[0]
-            done = subprocess.run(line, check=True, capture_output=True, text=True)
             found = {"pairs": pairs, "megabytes_of_text": round(size / 1e6, 1), "from": name, "load": round(load, 1)}
-            print(json.dumps(found | json.loads(done.stdout.splitlines()[-1])), flush=True)
+            found |= run_process("-W", "ignore", "-c", PREPARE, str(folder), name.split()[0])
+            print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import json
 import os
 import statistics
 import sys
-import time
 from pathlib import Path
 
 import keras
@@ -29,6 +28,7 @@ from keras_attn.text import read_parallel
 from keras_attn.training.report import peak_memory_mb
 from tests.benchmarks.accelerator_work import SIZES, gemm_gflops, training_flops
 from tests.benchmarks.joeynmt_sizes import SENTENCES, JoeyNMTSizes
+from tests.benchmarks.measuring import timed
 
 
 class Subset(keras.utils.PyDataset):
@@ -77,12 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
         batch[0]["encoder_token_ids"].shape + batch[1].shape[1:]
         for batch in map(dataset.__getitem__, range(len(dataset)))
     ]
-    sizes = dataclasses.replace(SIZES["full"]["13.0M"], target_vocabulary=tokenizers[1].vocabulary_size)
+    sizes = dataclasses.replace(SIZES["13.0M"], target_vocabulary=tokenizers[1].vocabulary_size)
     one_of_each = {shape: i for i, shape in enumerate(shapes)}.values()
     print(f"{model.count_params():,} parameters; warming up {len(one_of_each)} shapes ...", flush=True)
-    start = time.perf_counter()
-    model.fit(Subset(dataset, one_of_each), epochs=2, shuffle=False, verbose=0)
-    warm_up = time.perf_counter() - start
+    warm_up, _ = timed(lambda: model.fit(Subset(dataset, one_of_each), epochs=2, shuffle=False, verbose=0))
 
     gemm, rates, steps, work = [gemm_gflops()], [], [], 0.0
     # Every part begins with the dataset's first two batches, which differ in S and T: what the first two share,
@@ -91,9 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
     parts = [[0, 1, *part] for part in np.array_split(others, 5)]
     for part in parts:
         tokens = sum(int(dataset[i][2].sum()) for i in part)
-        start = time.perf_counter()
-        model.fit(Subset(dataset, part), epochs=1, shuffle=False, verbose=0)
-        seconds = time.perf_counter() - start
+        subset = Subset(dataset, part)
+        seconds, _ = timed(lambda subset=subset: model.fit(subset, epochs=1, shuffle=False, verbose=0))
         rates.append(tokens / seconds)
         steps.append(seconds / len(part))
         work += sum(training_flops(sizes, shapes[i]) for i in part) / seconds / 1e9 / len(parts)

@@ -5,6 +5,7 @@ an export can add to a model: a pointer, a shortlist, sources of one length.
 """
 
 import itertools
+from functools import partial
 
 import keras
 import numpy as np
@@ -14,45 +15,32 @@ from keras_attn import LocalPredictiveAttention, models, with_shortlist
 from keras_attn.export import ExportOptions
 from keras_attn.text import END_ID, Tokenizer
 from keras_attn.translation import Translator
+from tests.contracts.model_rows import make
 from tests.export.small import NEEDS_TENSORFLOW, SENTENCES, run, shortlist_of
 from tests.serving import loader
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason=NEEDS_TENSORFLOW)
 BEAM = 3
-LSTM = {"units": 7, "num_layers": 2, "embedding_size": 11}
-LUONG = {**LSTM, "readout_size": 13}
-RNNSEARCH = {"units": 5, "embedding_size": 7, "readout_size": 11, "attention_units": 3}
-GNMT = {"units": 7, "embedding_size": 11, "encoder_layers": 3, "decoder_layers": 3}
-# Of few layers: with weights as large as these, the norms of many enlarge what float32 rounds, to 2e-5.
-RNMT_PLUS = {"units": 6, "embedding_size": 11, "encoder_layers": 1, "decoder_layers": 2, "num_heads": 2}
-TRANSFORMER = {"units": 6, "num_layers": 2, "num_heads": 3, "feed_forward_units": 11}
 MODELS = {
-    "luong, local-p, of one length": lambda *sizes: models.LuongSeq2Seq(
-        *sizes,
-        **LUONG,
+    "luong, local-p, of one length": partial(
+        make,
+        "luong",
         attention=LocalPredictiveAttention("concat", window=3),
         scale_embeddings=True,
         mask_padding=False,
         source_length=7,
     ),
-    "ensemble, shortlist": lambda *sizes: models.Ensemble(
-        [
-            models.RNNSearch(*sizes, **RNNSEARCH),
-            models.NematusSeq2Seq(*sizes, units=5, embedding_size=7, attention_units=3, tie_embeddings="target"),
-        ]
+    "ensemble, shortlist": lambda **sizes: models.Ensemble(
+        [make("rnnsearch", **sizes), make("nematus", **sizes, tie_embeddings="target")]
     ),
-    "hard_monotonic": lambda *sizes: models.HardMonotonicSeq2Seq(*sizes, **LUONG, order=1),
-    "transformer": lambda *sizes: models.TransformerSeq2Seq(*sizes, **TRANSFORMER),
-    "pointer": lambda *sizes: models.RNNSearch(*sizes, **RNNSEARCH, pointer=True),
+    "hard_monotonic": partial(make, "hard_monotonic", order=1),
+    "transformer": partial(make, "transformer"),
+    "pointer": partial(make, "rnnsearch", pointer=True),
 }
-SELDOM = {
-    "pointer, characters": MODELS["pointer"],
-    "rnnencdec": lambda *sizes: models.RNNEncoderDecoder(*sizes, units=7, embedding_size=11, readout_size=13),
-    "lstm_seq2seq": lambda *sizes: models.LSTMSeq2Seq(*sizes, **LSTM),
-    "luong": lambda *sizes: models.LuongSeq2Seq(*sizes, **LUONG),
-    "gnmt": lambda *sizes: models.GNMTSeq2Seq(*sizes, **GNMT),
-    "rnmt_plus": lambda *sizes: models.RNMTPlusSeq2Seq(*sizes, **RNMT_PLUS),
-}
+SELDOM = {"pointer, characters": MODELS["pointer"]}
+SELDOM |= {name: partial(make, name) for name in ("rnnencdec", "lstm_seq2seq", "luong", "gnmt")}
+# Of few layers: with weights as large as these, the norms of many enlarge what float32 rounds, to 2e-5.
+SELDOM |= {"rnmt_plus": partial(make, "rnmt_plus", encoder_layers=1, decoder_layers=2)}
 every_model = pytest.mark.parametrize(
     "served", [*MODELS, *(pytest.param(name, marks=pytest.mark.nightly) for name in SELDOM)], indirect=True
 )
@@ -75,7 +63,8 @@ def build(name: str) -> Translator:
     else:
         source = Tokenizer.train(SENTENCES, level="word", lowercase=True)
         target = Tokenizer.train(["un deux trois l’été là où à été rouge vert bleu gris noir blanc"], level="word")
-    model = (MODELS | SELDOM)[name](source.vocabulary_size, target.vocabulary_size)
+    sizes = {"source_vocabulary_size": source.vocabulary_size, "target_vocabulary_size": target.vocabulary_size}
+    model = (MODELS | SELDOM)[name](**sizes)
     translator = Translator(model, source, target, max_length_ratio=1.0, max_length_constant=3)
     if "shortlist" in name:
         translator = with_shortlist(translator, shortlist_of(model, unknown=99))
@@ -183,7 +172,7 @@ def assert_n_best(found, expected, mask_padding):
 
 @every_model
 def test_the_c_program_gives_the_same(served, program):
-    """`serving_default`, `translate` and `translate_with_options` call one function: test_export.py runs all three."""
+    """`serving_default`, `translate` and `translate_with_options` call one function."""
     _, folder, (default, _, n_best, *_, score) = served
     pairs = [line.encode() for pair in PAIRS for line in pair]  # `score` reads them as such
     signatures = ("translate_with_options", "translate_n_best", "score")

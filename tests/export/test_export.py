@@ -1,15 +1,14 @@
-"""A published version gives what `generate` gives, in a process with TensorFlow alone and in one without Python."""
+"""A published version gives what `generate` gives, in a process with TensorFlow alone; its files and its record."""
 
 import json
 
 import keras
-import numpy as np
 import pytest
 
 from keras_attn.export import export_translator
 from tests.export.conftest import REPORT
 from tests.export.small import LINES, NEEDS_TENSORFLOW, READ, SENTENCES
-from tests.serving import fresh, loader
+from tests.serving import fresh
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason=NEEDS_TENSORFLOW)
 
@@ -34,23 +33,6 @@ def test_a_process_with_tensorflow_alone_gives_the_same(exported):
     assert [text for (text,), _ in single] == texts[:3] + texts[16:18]
     assert blank == ([b"", b"", b""], [0.0, 0.0, 0.0])
     assert empty == ([], [])
-
-
-def test_the_servers_own_loader_gives_the_same(exported, program):
-    done, results = loader.run(program, exported.folder, LINES, "--repeat", "2")
-    assert done.returncode == 0, done.stderr.decode()
-    # Those with string inputs; an input with a default may be omitted.
-    assert sorted(results) == ["score", "serving_default", "translate", "translate_n_best", "translate_with_options"]
-    for name in ("serving_default", "translate", "translate_with_options"):
-        assert_same(exported, results[name]["translation"], results[name]["score"])
-    best = results["translate_n_best"]
-    assert_same(exported, best["translations"][:, 0], best["scores"][:, 0])
-    assert best["alignments"].shape == (len(LINES), 3, best["target_tokens"].shape[2], best["source_tokens"].shape[1])
-    np.testing.assert_allclose(best["alignments"].sum(-1).sum(-1), best["target_lengths"], rtol=1e-4)
-    given = exported.translator.score(READ[:-1:2], READ[1::2])
-    log_probs = [t.token_log_probs.sum() if t.token_ids else 0.0 for t in given]
-    np.testing.assert_allclose(results["score"]["log_prob"], log_probs, rtol=1e-4)
-    assert {"load", "run score", "memory"} <= set(loader.times(done))
 
 
 def test_the_folder_holds_the_weights_once_and_a_record(exported):

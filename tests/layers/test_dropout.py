@@ -9,7 +9,6 @@ from keras import layers, ops
 
 import keras_attn as ka
 from keras_attn.layers import StackedEncoder
-from tests.data_parallel import finish, start
 
 B, T, S, H, M, A = 2, 3, 5, 7, 11, 13
 
@@ -130,37 +129,3 @@ def test_a_cells_mask_is_the_same_at_all_steps(rng):
     cell = layers.SimpleRNNCell(H, dropout=0.5, recurrent_initializer="zeros")
     (values,) = numpy_of(ka.RNNEncoder(cell)(x, training=True)[0])
     np.testing.assert_allclose(values, values[:, :1].repeat(S, axis=1), atol=1e-6)
-
-
-DIVIDED = """
-import keras, numpy as np
-from keras import layers
-import keras_attn as ka
-
-def losses():
-    keras.utils.set_random_seed(3)
-    x, y = keras.Input((5, 7)), keras.Input((3, 7))
-    values, *_ = ka.RNNEncoder(layers.GRUCell(6, dropout=0.4, recurrent_dropout=0.3))(x)
-    attention, vector = ka.BahdanauMonotonicAttention(3, sigmoid_noise=1.0), ka.AttentionalLayer(9)
-    cell = layers.StackedRNNCells([layers.LSTMCell(5, recurrent_dropout=0.4), layers.GRUCell(4, dropout=0.4)])
-    options = {"attend": "after", "attentional": vector, "input_feeding": True, "dropout": 0.2}
-    model = keras.Model([x, y], ka.AttentionDecoder(cell, attention, **options)(y, values)[0])
-    model.compile(keras.optimizers.SGD(0.5), "mse", jit_compile=True)
-    random = np.random.default_rng(0)
-    data = [random.normal(size=(4, n, 7)).astype("float32") for n in (5, 3)]
-    history = model.fit(data, np.ones((4, 3, 9), "float32"), epochs=3, verbose=0, batch_size=4, shuffle=False).history
-    return history["loss"], [np.asarray(w).ravel() for w in model.get_weights() if w.dtype == "float32"]
-
-one = losses()
-keras.distribution.set_distribution(keras.distribution.DataParallel())
-two = losses()
-assert len(set(one[0])) == 3
-np.testing.assert_allclose(two[0], one[0], rtol=1e-5)
-np.testing.assert_allclose(*map(np.concatenate, (two[1], one[1])), rtol=1e-4, atol=1e-5)
-"""
-
-
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="Keras divides batches in one process on JAX alone")
-def test_random_numbers_on_two_devices_are_those_of_one():
-    [(status, _, errors)] = finish(start("-c", DIVIDED))
-    assert status == 0, errors

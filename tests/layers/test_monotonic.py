@@ -7,27 +7,9 @@ from keras import ops
 import keras_attn as ka
 from keras_attn.layers import monotonic_alignment, safe_cumprod
 from tests import oracles
-from tests.gradients import gradients, numeric_gradients
+from tests.gradients import gradients
 
 B, T, S, H, M, A = 2, 3, 5, 7, 11, 13
-
-
-def test_closed_form_and_recurrence_have_the_same_gradients(rng):
-    chosen = rng.uniform(0.05, 0.95, (B, S)).astype("float32")
-    previous = rng.dirichlet(np.ones(S), B).astype("float32")
-    weights = rng.normal(size=(B, S)).astype("float32")
-
-    def loss(mode):
-        return lambda p, a: ops.sum(monotonic_alignment(p, a, mode) * ops.convert_to_tensor(weights))
-
-    parallel, recursive = (gradients(loss(mode), chosen, previous) for mode in ("parallel", "recursive"))
-    numeric = numeric_gradients(
-        lambda p, a: sum(oracles.expected_monotonic(x, y) @ z for x, y, z in zip(p, a, weights, strict=True)),
-        *(x.astype("float64") for x in (chosen, previous)),
-    )
-    for one, other, expected in zip(parallel, recursive, numeric, strict=True):
-        np.testing.assert_allclose(one, expected, atol=1e-4)
-        np.testing.assert_allclose(other, expected, atol=1e-4)
 
 
 def test_probabilities_of_0_and_1_make_the_expectation_the_hard_choice(rng):

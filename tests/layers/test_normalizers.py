@@ -3,14 +3,7 @@
 import numpy as np
 from keras import ops
 
-from keras_attn.layers import hardmax, sparsemax
-
-
-def test_sparsemax_by_hand():
-    """0.1 apart: (1 + 0.1) / 2 and (1 - 0.1) / 2; more than 1 apart: hard; equal: uniform."""
-    rows = np.array([[1.0, 0.9, -5.0], [3.0, 1.5, 1.0], [2.0, 2.0, 2.0]], "float32")
-    found = ops.convert_to_numpy(sparsemax(rows))
-    np.testing.assert_allclose(found, [[0.55, 0.45, 0], [1, 0, 0], [1 / 3] * 3], atol=1e-6)
+from keras_attn.layers import hardmax
 
 
 def test_hardmax_takes_the_first_of_the_highest():

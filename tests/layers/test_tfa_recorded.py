@@ -183,9 +183,13 @@ def tolerance(case):
     return 1e-10 if case.dtype == "float64" and exact else 1e-5
 
 
-# Each mechanism, normalizer, mode, cell and option, alone or with others; tests/nightly has the rest.
+# Each mechanism, normalizer, mode, cell and option, alone or with others; the rest run at night.
 CASES = (2, 6, 7, 9, 13, 19, 23, 28, 31, 34, 39, 46, 54, 55, 59, 61, 65, 66, 68, 73, 75, 76)
 SEARCHED = range(6)
+
+
+def all_of(count, daily):
+    return [pytest.param(n, marks=[] if n in daily else [pytest.mark.nightly]) for n in range(count)]
 
 
 def check(number, monkeypatch):
@@ -217,7 +221,7 @@ def check(number, monkeypatch):
         close(ours.last_states(), expected["states"], "states", tolerance(case))
 
 
-@pytest.mark.parametrize("number", CASES)
+@pytest.mark.parametrize("number", all_of(len(tfa_cases.KINDS), CASES))
 def test_outputs_alignments_states_and_gradients(number, monkeypatch):
     with wide() if draw(number).dtype == "float64" else contextlib.nullcontext():
         check(number, monkeypatch)
@@ -246,7 +250,7 @@ def searched(case):
     )
 
 
-@pytest.mark.parametrize("number", SEARCHED)
+@pytest.mark.parametrize("number", all_of(tfa_cases.SEARCHES, SEARCHED))
 def test_beam_search_with_the_norm_of_tfa(number):
     """A beam of all hypotheses finds the same; a narrow one, where finished ones take no places here, none worse."""
     case = draw_search(number)

@@ -5,29 +5,16 @@ import numpy as np
 import pytest
 
 from keras_attn.losses import SmoothedCrossentropy
-from keras_attn.models import RNNSearch
+from tests.contracts.model_rows import VS as SOURCE
+from tests.contracts.model_rows import VT as TARGET
+from tests.contracts.model_rows import make
 from tests.search.searching import log_softmax
 
-SOURCE, TARGET, B, S, T = 31, 37, 6, 5, 7
-
-
-class Batches(keras.utils.PyDataset):
-    """A dataset of the user's."""
-
-    def __init__(self, batches):
-        super().__init__()
-        self.batches = batches
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __getitem__(self, index):
-        return self.batches[index]
+B, S, T = 6, 5, 7
 
 
 def compiled_model():
-    sizes = {"units": 5, "embedding_size": 7, "readout_size": 11, "attention_units": 3, "decoder_units": 13}
-    model = RNNSearch(SOURCE, TARGET, **sizes)
+    model = make("rnnsearch")
     model.compile(optimizer="sgd", loss=SmoothedCrossentropy())
     return model
 

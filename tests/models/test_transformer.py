@@ -5,17 +5,9 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.models import TransformerSeq2Seq
+from tests.contracts.model_rows import make
 
 B, S, T, N, L = 2, 7, 5, 3, 2
-SIZES = {"units": 6, "num_layers": L, "num_heads": N, "feed_forward_units": 11}
-
-
-def make(**options):
-    model = TransformerSeq2Seq(31, 37, **{**SIZES, **options})
-    for i, weight in enumerate(model.trainable_weights):
-        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
-    return model
 
 
 @pytest.fixture
@@ -27,7 +19,7 @@ def inputs(rng):
 
 @pytest.mark.parametrize("normalize_first", [False, True])
 def test_every_attention_can_be_read(inputs, normalize_first):
-    model = make(normalize_first=normalize_first)
+    model = make("transformer", normalize_first=normalize_first)
     found = {name: ops.convert_to_numpy(x) for name, x in model.attentions(inputs).items()}
     assert {name: x.shape for name, x in found.items()} == {
         "encoder": (L, B, N, S, S),
@@ -51,7 +43,7 @@ def test_every_attention_can_be_read(inputs, normalize_first):
 
 def test_the_attention_read_is_the_attention_used(inputs):
     """KerasHub's own call, watched from inside, has the same alignment."""
-    model = make(num_layers=1)
+    model = make("transformer", num_layers=1)
     decoder, alignments = model.decoders[0], {}
     attention = decoder._cross_attention_layer
     compute = attention._compute_attention
@@ -72,5 +64,5 @@ def test_the_attention_read_is_the_attention_used(inputs):
 def test_positions_stay_apart_in_half_precision():
     """bfloat16 has no 257: words 256 and 257 would have one position."""
     keras.config.set_dtype_policy("mixed_bfloat16")
-    encodings = ops.convert_to_numpy(make().position_encoding(np.zeros((1, 259, 6), "float32")))
+    encodings = ops.convert_to_numpy(make("transformer").position_encoding(np.zeros((1, 259, 6), "float32")))
     np.testing.assert_allclose(encodings[0, 257, 0], np.sin(257), atol=1e-4)

@@ -114,7 +114,7 @@ def tfa_files() -> tuple[list[bytes], Callable[[bytes], None]]:
 
 def preset() -> tuple[list[bytes], Callable[[bytes], None]]:
     """The properties in a preset's manifest and the config of its model; the digests fit."""
-    tiny.translator().save_to_preset(PLACE / "preset")
+    tiny.make().save_to_preset(PLACE / "preset")
     model, manifest = PLACE / "preset" / "model.keras", PLACE / "preset" / "translator.json"
     parts, recorded = hostile.parts_of(model), manifest.read_bytes()
 

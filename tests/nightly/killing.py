@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.tiny import LINES, translator
+from tests.tiny import LINES, make
 
 EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
 ERRORS = {
@@ -31,7 +31,7 @@ MODULES += ("keras_attn.training.run", "keras_attn.export.saved_model")  # Tenso
 
 def save(folder: Path) -> int:
     try:
-        translator().save_to_preset(folder / "preset")
+        make().save_to_preset(folder / "preset")
     except FileExistsError:
         return 2
     return 0
@@ -78,7 +78,7 @@ def export(folder: Path) -> int:
 
     signatures.ServedTranslator = Small
     saved_model.check_signatures = lambda *_: None
-    export_translator(translator(), folder / "models", beam_size=2)
+    export_translator(make(), folder / "models", beam_size=2)
     return 0
 
 

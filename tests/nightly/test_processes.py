@@ -17,19 +17,8 @@ from tests.training.small_run import command_line, write_digits
 
 pytestmark = pytest.mark.nightly
 
+preset, translator = tiny.preset, tiny.translator
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def translator() -> Translator:
-    return tiny.translator()
-
-
-@pytest.fixture(scope="module")
-def preset(translator, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("presets") / "tiny"
-    translator.save_to_preset(folder)
-    return folder
 
 
 def run(*line, text: str = "") -> str:

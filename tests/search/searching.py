@@ -137,12 +137,17 @@ def allowed(tokens, longest, shortest, prefix, banned, ngram):
     return len(set(grams)) == len(grams)
 
 
-def brute_force(model, row, options, longest=L, shortest=1, prefix=(), banned=(), ngram=0):
-    """All V^T sequences, scored and sorted: [(score, tokens, token log-probabilities, alignment)]."""
+def brute_force(
+    model, row, options, longest=L, shortest=1, prefix=(), banned=(), ngram=0, content=CONTENT, has_end=True
+):
+    """All V^T sequences, scored and sorted: [(score, tokens, token log-probabilities, alignment)].
+
+    Without an end token each has the longest length.
+    """
     found = []
-    for length in range(L):
-        for body in itertools.product(CONTENT, repeat=length):
-            tokens = [*body, END]
+    for length in range(L) if has_end else [longest]:
+        for body in itertools.product(content, repeat=length):
+            tokens = [*body, END] if has_end else list(body)
             if not allowed(tokens, longest, shortest, prefix, banned, ngram):
                 continue
             logits, alignment = model.logits_and_alignments(row, tokens)

@@ -1,7 +1,5 @@
 """Search without an end token against brute force: every hypothesis has its row's longest length."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -13,30 +11,17 @@ from tests.search.searching import (
     L,
     RecurrentModel,
     TableModel,
-    allowed,
+    brute_force,
     check_against,
     compiled,
     log_softmax,
     options_of,
-    score,
 )
 
 IDS = SpecialIds(end=None)
 CONTENT = (1, 3, 4, 5, 6)  # 3 is a token like any other
 EVERYTHING = 631  # at most 5^4 hypotheses before the last step
 LONGEST = [3, 5, 1]
-
-
-def brute_force(model, row, options, prefix=(), banned=(), ngram=0):
-    found = []
-    for tokens in map(list, itertools.product(CONTENT, repeat=LONGEST[row])):
-        if not allowed(tokens, L, 1, prefix[: LONGEST[row]], banned, ngram):
-            continue
-        logits, alignment = model.logits_and_alignments(row, tokens)
-        log_probs = log_softmax(logits)[range(len(tokens)), tokens]
-        total = score(log_probs.sum(), alignment, model.memory["mask"][row], **options)
-        found.append((total, tokens, log_probs, alignment))
-    return sorted(found, key=lambda x: -x[0])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -65,7 +50,10 @@ def test_a_wide_beam_is_brute_force(constraint, mode):
     result = compiled(search, mode)(model.memory, model.state, forced)
     others = {"banned": constraint.get("banned", ()), "ngram": constraint.get("ngram", 0)}
     for row in range(B):
-        expected = brute_force(model, row, options, prefix[row], **others)
+        longest = LONGEST[row]
+        expected = brute_force(
+            model, row, options, longest, 1, prefix[row][:longest], content=CONTENT, has_end=False, **others
+        )
         check_against(result, row, expected[:7])
         assert not result.lengths[row, len(expected) :].any()
         assert np.all(result.scores[row, len(expected) :] == -np.inf)

@@ -6,7 +6,6 @@ from functools import partial
 
 import hypothesis
 import hypothesis.strategies as st
-import keras
 import numpy as np
 import pytest
 from keras import ops, tree
@@ -338,25 +337,6 @@ def test_a_large_batch_is_compacted(mode):
     assert len(set(together.lengths[:, 0])) > 2
 
 
-@pytest.mark.parametrize("early_stopping", [False, True])
-def test_n_best_is_sorted_unique_and_begins_with_the_best(early_stopping):
-    model = RecurrentModel(seed=5)
-
-    def search(n_best):
-        return compiled(
-            lambda m, s: beam_search(
-                model.step, m, s, beam_size=5, n_best=n_best, max_length=L, early_stopping=early_stopping
-            )
-        )(model.memory, model.state)
-
-    one, five = search(1), search(5)
-    np.testing.assert_array_equal(five.token_ids[:, :1], one.token_ids)
-    np.testing.assert_allclose(five.scores[:, :1], one.scores, atol=1e-6)
-    for row in range(B):
-        assert np.all(np.diff(five.scores[row]) <= 0)
-        assert len({tuple(tokens) for tokens in five.token_ids[row]}) == 5
-
-
 def test_forced_decoding_gives_the_scores_of_search():
     model = RecurrentModel(seed=2)
     found = compiled(lambda m, s: beam_search(model.step, m, s, beam_size=5, max_length=L))(model.memory, model.state)
@@ -510,58 +490,3 @@ def test_sample_options_and_memory_are_checked():
             sample(model.step, model.memory, model.state, max_length=L, seed=0, **options)
     with pytest.raises(ValueError, match="mask"):
         greedy_search(model.step, {"values": 0}, model.state, max_length=L)
-
-
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exported graph is TensorFlow's")
-def test_exported_with_unknown_batch_and_source_length(tmp_path):
-    import tensorflow as tf
-
-    model = TableModel()
-    options = options_of("gnmt", 0.6, 0.2)
-
-    def search(mask, logits, attention, limits, prefix):
-        result = beam_search(
-            model.step,
-            {"mask": mask, "logits": logits, "attention": attention},
-            {"position": tf.zeros_like(limits)},
-            beam_size=3,
-            n_best=2,
-            max_length=L,
-            row_max_length=limits,
-            forced_prefix=prefix,
-            no_repeat_ngram_size=2,
-            **options,
-        )
-        drawn = sample(
-            model.step,
-            {"mask": mask, "logits": logits, "attention": attention},
-            {"position": tf.zeros_like(limits)},
-            max_length=L,
-            seed=1,
-        )
-        return {**result._asdict(), "drawn": drawn.token_ids, "drawn_alignments": drawn.alignments}
-
-    signature = (
-        tf.TensorSpec((None, None), "bool"),
-        tf.TensorSpec((None, L, V, V)),
-        tf.TensorSpec((None, L, V, None)),
-        tf.TensorSpec((None,), "int32"),
-        tf.TensorSpec((None, None), "int32"),
-    )
-    module = tf.Module()
-    module.search = tf.function(search, input_signature=signature)
-    graph = module.search.get_concrete_function().graph.as_graph_def()
-    names = {node.op for node in graph.node} | {n.op for f in graph.library.function for n in f.node_def}
-    assert not [name for name in names if name.startswith("Xla")]  # the stock server has none
-    tf.saved_model.save(module, str(tmp_path))
-    reloaded = tf.saved_model.load(str(tmp_path))
-    limits = np.array([5, 3, 4], "int32")
-    for prefix in (np.zeros((B, 0), "int32"), np.array([[4], [0], [5]], "int32")):
-        arrays = model.memory["mask"], model.memory["logits"], model.memory["attention"], limits, prefix
-        found, expected = reloaded.search(*arrays), search(*arrays)
-        for name, x in expected.items():
-            np.testing.assert_allclose(found[name], x, atol=1e-5, err_msg=name)
-        assert found["alignments"].shape == (B, 2, L, S)
-        # Other sizes through the same graph.
-        alone = reloaded.search(*(x[1:2] for x in arrays))
-        np.testing.assert_array_equal(alone["token_ids"], expected["token_ids"][1:2])

@@ -62,7 +62,7 @@ def test_a_sentence_is_translated_and_its_words_light_up(page):
     assert text_of(page, "#note") == ""
     assert text_of(page, "#help").count("Point at a word") == 1
     page.point(".target .word:nth-child(1)")
-    assert said(page) == "läuft ← läuft 75 %, </s> 25 %"  # tests/plots/test_word_alignment.py has the rest
+    assert said(page) == "läuft ← läuft 75 %, </s> 25 %"  # tests/unit/plots/test_word_alignment.py has the rest
     translate(page, "zwei Hunde")  # while a word is lit
     assert words(page, "target") == ["Hunde", "zwei", "</s>"]
     assert said(page) == ""

@@ -118,6 +118,7 @@ IDS = {"signature_name": "translate_token_ids"}
         ({"instances": []}, "a list with rows. Received: []"),
         ({"instances": [{"text": "x"}, {"other": "y"}]}, "rows with the same names"),
         ({"inputs": {"other": ["x"]}}, "the inputs by name: text. Received: other"),
+        (b'{"inputs": {"\xff": ["x"]}}', "the inputs by name: text. Received: "),
         ({"inputs": ["x"], "signature_name": "score"}, "the inputs by name: source, target. Received: no names"),
         ({"inputs": [["x"]]}, "text to be string of shape (None,). Received: [['x']]"),
         ({"inputs": "x"}, "text to be string"),
@@ -219,13 +220,6 @@ def test_the_client_gets_tokens_and_alignments_without_padding(client):
     assert short.tokens == ("zwei", "</s>")
     np.testing.assert_array_equal(short.alignment, [[0.75, 0.25], [0, 1]])
     assert blank.text == ""
-
-
-def test_the_client_raises_the_errors_of_a_server(client, live):
-    with pytest.raises(ValueError, match=r"status 413, .*Maximum request body size"):
-        client.translate(["x" * 5_000_000])
-    with pytest.raises(ValueError, match=r"Servable not found for request: Specific\(mirror, 9\)"):
-        Client(client.address, live.name, version=9).translate(["x"])
 
 
 # A server of their own, in this order; the last test ends it and reads its log.

@@ -5,10 +5,9 @@ import json
 import lzma
 
 import keras
-import numpy as np
 import pytest
 
-from keras_attn.cli import evaluate, train
+from keras_attn.cli import train
 from tests.training.small_run import FINISHED, assert_same_course, command_line, history, interrupted, write_digits
 
 # Words of a model that is hardly trained may have characters that no font has.
@@ -65,30 +64,6 @@ def test_a_run_leaves_everything_behind(run):
     assert len(blocks) == 20  # 19 and the last line break
     assert blocks[0].startswith("source:      ")
     assert (run / "alignment.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_finished_run_scores_as_it_reported(run, corpus, tmp_path, capsys):
-    path = tmp_path / "scores.json"
-    where = ["--corpus", str(corpus), "--source", "de", "--target", "fr"]
-    assert evaluate.main([str(run), *where, "--output", str(path)]) == 0
-    printed = capsys.readouterr().out
-    report, scored = (json.loads(p.read_text()) for p in (run / "report.json", path))
-    for name in ("bleu", "chrf", "ter"):
-        assert f"{name} {report[name]['score']:.2f}  {report[name]['signature']}" in printed
-        assert scored["systems"][0][name] == report[name]
-    assert scored["sentences"] == 19
-    assert scored["systems"][0]["search"]["beam_size"] == 5
-
-
-def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(run, corpus, tmp_path):
-    """With random pieces, words and dropout, averaged weights and guided alignment; bit for bit on TensorFlow."""
-    whole = tmp_path / "whole"
-    assert train.main(command_line(corpus, whole, *TINY)) == 0
-    tolerance = 0 if keras.backend.backend() == "tensorflow" else 1e-5
-    assert_same_course(run, whole, epochs=2)
-    models = [keras.saving.load_model(folder / "model.keras") for folder in (run, whole)]
-    for one, other in zip(*(model.get_weights() for model in models), strict=True):
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
 def test_from_files_in_half_batches_a_run_takes_the_course_of_one_in_memory(corpus, tmp_path):

@@ -1,10 +1,10 @@
-"""A translator with the committed weights of a small model."""
+"""A translator with the random weights of a small model."""
 
 import pytest
 
-from tests.translation.test_scoring import golden_translator
+from tests.translation.test_scoring import random_translator
 
 
 @pytest.fixture(scope="session")
 def translator():
-    return golden_translator()
+    return random_translator()

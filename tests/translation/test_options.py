@@ -8,7 +8,7 @@ import pytest
 
 from keras_attn.text import UNKNOWN_ID
 from keras_attn.translation import Translator
-from tests.models import test_golden
+from tests.translation.test_scoring import random_model
 
 LINES = ["s1 s2 s3 s4", "s20 Ärzte", "", "s7 s8 s9", "s11"]
 SOURCE_LENGTHS = [5, 3, 0, 4, 2]  # end token included
@@ -194,14 +194,12 @@ def test_weights_that_are_not_finite_are_named(broken, call, name, value):
         CALLS[call](broken)
 
 
-def test_double_precision_translates_alike(translator, plain, backend):
-    if backend == "jax":
+def test_double_precision_translates_alike(translator, plain):
+    if keras.backend.backend() == "jax":
         pytest.skip("JAX has no float64 unless it is told so at its start")
     keras.config.set_dtype_policy("float64")
-    model = test_golden.model_with(test_golden.load()[2])
-    double = Translator(
-        model, translator.source_tokenizer, translator.target_tokenizer, max_length_ratio=1.5, max_length_constant=3
-    )
+    parts = random_model(), translator.source_tokenizer, translator.target_tokenizer
+    double = Translator(*parts, **translator.length_arguments)
     assert texts(double.generate(LINES, beam_size=2)) == texts(plain)
     double.sample(LINES, max_length=5)
     scores = [[t.score for t in one.score(LINES, ["t1"] * 5)] for one in (double, translator)]
@@ -211,8 +209,8 @@ def test_double_precision_translates_alike(translator, plain, backend):
 # Global state.
 
 
-def test_decoding_leaves_the_precision_of_products_alone(translator, monkeypatch, backend):
-    if backend != "torch":
+def test_decoding_leaves_the_precision_of_products_alone(translator, monkeypatch):
+    if keras.backend.backend() != "torch":
         pytest.skip("torch alone has such a setting")
     import torch
 

@@ -8,7 +8,7 @@ from keras import ops
 from keras_attn.search import score_tokens
 from keras_attn.text import END_ID, START_ID, UNKNOWN_ID, Tokenizer
 from keras_attn.translation import Translator
-from tests.models import test_golden
+from tests.contracts.model_rows import VS, VT, make, values_of
 from tests.oracles import rnnsearch
 from tests.search.searching import log_softmax
 
@@ -20,10 +20,17 @@ def word_tokenizer(letter, size):
     return Tokenizer.train([" ".join(f"{letter}{i}" for i in range(size - 4))], level="word")
 
 
-def golden_translator():
-    tokenizers = word_tokenizer("s", test_golden.SOURCE), word_tokenizer("t", test_golden.TARGET)
-    model = test_golden.model_with(test_golden.load()[2])
-    return Translator(model, *tokenizers, max_length_ratio=1.5, max_length_constant=3)
+def random_model(**options):
+    """An RNNsearch with the same weights on every backend, large enough that translations differ."""
+    model, random = make("rnnsearch", **options), np.random.default_rng(2015)
+    for weight in model.trainable_weights:
+        weight.assign(random.normal(scale=0.5, size=weight.shape))
+    return model
+
+
+def random_translator():
+    tokenizers = word_tokenizer("s", VS), word_tokenizer("t", VT)
+    return Translator(random_model(), *tokenizers, max_length_ratio=1.5, max_length_constant=3)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +40,7 @@ def scored(translator):
 
 def test_scores_are_those_of_the_oracle(translator, scored):
     """Each pair alone, without padding, in NumPy."""
-    weights = test_golden.load()[2]
+    weights = values_of(translator.model)
     for source, target, found in zip(SOURCES, TARGETS, scored, strict=True):
         source_ids = np.array([[*translator.source_tokenizer.encode(source), END_ID]])
         ids = [*translator.target_tokenizer.encode(target), END_ID]
@@ -101,8 +108,7 @@ def test_low_precision_logits_are_scored_in_float32(dtype, rng):
 
 def test_search_and_score_agree_under_a_low_precision_policy(translator):
     keras.config.set_dtype_policy("mixed_float16")
-    model = test_golden.model_with(test_golden.load()[2])
-    low = Translator(model, translator.source_tokenizer, translator.target_tokenizer)
+    low = Translator(random_model(), translator.source_tokenizer, translator.target_tokenizer)
     found = low.generate(SOURCES, beam_size=1)
     again = low.score(SOURCES, [t.token_ids for t in found])
     for expected, other in zip(found, again, strict=True):

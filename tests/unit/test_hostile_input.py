@@ -10,34 +10,19 @@ import os
 import random
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from keras_attn import Translator
-from keras_attn.cli import evaluate, export, score, translate
+from keras_attn.cli import evaluate, export, translate
 from keras_attn.converters import from_tfa
 from keras_attn.models import LuongSeq2Seq
 from keras_attn.requirements import is_installed
 from keras_attn.training import corpora
 from tests import adversarial, fixtures, hostile, tiny
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def translator() -> Translator:
-    return tiny.translator()
-
-
-@pytest.fixture(scope="module")
-def preset(translator, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("attacked") / "preset"
-    translator.save_to_preset(folder)
-    return folder
+preset, translator = tiny.preset, tiny.translator
 
 
 @pytest.fixture
@@ -78,14 +63,6 @@ def test_a_damaged_model_does_no_harm_whatever_the_manifest_says(copy, part, kin
         hostile.write_parts(path, parts | {part: hostile.damaged(parts[part], kind, draw)})
     hostile.mend(copy)
     assert isinstance(hostile.answer(Translator.from_preset, copy), (Translator, *hostile.REFUSALS))
-
-
-@pytest.mark.parametrize("kind", hostile.DAMAGES)
-@pytest.mark.parametrize("name", ["model.keras", "source_tokenizer/tokenizer.json"])
-def test_damage_is_found_by_the_manifest(copy, name, kind):
-    path = copy / name
-    path.write_bytes(hostile.damaged(path.read_bytes(), kind, random.Random(kind)))
-    assert str(path) in hostile.refused(Translator.from_preset, copy)
 
 
 def test_a_checkpoint_of_tensorflow_that_is_cut_off_is_refused(tmp_path):
@@ -165,18 +142,6 @@ def called(main, arguments, capfd) -> tuple[int, str]:
     return status, error
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n\n", b"\xff\n", b"\x00\n", b"w1", b"w1\r\nw2\r\n"])
-@pytest.mark.parametrize("main", [translate.main, score.main], ids=["translate", "score"])
-def test_odd_files_have_their_lines(main, content, preset, tmp_path, capfd):
-    text, output = tmp_path / "text", tmp_path / "output"
-    text.write_bytes(content)
-    given = ["--input", text] if main is translate.main else ["--source", text, "--target", text]
-    status, error = called(main, [preset, *given, "--output", output], capfd)
-    assert status == 0, error
-    lines = content.decode(errors="replace").split("\n")
-    assert output.read_text().count("\n") == len(lines) - (not lines[-1])
-
-
 @pytest.mark.parametrize("where", ["nosuch", "text", "preset/model.keras", ".", "\x00", "a" * 300])
 @pytest.mark.parametrize("main", [translate.main, evaluate.main, export.main], ids=lambda main: main.__module__)
 def test_another_thing_than_a_run_is_refused(main, where, preset, tmp_path, capfd):
@@ -191,20 +156,3 @@ def test_another_thing_than_a_run_is_refused(main, where, preset, tmp_path, capf
     assert status in (1, 2)
     assert error.count("\n") == 1
     assert not (tmp_path / "exported").exists()
-
-
-def test_ctrl_c_ends_with_a_sentence(preset):
-    """While the command waits for its input."""
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # not ignored, as in a terminal
-    code += "import sys; from keras_attn.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    line = [sys.executable, "-c", code, "translate", preset]
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(line, cwd=ROOT, text=True, **pipes) as process:
-        process.stdin.write("w1 w2\n")
-        process.stdin.flush()
-        assert process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
-    assert process.returncode in (130, -signal.SIGINT)
-    assert error.splitlines()[-1].endswith(": interrupted")
-    assert "Traceback" not in error

@@ -14,6 +14,7 @@ import keras
 import pytest
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "docs" / "notebooks").glob("*.ipynb"))
+LONG = ("scores",)  # which run at night
 MAY_DIFFER = "nbval-ignore-output"
 MACHINE = re.compile(r"(?<![\w:/.-])/(?:tmp|home|root|work|usr|opt|Users)/|\b0x[0-9a-f]{6,}")
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -57,7 +58,10 @@ def test_it_begins_with_colab_and_its_links_lead_somewhere(path):
     assert not [link for link in links if not link.startswith("https:") and not (path.parent / link).exists()]
 
 
-@each_notebook
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.nightly] * (path.stem in LONG), id=path.stem) for path in NOTEBOOKS],
+)
 def test_its_program_runs_and_prints_what_is_committed(path, tmp_path, monkeypatch):
     pytest.importorskip("tensorflow_text", reason="reads checkpoints and SavedModels")
     monkeypatch.chdir(tmp_path)

@@ -12,15 +12,17 @@ import gzip
 import io
 import itertools
 import json
-import os
 import re
+import shlex
 import subprocess
 import sys
+import types
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from keras_attn.cli.main import main
 from tests.unit.test_docs import PAGES, ROOT, text_of
 
 BLOCK = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```", flags=re.M | re.S)
@@ -143,14 +145,15 @@ def test_every_shell_line_runs_or_has_a_reason_not_to():
 @pytest.mark.parametrize(
     ("page", "line", "output"), [each for each in shell_lines() if re.fullmatch(QUICK_SHELL, each[1])]
 )
-@pytest.mark.usefixtures("processes_on_jax")
-def test_a_quick_shell_line_runs(page, line, output, tmp_path):
-    line = line.replace("keras-attn ", f"{sys.executable} -m keras_attn ")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(line, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-    check_printed(done.stdout, output)
+def test_a_quick_shell_line_runs(page, line, output, tmp_path, monkeypatch, capfd):
+    said, _, command = line.rpartition("keras-attn ")
+    text = " ".join(shlex.split(said)[1:-1]) + "\n"  # of `echo TEXT |`
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(text.encode()))))
+    assert main(shlex.split(command)) == 0
+    printed = capfd.readouterr().out
+    assert printed
+    check_printed(printed, output)
 
 
 def test_the_readmes_results_are_those_of_the_reports():

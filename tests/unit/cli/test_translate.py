@@ -82,12 +82,6 @@ def joined(lines) -> bytes:
     return "".join(line + "\n" for line in lines).encode()
 
 
-def test_a_line_out_for_every_line_in_whatever_the_windows(command):
-    expected = joined(" ".join(line.split()[::-1]).upper() for line in LINES)
-    for window in (1, 2, 4096):
-        assert command(joined(LINES), "--window", window, "--batch-size", 2) == (0, expected, b"")
-
-
 def test_bytes_that_are_not_text_and_overlong_lines_are_counted(command):
     status, out, err = command(b"eins\n\n   \nvier \xff\nzwei\r\n\xe2\x80\xa8\nzwei drei", "--max-characters", 8)
     lines = out.split(b"\n")

@@ -215,7 +215,6 @@ def workers_of(process: int) -> list[int]:
 @needs_ray
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the workers in /proc")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-@pytest.mark.usefixtures("processes_on_jax")
 def test_ray_goes_on_after_a_killed_job_and_a_killed_worker(preset, corpus, tmp_path, rng):
     (corpus / "a.txt.gz").write_bytes(gzip.compress(lines(rng, [1 + 4 * (row // 4) for row in range(26)])))
     blocks = 9  # each is compiled anew
@@ -225,7 +224,7 @@ def test_ray_goes_on_after_a_killed_job_and_a_killed_worker(preset, corpus, tmp_
 
     def started():
         with said.open("w") as stderr:
-            environment = os.environ | {"PYTHONPATH": str(ROOT)}
+            environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": "jax"}
             return subprocess.Popen(line, cwd=ROOT, env=environment, stderr=stderr, stdout=stderr)
 
     def when(process, condition):

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from keras_attn import ParallelDataset, Tokenizer, files
+from keras_attn import ParallelDataset, Tokenizer
 from keras_attn.data import token_store
 from keras_attn.data.token_store import TokenStore
 from keras_attn.text import iterate_blocks
@@ -217,7 +217,7 @@ def replace_by(kind, path):
 @pytest.mark.parametrize("kind", ["a pipe", "a device", "a terabyte of nothing"])
 @pytest.mark.parametrize("name", ["source.ids", "files.json", "source.journal", "encoded/source.offsets"])
 def test_a_cache_without_an_end_is_written_anew(texts, tokenizer, tmp_path, monkeypatch, name, kind):
-    """Finished, or left by a killed process; tests/attack has damaged ones."""
+    """Finished, or left by a killed process."""
     cache = tmp_path / "cache"
     dataset(texts, tokenizer, tmp_path / "whole")
     if name in ("source.ids", "files.json"):
@@ -228,18 +228,6 @@ def test_a_cache_without_an_end_is_written_anew(texts, tokenizer, tmp_path, monk
     replace_by(kind, path)
     dataset(texts, tokenizer, cache)
     assert stored(cache) == stored(tmp_path / "whole")
-
-
-def test_files_of_a_process_killed_after_its_last_step_are_removed(texts, tokenizer, tmp_path, monkeypatch):
-    cache = tmp_path / "cache"
-    part = interrupt(texts, tokenizer, cache, monkeypatch, 5)
-    dataset(texts, tokenizer, cache)
-    (folder,) = cache.iterdir()
-    part.mkdir()
-    (part / "source.journal").write_text("x")
-    (part / files.LOCK).touch()
-    dataset(texts, tokenizer, cache)
-    assert list(cache.iterdir()) == [folder]
 
 
 def test_blocks_before_a_change_of_the_text_are_kept(texts, tokenizer, tmp_path, monkeypatch):

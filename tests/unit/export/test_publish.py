@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 import pytest
 
-from keras_attn import files, quantize, with_shortlist
+from keras_attn import quantize, with_shortlist
 from keras_attn.backend import int8_products
 from keras_attn.cli import main
 from keras_attn.export import ExportOptions, export_onnx, export_translator, saved_model, self_check
@@ -69,17 +69,6 @@ def test_a_version_is_never_overwritten(translator, quick, tmp_path):
         assert (tmp_path / str(number) / "saved_model.pb").read_text() == "kept"
 
 
-def test_what_a_killed_export_left_is_removed_by_the_next(translator, quick, tmp_path):
-    for path in (tmp_path / f".tmp-{'a' * 32}", tmp_path / f".tmp-{'b' * 32}" / "version"):
-        version(path, "half")
-    (tmp_path / f".tmp-{'b' * 32}" / files.LOCK).touch()
-    with files.staging(tmp_path) as alive:
-        (alive / "version").mkdir()
-        export_translator(translator, tmp_path)
-        assert (alive / "version").is_dir()
-    assert [path.name for path in tmp_path.iterdir()] == ["1"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -97,12 +86,6 @@ def test_errors_come_before_any_work(translator, tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         export_translator(translator, tmp_path / "new", **arguments)
     assert not (tmp_path / "new").exists()
-
-
-def test_a_file_is_no_folder_for_versions(translator, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(FileExistsError, match="a file"):
-        export_translator(translator, tmp_path / "file")
 
 
 def test_an_export_of_a_quantised_translator_is_checked_in_float32(translator, monkeypatch):

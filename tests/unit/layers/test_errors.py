@@ -10,7 +10,6 @@ from keras_attn.models import LSTMSeq2Seq, RNNSearch
 from recipes.rnnsearch import Config
 
 B, T, S, E, H, M, A, F = 2, 3, 5, 7, 11, 13, 17, 19
-SIZES = {"units": 5, "embedding_size": 7, "readout_size": 11}
 VALUES, INPUTS = np.ones((B, S, M), "float32"), np.ones((B, T, E), "float32")
 
 
@@ -96,9 +95,6 @@ ATTENTION = [
 ]
 CELLS = [
     (lambda: ka.LayerNormGRUCell(H, reset_after=False), "Expected `reset_after=True`"),
-    (lambda: ka.LayerNormGRUCell(H, rate=0.5), "among: units, per_gate, .*recurrent_dropout.* Received: rate"),
-    (lambda: ka.DeepTransitionCell([gru()], rate=0.5), "Expected arguments among: transitions, .* Received: rate"),
-    (lambda: ka.ResidualCells([gru()], rate=0.5), "Expected arguments among: .* Received: rate"),
     (
         lambda: ka.DeepTransitionCell([gru(), layers.LSTMCell(H)]),
         rf"states of the same sizes. Received: states of \[\[{H}\], \[{H}, {H}\]\]",
@@ -114,7 +110,6 @@ CELLS = [
     (lambda: ka.ResidualCells([gru(), gru()], first_skip=0), "`first_skip` of at least 1.* Received: first_skip=0"),
     (lambda: ka.ContextGateCell(H, gate="context"), r"one of source, target, both\. Received: gate='context'"),
     (lambda: ka.ContextGateCell(0), "`units` to be a positive whole number"),
-    (lambda: ka.ContextGateCell(H, gates="both"), r"Expected arguments among: units, gate, .*Received: gates"),
     (lambda: ka.RNNEncoder(ka.ContextGateCell(H))(INPUTS), r"that gives it the context.*Received: inputs without"),
     (
         lambda: RNNSearch(31, 37, units=5, context_gate="both", recurrent_dropout=0.1),
@@ -174,7 +169,6 @@ DECODERS = [
         lambda: ka.DecoderStack(decoder(), [gru(3, name="narrow")])(INPUTS, VALUES),
         rf"as wide as what they read, {H}\. Received: 3 units in narrow",
     ),
-    (lambda: ka.DecoderStack(decoder(), [], skip=True), "Expected arguments among: decoder, cells, .*Received: skip"),
 ]
 OTHERS = [
     (lambda: HardAlignment(2), r"Expected `order` 0 or 1\. Received: order=2"),
@@ -182,18 +176,14 @@ OTHERS = [
     (lambda: PairReadout(0), "`units` to be a positive whole number"),
     (lambda: ka.CoverageLoss(-1.0), r"`weight` of at least 0\. Received: weight=-1\.0"),
     (lambda: LSTMSeq2Seq(31, 37, units=5, embedding_size=7, coverage_loss=1.0), "Received: coverage_loss$"),
-    (lambda: RNNSearch(31, 37, **SIZES, coverage_los=1.0), r"among: .*coverage_loss.* Received: coverage_los"),
     (lambda: ka.WordDropout(-0.1), "rate of word dropout of at least 0 and below 1"),
     (lambda: ka.WordDropout(1.0), "rate of word dropout of at least 0 and below 1"),
     (lambda: Config(word_dropout=1.5), "`word_dropout` from 0 to 1"),
     (lambda: ka.ScheduledSampler(None), r"Expected settings of scheduled sampling, .*Received: None"),
-    (lambda: ka.ScheduledSampling("linear", k=1.0), 'Expected `c` above 0 with decay="linear", and only there'),
     (lambda: ka.ScheduledSampling("constant", k=0.5, c=0.1), 'Expected `c` above 0 with decay="linear", and only'),
     (lambda: ka.ScheduledSampling("linear", k=float("inf"), c=0.1), 'Expected `k` above 0 with decay="linear"'),
     (lambda: ka.ScheduledSampling("exponential", k=1.0), 'Expected `k` between 0 and 1 with decay="exponential"'),
     (lambda: ka.ScheduledSampling("constant", k=1.5), 'Expected `k` from 0 to 1 with decay="constant"'),
-    (lambda: ka.ScheduledSampling("inverse_sigmoid", k=0.5), "Expected `k` of at least 1 with"),
-    (lambda: ka.ScheduledSampling("constant", k=0.5, minimum=2), "Expected `minimum` from 0 to 1. Received: .*=2"),
     (
         lambda: ka.unroll_steps(None, INPUTS, None, INPUTS),
         "Expected `length` or `targets` .*Received: neither",

@@ -30,21 +30,6 @@ def test_mistakes_are_refused_with_a_sentence():
         TransformerSeq2Seq(31, 37, tie_embeddings="all")
 
 
-@pytest.mark.usefixtures("processes_on_jax")
-def test_without_kerashub_the_transformer_says_what_to_install():
-    program = (
-        "import sys; sys.modules['keras_hub'] = None\n"
-        "import keras_attn\n"
-        "keras_attn.models.RNNSearch(5, 6, units=2, embedding_size=2, readout_size=2, attention_units=2)\n"
-        "try:\n"
-        "    keras_attn.models.TransformerSeq2Seq(5, 6, units=2, num_heads=1)\n"
-        "except ImportError as error:\n"
-        "    print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert 'pip install "keras_attn[tensorflow]"' in done.stdout, done.stderr
-
-
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="there TensorFlow is the backend")
 def test_the_transformer_runs_without_tensorflow():
     program = (

@@ -64,16 +64,6 @@ def test_means_are_over_all_languages_of_an_amount_by_hand(report):
     assert statistics.mean(low) == pytest.approx(22.6, abs=0.05), "that of the task"
 
 
-def test_the_page_has_the_means_and_the_figure(report, tmp_path):
-    study_sections.draw(report, tmp_path / "drawn")
-    assert (tmp_path / "drawn.svg").read_text().startswith("<?xml")
-    text, figure = study_sections.section("g2p/languages", report | {"starts": ["rnnsearch=low"]})
-    found = f"Word error rates of {len(report['languages'])} languages; on average hard_monotonic has 8.0 %"
-    assert text.startswith("**Languages, fine-tuned.** ")
-    assert f"{found} and the baseline 10.0 %" in text
-    assert figure == f"![{found} and the baseline 10.0 %](reports/g2p/languages.svg)"
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("kor,high", ["eng_us", "kor"]), ("low", [*named_corpora.G2P_LANGUAGES["low"]]), ("fre,fre", ["fre"])],
@@ -100,6 +90,7 @@ def test_a_system_goes_on_from_its_multilingual_run():
     assert (begun.changes, new.options) == (("max_steps=7", "ema_decay=0"), ())
 
 
+@pytest.mark.nightly
 def test_models_are_trained_combined_and_never_repeated(words, tmp_path, in_process):
     """Two seeds of a system, killed before the second ensemble."""
     out, work = tmp_path / "out", in_process(most=3)

@@ -9,7 +9,6 @@ from keras import ops
 
 from keras_attn import Translator
 from keras_attn.evaluation import bleu
-from recipes.pages import studies as pages
 from recipes.studies import figures, heads
 
 LINES = (3, 1)
@@ -105,7 +104,3 @@ def test_the_pages_and_the_figures_have_each_model_and_each_head(study, report, 
     rows = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
     assert rows == [report["sentences"][1]["target"], [""] * len(rows[0])] * 2
     assert (tmp_path / "heads.svg").stat().st_size > 1000
-    (text,) = pages.section("digits/heads", report)
-    assert "(reports/digits/heads.html)" in text
-    assert "4 sentences of at most 9 words" in text
-    assert all(f"{one['name']} {one['bleu']['score']:.1f} BLEU" in text for one in report["systems"])

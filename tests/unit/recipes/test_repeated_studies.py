@@ -68,9 +68,6 @@ def test_ingredients_are_compared_with_the_base(corpus, tmp_path, in_process, mo
     base, row = report["ingredients"]
     assert row["difference"] == round(row["bleu"]["mean"] - base["bleu"]["mean"], 2)
     check_drawing(report, out, "ingredients")
-    text, figure = study_sections.section("digits/ingredients", report)
-    assert "Up to 2 seeds" in text
-    assert f"from word-dropout with {row['difference']:+.2f} to" in figure
 
     another, earlier = tmp_path / "another", ["--earlier", str(out / "report.json")]
     line = command_line(corpus, another, *NEMATUS, "--ingredients", "recurrent-dropout", "--seeds", "2")
@@ -118,7 +115,6 @@ def test_low_resource_systems_read_equally_many_sentences(corpus, tmp_path, in_p
     gain = {"size": 8, "difference": round(means[1] - means[0], 2), "interval": None}
     assert report["gains"] == [gain]
     check_drawing(report, out, "low_resource")
-    assert f"{gain['difference']:+.2f} with 8" in study_sections.section("digits/low-resource", report)[0]
 
 
 def test_the_settings_of_a_named_corpus_are_those_of_its_recipe():
@@ -155,6 +151,3 @@ def test_ensembles_of_the_first_seeds_are_scored(corpus, tmp_path, in_process):
         assert len(scored["ensemble"]) == row["models"] - 1
         assert row["bleu"] == round(scored["bleu"]["score"], 2)
         assert row["gain"] == round(row["bleu"] - single["mean"], 2)
-    (text,) = study_sections.section("digits/ensembles", report)
-    assert f"One model has {single['mean']:.2f} ± {single['interval']:.2f} BLEU; ΔBLEU is " in text
-    assert f", {row['gain']:+.2f} with 3 models" in text

@@ -305,26 +305,6 @@ def test_files_of_a_tokenizer_that_are_too_large_or_no_model_are_refused(copy):
 # Saving.
 
 
-@pytest.mark.parametrize("moved", range(5))
-def test_a_save_that_was_killed_is_undone_by_the_next_one(translator, saved, tmp_path, moved):
-    """`moved` of the four parts had been moved into place, of another translator."""
-    (tmp_path / "history.csv").write_text("epoch\n")
-    staged = tmp_path / f".tmp-{'a' * 32}" / "preset"
-    shutil.copytree(saved / "whole", staged, ignore=shutil.ignore_patterns(preset.CARD))
-    for name in preset.NAMES[:moved]:
-        shutil.move(staged / name, tmp_path / name)
-    if moved == len(preset.NAMES):  # it was complete
-        with pytest.raises(FileExistsError, match="never overwritten"):
-            translator.save_to_preset(tmp_path)
-    else:
-        translator.save_to_preset(tmp_path)
-    card = [] if moved == len(preset.NAMES) else [preset.CARD]
-    assert names(tmp_path) == sorted([*preset.NAMES, *card, "history.csv"])
-    found = Translator.from_preset(tmp_path).model.get_weights()
-    for one, other in zip(found, translator.model.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 def test_of_two_saves_at_once_one_is_refused(translator, tmp_path, monkeypatch):
     write = manifest.write
 

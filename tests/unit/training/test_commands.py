@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_attn.cli import evaluate, train, translate
+from keras_attn.cli import evaluate, train
 from tests.training.small_run import command_line, write_digits
 
 IN_CORPUS = ["--corpus", "{corpus}", "--source", "de", "--target", "fr"]
@@ -154,13 +154,6 @@ def test_splits_without_text_and_unequal_files_are_named(name, change, message, 
     assert train.main(command_line(tmp_path / "corpus", tmp_path / "run", *TINY)) == 2
     assert message in capfd.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("command", [evaluate, translate])
-def test_folders_without_a_run_are_refused(command, corpus, tmp_path, capfd):
-    where = ["--corpus", str(corpus), "--source", "de", "--target", "fr"] if command is evaluate else []
-    assert command.main([str(tmp_path), *where]) == 2
-    assert "translator.json" in capfd.readouterr().err
 
 
 def test_systems_with_other_tags_are_not_compared(run, tmp_path, capfd):

@@ -204,28 +204,3 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(corpus, tmp_
     error = capfd.readouterr().err
     assert f"Expected a folder that can be written. Received: {str(tmp_path / 'new')!r}, Permission denied." in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
-
-
-@pytest.mark.parametrize("name", ["checkpoint.npz", "report.json"])
-def test_a_full_disk_ends_training_with_a_sentence_and_resume_goes_on(corpus, copy, monkeypatch, capfd, name):
-    before = (copy / "checkpoint.npz").read_bytes()
-    replacing = files.replacing
-
-    @contextlib.contextmanager
-    def full(path):
-        with replacing(path) as partial:
-            yield partial
-            if path.name == name:
-                raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files, "replacing", full)
-    assert train.main(line(corpus, copy, "--resume")) == 1
-    error = capfd.readouterr().err
-    assert "No space left on device" in error
-    assert error.count("\n") == 1
-    assert not [path for path in copy.iterdir() if path.name.startswith(".")]
-    if name == "checkpoint.npz":
-        assert (copy / name).read_bytes() == before
-    monkeypatch.undo()
-    assert train.main(line(corpus, copy, "--resume")) == 0
-    assert {path.name for path in copy.iterdir()} == FINISHED

@@ -1,22 +1,16 @@
 """Scores of given translations: each head's alignments, blank sources, and what is refused."""
 
-import keras
 import numpy as np
 import pytest
 
 from keras_attn import MultiHeadAttention
-from keras_attn.models import RNNSearch
 from keras_attn.translation import Translator
-from tests.models import test_golden
-from tests.translation.test_scoring import SOURCES, TARGETS, word_tokenizer
+from tests.translation.test_scoring import SOURCES, TARGETS, random_model
 
 
-def test_a_translator_over_a_model_with_heads():
-    tokenizers = word_tokenizer("s", test_golden.SOURCE), word_tokenizer("t", test_golden.TARGET)
-    heads = MultiHeadAttention(2, score="additive", head_units=3)
-    model = RNNSearch(test_golden.SOURCE, test_golden.TARGET, **test_golden.SIZES, attention=heads)
-    for i, weight in enumerate(model.trainable_weights):
-        weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
+def test_a_translator_over_a_model_with_heads(translator):
+    model = random_model(attention=MultiHeadAttention(2, score="additive", head_units=3))
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
     translator = Translator(model, *tokenizers, max_length_ratio=0.0, max_length_constant=4)
     found = translator.generate(SOURCES[:2], beam_size=2, batch_size=2)
     scored = translator.score(SOURCES[:2], [t.token_ids for t in found], each_head=True)

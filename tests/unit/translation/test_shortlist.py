@@ -1,6 +1,5 @@
 """Shortlists: learnt and batched by hand, in every model, with other options, in files, and what is refused."""
 
-import copy
 import zipfile
 
 import keras
@@ -123,14 +122,6 @@ def test_an_ensembles_translations_do_not_depend_on_batch_mates(translator, aver
     alone = [fast.generate([line], beam_size=3)[0] for line in LINES]
     assert texts(together) == texts(alone)
     assert [t.score for t in together] == pytest.approx([t.score for t in alone], rel=1e-5)
-
-
-def test_it_goes_with_int8_and_copies(translator):
-    quantized = keras_attn.with_shortlist(keras_attn.quantize(translator), all_known(translator))
-    assert quantized.int8_weights is not None
-    expected = texts(quantized.generate(LINES, beam_size=2))
-    assert texts(copy.copy(quantized).generate(LINES, beam_size=2)) == expected
-    assert translator.shortlist is None
 
 
 def test_a_preset_has_none(translator, tmp_path):

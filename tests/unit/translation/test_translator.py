@@ -1,49 +1,21 @@
-"""Translator: blank lines, batches, and presets that are complete or refused."""
+"""Translator: blank lines, batches, copies, and presets that are complete or refused."""
 
+import copy
 import json
 import os
+import pickle
 import shutil
-import subprocess
-import sys
 
-import keras
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import keras_attn
 from keras_attn.models import RNNSearch
-from keras_attn.text import Tokenizer
 from keras_attn.translation import Translator
 from keras_attn.translation.batching import batches, bucket
-
-LINES = [
-    "eins",
-    "zwei drei",
-    "",
-    "vier fünf sechs eins zwei drei vier",
-    "   ",
-    "drei eins drei eins zwei drei vier fünf eins",
-    "fünf",
-    "unbekannt eins",
-    "sechs fünf vier drei zwei eins",
-    "zwei zwei zwei",
-]
-
-
-@pytest.fixture(scope="module")
-def translator():
-    keras.utils.set_random_seed(3)
-    source = Tokenizer.train(LINES, level="word")
-    target = Tokenizer.train(["a b c d e f g h i j k l m"], level="word")
-    sizes = {"units": 5, "embedding_size": 7, "readout_size": 11, "attention_units": 3, "decoder_units": 13}
-    model = RNNSearch(
-        source.vocabulary_size,
-        target.vocabulary_size,
-        **sizes,
-        initializer=keras.initializers.RandomNormal(stddev=0.8),
-    )
-    return Translator(model, source, target, max_length_ratio=1.5, max_length_constant=3)
+from tests.translation.test_options import LINES, texts
 
 
 @pytest.mark.parametrize(("name", "limit"), [("max_length_ratio", np.nan), ("max_length_constant", "2")])
@@ -51,10 +23,6 @@ def test_limits_are_checked_before_they_are_saved(translator, name, limit):
     parts = translator.model, translator.source_tokenizer, translator.target_tokenizer
     with pytest.raises(ValueError, match=f"{name} to be a number of at least 0"):
         Translator(*parts, **{name: limit})
-
-
-def texts(translations):
-    return [t.text for t in translations]
 
 
 def test_blank_lines_stay_blank(translator):
@@ -66,7 +34,7 @@ def test_blank_lines_stay_blank(translator):
 
 
 def test_alignments_are_left_out(translator):
-    assert translator.generate([LINES[3]], return_alignments=False)[0].alignment is None
+    assert translator.generate(LINES[:1], return_alignments=False)[0].alignment is None
 
 
 def test_tokenizer_of_another_size_is_refused(translator):
@@ -104,28 +72,6 @@ def test_preset_gives_the_same_translations_and_leaves_other_files(translator, p
     assert texts(again.generate(LINES, beam_size=3)) == texts(translator.generate(LINES, beam_size=3))
     assert again.max_length_ratio == 1.5
     assert sorted(p.name for p in preset.parent.iterdir()) == ["whole"], "no temporary folder may remain"
-
-
-def test_preset_loads_in_a_fresh_process_on_tensorflow(translator, preset):
-    code = (
-        "import sys, json\nfrom keras_attn.translation import Translator\n"
-        "translator = Translator.from_preset(sys.argv[1])\n"
-        "found = translator.generate(json.load(sys.stdin), beam_size=3)\n"
-        "print(json.dumps([[t.text, t.score] for t in found]))"
-    )
-    environment = os.environ | {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(preset)],
-        input=json.dumps(LINES),
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    here = translator.generate(LINES, beam_size=3)
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert [text for text, _ in found] == texts(here)
-    np.testing.assert_allclose([score for _, score in found], [t.score for t in here], rtol=1e-4)
 
 
 def test_preset_leaves_the_optimizer_out(translator, tmp_path):
@@ -188,3 +134,19 @@ def test_damaged_presets_are_refused(preset, tmp_path, damage, error, message):
     damage(folder)
     with pytest.raises(error, match=message):
         Translator.from_preset(folder)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "deepcopy", "pickle"]
+)
+@pytest.mark.parametrize("quantized", [False, True])
+def test_a_copy_translates_alike(translator, copied, quantized):
+    original = keras_attn.quantize(translator) if quantized else translator
+    expected = original.generate(LINES, beam_size=2)
+    other = copied(original)
+    found = other.generate(LINES, beam_size=2)
+    assert texts(found) == texts(expected)
+    assert [t.score for t in found] == pytest.approx([t.score for t in expected], rel=1e-6)
+    assert (other.model is original.model) == (copied is copy.copy)
+    assert other.limits() == original.limits()
+    assert texts(original.generate(LINES, beam_size=2)) == texts(expected)  # the original is as before
