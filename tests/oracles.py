@@ -106,6 +106,42 @@ def rnnsearch(weights, source, target):
     return np.stack(logits, 1)
 
 
+def attention_seq2seq(weights, inputs):
+    """Logits (B, T, V) of the contract's two `AttentionSeq2Seq`: of frames, and of words and pairs of frames."""
+    w = Weights(weights)
+    names = ("kernel", "recurrent_kernel", "bias")
+    ids, frames = inputs.get("encoder_token_ids"), inputs.get("frames", inputs.get("encoder_inputs"))
+    s = np.zeros((len(frames), w["decoder/cell/recurrent_kernel"].shape[0]))
+    if ids is None:
+        mask, gru = frames.any(-1), [w[f"gru/gru_cell/{name}"] for name in names]
+        memories = [(bidirectional_gru(frames, mask, gru, gru, False)[0][..., : len(gru[1])], mask, "attention")]
+        entry = np.zeros((len(frames), 0))
+    else:
+        mask, embedded = ids != 0, w["encoder/embedding/embeddings"][ids]
+        directions = ([w[f"encoder/words/{side}/{name}"] for name in names] for side in ("forward_0", "backward_0"))
+        words, _, entry = bidirectional_gru(embedded, mask, *directions, False)
+        even = np.pad(frames, [(0, 0), (0, frames.shape[1] % 2), (0, 0)]).reshape(len(ids), -1, 2 * frames.shape[2])
+        pairs = np.tanh(even @ w["encoder/pairs/kernel"] + w["encoder/pairs/bias"])
+        memories = [(words, mask, "first"), (pairs, mask[:, ::2], "second")]
+        s = np.tanh(entry @ w["encoder/bridge/kernel"] + w["encoder/bridge/bias"])
+    logits = []
+    for token_ids in inputs["decoder_token_ids"].T:
+        y = np.concatenate([w["target_embedding/embeddings"][token_ids], entry], -1)
+        found = []
+        for h, real, name in memories:
+            own = (w[f"decoder/{name}/{part}"] for part in ("query_kernel", "key_kernel", "score_vector"))
+            found.append(additive_attention(s, h, real, *own))
+        contexts = [context for context, _ in found]
+        cell = [w[f"decoder/cell/{name}"] for name in names]
+        x = np.concatenate([y, *contexts], -1)
+        s = np.stack([gru_step(row, h, *cell, False) for row, h in zip(x, s, strict=True)])
+        step = np.concatenate([s, *contexts, y], -1) @ w["head/kernel"] + w["head/bias"]
+        if ids is not None:  # half of the attention is on the words
+            step = step + np.einsum("bs,bsv->bv", found[0][1] / 2, np.eye(step.shape[-1])[ids])
+        logits.append(step)
+    return np.stack(logits, 1)
+
+
 def nematus(weights, source, target):
     """Logits (B, T, V) of NematusSeq2Seq (Sennrich 2017, section 2), sentence by sentence and word by word."""
     w, logits = Weights(weights), []

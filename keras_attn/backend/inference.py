@@ -12,7 +12,9 @@ from keras_attn.backend.distribution import without_distribution
 from keras_attn.backend.int8_products import Int8Weights, kernel_products
 
 
-def inference_function(model: keras.Model, int8_weights: Int8Weights | None = None) -> Callable[[Any], Any]:
+def inference_function(
+    model: keras.Model, int8_weights: Int8Weights | None = None, specs: dict[str, Any] | None = None
+) -> Callable[[Any], Any]:
     """Returns `inputs -> outputs`, both of NumPy arrays: `model` compiled, which several threads may call at once.
 
     On TensorFlow without XLA one graph for each number of rows serves all lengths: to trace one takes half a second,
@@ -24,15 +26,18 @@ def inference_function(model: keras.Model, int8_weights: Int8Weights | None = No
     Args:
         model: A compiled model whose `call` changes no variable.
         int8_weights: The matrices to multiply with in int8; None: none.
+        specs: KerasTensors of inputs by name, whose static axes stay static; of others the rows alone are.
     """
     if keras.backend.backend() == "jax":
         return _inference_on_jax(model, int8_weights)
     if keras.backend.backend() == "torch":
         return _inference_on_torch(model, int8_weights)
-    return _inference_on_tensorflow(model, int8_weights)
+    return _inference_on_tensorflow(model, int8_weights, specs or {})
 
 
-def _inference_on_tensorflow(model: keras.Model, int8_weights: Int8Weights | None) -> Callable[[Any], Any]:
+def _inference_on_tensorflow(
+    model: keras.Model, int8_weights: Int8Weights | None, specs: dict[str, Any]
+) -> Callable[[Any], Any]:
     import tensorflow as tf
 
     # XLA alone multiplies int8 fast. A graph for several shapes fails in it.
@@ -45,12 +50,20 @@ def _inference_on_tensorflow(model: keras.Model, int8_weights: Int8Weights | Non
         with kernel_products(int8_weights and int8_weights.product):
             return model(inputs, training=False)
 
-    def spec(array):
+    def spec(array, known=None):
         # The number of rows is static: if it is unknown, search has three loops to trace, as for a large batch.
-        return tf.TensorSpec(array.shape if by_xla else [array.shape[0]] + [None] * (array.ndim - 1), array.dtype)
+        axes = known.shape[1:] if known is not None and len(known.shape) == array.ndim else [None] * (array.ndim - 1)
+        return tf.TensorSpec(array.shape if by_xla else [array.shape[0], *axes], array.dtype)
+
+    def spec_of(name, value):
+        return tree.map_structure(spec, value, *([specs[name]] if name in specs else []))
 
     def run(inputs):
-        graph = program.get_concrete_function(tree.map_structure(spec, inputs))
+        if isinstance(inputs, dict):
+            given = {name: spec_of(name, value) for name, value in inputs.items()}
+        else:
+            given = tree.map_structure(spec, inputs)
+        graph = program.get_concrete_function(given)
         return tree.map_structure(ops.convert_to_numpy, graph(tree.map_structure(tf.convert_to_tensor, inputs)))
 
     return run

@@ -1,3 +1,6 @@
+from keras_attn.export.array_search import (
+    export_search as export_search,
+)
 from keras_attn.export.onnx import (
     export_onnx as export_onnx,
 )

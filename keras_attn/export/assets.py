@@ -40,6 +40,13 @@ def write_assets(
     report: Mapping[str, Any],
 ) -> None:
     """Writes the files into a version's folder."""
+    write_server_files(folder, requests)
+    text = json.dumps(_record(engine, options, report), indent=2, ensure_ascii=False) + "\n"
+    (folder / "assets.extra" / RECORD).write_text(text, encoding="utf-8")
+
+
+def write_server_files(folder: Path, requests: list[Request]) -> None:
+    """Writes the files that a server reads: warm-up records and batching parameters."""
     extra = folder / "assets.extra"
     extra.mkdir()
     with tf.io.TFRecordWriter(str(extra / WARM_UP)) as writer:
@@ -49,8 +56,6 @@ def write_assets(
             for name, tensor in inputs.items():
                 log.predict_log.request.inputs[name].CopyFrom(tf.make_tensor_proto(tensor.numpy()))
             writer.write(log.SerializeToString(deterministic=True))
-    text = json.dumps(_record(engine, options, report), indent=2, ensure_ascii=False) + "\n"
-    (extra / RECORD).write_text(text, encoding="utf-8")
     threads = os.cpu_count() or 1
     (folder / "batching_params.pbtxt").write_text(  # for --enable_per_model_batching_parameters
         f"max_batch_size {{ value: {MAX_BATCH_SIZE} }}\n"

@@ -1,6 +1,6 @@
-"""Export to ONNX: a translator as a folder that `keras_attn.runtime` reads, checked before it appears.
+"""Export to ONNX: a translator or a model as a folder that `keras_attn.runtime` reads, checked before it appears.
 
-    encode.onnx  encoder_token_ids (B, S) int32[, max_length () int32] -> memory_..., state_...
+    encode.onnx  encoder_token_ids (B, S) int32, or another source[, max_length () int32] -> memory_..., state_...
     step.onnx    token_ids (B,) int32, memory_..., state_... -> logits (B, V), alignment (B, S), next_state_...
 
 B and S are free. `memory_mask` `(B, S)` bool is among the outputs; the other names are those of the model's nested
@@ -19,12 +19,13 @@ from keras import tree
 
 from keras_attn import files
 from keras_attn.backend import copy_weights, without_initial_weights
+from keras_attn.export.array_search import by_name, check_ids, zero_padded
 from keras_attn.export.options import ExportOptions
 from keras_attn.export.process import on_tensorflow
 from keras_attn.export.self_check import check_answers, reference_translations
 from keras_attn.models import Seq2Seq
 from keras_attn.requirements import require
-from keras_attn.runtime import onnx_translator
+from keras_attn.runtime import onnx_graphs, onnx_search, onnx_translator
 from keras_attn.saving import manifest
 from keras_attn.translation import Translator
 
@@ -32,17 +33,19 @@ OPSET = 18
 _STAGED = "onnx"
 
 
-def export_onnx(translator: Translator, directory: str | os.PathLike) -> Path:
-    """Writes `encode.onnx`, `step.onnx`, both tokenizers and `manifest.json` into a new folder.
+def export_onnx(subject: Translator | Seq2Seq, directory: str | os.PathLike, samples: Any = None) -> Path:
+    """Writes `encode.onnx`, `step.onnx`, `manifest.json` and, of a translator, both tokenizers into a new folder.
 
-    `keras_attn.runtime.OnnxTranslator` translates with them, and needs neither Keras nor TensorFlow. The graphs compute
-    in float32, whatever precision the model was trained in. They are made by TensorFlow, on every backend in a process
-    of its own, which imports the modules that define custom layers. Before the folder appears, the runtime must give
-    the translations of `translator.generate` for a few sentences.
+    `keras_attn.runtime.OnnxTranslator` translates with them, `keras_attn.runtime.OnnxSearch` searches with those of a
+    model of any source; they need neither Keras nor TensorFlow. The graphs compute in float32, whatever precision the
+    model was trained in. They are made by TensorFlow, on every backend in a process of its own, which imports the
+    modules that define custom layers. Before the folder appears, the runtime must find what `generate` finds, for a few
+    sentences or for the samples.
 
     Args:
-        translator: A `keras_attn.Translator`, on any backend.
+        subject: A `keras_attn.Translator`, or a `keras_attn.models.Seq2Seq`, on any backend.
         directory: The new folder.
+        samples: Of a model, a few rows of its source as `generate` takes it.
 
     Returns:
         The folder.
@@ -55,20 +58,19 @@ def export_onnx(translator: Translator, directory: str | os.PathLike) -> Path:
         RuntimeError: if the model cannot be converted.
     """
     require("onnx", "tensorflow", "tf2onnx", "onnxruntime", purpose="export to ONNX")
-    if translator.shortlist is not None:
+    is_model = isinstance(subject, keras.Model)
+    if is_model and samples is None:
+        raise ValueError("Expected `samples` of the source of a model. Received: samples=None")
+    if not is_model and subject.shortlist is not None:
         raise ValueError("Expected a translator without a shortlist for ONNX. Received: one with a shortlist")
     directory = Path(directory).absolute()
     if directory.is_file() or (directory.is_dir() and any(directory.iterdir())):
         raise _taken(directory)
-    options = ExportOptions()
-    references = reference_translations(translator, options)
+    check = _check_search(subject, samples) if is_model else _check_translator(subject)
     with files.staging(directory.parent) as temporary:
         folder = temporary / _STAGED
-        on_tensorflow(write_onnx, translator, str(folder))
-        texts = [text for text, _ in references]
-        found = onnx_translator.OnnxTranslator(folder).generate(texts, **options.generate_arguments())
-        answers = [(translation.text, translation.score) for translation in found]
-        check_answers(references, answers, translator.model.compute_dtype)
+        on_tensorflow(write_onnx, subject, str(folder))
+        check(folder)
         with contextlib.suppress(FileNotFoundError):
             directory.rmdir()  # an empty one, on which Windows moves nothing
         if not files.publish(folder, directory):
@@ -76,14 +78,47 @@ def export_onnx(translator: Translator, directory: str | os.PathLike) -> Path:
     return directory
 
 
+def _check_translator(translator: Translator) -> Callable[[Path], None]:
+    options = ExportOptions()
+    references = reference_translations(translator, options)
+
+    def check(folder):
+        texts = [text for text, _ in references]
+        found = onnx_translator.OnnxTranslator(folder).generate(texts, **options.generate_arguments())
+        answers = [(translation.text, translation.score) for translation in found]
+        check_answers(references, answers, translator.model.compute_dtype)
+
+    return check
+
+
+def _check_search(model: Seq2Seq, samples: Any) -> Callable[[Path], None]:
+    options = {"max_length": 16, "beam_size": 4, "return_alignments": False}
+    expected = model.generate(samples, n_best=4, **options)
+    arrays = by_name(model.source_arrays(samples))
+
+    def check(folder):
+        found = onnx_search.OnnxSearch(folder).generate(arrays, **options)
+        answers = zero_padded(found)[:, 0], found.scores[:, 0]
+        check_ids(*answers, zero_padded(expected), expected.scores, model.compute_dtype)
+
+    return check
+
+
 def _taken(directory: Path) -> FileExistsError:
     return FileExistsError(f"Expected a new or empty folder. Received: {str(directory)!r}")
 
 
-def write_onnx(engine: Translator, directory: str) -> None:
+def write_onnx(subject: Translator | Seq2Seq, directory: str) -> None:
     """Writes all files into a new folder, on the TensorFlow backend."""
     folder = Path(directory)
     folder.mkdir()
+    if isinstance(subject, keras.Model):
+        write_graphs(in_float32(subject), folder)
+        properties = {"model": type(subject).__name__, "parameters": subject.count_params()}
+        properties |= {"target_special_ids": subject.target_special_ids.get_config()}
+        manifest.write(folder / onnx_search.MANIFEST, onnx_search.FORMAT, properties)
+        return
+    engine = subject
     model, tokenizers = engine.model, (engine.source_tokenizer, engine.target_tokenizer)
     write_graphs(in_float32(model), folder)
     for name, tokenizer in zip(manifest.TOKENIZERS, tokenizers, strict=True):
@@ -97,13 +132,20 @@ def write_graphs(model: Seq2Seq, folder: Path) -> None:
     """Writes both graphs of a model, whose layers must compute in float32, into a folder."""
     import tensorflow as tf
 
-    inputs = [tf.TensorSpec((None, None), tf.int32, "encoder_token_ids"), tf.TensorSpec((), tf.int32, "max_length")]
-    traced = tf.function(model.encode, autograph=False).get_concrete_function(*inputs)
+    source = {name: model.input[name] for name in model.source_names}
+    inputs = [tf.TensorSpec([None, *x.shape[1:]], x.dtype, name) for name, x in _named(**source).items()]
+    inputs += [tf.TensorSpec((), tf.int32, "max_length")]
+
+    def encoded(*inputs):
+        *arrays, max_length = inputs
+        return model.encode(model.source_of(tree.pack_sequence_as(source, arrays)), max_length)
+
+    traced = tf.function(encoded, autograph=False).get_concrete_function(*inputs)
     memory, state = traced.structured_outputs
     specs = [tf.TensorSpec(x.shape, x.dtype, name) for name, x in _named(memory=memory, state=state).items()]
 
-    def encode(encoder_token_ids, max_length):
-        memory, state = model.encode(encoder_token_ids, max_length)
+    def encode(*inputs):
+        memory, state = encoded(*inputs)
         return _named(memory=memory, state=state)
 
     def step(token_ids, *arrays):
@@ -112,8 +154,8 @@ def write_graphs(model: Seq2Seq, folder: Path) -> None:
         outputs = {"logits": tf.cast(logits, tf.float32), "alignment": tf.cast(alignment, tf.float32)}
         return outputs | _named(next_state=state)
 
-    _convert(encode, inputs, folder / onnx_translator.ENCODE)
-    _convert(step, [tf.TensorSpec((None,), tf.int32, "token_ids"), *specs], folder / onnx_translator.STEP)
+    _convert(encode, inputs, folder / onnx_graphs.ENCODE)
+    _convert(step, [tf.TensorSpec((None,), tf.int32, "token_ids"), *specs], folder / onnx_graphs.STEP)
 
 
 def in_float32(model: Seq2Seq) -> Seq2Seq:
@@ -133,7 +175,7 @@ def in_float32(model: Seq2Seq) -> Seq2Seq:
 
 def _named(**structures: Any) -> dict[str, Any]:
     """The tensors of nested structures by name, in the order of `tree.flatten`."""
-    return {"_".join(map(str, path)): x for path, x in tree.flatten_with_path(structures)}
+    return by_name(structures)
 
 
 def _convert(function: Callable, specs: list, path: Path) -> None:

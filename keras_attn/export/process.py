@@ -14,21 +14,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import keras
+
 from keras_attn.translation import Shortlist, Translator, quantize, with_shortlist
 
 if TYPE_CHECKING:
     from keras_attn.models import Seq2Seq
 
-_PRESET, _SHORTLIST, _CALL, _ERROR = "preset", "shortlist.npz", "call.json", "error.json"
+_MODEL, _PRESET, _SHORTLIST, _CALL, _ERROR = "model.keras", "preset", "shortlist.npz", "call.json", "error.json"
 _IMPORTED = ("builtins", "keras", "keras_attn")  # by the process anyway
 
 
-def on_tensorflow(function: Callable, translator: Translator, *arguments: Any, int8: bool = False) -> None:
-    """Calls `function(translator, *arguments)` on the TensorFlow backend in another process, without accelerators.
+def on_tensorflow(function: Callable, subject: "Translator | Seq2Seq", *arguments: Any, int8: bool = False) -> None:
+    """Calls `function(subject, *arguments)` on the TensorFlow backend in another process, without accelerators.
 
     Args:
         function: A function of a module that can be imported without TensorFlow.
-        translator: A `keras_attn.Translator`.
+        subject: A `keras_attn.Translator`, or a model.
         *arguments: Values that JSON has.
         int8: bool, whether the translator there multiplies in int8; see `keras_attn.quantize`.
 
@@ -37,7 +39,8 @@ def on_tensorflow(function: Callable, translator: Translator, *arguments: Any, i
             is defined in `__main__` or in a module that cannot be imported.
         RuntimeError: if the process fails otherwise.
     """
-    call = {"modules": custom_modules(translator.model), "int8": int8}
+    is_model = isinstance(subject, keras.Model)
+    call = {"modules": custom_modules(subject if is_model else subject.model), "int8": int8}
     call |= {"function": [function.__module__, function.__name__], "arguments": arguments}
     environment = {
         "KERAS_BACKEND": "tensorflow",
@@ -46,9 +49,12 @@ def on_tensorflow(function: Callable, translator: Translator, *arguments: Any, i
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
     }
     with tempfile.TemporaryDirectory() as folder:
-        translator.save_to_preset(Path(folder, _PRESET))
-        if translator.shortlist is not None:
-            translator.shortlist.save(Path(folder, _SHORTLIST))
+        if is_model:
+            subject.save(Path(folder, _MODEL))
+        else:
+            subject.save_to_preset(Path(folder, _PRESET))
+            if subject.shortlist is not None:
+                subject.shortlist.save(Path(folder, _SHORTLIST))
         Path(folder, _CALL).write_text(json.dumps(call))
         command = [sys.executable, "-P", "-m", __name__, folder]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=os.environ | environment)
@@ -93,12 +99,15 @@ def _main(folder: str) -> None:
     try:
         for name in call["modules"]:
             importlib.import_module(name)
-        translator = Translator.from_preset(Path(folder, _PRESET))
-        translator = quantize(translator) if call["int8"] else translator
+        if (model := Path(folder, _MODEL)).exists():
+            subject = keras.saving.load_model(model, compile=False)
+        else:
+            subject = Translator.from_preset(Path(folder, _PRESET))
+            subject = quantize(subject) if call["int8"] else subject
         if (shortlist := Path(folder, _SHORTLIST)).exists():
-            translator = with_shortlist(translator, Shortlist.load(shortlist))
+            subject = with_shortlist(subject, Shortlist.load(shortlist))
         module, name = call["function"]
-        getattr(importlib.import_module(module), name)(translator, *call["arguments"])
+        getattr(importlib.import_module(module), name)(subject, *call["arguments"])
     except (ValueError, OSError) as error:
         kinds = (ValueError,) if isinstance(error, ValueError) else type(error).__mro__
         kind = next(kind.__name__ for kind in kinds if kind.__module__ == "builtins")

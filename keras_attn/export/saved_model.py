@@ -88,7 +88,7 @@ def export_translator(
     """
     require("tensorflow", "tensorflow", "tensorflow_text", "tensorflow_serving", purpose="export")
     options = ExportOptions.from_keywords(options)
-    _check_tokenizers(translator.source_tokenizer, translator.target_tokenizer)
+    check_tokenizers(translator.source_tokenizer, translator.target_tokenizer)
     int8 = options.jit_compile and translator.int8_weights is not None
     if int8 and options.quantize:
         raise ValueError(
@@ -98,8 +98,7 @@ def export_translator(
     banned = tuple(token_ids_of(translator.target_tokenizer, options.banned_tokens))
     options = dataclasses.replace(options, banned_tokens=banned)
     directory = Path(directory).absolute()
-    if options.version is not None and (directory / str(options.version)).exists():
-        raise _taken(directory / str(options.version))
+    check_version(directory, options.version)
     with files.staging(directory) as temporary:
         folder = temporary / "version"
         references = reference_translations(translator, options)
@@ -108,7 +107,7 @@ def export_translator(
             write_version(translator, *arguments)
         else:
             on_tensorflow(write_version, translator, *arguments, int8=int8)
-        return _publish(folder, directory, options.version)
+        return publish_version(folder, directory, options.version)
 
 
 def write_version(
@@ -141,7 +140,7 @@ def write_version(
         raise OSError(f"Expected a version that can be written and run. Received: {error.message}") from error
 
 
-def _check_tokenizers(*tokenizers: Tokenizer) -> None:
+def check_tokenizers(*tokenizers: Tokenizer) -> None:
     for tokenizer in tokenizers:
         if tokenizer.level == "hugging_face":
             received = "one that runs in Hugging Face's package tokenizers"
@@ -152,7 +151,13 @@ def _check_tokenizers(*tokenizers: Tokenizer) -> None:
         raise ValueError(f"Expected tokenizers that a TensorFlow graph can repeat. Received: {received}")
 
 
-def _publish(new: Path, directory: Path, version: int | None) -> Path:
+def check_version(directory: Path, version: int | None) -> None:
+    """Raises FileExistsError if the version exists."""
+    if version is not None and (directory / str(version)).exists():
+        raise _taken(directory / str(version))
+
+
+def publish_version(new: Path, directory: Path, version: int | None) -> Path:
     """Makes a folder the version with this number; None: with the next one."""
     while True:
         numbers = [int(path.name) for path in directory.iterdir() if path.name.isascii() and path.name.isdigit()]

@@ -29,8 +29,9 @@ from keras_attn.export.tokenizers import (
     without_end,
 )
 from keras_attn.export.weights import QuantizedWeights
+from keras_attn.models import ScoreModel
 from keras_attn.text import SpecialIds
-from keras_attn.translation import ScoreModel, Translator, token_ids_of
+from keras_attn.translation import Translator, token_ids_of
 
 SCORE_TOKENS = 2048  # padded tokens scored at once, each with logits for the whole vocabulary
 

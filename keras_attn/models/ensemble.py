@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.backend import copy_weights, set_weights, without_initial_weights
-from keras_attn.models.seq2seq import ID_ARGUMENTS, Seq2Seq, token_inputs
+from keras_attn.models.seq2seq import ID_ARGUMENTS, Seq2Seq, make_inputs
 
 AVERAGES = ("probability", "log_probability")
 _LOWEST = -1e30  # logit of a token that a row may not have, whose probability is then 0
@@ -26,7 +26,7 @@ class Ensemble(Seq2Seq):
     adds), and its alignment is the mean of the models'.
 
     Args:
-        models: `Seq2Seq` models that use the same source ids and the same target ids; sizes and classes may differ. The
+        models: `Seq2Seq` models of the same inputs and the same target ids; sizes and classes may differ. The
             ensemble's attribute `models` has copies of them without their optimizers, so training one of the originals
             later does not change the ensemble.
         average: "probability" or "log_probability". The first follows the most confident model; in the second, a token
@@ -62,7 +62,8 @@ class Ensemble(Seq2Seq):
         if average not in AVERAGES:
             raise ValueError(f"Expected `average` to be one of {', '.join(AVERAGES)}. Received: average={average!r}")
         shared = {}
-        for name in ("source_vocabulary_size", "target_vocabulary_size", "pointer", *ID_ARGUMENTS):
+        names = "source_vocabulary_size", "target_vocabulary_size", "pointer", "source_name", *ID_ARGUMENTS
+        for name in names:
             found = [getattr(model, name) for model in models]
             if any(value != found[0] for value in found):
                 raise ValueError(f"Expected models with the same {name}. Received: {', '.join(map(str, found))}")
@@ -75,12 +76,12 @@ class Ensemble(Seq2Seq):
         )
 
         # Functional model
-        inputs = token_inputs()
+        inputs = {name: make_inputs(spec, name) for name, spec in self.models[0].input.items()}
         dtype = self.models[0].dtype_policy if dtype is None else dtype
         super().__init__(inputs, self._combine([model(inputs) for model in self.models]), dtype=dtype, **kwargs)
 
-    def encode(self, encoder_token_ids, max_length=None):
-        memories, states = zip(*(model.encode(encoder_token_ids, max_length) for model in self.models), strict=True)
+    def encode(self, source, max_length=None):
+        memories, states = zip(*(model.encode(source, max_length) for model in self.models), strict=True)
         return {"mask": memories[0]["mask"], "models": list(memories)}, list(states)
 
     def output_part(self, token_ids):
@@ -98,9 +99,9 @@ class Ensemble(Seq2Seq):
         logits, states, alignments = zip(*results, strict=True)
         return self._combine(logits), list(states), sum(alignments) / len(alignments)
 
-    def align(self, encoder_token_ids, decoder_token_ids, each_head=False):
+    def align(self, source, decoder_token_ids, each_head=False):
         options = {"each_head": True} if each_head else {}  # a model of one's own need not have it
-        results = [model.align(encoder_token_ids, decoder_token_ids, **options) for model in self.models]
+        results = [model.align(source, decoder_token_ids, **options) for model in self.models]
         logits, alignments = zip(*results, strict=True)
         if each_head:
             return self._combine(logits), ops.concatenate(alignments, axis=2)  # (B, T, N, S), model by model

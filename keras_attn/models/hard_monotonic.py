@@ -9,7 +9,7 @@ from keras.initializers import RandomUniform
 from keras_attn.layers import AttentionDecoder, HardAlignment, PairReadout, RNNEncoder, at_least_float32, of_tokens
 from keras_attn.models.builders import make_first_layers, make_lstm_stack, make_output_projection
 from keras_attn.models.recurrent import RecurrentSeq2Seq
-from keras_attn.models.seq2seq import INPUTS, Seq2Seq
+from keras_attn.models.seq2seq import Seq2Seq
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -99,8 +99,8 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
     def check_attention(self):
         """Raises nothing: guided alignment trains p(a_i | y_<i, x)."""
 
-    def encode(self, encoder_token_ids, max_length=None):
-        values, mask, _ = self._encode_source(encoder_token_ids)
+    def encode(self, source, max_length=None):
+        values, mask = self._read_source(source)
         keys = self.alignment.keys(values)  # (B, S, A)
         memory = {**self.decoder.memory(values, mask), "alignment": keys, "readout": self.readout.keys(values)}
         first = self.alignment.first(keys)  # (B, S)
@@ -120,9 +120,7 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
 
     def align_posterior(self, encoder_token_ids, decoder_token_ids):
         """p(a_i = j | y_1 .. y_{T-1}, x) `(B, T, S)`, given all tokens that the decoder reads, `(B, T)`."""
-        return self.alignment.posterior(
-            *self._lattice(dict(zip(INPUTS, (encoder_token_ids, decoder_token_ids), strict=True)))
-        )
+        return self.alignment.posterior(*self._lattice(self.inputs_of(encoder_token_ids, decoder_token_ids)))
 
     def _teacher_forced(self, inputs, sampler=None, each_head=False, training=None):
         log_probs, log_alignments = self.alignment(*self._lattice(inputs, training))
@@ -131,11 +129,15 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
 
     def _lattice(self, inputs, training=None):
         """The arguments of `HardAlignment`: states, values, log p(y_i | a_i) (B, T, S, V), token ids and mask."""
-        values, mask, _ = self._encode_source(inputs["encoder_token_ids"], training)
-        embedded = self._embed_all(self.target_embedding, inputs["decoder_token_ids"], training)  # (B, T, E)
+        values, mask = self._read_source(self.source_of(inputs), training)
+        embedded = self._embed_target(inputs["decoder_token_ids"], {}, training)  # (B, T, E)
         states, _, _ = self.decoder(embedded, values, mask=mask, training=training)  # (B, T, H)
         features = self.output_dropout_layer(self.readout(states, values), training=training)  # (B, T, S, R)
         return states, values, self._emissions(features), inputs["decoder_token_ids"], mask
+
+    def _read_source(self, source, training=None):
+        encoded = self._encode_source(source, training)
+        return encoded["values"], encoded["mask"]  # (B, S, M), (B, S)
 
     def _emissions(self, features):
         return ops.log_softmax(at_least_float32(self.output_projection(features)))  # log p(y_i | a_i)

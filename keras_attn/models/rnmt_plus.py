@@ -115,6 +115,6 @@ class RNMTPlusSeq2Seq(RecurrentSeq2Seq):
             **kwargs,
         )
 
-    def _encode_source(self, token_ids, training=None):
-        values, mask, states = super()._encode_source(token_ids, training)
-        return self.projection(values), mask, states
+    def _encode_source(self, source, training=None):
+        encoded = super()._encode_source(source, training)
+        return {**encoded, "values": self.projection(encoded["values"])}

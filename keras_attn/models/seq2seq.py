@@ -6,12 +6,13 @@ Below it: checks of ids and losses, the loss of guided alignment, and frozen and
 import contextlib
 import copy
 import inspect
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
+from keras import ops, tree
 
 from keras_attn.backend import (
     all_layers,
@@ -23,11 +24,20 @@ from keras_attn.backend import (
     training_products,
 )
 from keras_attn.layers import check_size, refuse_unknown_arguments
+from keras_attn.models.search_models import CompiledSearches, search_in_batches
+from keras_attn.search import (
+    SampleOptions,
+    SearchOptions,
+    SearchResult,
+    beam_search,
+    greedy_search,
+    sample,
+)
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 keras.saving.register_keras_serializable(package="keras_attn")(SpecialIds)  # here: `text` does without Keras
 
-INPUTS = ("encoder_token_ids", "decoder_token_ids")
+INPUTS = SOURCE_IDS, TARGET_IDS = ("encoder_token_ids", "decoder_token_ids")
 MODEL_ARGUMENTS = ("name", "trainable", "dtype")
 ALIGNMENTS = "alignments"  # the input that only a step of training takes
 CHANGED_LAYERS = "changed_layers"  # in a config
@@ -37,12 +47,15 @@ _BY_SHAPE = ("crossentropy", "ce")  # names for which Keras chooses a cross-entr
 
 
 class Seq2Seq(keras.Model):
-    """A functional model from source and target ids to logits that can also decode one step at a time.
+    """A functional model from a source and target ids to logits that can also decode one step at a time.
 
         model({"encoder_token_ids": (B, S), "decoder_token_ids": (B, T)}) -> logits (B, T, V)      (teacher-forced)
         model.encode(encoder_token_ids (B, S), max_length=None) -> memory, state
         model.step(token_ids (B,), memory, state) -> logits (B, V), state, alignment (B, S)
         model.align(encoder_token_ids, decoder_token_ids) -> logits (B, T, V), alignments (B, T, S)
+
+    The source of a model of text is `encoder_token_ids`. A subclass may have any other: the input that `source_name`
+    names, or, where that is None, a dict of all inputs but `decoder_token_ids` (see `AttentionSeq2Seq`).
 
     `memory` is a dict that is constant for a sentence and has an entry "mask" `(B, S)`; `state` changes with every
     step. Both are nested structures of tensors with leading axis B. T calls of `step` give the logits of the
@@ -98,13 +111,14 @@ class Seq2Seq(keras.Model):
         (7, 'mixed_bfloat16', 7)
     """
 
-    source_vocabulary_size: int
-    target_vocabulary_size: int
+    source_vocabulary_size: int | None = None  # of a source that is no text
+    target_vocabulary_size: int | None = None  # of logits whose width depends on the source
     source_special_ids: SpecialIds = DEFAULT_IDS
     target_special_ids: SpecialIds = DEFAULT_IDS
     mask_padding: bool = True
     source_length: int | None = None
     pointer: bool = False
+    source_name: str | None = SOURCE_IDS
     shared_arguments: tuple[str, ...] = ()  # which every subclass takes in `kwargs` for a parent's constructor
 
     def __init__(self, inputs, outputs, *, name: str | None = None, trainable: bool = True, dtype=None):
@@ -117,7 +131,9 @@ class Seq2Seq(keras.Model):
 
     def _call(self, inputs, training, mask):
         targets = inputs[ALIGNMENTS] if has_alignments(inputs) else None
-        inputs = inputs if targets is None else {name: inputs[name] for name in INPUTS}
+        inputs = inputs if targets is None else {name: x for name, x in inputs.items() if name != ALIGNMENTS}
+        if isinstance(inputs, dict):
+            _refuse_floats(inputs, self.input)
         if targets is None or not training:
             return super().call(inputs, training=training, mask=mask)
         self.check_attention()
@@ -136,10 +152,32 @@ class Seq2Seq(keras.Model):
         Keras' training on JAX calls `call` itself, so that nothing else tells the layers that they train: a subclass
         whose layers differ in training passes `training=True` to them.
         """
-        return self.align(*(ops.cast(inputs[name], "int32") for name in INPUTS))
+        inputs = self.cast_inputs(inputs)
+        return self.align(self.source_of(inputs), inputs[TARGET_IDS])
 
-    def encode(self, encoder_token_ids, max_length: int | None = None) -> tuple[dict[str, Any], Any]:
-        raise NotImplementedError(f"{type(self).__name__} must implement `encode(encoder_token_ids, max_length=None)`.")
+    def cast_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The inputs in the dtypes of the functional graph, for a pass beside it."""
+        inputs = {name: inputs[name] for name in self.input}
+        return tree.map_structure(lambda x, spec: ops.cast(x, spec.dtype), inputs, self.input)
+
+    def source_of(self, inputs: dict[str, Any]) -> Any:
+        """The source among a dict of inputs, as `encode` takes it."""
+        if self.source_name is not None:
+            return inputs[self.source_name]
+        return {name: x for name, x in inputs.items() if name not in (TARGET_IDS, ALIGNMENTS)}
+
+    def inputs_of(self, source: Any, decoder_token_ids: Any) -> dict[str, Any]:
+        """The dict of inputs of a source, as `encode` takes it, and target ids."""
+        named = source if self.source_name is None else {self.source_name: source}
+        return {**named, TARGET_IDS: decoder_token_ids}
+
+    @property
+    def source_names(self) -> list[str]:
+        """The names of the inputs that are the source."""
+        return [self.source_name] if self.source_name else [name for name in self.input if name != TARGET_IDS]
+
+    def encode(self, source, max_length: int | None = None) -> tuple[dict[str, Any], Any]:
+        raise NotImplementedError(f"{type(self).__name__} must implement `encode(source, max_length=None)`.")
 
     def step(self, token_ids, memory, state) -> tuple[Any, Any, Any]:
         raise NotImplementedError(f"{type(self).__name__} must implement `step(token_ids, memory, state)`.")
@@ -154,9 +192,9 @@ class Seq2Seq(keras.Model):
         """
         raise ValueError(f"Expected a model that can search in a part of its vocabulary. Received: {self.name!r}")
 
-    def align(self, encoder_token_ids, decoder_token_ids, each_head: bool = False) -> tuple[Any, Any]:
+    def align(self, source, decoder_token_ids, each_head: bool = False) -> tuple[Any, Any]:
         """Teacher-forced logits and alignments, by T calls of `step`; a subclass may compute them in one pass."""
-        memory, state = self.encode(encoder_token_ids)
+        memory, state = self.encode(source)
 
         def step(state, token_ids):
             logits, state, alignment = self.step(token_ids, memory, state)
@@ -166,11 +204,146 @@ class Seq2Seq(keras.Model):
         alignments = ops.transpose(alignments, (1, 0, 2))  # (B, T, S)
         return ops.transpose(logits, (1, 0, 2)), alignments[:, :, None] if each_head else alignments
 
+    def memory_mask(self, source) -> Any:
+        """The mask `(B, S)` of the memory of a source."""
+        return self.source_and_mask(source)[1] if self.source_name == SOURCE_IDS else self.encode(source)[0]["mask"]
+
+    def split_alignments(self, alignments, lengths) -> list:
+        """The alignments of each of several memories `(..., S_i)`, each a distribution, from those side by side.
+
+        Args:
+            alignments: `(..., S_1 + S_2 + ...)`, as of `align`.
+            lengths: S_1, S_2, ..., the lengths of `memory["masks"]`.
+        """
+        ends = [0]
+        for length in lengths:
+            ends.append(ends[-1] + length)
+        parts = [alignments[..., start:end] for start, end in itertools.pairwise(ends)]
+        return [ops.divide_no_nan(part, ops.sum(part, axis=-1, keepdims=True)) for part in parts]
+
+    @property
+    def searches(self) -> CompiledSearches:
+        """The searches compiled so far."""
+        return vars(self).setdefault("_searches", CompiledSearches())
+
+    def generate(
+        self,
+        source,
+        *,
+        max_length: int,
+        forced_prefix: Any = None,
+        return_alignments: bool = True,
+        logits_processor: Callable | None = None,
+        **options,
+    ) -> SearchResult:
+        """Finds target ids for a source by beam search, or by greedy search for `beam_size=1`, compiled.
+
+        A row's result depends neither on the other rows nor on `batch_size`. `Translator` does the same for text.
+
+        Args:
+            source: As in `encode`, of arrays with any number of rows.
+            max_length: The longest output, its end token included.
+            forced_prefix: Ids `(B, P)` with which outputs begin, pad = free at that place.
+            return_alignments: Whether the result has alignments.
+            logits_processor: `(logits (R, V), token_ids (R, L), position, state) -> logits (R, V)`, a function or, if
+                it has weights, a layer, such as `keras_attn.search.ShallowFusion`; see `keras_attn.search.beam_search`.
+            **options: The fields of `keras_attn.search.SearchOptions` but ratios of lengths: `beam_size`, `n_best`,
+                `length_penalty`, `min_length`, `banned_tokens` (ids), `batch_size`, ...
+
+        Returns:
+            A `keras_attn.search.SearchResult` of NumPy arrays. With several memories, `alignments` is a list.
+
+        Raises:
+            ValueError: if an option is unknown or out of range, or the model's logits are NaN.
+
+        Example:
+            >>> source = np.array([[*source_tokenizer.encode("two dogs"), 3]])
+            >>> found = model.generate(source, max_length=6, beam_size=3)
+            >>> target_tokenizer.decode(found.token_ids[0, 0])
+            'deux chiens'
+        """
+        options = SearchOptions.from_keywords(options | {"max_length": max_length})
+        search = greedy_search if options.is_greedy else beam_search
+        settings = {"return_alignments": return_alignments, "logits_processor": logits_processor}
+        return self._generate(source, search, options, forced_prefix, **settings)
+
+    def sample(
+        self,
+        source,
+        *,
+        max_length: int,
+        seed: int = 0,
+        forced_prefix: Any = None,
+        return_alignments: bool = True,
+        logits_processor: Callable | None = None,
+        **options,
+    ) -> SearchResult:
+        """Draws target ids from the model's distribution, compiled.
+
+        No gradient flows through a draw. To train by samples (REINFORCE, minimum risk), score them: the logits of
+        `model({..., "decoder_token_ids": ids})` for ids that begin with the start token have gradients.
+
+        Args:
+            seed: The random seed, on which, with a row's number, its samples depend.
+            source, max_length, ...: As in `generate`.
+            **options: The fields of `keras_attn.search.SampleOptions` but ratios of lengths: `num_samples`,
+                `temperature`, `top_k`, `top_p`, ...
+
+        Returns:
+            A `keras_attn.search.SearchResult` of NumPy arrays with N = `num_samples`.
+
+        Raises:
+            ValueError: see `generate`.
+        """
+        options = SampleOptions.from_keywords(options | {"max_length": max_length})
+        settings = {"return_alignments": return_alignments, "logits_processor": logits_processor}
+        return self._generate(source, sample, options, forced_prefix, seed, **settings)
+
+    def _generate(self, source, search, options, forced_prefix, seed=None, **settings) -> SearchResult:
+        if options.max_length is None or options.max_length_ratio is not None or options.min_length_ratio is not None:
+            raise ValueError("Expected lengths as numbers of tokens, `max_length` and `min_length`. Received: a ratio")
+        arrays = self.source_arrays(source)
+        rows = len(tree.flatten(arrays)[0])
+        if forced_prefix is not None:
+            arrays["forced_prefix"] = np.asarray(forced_prefix, "int32")  # (B, P)
+        if options.min_length is not None:
+            arrays["row_min_length"] = np.full(rows, options.min_length, "int32")  # (B,)
+        if seed is not None:  # as inputs, so that a new seed does not compile a new model
+            arrays["seed"] = np.full(rows, seed & 0x7FFFFFFF, "int32")  # (B,)
+            arrays["row_ids"] = np.arange(rows, dtype="int32")  # (B,)
+        arguments = options.arguments_of(search) | {"banned_token_ids": [int(i) for i in options.banned_tokens]}
+        sizes = options.max_length, options.batch_size
+        return search_in_batches(self, search, arrays, *sizes, **arguments, **settings)
+
+    def source_arrays(self, source) -> dict[str, Any]:
+        """The source by the names of the inputs, as NumPy arrays of their dtypes.
+
+        Raises:
+            ValueError: for floats where ids are expected, without rows, or of different numbers of them.
+        """
+        inputs = self.inputs_of(source, None)
+        specs = {name: self.input[name] for name in self.source_names}
+        arrays = {
+            name: tree.map_structure_up_to(spec, lambda _, x: ops.convert_to_numpy(x), spec, inputs[name])
+            for name, spec in specs.items()
+        }
+        _refuse_floats(arrays, specs)
+        rows = {len(x) for x in tree.flatten(arrays)}
+        if len(rows) != 1 or 0 in rows:
+            raise ValueError(
+                f"Expected a source of the same rows, at least one, in each array. Received: {sorted(rows)}"
+            )
+        return tree.map_structure(lambda x, spec: x.astype(spec.dtype), arrays, specs)
+
     def source_and_mask(self, encoder_token_ids) -> tuple[Any, Any]:
         """Source ids (B, S) as the model reads them, and their mask (B, S) bool, True = real token.
 
         S is `source_length` afterwards, if that is given. Without `mask_padding` the mask is True everywhere.
+
+        Raises:
+            ValueError: for what are no ids.
         """
+        _refuse_floats(encoder_token_ids, keras.KerasTensor((None, None), dtype="int32", name=SOURCE_IDS))
         pad = self.source_special_ids.pad
         if self.source_length is not None:
             room = ops.pad(encoder_token_ids, [[0, 0], [0, self.source_length]], constant_values=pad)
@@ -284,9 +457,9 @@ class Seq2Seq(keras.Model):
         if "_arguments" not in vars(self):
             # Serialised now: a layer's config changes when the model builds it.
             inherited = {name: value for name, value in kwargs.items() if name not in MODEL_ARGUMENTS}
-            serialize = keras.saving.serialize_keras_object
-            self.set_layers(_arguments={name: serialize(value) for name, value in (arguments | inherited).items()})
-        self.set_layers(**arguments)
+            self.set_layers(_arguments={name: _serialized(value) for name, value in (arguments | inherited).items()})
+        # `inputs` is a property of Keras' functional models.
+        self.set_layers(**{name: value for name, value in arguments.items() if name != "inputs"})
         self._set_ids({name: kwargs.pop(name) for name in ID_ARGUMENTS if name in kwargs})
         return keras.dtype_policies.get(kwargs.get("dtype"))
 
@@ -310,7 +483,8 @@ class Seq2Seq(keras.Model):
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, from which the functional graph follows, and which layers have changed since."""
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
-        config = {**self._arguments, "name": self.name, "trainable": self.trainable, "dtype": dtype}
+        arguments = keras.saving.serialize_keras_object(self._arguments)  # Keras' error for what cannot be saved
+        config = {**arguments, "name": self.name, "trainable": self.trainable, "dtype": dtype}
         return config | changed_layers(self)
 
     @classmethod
@@ -360,6 +534,40 @@ def token_inputs() -> dict[str, keras.KerasTensor]:
     return {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
 
 
+def _serialized(value: Any) -> Any:
+    """The config of an argument; a layer without one itself, whose model can be trained but not saved."""
+
+    def without_shared_ids(config):  # which Keras adds while it loads a file, and which mean nothing in another
+        if isinstance(config, list):
+            return [without_shared_ids(one) for one in config]
+        if not isinstance(config, dict):
+            return config
+        return {name: without_shared_ids(one) for name, one in config.items() if name != "shared_object_id"}
+
+    try:
+        return without_shared_ids(keras.saving.serialize_keras_object(value))
+    except NotImplementedError:
+        return value
+
+
+def make_inputs(spec, name: str) -> Any:
+    """New inputs of a functional graph, in the structure, of the shapes and dtypes of KerasTensors."""
+
+    def make(path, x):
+        return keras.Input(x.shape[1:], dtype=x.dtype, name="_".join([name, *map(str, path)]))
+
+    return tree.pack_sequence_as(spec, [make(path, x) for path, x in tree.flatten_with_path(spec)])
+
+
+def _refuse_floats(inputs: Any, specs: Any) -> None:
+    """Raises ValueError for floats where ids are expected: Keras would cut them to whole numbers."""
+    for spec, (path, x) in zip(tree.flatten(specs), tree.flatten_with_path(inputs), strict=False):
+        dtype = keras.backend.standardize_dtype(x.dtype) if hasattr(x, "dtype") else type(x).__name__
+        if "int" in spec.dtype and "float" in dtype:
+            name = ".".join(map(str, path)) or spec.name
+            raise ValueError(f"Expected {name} of dtype {spec.dtype}. Received: dtype {dtype}")
+
+
 def check_ids(x: Any, model: keras.Model) -> None:
     """Checks that token ids are in a model's vocabularies.
 
@@ -381,13 +589,14 @@ def check_ids(x: Any, model: keras.Model) -> None:
         ValueError: Expected labels from 0 to 12, the ids of the model's vocabulary. Received: 1000000
     """
     source, target = model.source_vocabulary_size, model.target_vocabulary_size
-    sizes = {"encoder_token_ids": source, "decoder_token_ids": target, "labels": target}
+    sizes = {SOURCE_IDS: source, TARGET_IDS: target, "labels": target}
+    sizes = {name: size for name, size in sizes.items() if size is not None}
     if (largest := getattr(x, "largest_token_ids", None)) is not None:
         temporary = max(length for _, length, _ in x.shapes) if model.pointer else 0
-        ranges = {name: (0, one) for name, one in zip(("encoder_token_ids", "labels"), largest, strict=True)}
+        ranges = {name: (0, one) for name, one in zip((SOURCE_IDS, "labels"), largest, strict=True) if name in sizes}
     else:
-        arrays = _arrays(x)
-        temporary = arrays["encoder_token_ids"].shape[1] if model.pointer else 0
+        arrays = _arrays(x, model, sizes)
+        temporary = arrays[SOURCE_IDS].shape[1] if model.pointer else 0
         ranges = {name: (array.min(), array.max()) for name, array in arrays.items() if array.size}
     for name, (lowest, highest) in ranges.items():
         size = sizes[name] + temporary
@@ -398,14 +607,14 @@ def check_ids(x: Any, model: keras.Model) -> None:
             )
 
 
-def _arrays(x: Any) -> dict[str, np.ndarray]:
+def _arrays(x: Any, model: Seq2Seq, names: Collection[str]) -> dict[str, np.ndarray]:
     inputs, labels = x, None
     if isinstance(x, (tuple, list)) and (isinstance(x[0], (dict, tuple, list)) or len(x) > len(INPUTS)):
         inputs, labels = x[0], x[1] if len(x) > 1 else None
     if not isinstance(inputs, dict):
-        inputs = dict(zip(INPUTS, inputs, strict=True))
-    named = {name: inputs[name] for name in INPUTS} | ({} if labels is None else {"labels": labels})
-    return {name: ops.convert_to_numpy(array) for name, array in named.items()}
+        inputs = dict(zip((model.source_name, TARGET_IDS), inputs, strict=True))
+    named = inputs | ({} if labels is None else {"labels": labels})
+    return {name: ops.convert_to_numpy(array) for name, array in named.items() if name in names}
 
 
 def check_loss(loss: Any, pointer: bool, vocabulary_size: int) -> None:

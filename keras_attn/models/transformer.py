@@ -156,7 +156,8 @@ class TransformerSeq2Seq(Seq2Seq):
         return self._logits(x), ops.reshape(heads, (batch, length, len(self.decoders) * self.num_heads, source))
 
     def align_in_training(self, inputs):
-        x, cross = self._teacher_forced(*(ops.cast(inputs[name], "int32") for name in INPUTS), training=True)
+        inputs = self.cast_inputs(inputs)
+        x, cross = self._teacher_forced(*(inputs[name] for name in INPUTS), training=True)
         return self._logits(x), ops.mean(cross, axis=(0, 2))
 
     def attentions(self, inputs):

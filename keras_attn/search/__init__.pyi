@@ -22,3 +22,6 @@ from keras_attn.search.sampling import (
 from keras_attn.search.scoring import (
     score_tokens as score_tokens,
 )
+from keras_attn.search.shallow_fusion import (
+    ShallowFusion as ShallowFusion,
+)

@@ -19,7 +19,7 @@ from keras_attn.backend import put, take, take_in_rows, while_loop
 from keras_attn.search.constraints import Candidates, Constraints, candidates, check_memory, constrain
 from keras_attn.search.options import SearchResult, check_numbers, check_sizes
 from keras_attn.search.scoring import NEGATIVE_INFINITY, coverage_score, length_norms
-from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, share_shortlist, take_step
+from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, share_shortlist, start_history, take_step
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 
@@ -36,7 +36,7 @@ class BeamState(NamedTuple):
     token_log_probs: Any  # (L, B, 2K) float32: of each slot's new token | of an end token in its place
     alignments: Any  # (L, B * K, S) float32, of each slot before the step; () if not requested
     coverage: Any  # (B * K, S) float32, alignments summed over the hypothesis; () without a coverage penalty
-    history: Any  # (B * K, L) int32, the hypothesis; () without n-grams
+    history: Any  # (B * K, L) int32, the hypothesis; () where nothing reads it
     state: Any  # the model's, each (B * K, ...)
 
 
@@ -53,6 +53,7 @@ class BeamConfig(NamedTuple):
     coverage_penalty: float
     early_stopping: bool
     shortlist: Any  # for `take_step`; () without one
+    logits_processor: Callable | None
 
     @property
     def owner(self):
@@ -249,6 +250,7 @@ def beam_search(
     return_alignments: bool = True,
     special_ids: SpecialIds = DEFAULT_IDS,
     shortlist: dict[str, Any] | None = None,
+    logits_processor: Callable | None = None,
 ) -> SearchResult:
     """Finds the best sequences that K hypotheses a row can find.
 
@@ -288,6 +290,9 @@ def beam_search(
         shortlist: The target tokens that are searched, a dict: "token_ids" `(n,)` int32; "allowed" `(B, n)` bool, those
             that each row may have; "output", from `Seq2Seq.output_part`, a fourth argument of `step`, whose logits are
             then `(B * K, n)`. All other ids, of arguments and result, are places in it. None: the whole vocabulary.
+        logits_processor: `(logits (B * K, V), token_ids (B * K, L), position, state) -> logits (B * K, V)`, called at
+            each step with the tokens so far (pad from `position` on, a scalar) and the model's state after the step;
+            scores are those of the logits that it returns. It must be hashable, and read no other tensors but weights.
 
     Returns:
         A `SearchResult`.
@@ -320,6 +325,7 @@ def beam_search(
         no_repeat_ngram_size=no_repeat_ngram_size,
         special_ids=special_ids,
         shortlist=shortlist,
+        logits_processor=logits_processor,
     )
     batch = ops.shape(memory["mask"])[0]
     compactions = sum(batch >= rows for rows in (32, 64)) if isinstance(batch, int) else 2
@@ -338,6 +344,7 @@ def start_beam_search(
     early_stopping: bool,
     return_alignments: bool,
     shortlist: dict[str, Any] | None = None,
+    logits_processor: Callable | None = None,
     **limits,
 ) -> tuple[BeamState, BeamConfig]:
     """The state before the first step, one live hypothesis without tokens in each row, and what stays the same.
@@ -356,7 +363,7 @@ def start_beam_search(
     check_numbers(coverage_penalty=coverage_penalty)
     check_memory(memory)
     batch, source = ops.shape(memory["mask"])
-    memory, shortlist = share_shortlist(memory, shortlist)
+    memory, shortlist = share_shortlist(memory, shortlist, logits_processor)
     zeros = ops.zeros_like(memory["mask"][:, 0], dtype="int32")  # (B,)
     constraints = constrain(zeros, beam_size, **limits)
     longest = ops.reshape(constraints.max_lengths, (-1, beam_size))[:, 0]  # (B,)
@@ -372,6 +379,7 @@ def start_beam_search(
         coverage_penalty=coverage_penalty,
         early_stopping=early_stopping or beam_size == 1,
         shortlist=shortlist,
+        logits_processor=logits_processor,
     )
     rows, length = batch * beam_size, ops.shape(norms)[0]
     only_first = ops.where(config.slots == 0, 0.0, NEGATIVE_INFINITY)  # (B, K)
@@ -386,7 +394,7 @@ def start_beam_search(
         token_log_probs=ops.zeros((length, batch, 2 * beam_size), dtype="float32"),
         alignments=ops.zeros((length, rows, source), dtype="float32") if return_alignments else (),
         coverage=ops.zeros((rows, source), dtype="float32") if coverage_penalty else (),
-        history=ops.zeros((rows, length), dtype="int32") if config.constraints.no_repeat_ngram_size else (),
+        history=start_history(rows, length, config.constraints, logits_processor),
         state=repeat_rows(state, beam_size),
     )
     return start, config
@@ -440,7 +448,7 @@ def _advance(old: BeamState, constants: tuple[BeamConfig, Any]) -> BeamState:
     """One step: the body of the loop."""
     config, _ = constants
     beams = config.slots.shape[1]
-    logits, state, alignment = take_step(config.step, old.token_ids, config.memory, old.state, config.shortlist)
+    logits, state, alignment = take_step(config, old)
     extensions = candidates(logits, old.position, config.constraints, old.history, beams)
     chosen = select(old.log_probs, extensions)
 

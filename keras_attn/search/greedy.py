@@ -9,7 +9,7 @@ from keras_attn.backend import put, take, take_in_rows, while_loop
 from keras_attn.search.constraints import Constraints, candidates, check_memory, constrain
 from keras_attn.search.options import SearchResult
 from keras_attn.search.scoring import NEGATIVE_INFINITY, length_norms
-from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, share_shortlist, take_step
+from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, share_shortlist, start_history, take_step
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 
@@ -22,7 +22,7 @@ class GreedyState(NamedTuple):
     outputs: Any  # (L, R) int32
     token_log_probs: Any  # (L, R) float32
     alignments: Any  # (L, R, S) float32; () if not requested
-    history: Any  # (R, L) int32, the outputs again; () without n-grams
+    history: Any  # (R, L) int32, the outputs again; () where nothing reads them
     state: Any  # the model's, each (R, ...)
 
 
@@ -35,6 +35,7 @@ class GreedyConfig(NamedTuple):
     constraints: Constraints
     draws: Any  # `sampling.Draws`; () for greedy search
     shortlist: Any  # for `take_step`; () without one
+    logits_processor: Callable | None
 
 
 def run_greedy_loop(
@@ -47,6 +48,7 @@ def run_greedy_loop(
     *,
     draws: Any = (),
     shortlist: dict[str, Any] | None = None,
+    logits_processor: Callable | None = None,
     copies: int = 1,
     return_alignments: bool = True,
 ) -> SearchResult:
@@ -59,13 +61,13 @@ def run_greedy_loop(
         constraints: Of the R = B * copies hypotheses.
         norms: `(L,)` float32, divisors of the log-probabilities by length.
         draws: For `choose`.
-        shortlist: See `beam_search`.
+        shortlist, logits_processor: See `beam_search`.
         copies: Hypotheses of a row, the N of the result.
         return_alignments: Whether alignments are kept.
     """
     batch, source = ops.shape(memory["mask"])
     rows, length = batch * copies, ops.shape(norms)[0]
-    memory, shortlist = share_shortlist(memory, shortlist)
+    memory, shortlist = share_shortlist(memory, shortlist, logits_processor)
     memory, state = repeat_rows(memory, copies), repeat_rows(state, copies)
     special = constraints.special_ids
     start = GreedyState(
@@ -75,10 +77,10 @@ def run_greedy_loop(
         outputs=ops.full((length, rows), special.pad, dtype="int32"),
         token_log_probs=ops.zeros((length, rows), dtype="float32"),
         alignments=ops.zeros((length, rows, source), dtype="float32") if return_alignments else (),
-        history=ops.zeros((rows, length), dtype="int32") if constraints.no_repeat_ngram_size else (),
+        history=start_history(rows, length, constraints, logits_processor),
         state=state,
     )
-    config = GreedyConfig(step, choose, memory, constraints, draws, shortlist)
+    config = GreedyConfig(step, choose, memory, constraints, draws, shortlist, logits_processor)
     final = while_loop(_any_alive, _advance, start, config, owner=getattr(step, "__self__", None))
     return _result(final, copies, norms, special.pad)
 
@@ -89,7 +91,7 @@ def _any_alive(state: GreedyState, _):
 
 def _advance(old: GreedyState, config: GreedyConfig) -> GreedyState:
     """One step: the body of the loop."""
-    logits, model_state, alignment = take_step(config.step, old.token_ids, config.memory, old.state, config.shortlist)
+    logits, model_state, alignment = take_step(config, old)
     token_ids, log_probs = config.choose(logits, old, config)  # (R,), (R,)
     special = config.constraints.special_ids
     token_ids = ops.where(old.alive, token_ids, special.pad)  # (R,)
@@ -154,6 +156,7 @@ def greedy_search(
     return_alignments: bool = True,
     special_ids: SpecialIds = DEFAULT_IDS,
     shortlist: dict[str, Any] | None = None,
+    logits_processor: Callable | None = None,
 ) -> SearchResult:
     """Chooses the most probable token at each step, until the end token.
 
@@ -190,7 +193,7 @@ def greedy_search(
         special_ids=special_ids,
     )
     norms = length_norms(normalization, length_penalty, max_length)  # (L,)
-    options = {"shortlist": shortlist, "return_alignments": return_alignments}
+    options = {"shortlist": shortlist, "logits_processor": logits_processor, "return_alignments": return_alignments}
     return run_greedy_loop(step, _best, memory, state, constraints, norms, **options)
 
 

@@ -90,6 +90,7 @@ def sample(
     no_repeat_ngram_size: int = 0,
     return_alignments: bool = True,
     special_ids: SpecialIds = DEFAULT_IDS,
+    logits_processor: Callable | None = None,
 ) -> SearchResult:
     """Draws `num_samples` sequences for each row from the model's distribution.
 
@@ -154,6 +155,7 @@ def sample(
         constraints,
         norms,
         draws=Draws(keys, temperature, top_k, top_p),
+        logits_processor=logits_processor,
         copies=num_samples,
         return_alignments=return_alignments,
     )

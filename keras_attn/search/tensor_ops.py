@@ -16,18 +16,25 @@ def repeat_rows(structure, times: int):
     return tree.map_structure(lambda x: take(ops.convert_to_tensor(x), rows), structure)
 
 
-def take_step(step, token_ids, memory, state, shortlist=()):
-    """`step(token_ids, memory, state)`; it has to return one alignment, whose shape is the memory's mask's.
+def take_step(config, old):
+    """The step of a search; it has to return one alignment, whose shape is the memory's mask's.
+
+    Args:
+        config: Constants of the search, with "step", "memory", "shortlist" and "logits_processor".
+        old: State of the search, with "token_ids" `(R,)`, chosen last, "position", "history" and "state".
 
     With a `shortlist` the ids are places in it, the logits `(R, n)` are those of its tokens alone, and -inf for tokens
     that are not a row's own.
     """
+    memory, shortlist = config.memory, config.shortlist
     if shortlist:
-        token_ids = take(shortlist["token_ids"], token_ids)  # (R,)
-        logits, state, alignment = step(token_ids, memory, state, shortlist["output"])
+        token_ids = take(shortlist["token_ids"], old.token_ids)  # (R,)
+        logits, state, alignment = config.step(token_ids, memory, old.state, shortlist["output"])
         logits = ops.where(memory["allowed"], logits, float("-inf"))  # (R, n)
     else:
-        logits, state, alignment = step(token_ids, memory, state)
+        logits, state, alignment = config.step(old.token_ids, memory, old.state)
+    if config.logits_processor is not None:
+        logits = config.logits_processor(logits, old.history, old.position, state)
     if isinstance(alignment, (list, tuple)):
         raise ValueError(
             f"Expected `step` to return one alignment (R, S). Received: {len(alignment)} of them, as an "
@@ -36,14 +43,23 @@ def take_step(step, token_ids, memory, state, shortlist=()):
     return logits, state, alignment
 
 
-def share_shortlist(memory, shortlist):
+def share_shortlist(memory, shortlist, logits_processor=None):
     """The memory with what each row may have of a shortlist, which is repeated with it, and what all rows share."""
     if shortlist is None:
         return memory, ()
+    if logits_processor is not None:
+        raise ValueError("Expected a `logits_processor` or a shortlist, whose logits are of other ids. Received: both")
     if missing := {"token_ids", "allowed", "output"} - shortlist.keys():
         raise ValueError(f'Expected `shortlist` to have "token_ids", "allowed", "output". Without: {sorted(missing)}')
     shared = {"token_ids": ops.convert_to_tensor(shortlist["token_ids"], dtype="int32"), "output": shortlist["output"]}
     return {**memory, "allowed": ops.convert_to_tensor(shortlist["allowed"], dtype="bool")}, shared
+
+
+def start_history(rows, length, constraints, logits_processor):
+    """The tokens `(R, L)` of hypotheses that have none yet; `()` where nothing reads them."""
+    if not constraints.no_repeat_ngram_size and logits_processor is None:
+        return ()
+    return ops.full((rows, length), constraints.special_ids.pad, dtype="int32")
 
 
 def append(buffer, position, update, axis: int = 0):

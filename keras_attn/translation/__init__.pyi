@@ -9,10 +9,6 @@ from keras_attn.translation.results import (
     Translation as Translation,
     vote as vote,
 )
-from keras_attn.translation.search_models import (
-    ScoreModel as ScoreModel,
-    SearchModel as SearchModel,
-)
 from keras_attn.translation.shortlist import (
     Shortlist as Shortlist,
     with_shortlist as with_shortlist,

@@ -9,14 +9,13 @@ import numpy as np
 
 from keras_attn.backend import Int8Weights
 from keras_attn.converters import from_marian
-from keras_attn.models import Seq2Seq
+from keras_attn.models import CompiledSearches, ScoreModel, SearchModel, Seq2Seq, check_scores
 from keras_attn.saving import load_preset, load_presets, save_preset
 from keras_attn.search import SampleOptions, SearchOptions, beam_search, greedy_search, sample, score_tokens
 from keras_attn.text import Tokenizer, check_joint, without_temporary_ids
 from keras_attn.translation.batching import Sentence, batches, check_list, check_whole, encoded, padded
 from keras_attn.translation.quantization import int8_weights
 from keras_attn.translation.results import Translation
-from keras_attn.translation.search_models import ScoreModel, SearchModel, check_scores
 from keras_attn.translation.shortlist import Shortlist
 from keras_attn.translation.text_search import TextSearch
 
@@ -68,11 +67,11 @@ class Translator(TextSearch):
         self.model = model
         self.int8_weights: Int8Weights | None = None  # see `quantize`
         self.shortlist: Shortlist | None = None  # see `with_shortlist`
-        self._models: dict[tuple, SearchModel | ScoreModel] = {}  # compiled so far
+        self._compiled = CompiledSearches()
 
     def __getstate__(self):
         """For `copy` and `pickle`: without the compiled models, which a copy compiles anew."""
-        return vars(self) | {"_models": {}, "int8_weights": self.int8_weights is not None}
+        return vars(self) | {"_compiled": CompiledSearches(), "int8_weights": self.int8_weights is not None}
 
     def __setstate__(self, state):
         vars(self).update(state, int8_weights=int8_weights(state["model"]) if state["int8_weights"] else None)
@@ -166,13 +165,14 @@ class Translator(TextSearch):
         pairs = list(zip(sentences, target_ids, strict=True))
         results = [self._score_of_blank(*pair, target) for pair, target in zip(pairs, targets, strict=True)]
         longer = [max(len(s.token_ids), len(ids)) if s.token_ids and ids else 0 for s, ids in pairs]
+        scorer = self._compiled.get(ScoreModel, self.model, **options, int8_weights=self.int8_weights)
         for rows, shape in batches(longer, checked.batch_size, checked.tokens_per_batch):
             ids = self.model.source_special_ids, self.model.target_special_ids
             inputs = {
                 "encoder_token_ids": padded([sentences[row].token_ids for row in rows], shape, ids[0]),  # (B, S)
                 "target_token_ids": padded([target_ids[row] for row in rows], shape, ids[1]),  # (B, T), T = S
             }
-            outputs = self._compiled(ScoreModel, **options).predict_on_batch(inputs)
+            outputs = scorer.predict_on_batch(inputs)
             check_scores(outputs["scores"][: len(rows)], self.model)
             for i, row in enumerate(rows):
                 (scored,) = self._translations(sentences[row], {k: v[i] for k, v in outputs.items()})
@@ -281,16 +281,11 @@ class Translator(TextSearch):
             ids = self.model.source_special_ids, self.model.target_special_ids
             reduced = self.shortlist.reduced(inputs, count, arguments["banned_token_ids"], ids)
             inputs, arguments = reduced.inputs, arguments | reduced.arguments
-        outputs = self._compiled(SearchModel, search, longest, **arguments).predict_on_batch(inputs)
+        arguments["int8_weights"] = self.int8_weights
+        compiled = self._compiled.get(SearchModel, self.model, search, longest, **arguments)
+        outputs = compiled.predict_on_batch(inputs)
         check_scores(outputs["scores"][:count], self.model)
         return {**outputs, "token_ids": reduced.shortlist[outputs["token_ids"]]} if reduced else outputs
-
-    def _compiled(self, kind: type, *arguments, **options) -> SearchModel | ScoreModel:
-        key = kind, *arguments, *sorted((name, repr(value)) for name, value in options.items())
-        if key not in self._models:
-            new = kind(self.model, *arguments, int8_weights=self.int8_weights, **options)
-            self._models.setdefault(key, new)  # another thread may be first
-        return self._models[key]
 
     def _target_ids(self, targets: Sequence[str | Sequence[int]], sentences: list[Sentence]) -> list[list[int]]:
         words = [sentence.oov for sentence in sentences]

@@ -72,7 +72,10 @@ def _add(run: Path, name: str, reports: Path) -> None:
     if not (run / "report.json").is_file():
         raise FileNotFoundError(f"Expected a finished run with a report.json. There is none in {str(run)!r}.")
     report = json.loads((run / "report.json").read_text("utf-8"))
-    if "study" not in report:
+    if "task" in report:
+        (reports / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(run / "picture.png", reports / f"{name}.png")
+    elif "study" not in report:
         _add_translations(report, run)
     elif report["study"] not in studies.STUDIES:
         raise ValueError(f"Expected a study among: {', '.join(studies.STUDIES)}. Received: {report['study']!r}")
@@ -113,7 +116,19 @@ def page(reports: dict[str, dict], speed: Sequence[dict]) -> str:
         for name, report in own.items():
             if "study" in report:
                 parts += studies.section(name, report)
+            if "task" in report:
+                parts += _task(name, report)
     return "\n\n".join([*parts, *_speed(speed)]) + "\n"
+
+
+def _task(name: str, report: dict) -> list[str]:
+    """The paragraph of a recipe of `recipes/tasks/`, and its picture."""
+    scores = "; ".join(f"{one} {score:.4g}" for one, score in report["scores"].items())
+    cost = f"{report['parameters'] / 1e6:.2f} M parameters, {report['processor_seconds'] / 60:.1f} minutes of one core"
+    text = (
+        f"**{report['title']}** {scores[:1].upper()}{scores[1:]}. {report['measured']} {cost}: `{report['command']}`."
+    )
+    return [f"{text} [Report](reports/{name}.json).", f"![{report['alt']}](reports/{name}.png)"]
 
 
 def _runs(runs: dict[str, dict]) -> list[str]:

@@ -6,8 +6,8 @@ import pytest
 
 from keras_attn.backend import inference_function
 from keras_attn.losses import SmoothedCrossentropy
+from keras_attn.models import SearchModel
 from keras_attn.search import beam_search, greedy_search
-from keras_attn.translation.search_models import SearchModel
 from tests.contracts.model_rows import ONE_EACH, VS, make, some_inputs
 
 on_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch alone has an inference mode")

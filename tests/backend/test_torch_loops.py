@@ -9,8 +9,8 @@ import pytest
 from keras import ops, tree
 
 from keras_attn.backend import bfloat16_products, has_accelerator, loop_matmul, loop_product, scan
+from keras_attn.models import SearchModel
 from keras_attn.search import beam_search, greedy_search, run_beam_search, sample, start_beam_search
-from keras_attn.translation.search_models import SearchModel
 from tests.contracts.model_rows import MODELS, VS, VT, B, S, T, make
 
 if keras.backend.backend() != "torch":

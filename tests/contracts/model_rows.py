@@ -15,7 +15,7 @@ from keras import ops
 import keras_attn as ka
 from keras_attn import models
 
-B, S, T, VS, VT = 3, 7, 5, 31, 37
+B, S, T, VS, VT, F = 3, 7, 5, 31, 37, 2
 PATH = Path(__file__).parents[1] / "fixtures" / "weights.json"
 DROPOUT = {"embedding_dropout": 0.3, "memory_dropout": 0.2, "output_dropout": 0.5}
 RNNSEARCH = {"units": 5, "embedding_size": 11, "readout_size": 11, "attention_units": 13, "decoder_units": 10}
@@ -213,14 +213,104 @@ STATEFUL = [
 ]
 
 
+@keras.saving.register_keras_serializable(package="tests")
+class TwoMemories(keras.layers.Layer):
+    """Reads token ids (B, S) and frames (B, S, F), these by pairs: a pyramid of two floors, with a mask of its own."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.embedding = keras.layers.Embedding(VS, 7, name="embedding")
+        self.words = ka.BiGRUEncoder(5, name="words")
+        self.pairs = keras.layers.Dense(6, "tanh", name="pairs")
+        self.bridge = keras.layers.Dense(11, "tanh", name="bridge")
+
+    def build(self, source_shape):
+        self.embedding.build(source_shape["encoder_token_ids"])
+        self.words.build((None, None, 7))
+        self.pairs.build((None, None, 2 * F))
+        self.bridge.build((None, 5))
+
+    def call(self, source):
+        mask, frames = source["encoder_token_ids"] != 0, source["frames"]
+        words, _, final = self.words(self.embedding(source["encoder_token_ids"]), mask=mask)
+        later = ops.pad(frames, [[0, 0], [0, 1], [0, 0]])[:, 1::2]
+        pairs = self.pairs(ops.concatenate([frames[:, ::2], later], axis=-1))
+        memories = {"values": [words, pairs], "mask": [mask, mask[:, ::2]], "cell_state": [self.bridge(final)]}
+        return {**memories, "token_ids": source["encoder_token_ids"], "final": final}
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class EmbeddingOfBoth(keras.layers.Embedding):
+    """The embedding of a token beside an entry of the encoder's."""
+
+    def call(self, token_ids, memory):
+        final = ops.repeat(memory["final"][:, None], ops.shape(token_ids)[1], axis=1)
+        return ops.concatenate([super().call(token_ids), ops.cast(final, self.compute_dtype)], axis=-1)
+
+    def compute_output_spec(self, token_ids, memory):
+        width = self.output_dim + memory["final"].shape[-1]
+        return keras.KerasTensor((*token_ids.shape, width), dtype=self.compute_dtype)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Head(keras.layers.Dense):
+    """Logits from outputs, contexts and embeddings, and more of them for words that the decoder looks at."""
+
+    def build(self, outputs_shape, contexts_shape, embedded_shape, **_):
+        super().build((None, outputs_shape[-1] + contexts_shape[-1] + embedded_shape[-1]))
+        self.input_spec = None
+
+    def call(self, outputs, contexts, embedded, alignments=None, memory=None):
+        logits = super().call(ops.concatenate([outputs, contexts, embedded], axis=-1))
+        if "token_ids" not in memory:
+            return logits
+        words = ops.one_hot(memory["token_ids"], self.units, dtype=self.compute_dtype)  # (B, S, V)
+        alignments = ops.cast(alignments, self.compute_dtype)[..., : ops.shape(words)[1]]
+        return logits + ops.matmul(alignments, words)
+
+    def compute_output_shape(self, outputs_shape, **_):
+        return (*outputs_shape[:-1], self.units)
+
+
+def frames_model(**options):
+    """Keras' own encoder of frames, whose mask is implicit; the decoder starts from zeros."""
+    frames = keras.Input((None, F))
+    gru = keras.layers.GRU(5, return_sequences=True, reset_after=False, name="gru")
+    encoder = keras.Model(frames, gru(keras.layers.Masking(name="masking")(frames)), name="encoder")
+    decoder = ka.AttentionDecoder(
+        keras.layers.GRUCell(11, reset_after=False, name="cell"),
+        ka.BahdanauAttention(3, name="attention"),
+        name="decoder",
+    )
+    embedding, head = keras.layers.Embedding(VT, 7, name="target_embedding"), Head(VT, name="head")
+    return models.AttentionSeq2Seq(encoder, decoder, embedding, head, **options)
+
+
+def two_memories_model(**options):
+    attentions = [ka.BahdanauAttention(3, name="first"), ka.BahdanauAttention(2, name="second")]
+    decoder = ka.AttentionDecoder(keras.layers.GRUCell(11, reset_after=False, name="cell"), attentions, name="decoder")
+    embedding, head = EmbeddingOfBoth(VT, 7, name="target_embedding"), Head(VT, name="head")
+    inputs = {"encoder_token_ids": keras.Input((None,), dtype="int32"), "frames": keras.Input((None, F))}
+    encoder = TwoMemories(name="encoder")
+    return models.AttentionSeq2Seq(encoder, decoder, embedding, head, inputs=inputs, **options)
+
+
+ANY_SOURCE = {"attention, frames": frames_model, "attention, two memories": two_memories_model}
+
+
 def make(name, /, **options):
+    if name in ANY_SOURCE:
+        return with_weights(ANY_SOURCE[name](**options))
     kind, sizes = MODELS[name]
     if "members" in sizes:
         return kind([make(member) for member in sizes["members"]], average=sizes["average"], **options)
     sizes = {"source_vocabulary_size": VS, "target_vocabulary_size": VT, **sizes, **options}
     if "attention" in sizes and not isinstance(sizes["attention"], str):  # a layer belongs to one model
         sizes["attention"] = type(sizes["attention"]).from_config(sizes["attention"].get_config())
-    model = kind(**sizes, initializer="glorot_uniform")
+    return with_weights(kind(**sizes, initializer="glorot_uniform"))
+
+
+def with_weights(model):
     for i, weight in enumerate(model.trainable_weights):  # biases too, and the same on every backend
         weight.assign(keras.random.normal(weight.shape, stddev=0.5, seed=i))
     return model
@@ -235,6 +325,24 @@ def some_inputs():
     source[2, 1:] = 0
     target[1, 3:] = 0
     return {"encoder_token_ids": source, "decoder_token_ids": target}
+
+
+def inputs_of(name):
+    """The same sentences for a model of that name, as frames (B, S, F) where it reads them."""
+    inputs = some_inputs()
+    source = inputs["encoder_token_ids"]
+    frames = np.where(source[..., None] > 0, np.random.default_rng(11).normal(size=(B, S, F)), 0).astype("float32")
+    if name == "attention, frames":
+        return {"encoder_inputs": frames, "decoder_token_ids": inputs["decoder_token_ids"]}
+    return inputs | ({"frames": frames} if name in ANY_SOURCE else {})
+
+
+def mask_of(name, inputs):
+    """The mask of the memory, or of all of them side by side."""
+    if name == "attention, frames":
+        return inputs["encoder_inputs"].any(-1)
+    mask = inputs["encoder_token_ids"] != 0
+    return np.concatenate([mask, mask[:, ::2]], axis=1) if name in ANY_SOURCE else mask
 
 
 def values_of(model):

@@ -14,8 +14,8 @@ import pytest
 import keras_attn as ka
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
+from keras_attn.models import SearchModel
 from keras_attn.search import beam_search, greedy_search
-from keras_attn.translation import SearchModel
 from tests.contracts.model_rows import MODELS, ONE_EACH, STATEFUL, VS, VT, B, S, T, make
 
 pytestmark = pytest.mark.skipif(

@@ -8,7 +8,8 @@
 
    Texts are frames: a decimal length, a newline, that many bytes, a newline; any bytes will do. Every signature whose
    inputs are strings runs on them (or those named, in their order); inputs with a default are left to it. Text i goes
-   to string input i mod k of k, in the order of their names; those after the last whole round are left out.
+   to string input i mod k of k, in the order of their names; those after the last whole round are left out. To an input
+   of numbers goes one text: "RANK DIMENSION...", a newline, and the array's bytes.
    stdout, for each signature:
        signature NAME
        output NAME TYPE RANK DIMENSION...     followed by one line for each number, one frame for each string
@@ -207,6 +208,20 @@ static TF_Tensor *string_tensor(const Text *texts, int64_t count, int64_t first,
   return tensor;
 }
 
+static TF_Tensor *number_tensor(const Text *text, TF_DataType type) {
+  int64_t dimensions[8], elements = 1;
+  char *at = text->bytes, *end = memchr(text->bytes, '\n', text->length);
+  if (!end) fail("an array has no line with its shape");
+  int rank = (int)strtol(at, &at, 10);
+  if (rank < 0 || rank > 8) fail("an array of rank %d", rank);
+  for (int i = 0; i < rank; ++i) elements *= dimensions[i] = strtoll(at, &at, 10);
+  size_t size = elements * TF_DataTypeSize(type);
+  if (at != end || size != text->length - (end + 1 - text->bytes)) fail("an array of another size than its shape");
+  TF_Tensor *tensor = TF_AllocateTensor(type, dimensions, rank, size);
+  memcpy(TF_TensorData(tensor), end + 1, size);
+  return tensor;
+}
+
 static TF_Output find_output(TF_Graph *graph, const char *tensor) {
   char name[NAME];
   strcpy(name, tensor);
@@ -249,9 +264,10 @@ static void run(TF_Session *session, TF_Graph *graph, const Signature *signature
   TF_Status *status = TF_NewStatus();
   for (int i = 0; i < signature->input_count; ++i) {
     const Tensor *input = &signature->inputs[i];
-    if (input->type != TF_STRING) fail("%s: input %s is no string", signature->name, input->key);
+    if (i >= count && input->type != TF_STRING) fail("%s: no array for input %s", signature->name, input->key);
     inputs[i] = find_output(graph, input->tensor);
-    fed[i] = string_tensor(texts, count, i, signature->input_count);
+    fed[i] = input->type == TF_STRING ? string_tensor(texts, count, i, signature->input_count)
+                                      : number_tensor(&texts[i], input->type);
   }
   for (int i = 0; i < signature->output_count; ++i) outputs[i] = find_output(graph, signature->outputs[i].tensor);
   for (int turn = 0; turn < repeat; ++turn) {

@@ -187,8 +187,8 @@ def test_the_translator_stays_as_it_is(translator):
 def test_matrices_are_arguments_of_what_jax_compiles(monkeypatch):
     import jax
 
+    from keras_attn.models import SearchModel
     from keras_attn.search import greedy_search
-    from keras_attn.translation.search_models import SearchModel
 
     traced = []
     monkeypatch.setattr(jax, "jit", lambda function, jit=jax.jit: traced.append(jit(function)) or traced[-1])

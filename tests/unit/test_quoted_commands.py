@@ -18,7 +18,7 @@ from recipes.studies import alignment, length
 ROOT = Path(__file__).parents[2]
 REPORTS = results.read_reports(ROOT / "recipes" / "reports")
 STUDIES = {name: report for name, report in REPORTS.items() if "study" in report}
-RUNS = {name: report for name, report in REPORTS.items() if name not in STUDIES}
+RUNS = {name: report for name, report in REPORTS.items() if not {"study", "task"} & report.keys()}
 TEXTS = [path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"]  # which quotes commands of the past
 PAGES = [*TEXTS, *ROOT.glob("docs/**/*.md"), *ROOT.glob("saved_models/*.md"), *ROOT.glob("recipes/*.md")]
 FOLDERS = ROOT / "recipes", ROOT / "keras_attn", ROOT / "tests" / "benchmarks"

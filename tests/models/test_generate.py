@@ -1,0 +1,92 @@
+"""`generate` and `sample` of a model find what the search functions find, whatever the batch."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attn.search import ShallowFusion, beam_search, sample
+from tests.contracts.model_rows import VT, B, S, inputs_of, make
+from tests.search.searching import log_softmax
+
+L = 6
+NAMES = ["rnnsearch", "attention, frames", "attention, two memories"]
+
+
+def check(found, expected):
+    for name in ("token_ids", "lengths", "scores", "log_probs", "token_log_probs"):
+        value = ops.convert_to_numpy(getattr(expected, name))
+        np.testing.assert_allclose(getattr(found, name), value, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_generate_finds_what_the_search_finds_in_batches_of_any_size(name):
+    model, inputs = make(name), inputs_of(name)
+    source, options = model.source_of(inputs), {"beam_size": 3, "n_best": 2, "length_penalty": 0.5}
+    tensors = keras.tree.map_structure(ops.convert_to_tensor, source)
+    expected = beam_search(model.step, *model.encode(tensors, L), max_length=L, **options)
+    found = model.generate(source, max_length=L, batch_size=2, **options)
+    check(found, expected)
+    alignments = found.alignments if isinstance(found.alignments, list) else [found.alignments]
+    assert [x.shape[-1] for x in alignments] == ([S, S // 2 + 1] if "two" in name else [S])
+    for one in alignments:
+        np.testing.assert_allclose(one.sum(-1)[found.token_ids > 0], 1, atol=1e-5)
+
+
+def test_samples_are_those_of_the_seed_and_limits_hold():
+    model, inputs = make("attention, frames"), inputs_of("attention, frames")
+    frames = inputs["encoder_inputs"]
+    expected = sample(model.step, *model.encode(ops.convert_to_tensor(frames)), max_length=L, seed=5, num_samples=3)
+    check(model.sample(frames, max_length=L, seed=5, num_samples=3, length_penalty=0.0), expected)
+    found = model.generate(frames, max_length=L, min_length=4, beam_size=1, forced_prefix=np.full((B, 1), 9))
+    assert (found.token_ids[:, 0, 0] == 9).all()
+    assert found.lengths.min() >= 4
+    with pytest.raises(ValueError, match="Expected lengths as numbers of tokens"):
+        model.generate(frames, max_length=L, max_length_ratio=2.0)
+    with pytest.raises(ValueError, match=r"Expected search options among: .*Received: beams"):
+        model.generate(frames, max_length=L, beams=3)
+    with pytest.raises(ValueError, match=r"at least one, in each array\. Received: \[0\]"):
+        model.generate(frames[:0], max_length=L)
+
+
+def only_even(logits, token_ids, position, state):
+    """No odd ids but the end, and no token twice."""
+    odd = (ops.arange(logits.shape[-1]) % 2 == 1) & (ops.arange(logits.shape[-1]) != 3)
+    used = ops.any(ops.one_hot(token_ids, logits.shape[-1]) > 0, axis=1)
+    return ops.where(odd | used, -1e9, ops.cast(logits, "float32"))
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_logits_processor_sees_the_tokens_so_far(beam_size):
+    model, inputs = make("attention, frames"), inputs_of("attention, frames")
+    options = {"max_length": 9, "min_length": 8, "beam_size": beam_size, "logits_processor": only_even}
+    found = model.generate(inputs["encoder_inputs"], **options).token_ids[:, 0]
+    for row in found:
+        words = row[row > 3].tolist()
+        assert len(words) >= 7
+        assert len(set(words)) == len(words)
+        assert not any(word % 2 for word in words)
+
+
+def test_shallow_fusion_adds_the_language_models_log_probabilities():
+    """Greedy search step by step in NumPy."""
+    keras.utils.set_random_seed(1)
+    gru = keras.layers.GRU(5, return_sequences=True)
+    language_model = keras.Sequential([keras.layers.Embedding(VT, 7), gru, keras.layers.Dense(VT)])
+    language_model.build((None, None))
+    for weight in language_model.weights:
+        weight.assign(np.random.default_rng(weight.shape[-1]).normal(size=weight.shape))
+    model, frames = make("attention, frames"), inputs_of("attention, frames")["encoder_inputs"]
+    found = model.generate(frames, max_length=L, beam_size=1, logits_processor=ShallowFusion(language_model, 0.7))
+    assert (found.token_ids != model.generate(frames, max_length=L, beam_size=1).token_ids).any()
+    rows = np.full((B, 1), 2)
+    for position in range(L - 1):
+        inputs = {"encoder_inputs": frames, "decoder_token_ids": rows}
+        both = log_softmax(ops.convert_to_numpy(model(inputs))[:, -1]) + 0.7 * log_softmax(
+            ops.convert_to_numpy(language_model(rows))[:, -1]
+        )
+        both[:, [0, 2]] = -np.inf
+        best = both.argmax(-1)
+        going = found.lengths[:, 0] > position
+        np.testing.assert_array_equal(found.token_ids[going, 0, position], best[going])
+        rows = np.concatenate([rows, best[:, None]], axis=1)

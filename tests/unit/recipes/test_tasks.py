@@ -1,0 +1,111 @@
+"""The recipes of other tasks: data that say what they should, runs that report, and pages that quote the reports."""
+
+import importlib
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recipes.pages import results
+from recipes.tasks import corpora
+
+TASKS = sorted(path.stem for path in Path(corpora.__file__).parent.glob("[a-z]*.py"))
+TASKS = [name for name in TASKS if name not in ("corpora", "task")]
+REPORTS = {
+    report["task"]: report for report in results.read_reports(results.FOLDER / "reports").values() if "task" in report
+}
+
+
+def test_a_hull_has_every_point_on_its_left():
+    random = np.random.default_rng(3)
+    for points in random.random((20, 9, 2)):
+        ring = corpora.hull(points)
+        assert ring[0] == min(ring)
+        for one, other in zip(ring, [*ring[1:], ring[0]], strict=True):
+            edge, rest = points[other] - points[one], np.delete(points, [one, other], 0) - points[one]
+            assert (edge[0] * rest[:, 1] > edge[1] * rest[:, 0]).all()
+
+
+def test_numbers_in_words_differ_and_are_english():
+    assert len({corpora.in_words(n) for n in range(1000)}) == 1000
+    words = {
+        0: "zero",
+        14: "fourteen",
+        20: "twenty",
+        71: "seventy one",
+        300: "three hundred",
+        909: "nine hundred and nine",
+    }
+    assert {n: corpora.in_words(n) for n in words} == words
+
+
+def test_the_answer_of_a_story_follows_from_its_supporting_sentences():
+    for story in corpora.stories(200, seed=5):
+        places, things = {}, {}
+        for sentence in story.sentences:
+            person, verb, *_, last = sentence.split()
+            if verb in ("got", "dropped"):
+                thing = sentence.split()[3]
+                things[thing] = person if verb == "got" else places[person]
+            else:
+                assert places.get(person) != last
+                places[person] = last
+        asked = story.question.split()[-1]
+        where = things.get(asked, asked)
+        assert story.answer == places.get(where, where)
+        told = " ".join(story.sentences[n] for n in story.supporting)
+        assert story.answer in told
+        assert asked in told
+        assert len(story.sentences) == 10
+
+
+def test_a_headline_is_made_of_its_report():
+    texts, headlines = corpora.reports(50, seed=5)
+    for text, headline in zip(texts, headlines, strict=True):
+        actor, verb, *_, town = headline.split()
+        assert text.count(" .") == 4
+        assert f" {town} ." in text
+        (did,) = [past for past, present in corpora.EVENTS.items() if present == verb]
+        assert f", {did} " in text.partition(f"{actor} , ")[2]
+
+
+def test_a_canvas_has_its_digits_inside_their_boxes():
+    pytest.importorskip("sklearn", reason="the digits are scikit-learn's")
+    for canvas in corpora.canvases(20, seed=5, test=True):
+        image = canvas.image.copy()
+        assert len(canvas.corners) == canvas.sentence.count(" at ")
+        for (y, x), part in zip(canvas.corners, canvas.sentence.split(" , "), strict=True):
+            assert image[y : y + 8, x : x + 8].any()
+            image[y : y + 8, x : x + 8] = 0
+            assert part.split(" at ")[1] == f"{corpora.ROWS[y // 12]} {corpora.COLUMNS[x // 12]}"
+        assert not image.any()
+
+
+def test_an_utterance_is_as_long_as_its_number():
+    pytest.importorskip("espeakng_loader", reason="eSpeak NG speaks")
+    short, long, again = corpora.utterances([1, 777, 777], corpora.VOICES[:1], seed=5)
+    assert (short.words, short.frames.shape[1]) == ("one", 32)
+    assert 20 < len(short.frames) < len(long.frames) / 2 < len(again.frames)
+    np.testing.assert_allclose(short.frames.mean(0), 0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in ("pointer_network", "question_answering") if name in TASKS])
+def test_a_recipe_trains_searches_and_reports(name, tmp_path):
+    importlib.import_module(f"recipes.tasks.{name}").main(["--epochs", "1", "--items", "64", "--out", str(tmp_path)])
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["command"] == f"python -m recipes.tasks.{name} --seed 0 --epochs 1 --items 64"
+    assert all(0 <= score <= 100 for score in report["scores"].values())
+    assert (tmp_path / "picture.png").stat().st_size > 1000
+    assert list(tmp_path.glob("*.keras"))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_recipe_says_what_its_report_has(name):
+    module, report = importlib.import_module(f"recipes.tasks.{name}"), REPORTS[name]
+    assert module.__doc__.startswith(report["title"])
+    for score in itertools.islice(report["scores"].values(), 2):
+        assert f"{score:.1f}" in module.__doc__
+    assert f"{report['processor_seconds'] / 60:.1f} minutes of one core" in module.__doc__
+    assert report["processor_seconds"] < 600, "five minutes of two cores"
