@@ -26,8 +26,8 @@ def image_alignment(
 ) -> Figure:
     """Draws for each output token the places of an image that it attends to, as in figure 2 of Xu et al. 2015.
 
-    The image comes first, by itself. Where a token attends to, it keeps its light; the place with the largest weight
-    keeps all of it, and a place without any is dark.
+    The image comes first, by itself. Beside it, it is dim, and the places that a token attends to are lit: most of all
+    the one with its largest weight.
 
     Args:
         alignment: Weights `(T, S)`, a row for each token, over a grid of S places, row by row; or `(T, rows, columns)`.
@@ -76,11 +76,11 @@ def image_alignment(
             if n > count:
                 axes.remove()
                 continue
-            light = np.ones((height, width))
+            picture = shown
             if n:
-                light = (weights[n - 1] / max(weights[n - 1].max(), 1e-9))[y][:, x] * 0.85 + 0.15  # (H, W)
+                light = (weights[n - 1] / max(weights[n - 1].max(), 1e-9))[y][:, x]  # (H, W)
+                picture = 0.4 * shown + 0.6 * (light if image.ndim == 2 else light[..., None])
                 axes.set_title(target_tokens[n - 1], fontsize=9, color=INK, parse_math=False)
-            picture = shown * (light if image.ndim == 2 else light[..., None])
             axes.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     return save(figure, path)
 

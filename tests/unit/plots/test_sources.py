@@ -24,7 +24,7 @@ def test_the_places_of_a_token_are_light(image):
     for axes, weights in zip(figure.axes, [np.ones(6), *WEIGHTS], strict=True):
         for place, weight in enumerate(weights / weights.max()):
             y, x = divmod(place, 3)
-            np.testing.assert_allclose(pixels(figure, axes, 3 * x + 1, 3 * y + 1), 0.15 + 0.85 * weight, atol=0.01)
+            np.testing.assert_allclose(pixels(figure, axes, 3 * x + 1, 3 * y + 1), 0.4 + 0.6 * weight, atol=0.01)
 
 
 def test_the_grid_of_an_alignment_is_its_own_or_a_square_and_pictures_stand_in_rows(tmp_path):
