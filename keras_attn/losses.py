@@ -102,7 +102,7 @@ def _smoothed_crossentropy(label_smoothing: float, words: int | None):
     return crossentropy
 
 
-class TokenWeights(keras.losses.Loss):
+class _TokenWeights(keras.losses.Loss):
     """The weight of each token `(B, T)`, of sample weights and Keras' mask of the logits, whichever is given.
 
     Sample weights are one number a token, `(B, T)`, or a sentence, `(B,)` or `(B, 1)`.
@@ -211,7 +211,7 @@ class SmoothedCrossentropy(keras.losses.Loss):
         self.label_smoothing = float(label_smoothing)
         self.vocabulary_size = vocabulary_size
         self._crossentropy = _smoothed_crossentropy(self.label_smoothing, vocabulary_size)
-        self._sum_of_weights = TokenWeights("sum", self.dtype)
+        self._sum_of_weights = _TokenWeights("sum", self.dtype)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         sample_weight = self._sum_of_weights.of_tokens(sample_weight, y_true)

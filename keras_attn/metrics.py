@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attn.backend import sum_over_replicas
 from keras_attn.layers import refuse_unknown_arguments
-from keras_attn.losses import TokenWeights, check_shapes, checked_dtype, label_logits, log_normalizer, softmax_parts
+from keras_attn.losses import _TokenWeights, check_shapes, checked_dtype, label_logits, log_normalizer, softmax_parts
 
 
 class _TokenMean(keras.metrics.Metric):
@@ -24,7 +24,7 @@ class _TokenMean(keras.metrics.Metric):
 
     def __init__(self, name: str, dtype=None):
         super().__init__(name=name, dtype=checked_dtype(dtype))
-        self._token_weights = TokenWeights(dtype=self.dtype)
+        self._token_weights = _TokenWeights(dtype=self.dtype)
         self.total = self.add_variable(shape=(), initializer="zeros", dtype=self.dtype, name="total")
         self.count = self.add_variable(shape=(), initializer="zeros", dtype=self.dtype, name="count")
 

@@ -52,10 +52,13 @@ def lattice(w, words, outputs, layers, order, monotonic, window):
     return np.array(emissions), np.array(transitions)
 
 
-def paths(emissions, transitions, outputs, steps):
-    """Every alignment of the first `steps` steps, and its joint probability with the symbols that are read later."""
+def paths(emissions, transitions, outputs, steps, first=0):
+    """Every alignment of the first `steps` steps, and its joint probability with the symbols that are read later.
+
+    Before the first step it is at the word `first`.
+    """
     for path in itertools.product(range(emissions.shape[1]), repeat=steps):
-        probability, previous = 1.0, 0
+        probability, previous = 1.0, first
         for i, j in enumerate(path):
             probability *= transitions[i, previous, j]
             if i + 1 < len(outputs) and i + 1 < steps:
@@ -64,11 +67,11 @@ def paths(emissions, transitions, outputs, steps):
         yield path, probability
 
 
-def prefixes(emissions, transitions, outputs):
+def prefixes(emissions, transitions, outputs, first=0):
     """p(a_i = j | y_<i, x) (T, S)."""
     totals = np.zeros(transitions.shape[:2])
     for i, total in enumerate(totals):
-        for path, p in paths(emissions, transitions, outputs, i + 1):
+        for path, p in paths(emissions, transitions, outputs, i + 1, first):
             total[path[-1]] += p
     return totals / totals.sum(-1, keepdims=True)
 

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn.backend import loop_matmul, matmul
-from keras_attn.layers.layer import Layer, SourceReader, check_mask, constructor_arguments
+from keras_attn.layers.layer import Layer, SourceReader, WeightLayer, check_mask, constructor_arguments
 from keras_attn.layers.normalizers import at_least_float32, get_normalizer, normalize, score_dtype
 
 _REGISTRY: dict[str, type["Attention"]] = {}
@@ -15,7 +15,7 @@ _Class = TypeVar("_Class", bound=type["Attention"])
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class Attention(SourceReader):
+class Attention(WeightLayer, SourceReader):
     """Base of every attention layer: turns scores e into an alignment alpha and a context c.
 
         alpha_ij = exp(e_ij) / sum_k exp(e_ik),   c_i = sum_j alpha_ij h_j          (Bahdanau 2015, eqs. 5 and 6)
@@ -34,6 +34,11 @@ class Attention(SourceReader):
             scores get exactly 0; or a function from scores `(..., S)`, -1e9 at masked positions, to an alignment
             `(..., S)`, which `keras.saving.register_keras_serializable` lets models save.
 
+        dropout: Dropout rate of the alignment from which the context is computed, in training. The alignment that is
+            returned has none.
+        kernel_regularizer, kernel_constraint: Of the layer's matrices and vectors, as of Keras' layers.
+        bias_regularizer, bias_constraint: Of its biases.
+
     Call arguments:
         query: `(B, H)` for one step of the decoder, or `(B, T, H)` for all steps at once.
         values: `(B, S, M)`, the memory h.
@@ -41,6 +46,10 @@ class Attention(SourceReader):
         mask: Boolean `(B, S)`, True = real token, or with all steps `(B, T, S)`; None: the implicit mask of `values`,
             or else every position is real.
         state: The state of a mechanism that remembers earlier steps; else `()`.
+        noise: What `noise` drew, the part of the step or of all; None: drawn by the call, in training.
+        training: Whether to apply dropout.
+        return_attention_scores: As in Keras' own attention layers: True returns `(context, alignment)`, False the
+            context alone; None: all three.
 
     Returns:
         `(context, alignment, state)`: `(B, M)` and `(B, S)` for one step, `(B, T, M)` and `(B, T, S)` for all. A layer
@@ -54,17 +63,26 @@ class Attention(SourceReader):
         ValueError: for a mask of another shape.
     """
 
+    _shared_arguments = True
     _keeps_state = False  # whether the layer itself casts query and values: Keras would round its state, too
 
-    def __init__(self, *, normalizer: str | Callable = "softmax", **kwargs):
+    def __init__(self, *, normalizer: str | Callable = "softmax", dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
         self.normalizer = get_normalizer(normalizer)
+        if not 0 <= dropout < 1:
+            raise ValueError(f"Expected `dropout` from 0 to below 1. Received: dropout={dropout}")
+        self.dropout = dropout
+        if dropout:
+            self.seed_generator = keras.random.SeedGenerator()
         self._convert_input_args, self._allow_non_tensor_positional_args = not self._keeps_state, self._keeps_state
 
-    def __call__(self, query, values, *args, **kwargs):
+    def __call__(self, query, values, *args, return_attention_scores: bool | None = None, **kwargs):
         if self._keeps_state and not isinstance(query, keras.KerasTensor):
             query, values = (self._as_input(x) for x in (query, values))
-        return super().__call__(query, values, *args, **kwargs)
+        found = super().__call__(query, values, *args, **kwargs)
+        if return_attention_scores is None:
+            return found
+        return found[:2] if return_attention_scores else found[0]
 
     def _as_input(self, x):
         """A tensor in the compute dtype, with the implicit mask of x."""
@@ -72,12 +90,12 @@ class Attention(SourceReader):
             return x
         return keras.layers.Identity(dtype=self.compute_dtype)(x)
 
-    def call(self, query, values, keys=None, mask=None, state=(), values_mask=None):
+    def call(self, query, values, keys=None, mask=None, state=(), noise=None, training=False, values_mask=None):
         mask = self.source_mask(query, values, mask, values_mask)
         if keys is None:
             keys = self.keys(values)
         alignment, state = self.align(query, keys, mask, state)
-        return self.context(alignment, values), alignment, state
+        return self.context(self.dropped(alignment, values, noise, training), values), alignment, state
 
     def source_mask(self, query, values, mask, values_mask):
         """The mask of the call, or else the implicit one of `values`: bool `(B, S)` or `(B, T, S)`, or None."""
@@ -92,10 +110,24 @@ class Attention(SourceReader):
         """e_ij for `(B, H)` or `(B, T, H)` queries: `(B, S)` or `(B, T, S)`."""
         raise NotImplementedError(f"{type(self).__name__} must implement `scores(query, keys)`.")
 
+    def by_word(self, scores, mask):
+        """The scores of the words, from those of their places in the row where `scores` knows no more."""
+        return scores
+
     def align(self, query, keys, mask, state):
         """alpha_ij `(B, S)` or `(B, T, S)`, at least float32, and the next state."""
-        scores = at_least_float32(self.scores(query, keys))  # (B, S) or (B, T, S)
+        scores = self.by_word(at_least_float32(self.scores(query, keys)), mask)  # (B, S) or (B, T, S)
         return normalize(scores, mask, self.normalizer), state
+
+    def dropped(self, alignment, values, noise=None, training=False):
+        """The alignment with dropout, in training; `noise` as in the call."""
+        if not (self.dropout and training):
+            return alignment
+        if noise is None:
+            steps = ops.shape(alignment)[1] if len(alignment.shape) == 3 else 1
+            noise = ops.swapaxes(Attention.noise(self, steps, values), 0, 1)  # (B, T, S)
+            noise = noise if len(alignment.shape) == 3 else noise[:, 0]
+        return alignment * ops.cast(noise, alignment.dtype)
 
     def context(self, alignment, values):
         """sum_j alpha_ij h_j."""
@@ -110,7 +142,10 @@ class Attention(SourceReader):
 
     def noise(self, steps, values) -> Any:
         """Random numbers `(T, B, S)` for the training of T steps; None unless the mechanism is random in training."""
-        return None
+        if not self.dropout:
+            return None
+        ones = ops.ones((steps, *ops.shape(values)[:2]), score_dtype(values.dtype))  # (T, B, S)
+        return keras.random.dropout(ones, self.dropout, seed=self.seed_generator)
 
     def check_built(self) -> None:
         """Raises ValueError for a call of `keys` before the layer has its weights."""
@@ -164,7 +199,9 @@ def register_attention(name: str) -> Callable[[_Class], _Class]:
     return register
 
 
-def get_attention(identifier, units: int | None = None, dtype=None, name: str = "attention") -> Attention:
+def get_attention(
+    identifier, units: int | None = None, dtype=None, name: str = "attention", **options: Any
+) -> Attention:
     """Returns an attention layer, from its registered name, its config, or itself.
 
     Args:
@@ -175,6 +212,7 @@ def get_attention(identifier, units: int | None = None, dtype=None, name: str = 
         units: Width of the hidden layer, for a class that has one and is given by name.
         dtype: Dtype policy of a layer given by name.
         name: The name of a layer given by name.
+        **options: Further arguments of a layer given by name.
 
     Raises:
         ValueError: for another name, or what is no attention layer. The message lists the registered names.
@@ -187,4 +225,4 @@ def get_attention(identifier, units: int | None = None, dtype=None, name: str = 
         raise ValueError(f"Expected an `Attention` layer, or one of {sorted(_REGISTRY)}. Received: {identifier!r}")
     cls = _REGISTRY[identifier]
     takes_units = "units" in constructor_arguments(cls, base=Layer)
-    return cls(**{"units": units} if takes_units else {}, name=name, dtype=dtype)
+    return cls(**{"units": units} if takes_units else {}, name=name, dtype=dtype, **options)

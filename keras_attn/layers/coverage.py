@@ -131,6 +131,7 @@ class NeuralCoverageAttention(StatefulAdditiveAttention):
             recurrent_initializer=half_precision_safe("orthogonal", self.dtype_policy),
             dtype=self.dtype_policy,
             name="coverage_cell",
+            **self.weight_options,
         )
 
     def build(self, query_shape, values_shape, **_):

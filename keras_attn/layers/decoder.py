@@ -13,6 +13,7 @@ from keras_attn.layers.readout import attentional_vector, build_attentional
 from keras_attn.layers.recurrence import (
     as_lists,
     check_cell,
+    check_states,
     draw_masks,
     output_width,
     project,
@@ -171,7 +172,7 @@ class AttentionDecoder(SourceReader):
         values: `(B, S, M)`, the encoder's h; or a list of several, one for each attention layer, of any S and M.
         mask: Boolean `(B, S)`, True = real source token; None: the implicit mask of `values`, or else all are real.
             With a list of values a list, too.
-        cell_state: s_0 in the cell's own structure; None: zeros.
+        cell_state: s_0, Keras' `initial_state`, in the cell's own structure; None: zeros.
         fed: `(B, F)`, f_0, such as a first context; None: zeros. Only with `input_feeding`.
         training: Whether to apply dropout.
         each_head: Whether the alignments are those of each attention layer and head, `(B, T, N, S)` in the order of the
@@ -191,8 +192,8 @@ class AttentionDecoder(SourceReader):
 
     Raises:
         ValueError: for a cell of one's own with dropout, an unknown `attend` or attention, arguments that do not go
-            together, such as those of "after" with "before", a second cell of other states, or as many memories as
-            there are no attention layers.
+            together, such as those of "after" with "before", a second cell or a `cell_state` of other states, or as
+            many memories as there are no attention layers.
 
     Example:
         >>> decoder = keras_attn.AttentionDecoder(keras.layers.GRUCell(5), keras_attn.BahdanauAttention(7))
@@ -324,8 +325,10 @@ class AttentionDecoder(SourceReader):
         """State before the first step: the cell's and what is fed (zeros unless given), and the attentions'."""
         first = values[0] if isinstance(values, (list, tuple)) else values
         if cell_state is None:
-            cell_state = self.cell.get_initial_state(batch_size=ops.shape(first)[0])
-        state = {"cell": as_lists(cell_state), "attention": initial_states(self.attentions, values)}
+            cell_state = as_lists(self.cell.get_initial_state(batch_size=ops.shape(first)[0]))
+        else:
+            cell_state = check_states("cell_state", self.cell, cell_state)
+        state = {"cell": cell_state, "attention": initial_states(self.attentions, values)}
         if self.input_feeding:
             shape = (ops.shape(first)[0], self.vector_width)
             state["fed"] = ops.zeros(shape, dtype=first.dtype) if fed is None else ops.cast(fed, first.dtype)  # (B, F)

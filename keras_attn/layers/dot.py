@@ -7,7 +7,7 @@ from keras import initializers, ops
 from keras_attn.backend import dense, matmul, maximum
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.layer import check_size
-from keras_attn.layers.normalizers import at_least_float32
+from keras_attn.layers.normalizers import at_least_float32, spread_mask
 
 
 def dot_scores(query, keys):
@@ -197,8 +197,8 @@ class LocationAttention(Attention):
         max_length: L, the number of source positions that W_a scores.
         kernel_initializer: For W_a `(H, L)`.
 
-    Call arguments, returns and mask behaviour: see `Attention`. Positions count from the left of the row, so padding
-    belongs at its right.
+    Call arguments, returns and mask behaviour: see `Attention`. Positions are counted over the real words of a row,
+    from 0.
 
     Shorter sources use the first S scores, and of longer ones the words from position L on get alignment 0, as in the
     paper ("for short sentences, we only use the top part of a_t and for long sentences, we ignore words near the end").
@@ -233,3 +233,10 @@ class LocationAttention(Attention):
         positions = ops.arange(ops.shape(keys)[1], dtype="int32")  # (S,)
         scores = ops.take(scores, ops.minimum(positions, self.max_length - 1), axis=-1)  # (B, S) or (B, T, S)
         return ops.where(positions < self.max_length, scores, -1e9)
+
+    def by_word(self, scores, mask):
+        if mask is None:
+            return scores
+        mask = ops.cast(spread_mask(mask, scores), "int32")  # (B, S), (B, 1, S) or (B, T, S)
+        positions = ops.maximum(ops.cumsum(mask, axis=-1) - 1, 0) + ops.zeros_like(scores, "int32")
+        return ops.take_along_axis(scores, positions, axis=-1)

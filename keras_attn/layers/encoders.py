@@ -10,13 +10,35 @@ from keras_attn.layers.layer import (
     check_size,
     half_precision_safe,
     refuse_unknown_arguments,
+    shapes_of,
 )
-from keras_attn.layers.recurrence import as_lists, check_cell, concatenate, output_width, read, skip, top_state
+from keras_attn.layers.recurrence import (
+    as_lists,
+    check_cell,
+    check_states,
+    concatenate,
+    output_width,
+    read,
+    skip,
+    state_sizes,
+    top_state,
+)
+
+_MERGES = {
+    "concat": concatenate,
+    "sum": lambda one, other: one + other,
+    "mul": lambda one, other: one * other,
+    "ave": lambda one, other: (one + other) / 2,
+}
 
 
 def _states(cell) -> list[int]:
     """The number of states of each layer of a cell."""
     return [len(tree.flatten(layer.state_size)) for layer in getattr(cell, "cells", [cell])]
+
+
+def _same_sizes(cell, other) -> bool:
+    return other is not None and state_sizes(cell) == state_sizes(other)
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -38,16 +60,22 @@ class RNNEncoder(Layer):
         reverse: Reads from the last real word to the first (Sutskever 2014, section 3.3); only in one direction.
             Outputs stay aligned with their words, and padding is skipped on either side.
         dropout: Dropout rate of each layer's outputs but the last's, before a skip connection adds the inputs to them.
+        merge_mode: How the outputs of both directions become one, and so their final states: "concat", "sum", "mul" or
+            "ave", as in `keras.layers.Bidirectional`. But for "concat" both have the same widths.
+        return_state: Whether states are returned, too. Without them the layer stands in a `Sequential` model or in
+            `TimeDistributed`.
 
     Call arguments:
         inputs: `(B, S, E)`, embeddings.
         mask: Boolean `(B, S)`, True = real token; None: the implicit mask of the inputs, or else all are real.
         training: Whether to apply dropout.
+        initial_state: h_0 in the cell's own structure, with a `backward_cell` a pair of them; None: zeros.
 
     Returns:
         `(values, states, final)`: the top layer's outputs `(B, S, H)`; the final states of every layer, in lists nested
         as the cell's (h and c for an LSTM), from which a decoder of the same layers can start; and the top layer's
-        final h `(B, H)`, without a skip connection. In both directions, H is the sum of the two cells' units.
+        final h `(B, H)`, without a skip connection. In both directions, concatenated, H is the sum of the two cells'
+        units. Without `return_state`, `values` alone.
 
     Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing. The mask is handed
     on to `values`. A row with no real position has zero states.
@@ -68,7 +96,17 @@ class RNNEncoder(Layer):
     _layer_arguments = ("cell", "backward_cell")
     _step = 1  # how many outputs of a layer the next one reads at a time
 
-    def __init__(self, cell, *, backward_cell=None, reverse: bool = False, dropout: float = 0.0, **kwargs):
+    def __init__(
+        self,
+        cell,
+        *,
+        backward_cell=None,
+        reverse: bool = False,
+        dropout: float = 0.0,
+        merge_mode: str = "concat",
+        return_state: bool = True,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         check_cell(cell)
         if backward_cell is not None:
@@ -82,10 +120,17 @@ class RNNEncoder(Layer):
                 raise ValueError(
                     "Expected `reverse` or a `backward_cell`, which reads backwards already. Received: both."
                 )
+        if merge_mode not in _MERGES or (merge_mode != "concat" and not _same_sizes(cell, backward_cell)):
+            raise ValueError(
+                f"Expected `merge_mode` to be one of {', '.join(_MERGES)}, and a `backward_cell` of the widths of "
+                f"`cell` with all but concat. Received: merge_mode={merge_mode!r}, backward_cell={backward_cell!r}"
+            )
         self.cell = cell
         self.backward_cell = backward_cell
         self.reverse = reverse
         self.dropout = dropout
+        self.merge_mode = merge_mode
+        self.return_state = return_state
         self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, inputs_shape, **_):
@@ -96,13 +141,33 @@ class RNNEncoder(Layer):
         for directions in self._directions():
             for cell, _ in directions:
                 build_once(cell, (batch, width))
-            width = self._step * sum(output_width(cell) for cell, _ in directions)
+            width = self._step * self._merged_width(*[output_width(cell) for cell, _ in directions])
 
-    def call(self, inputs, mask=None, training=False):
-        values, states = self._read(inputs, mask, training)
-        states = [tree.map_structure(concatenate, *directions) for directions in states]
+    def _merged_width(self, *widths: int) -> int:
+        return sum(widths) if self.merge_mode == "concat" else widths[0]
+
+    def call(self, inputs, mask=None, training=False, initial_state=None):
+        values, states = self._read(inputs, mask, training, initial_state)
+        if not self.return_state:
+            return values
+        states = [tree.map_structure(_MERGES[self.merge_mode], *directions) for directions in states]
         states = states if hasattr(self.cell, "cells") else states[0]
         return values, states, top_state(states)
+
+    def _first_states(self, given) -> list:
+        """Of each layer, the states before its first step in each direction, or None for zeros."""
+        cells = [self.cell] if self.backward_cell is None else [self.cell, self.backward_cell]
+        if given is None:
+            return [[None] * len(cells)] * len(self._directions())
+        if len(cells) == 1:
+            given = [given]
+        elif not isinstance(given, (list, tuple)) or len(given) != 2:
+            raise ValueError(
+                "Expected `initial_state` to be a pair with a `backward_cell`: the states of each direction. "
+                f"Received: {given!r}"
+            )
+        states = [check_states("initial_state", *pair) for pair in zip(cells, given, strict=True)]
+        return list(zip(*[state if hasattr(self.cell, "cells") else [state] for state in states], strict=True))
 
     def _directions(self):
         """Of each layer: `(cell, reverse)` for each of its directions."""
@@ -111,8 +176,9 @@ class RNNEncoder(Layer):
         layers = zip(*[getattr(cell, "cells", [cell]) for cell in cells], strict=True)
         return [list(zip(layer, directions, strict=False)) for layer in layers]
 
-    def _read(self, inputs, mask, training):
+    def _read(self, inputs, mask, training, initial_state=None):
         """The top layer's outputs (B, S, H), and the final states by layer and direction, in lists as the cell's."""
+        firsts = self._first_states(initial_state)
         mask = check_mask(mask, inputs)
         outputs = ops.transpose(inputs, (1, 0, 2))  # (S, B, E)
         mask = None if mask is None else ops.transpose(mask)  # (S, B)
@@ -120,9 +186,12 @@ class RNNEncoder(Layer):
         layers = self._directions()
         for i, directions in enumerate(layers):
             inputs, mask = self._between(outputs, mask) if i else (outputs, mask)
-            runs = [read(cell, inputs, mask=mask, reverse=reverse, training=training) for cell, reverse in directions]
+            runs = [
+                read(cell, inputs, mask=mask, reverse=reverse, training=training, states=first)
+                for (cell, reverse), first in zip(directions, firsts[i], strict=True)
+            ]
             outputs, finals = zip(*runs, strict=True)
-            outputs = concatenate(*outputs)  # (S, B, H)
+            outputs = _MERGES[self.merge_mode](*outputs)  # (S, B, H)
             outputs = self.dropout_layer(outputs, training=training) if i < len(layers) - 1 else outputs
             outputs = skip(self.cell, i, inputs, outputs) if i else outputs
             states.append(list(finals))
@@ -132,7 +201,7 @@ class RNNEncoder(Layer):
         """The inputs (S, B, I) of a layer and their mask (S, B), from the outputs of the layer below."""
         return outputs, mask
 
-    def compute_output_spec(self, inputs, mask=None, training=False):
+    def compute_output_spec(self, inputs, mask=None, training=False, initial_state=None):
         batch, length = inputs.shape[:2]
 
         def spec(*shape):
@@ -140,12 +209,14 @@ class RNNEncoder(Layer):
 
         layers = [[cell for cell, _ in directions] for directions in self._directions()]
         sizes = [
-            tree.map_structure(lambda *widths: sum(widths), *[as_lists(cell.state_size) for cell in cells])
-            for cells in layers
+            tree.map_structure(self._merged_width, *[as_lists(cell.state_size) for cell in cells]) for cells in layers
         ]
         states = tree.map_structure(spec, sizes if hasattr(self.cell, "cells") else sizes[0])
-        width = sum(map(output_width, layers[-1]))
-        return spec(length, width), states, spec(width)
+        width = self._merged_width(*map(output_width, layers[-1]))
+        return (spec(length, width), states, spec(width)) if self.return_state else spec(length, width)
+
+    def compute_output_shape(self, inputs_shape):
+        return shapes_of(self.compute_output_spec(keras.KerasTensor(inputs_shape)))
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -163,16 +234,20 @@ class BiGRUEncoder(RNNEncoder):
         dropout: Dropout rate of each layer's outputs but the last's.
         recurrent_dropout: Dropout rate of the cells' states, with one mask for all steps.
         kernel_initializer, recurrent_initializer: For the input and the recurrent matrices.
+        kernel_regularizer, recurrent_regularizer, bias_regularizer: As in `keras.layers.GRUCell`.
+        kernel_constraint, recurrent_constraint, bias_constraint: As in `keras.layers.GRUCell`.
+        merge_mode, return_state: As in `RNNEncoder`.
 
     Call arguments:
         inputs: `(B, S, E)`, embeddings.
         mask: Boolean `(B, S)`, True = real token; None: the implicit mask of the inputs, or else all are real. Padding
             may be left, right or anywhere.
         training: Whether to apply dropout.
+        initial_state: As in `RNNEncoder`; for one layer `(forward, backward)`, `(B, H)` each.
 
     Returns:
         `(values, forward, backward)`: the memory `(B, S, 2 H)`, and the top layer's final states `(B, H)`:
-        ->h after the last real word, <-h after the first (<-h_1 of the paper).
+        ->h after the last real word, <-h after the first (<-h_1 of the paper). Without `return_state`, `values` alone.
 
     Mask behaviour: masked steps carry the state over and output zeros, so padding changes nothing. The mask is handed
     on to `values`. A row with no real position has zero states.
@@ -204,8 +279,24 @@ class BiGRUEncoder(RNNEncoder):
         recurrent_dropout: float = 0.0,
         kernel_initializer="glorot_uniform",
         recurrent_initializer="orthogonal",
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        merge_mode: str = "concat",
+        return_state: bool = True,
         **kwargs,
     ):
+        weights = {
+            "kernel_regularizer": keras.regularizers.get(kernel_regularizer),
+            "recurrent_regularizer": keras.regularizers.get(recurrent_regularizer),
+            "bias_regularizer": keras.regularizers.get(bias_regularizer),
+            "kernel_constraint": keras.constraints.get(kernel_constraint),
+            "recurrent_constraint": keras.constraints.get(recurrent_constraint),
+            "bias_constraint": keras.constraints.get(bias_constraint),
+        }
         refuse_unknown_arguments(type(self), kwargs)
         check_size("units", units)
         check_size("num_layers", num_layers)
@@ -222,22 +313,26 @@ class BiGRUEncoder(RNNEncoder):
                     recurrent_initializer=half_precision_safe(recurrent_initializer.clone(), kwargs.get("dtype")),
                     dtype=kwargs.get("dtype"),
                     name=f"{direction}_{i}",
+                    **weights,
                 )
                 for i in range(num_layers)
             ]
             return cells[0] if num_layers == 1 else keras.layers.StackedRNNCells(cells, dtype=kwargs.get("dtype"))
 
-        super().__init__(cell("forward"), backward_cell=cell("backward"), dropout=dropout, **kwargs)
+        options = {"dropout": dropout, "merge_mode": merge_mode, "return_state": return_state}
+        super().__init__(cell("forward"), backward_cell=cell("backward"), **options, **kwargs)
         self.units = units
         self.num_layers = num_layers
         self.reset_after = reset_after
         self.recurrent_dropout = recurrent_dropout
         self.kernel_initializer = kernel_initializer
         self.recurrent_initializer = recurrent_initializer
+        for name, value in weights.items():
+            setattr(self, name, value)
 
-    def call(self, inputs, mask=None, training=False):
-        values, states = self._read(inputs, mask, training)
-        return values, *[h for (h,) in states[-1]]
+    def call(self, inputs, mask=None, training=False, initial_state=None):
+        values, states = self._read(inputs, mask, training, initial_state)
+        return (values, *[h for (h,) in states[-1]]) if self.return_state else values
 
     @property
     def forward_cells(self):
@@ -249,10 +344,13 @@ class BiGRUEncoder(RNNEncoder):
         """The cells that read backwards, layer by layer."""
         return list(getattr(self.backward_cell, "cells", [self.backward_cell]))
 
-    def compute_output_spec(self, inputs, mask=None, training=False):
+    def compute_output_spec(self, inputs, mask=None, training=False, initial_state=None):
         batch, length = inputs.shape[:2]
         state = keras.KerasTensor((batch, self.units), dtype=self.compute_dtype)
-        values = keras.KerasTensor((batch, length, 2 * self.units), dtype=self.compute_dtype)
+        width = self._merged_width(self.units, self.units)
+        values = keras.KerasTensor((batch, length, width), dtype=self.compute_dtype)
+        if not self.return_state:
+            return values
         return values, state, keras.KerasTensor(state.shape, dtype=self.compute_dtype)
 
 
@@ -324,12 +422,14 @@ class PyramidEncoder(RNNEncoder):
             mask = self._any(mask)
         return ops.transpose(mask)  # (B, S')
 
-    def compute_output_spec(self, inputs, mask=None, training=False):
-        values, states, final = super().compute_output_spec(inputs)
+    def compute_output_spec(self, inputs, mask=None, training=False, initial_state=None):
+        found = super().compute_output_spec(inputs)
+        values, *states = found if self.return_state else [found]
         batch, length, width = values.shape
         for _ in self.cell.cells[1:]:
             length = length and -(-length // self.reduce)
-        return keras.KerasTensor((batch, length, width), dtype=self.compute_dtype), states, final
+        values = keras.KerasTensor((batch, length, width), dtype=self.compute_dtype)
+        return (values, *states) if states else values
 
 
 ORDERS = ("parallel", "alternating", "upwards")

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn.backend import dense, scan, tanh
 from keras_attn.layers.dot import GeneralAttention
-from keras_attn.layers.layer import Layer, SourceReader, check_mask, check_size
+from keras_attn.layers.layer import SourceReader, WeightLayer, check_mask, check_size
 from keras_attn.layers.normalizers import at_least_float32
 
 
@@ -90,7 +90,7 @@ IMPOSSIBLE = -1e9  # as a logarithm: finite, so that no gradient is 0 / 0
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class HardAlignment(SourceReader):
+class HardAlignment(WeightLayer, SourceReader):
     """The next token's distribution, summed over all alignments by the forward algorithm.
 
         p(a_i = j | a_{i-1} = k) = exp(e_ij) / sum_{l >= k} exp(e_il) for j >= k,   e_ij = s_i^T T h_j     (order 0)
@@ -150,7 +150,7 @@ class HardAlignment(SourceReader):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.jumps = range(0 if monotonic else -window, window + 1)
         options = {"kernel_initializer": self.kernel_initializer.clone(), "dtype": self.dtype_policy}
-        self.score = None if order else GeneralAttention(**options, name="score")
+        self.score = None if order else GeneralAttention(**options, **self.weight_options, name="score")
 
     def build(self, states_shape, values_shape, *_, **__):
         if self.score is not None:
@@ -167,7 +167,7 @@ class HardAlignment(SourceReader):
         keys = self.keys(values)
         transitions = self.log_transitions(states, keys, mask)  # (B, T, S, S)
         observed = observations(log_emissions, token_ids)  # (B, T, S)
-        log_alignments = forward(self.first(keys), observed, transitions)  # (B, T, S)
+        log_alignments = forward(self.first(keys, mask), observed, transitions)  # (B, T, S)
         return mixture(log_alignments, log_emissions), log_alignments
 
     def step(self, state, log_emissions, keys, mask, previous):
@@ -175,8 +175,8 @@ class HardAlignment(SourceReader):
 
         Args:
             log_emissions: `(B, S, V)`.
-            previous: `(log_alignment (B, S), observed (B, S))` of the step before: log q_{i-1}, at first `first(keys)`,
-                and log p(y_{i-1} | a_{i-1}), at first 0.
+            previous: `(log_alignment (B, S), observed (B, S))` of the step before: log q_{i-1}, at first
+                `first(keys, mask)`, and log p(y_{i-1} | a_{i-1}), at first 0.
 
         Returns:
             `(log_probs (B, V), log_alignment (B, S))`.
@@ -189,7 +189,7 @@ class HardAlignment(SourceReader):
         keys = self.keys(values)
         transitions = self.log_transitions(states, keys, mask)  # (B, T, S, S)
         observed = observations(log_emissions, token_ids)  # (B, T, S)
-        return smoothed(forward(self.first(keys), observed, transitions), observed, transitions)
+        return smoothed(forward(self.first(keys, mask), observed, transitions), observed, transitions)
 
     def keys(self, values):
         """The source side of the scores, `(B, S, A)`."""
@@ -197,10 +197,12 @@ class HardAlignment(SourceReader):
             return self.score.keys(values)
         return dense(values, self.memory_kernel) + ops.cast(self.bias, values.dtype)
 
-    def first(self, keys):
-        """log p(a_0 = j) `(B, S)`, all of it at the first word."""
+    def first(self, keys, mask=None):
+        """log p(a_0 = j) `(B, S)`, all of it at the first real word."""
         zeros = at_least_float32(ops.zeros_like(keys[..., 0]))  # (B, S)
-        return zeros + ops.cast(ops.where(ops.arange(ops.shape(keys)[1]) == 0, 0.0, IMPOSSIBLE), zeros.dtype)
+        first = 0 if mask is None else ops.argmax(ops.cast(mask, "int32"), axis=-1)[:, None]  # (B, 1), or 0
+        is_first = ops.arange(ops.shape(keys)[1], dtype="int32") == ops.cast(first, "int32")  # (B, S), or (S,)
+        return zeros + ops.cast(ops.where(is_first, 0.0, IMPOSSIBLE), zeros.dtype)
 
     def log_transitions(self, states, keys, mask=None):
         """log p(a_i = j | a_{i-1} = k): `(B, S, S)` for states `(B, H)`, `(B, T, S, S)` for `(B, T, H)`."""
@@ -226,7 +228,7 @@ class HardAlignment(SourceReader):
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class PairReadout(Layer):
+class PairReadout(WeightLayer):
     """Features of each decoder state with each source word, from which the next token is predicted.
 
         f_ij = tanh(W [s_i ; h_j] + b) = tanh(W_s s_i + W_h h_j + b)                  (Wu, Shapiro & Cotterell 2018)

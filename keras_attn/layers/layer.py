@@ -14,20 +14,21 @@ def constructor_arguments(cls: type, base: type) -> dict[str, inspect.Parameter]
     """The arguments that `cls(...)` takes: its own and, through `**kwargs`, those of its parents below `base`.
 
     A class with `_replaces_arguments = True` calls its parent's constructor with arguments of its own choice, so that
-    the parent's are not among them.
+    those of its parents are not among them, but for parents with `_shared_arguments = True`.
     """
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    arguments = {}
+    arguments, replaced = {}, False
     for parent in cls.__mro__:
         if parent is base:
             break
-        if "__init__" not in vars(parent):
+        if "__init__" not in vars(parent) or (replaced and not vars(parent).get("_shared_arguments")):
             continue
         parameters = list(inspect.signature(vars(parent)["__init__"]).parameters.values())[1:]
         arguments |= {p.name: p for p in parameters if p.kind not in variadic and p.name not in arguments}
         passes_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
-        if not passes_on or vars(parent).get("_replaces_arguments"):
+        if not passes_on:
             break
+        replaced = replaced or vars(parent).get("_replaces_arguments")
     return arguments
 
 
@@ -91,6 +92,11 @@ def check_mask(mask, values, steps: int | None = None) -> Any:
     return mask
 
 
+def shapes_of(spec):
+    """The shapes of symbolic outputs, for `compute_output_shape`, which Keras' wrappers ask for."""
+    return keras.tree.map_structure(lambda output: output.shape, spec)
+
+
 def build_once(layer, *shapes) -> None:
     """Builds a layer, unless it is built already, as one loaded from a file is."""
     if not layer.built:
@@ -150,6 +156,54 @@ class Layer(keras.layers.Layer):
         return super().from_config({**config, **layers})
 
 
+class WeightLayer(Layer):
+    """Base of the layers with weights of their own, which Keras' regularizers and constraints reach.
+
+    Args:
+        kernel_regularizer, kernel_constraint: Of each of the layer's matrices and vectors, from its name or itself.
+        bias_regularizer, bias_constraint: Of each of its biases.
+    """
+
+    _shared_arguments = True
+
+    def __init__(
+        self,
+        *,
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+
+    @property
+    def weight_options(self) -> dict[str, Any]:
+        """The arguments of this class, for layers within this one."""
+        return {name: getattr(self, name) for name in inspect.signature(WeightLayer.__init__).parameters if "_" in name}
+
+    def add_weight(self, *args, name: str | None = None, **kwargs):
+        kind = {"kernel": "kernel", "vector": "kernel", "bias": "bias"}.get(str(name).rpartition("_")[2])
+        if kind:
+            kwargs |= {what: getattr(self, f"{kind}_{what}") for what in ("regularizer", "constraint")}
+        return super().add_weight(*args, name=name, **kwargs)
+
+
+def check_memory(values) -> None:
+    """Raises ValueError for a memory, or one of several, that is not `(B, S, M)`."""
+    for one in values if isinstance(values, (list, tuple)) else [values]:
+        if one is not None and len(one.shape) != 3:
+            raise ValueError(
+                "Expected values of shape (B, S, M), with one axis of positions. Received: values of shape "
+                f"{tuple(one.shape)}. `keras.layers.Reshape((-1, M))` makes one axis of several, and "
+                "`keras.ops.reshape(mask, (B, -1))` of those of a mask"
+            )
+
+
 class SourceReader(Layer):
     """Base of the layers that read a source, with a mask of its own, beside their first argument.
 
@@ -163,6 +217,8 @@ class SourceReader(Layer):
     def __call__(self, *args, **kwargs):
         if kwargs.get("mask") is not None:
             kwargs[self._source_mask] = kwargs.pop("mask")
+        if self._source_mask == "values_mask":
+            check_memory(kwargs.get("values", args[1] if len(args) > 1 else None))
         return super().__call__(*args, **kwargs)
 
 

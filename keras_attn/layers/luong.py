@@ -56,15 +56,15 @@ class LuongAttention(Attention):
                 f"Received, as by tensorflow_addons' LuongAttention(units, memory): {', '.join(received)}"
             )
         super().__init__(**kwargs)
-        self.score = get_attention(score, dtype=self.dtype_policy)
+        self.score = get_attention(score, dtype=self.dtype_policy, **self.weight_options)
         if isinstance(self.score, LuongAttention) or type(self.score).align is not Attention.align:
             raise ValueError(
                 f"Expected a score function, not another global or local attention. Received: {self.score!r}"
             )
-        if self.score.normalizer != "softmax":
+        if self.score.normalizer != "softmax" or self.score.dropout:
             raise ValueError(
-                f"Expected the `normalizer` of {type(self).__name__} itself, not of its score. Received: a score with "
-                f"normalizer={self.score.normalizer!r}"
+                f"Expected the `normalizer` and `dropout` of {type(self).__name__} itself, not of its score. Received: "
+                f"a score with normalizer={self.score.normalizer!r} and dropout={self.score.dropout}"
             )
 
     def build(self, query_shape, values_shape, **_):
@@ -75,6 +75,9 @@ class LuongAttention(Attention):
 
     def scores(self, query, keys):
         return self.score.scores(query, keys)
+
+    def by_word(self, scores, mask):
+        return self.score.by_word(scores, mask)
 
 
 class _LocalAttention(LuongAttention):
@@ -100,7 +103,7 @@ class _LocalAttention(LuongAttention):
             positions, mask = positions[:, None], mask[:, None]  # (B, 1, S)
         distances = positions - centres[..., None]  # (B, S) or (B, T, S)
         inside = ops.cast(mask, "bool") & (ops.abs(distances) <= self.window)
-        scores = at_least_float32(self.scores(query, keys))  # (B, S) or (B, T, S)
+        scores = self.by_word(at_least_float32(self.scores(query, keys)), mask)  # (B, S) or (B, T, S)
         return normalize(scores, inside, self.normalizer), distances, state
 
     def centres(self, query, lengths, state):

@@ -101,6 +101,11 @@ class _MonotonicAttention(Attention):
             raise ValueError(f"Expected `sigmoid_noise` of at least 0. Received: sigmoid_noise={sigmoid_noise!r}")
         if chunk_size is not None:
             check_size("chunk_size", chunk_size)
+        if sigmoid_noise and self.dropout:
+            raise ValueError(
+                f"Expected `sigmoid_noise` or `dropout`. Received: sigmoid_noise={sigmoid_noise}, "
+                f"dropout={self.dropout}"
+            )
         if self.normalizer != "softmax":
             raise ValueError(
                 f"Expected no `normalizer`: a sigmoid takes its place in {type(self).__name__}. Received: "
@@ -129,7 +134,8 @@ class _MonotonicAttention(Attention):
         if keys is None:
             keys = self.keys(values)
         alignment, state = self.align(query, keys, mask, state, noise, training)
-        return self.context(alignment, values), alignment, state
+        dropout = None if self.sigmoid_noise else noise
+        return self.context(self.dropped(alignment, values, dropout, training), values), alignment, state
 
     def keys(self, values):
         keys = super().keys(values)
@@ -137,7 +143,7 @@ class _MonotonicAttention(Attention):
 
     def noise(self, steps, values):
         if not self.sigmoid_noise:
-            return None
+            return super().noise(steps, values)
         shape = (steps, *ops.shape(values)[:2])
         return keras.random.normal(shape, dtype=score_dtype(values.dtype), seed=self.seed_generator)  # (T, B, S)
 
@@ -145,7 +151,7 @@ class _MonotonicAttention(Attention):
         keys, chunk_keys = (keys, None) if self.chunk_score is None else keys
         scores = at_least_float32(self.scores(query, keys))  # (B, S) or (B, T, S)
         scores = scores + ops.cast(self.score_bias, scores.dtype)
-        if noise is not None:
+        if noise is not None and self.sigmoid_noise:
             scores = scores + self.sigmoid_noise * ops.cast(noise, scores.dtype)
         mode = self.mode if training or self.inference_mode is None else self.inference_mode
         chosen = ops.cast(scores > 0, scores.dtype) if mode == "hard" else ops.sigmoid(scores)
@@ -263,6 +269,7 @@ class BahdanauMonotonicAttention(_MonotonicAttention, BahdanauAttention):
             score_initializer=self.score_initializer.clone(),
             dtype=self.dtype_policy,
             name="chunk_score",
+            **self.weight_options,
         )
 
 
@@ -298,4 +305,5 @@ class GeneralMonotonicAttention(_MonotonicAttention, GeneralAttention):
             kernel_initializer=self.kernel_initializer.clone(),
             dtype=self.dtype_policy,
             name="chunk_score",
+            **self.weight_options,
         )

@@ -5,7 +5,15 @@ from keras import initializers, ops, tree
 
 from keras_attn.backend import dense
 from keras_attn.layers.attention import Attention, get_attention
-from keras_attn.layers.layer import Layer, build_once, check_mask, check_size, refuse_unknown_arguments
+from keras_attn.layers.layer import (
+    Layer,
+    WeightLayer,
+    build_once,
+    check_mask,
+    check_size,
+    refuse_unknown_arguments,
+    shapes_of,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -26,6 +34,7 @@ class MultiHeadAttention(Attention):
             layer, whose queries and values have the width D. A layer given by name that has `units` gets D of them.
         head_units: D, the width of a head; None: the query's width divided by N.
         kernel_initializer: For W^Q, W^K, W^V and W^O.
+        normalizer, dropout, kernel_regularizer, ...: As in `Attention`; also of a score given by name.
 
     Call arguments:
         query: `(B, H)` for one step of a decoder, or `(B, T, H)` for all.
@@ -80,8 +89,14 @@ class MultiHeadAttention(Attention):
         self.num_heads = num_heads
         self.head_units = head_units
         self.kernel_initializer = initializers.get(kernel_initializer)
+        self._score_options = {"normalizer": self.normalizer, "dropout": self.dropout, **self.weight_options}
         if isinstance(score, str):
-            get_attention(score, head_units or 1)  # refuses an unknown name before D is known
+            get_attention(score, head_units or 1, **self._score_options)  # refuses an unknown name before D is known
+        elif self.normalizer != "softmax" or self.dropout:
+            raise ValueError(
+                f"Expected the `normalizer` and `dropout` of the score itself. Received: {score!r} and "
+                f"normalizer={self.normalizer!r}, dropout={self.dropout}"
+            )
         self.score = score if isinstance(score, str) else get_attention(score)
         if isinstance(self.score, MultiHeadAttention):
             raise ValueError(f"Expected a `score` without heads of its own. Received: score={score!r}")
@@ -104,10 +119,10 @@ class MultiHeadAttention(Attention):
         )
         self.attention = self.score
         if isinstance(self.score, str):
-            self.attention = get_attention(self.score, units, self.dtype_policy)
+            self.attention = get_attention(self.score, units, self.dtype_policy, **self._score_options)
         build_once(self.attention, (None, units), (None, values_shape[1], units))
 
-    def call(self, query, values, keys=None, mask=None, state=(), noise=None, values_mask=None):
+    def call(self, query, values, keys=None, mask=None, state=(), noise=None, training=False, values_mask=None):
         mask = self.source_mask(query, values, mask, values_mask)
         keys, values = self.keys(values) if keys is None else keys  # (B, N, S, ...), (B, N, S, D)
         queries = self._heads(query, self.query_kernel)  # (B, N, D) or (B, N, T, D)
@@ -117,7 +132,8 @@ class MultiHeadAttention(Attention):
         if mask is not None:
             mask = ops.repeat(mask, self.num_heads, axis=0)  # (B N, S) or (B N, T, S)
         keys, state = tree.map_structure(_fold, (keys, state))
-        results = self.attention(_fold(queries), _fold(values), keys=keys, mask=mask, state=state, **noise or {})
+        options = {"keys": keys, "mask": mask, "state": state, "training": training, **(noise or {})}
+        results = self.attention(_fold(queries), _fold(values), **options)
         contexts, alignments, state = tree.map_structure(self._unfold, results)  # (B, N, ...)
         if of_all:
             contexts, alignments = ops.swapaxes(contexts, 1, 2), ops.swapaxes(alignments, 1, 2)  # (B, T, N, ...)
@@ -150,7 +166,7 @@ class MultiHeadAttention(Attention):
     def _repeated(self, values):
         return ops.repeat(values, self.num_heads, axis=0)  # (B N, S, M)
 
-    def compute_output_spec(self, query, values, keys=None, mask=None, state=(), noise=None, values_mask=None):
+    def compute_output_spec(self, query, values, *_, **__):
         batch, heads, units = query.shape[0], self.num_heads, self.value_kernel.shape[1] // self.num_heads
         rows = None if batch is None else batch * heads
         folded = [keras.KerasTensor((rows, *x.shape[1:-1], units), dtype=x.dtype) for x in (query, values)]
@@ -166,7 +182,7 @@ def _fold(x):
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class SelfAttention(Layer):
+class SelfAttention(WeightLayer):
     """Self-attention: every word of a sentence attends to the words of the same sentence.
 
         outputs, alpha = MultiHead(x, x, x)                                          (Vaswani 2017, section 3.2.3)
@@ -174,10 +190,14 @@ class SelfAttention(Layer):
     Args:
         num_heads, head_units, kernel_initializer: As in `MultiHeadAttention`.
         causal: A word attends to itself and the words before it, as in the Transformer's decoder.
+        dropout: Dropout rate of the alignments from which the outputs are computed, in training.
+        return_attention_scores: Whether the alignments are returned, too. Without them the layer stands in a
+            `Sequential` model or in `TimeDistributed`.
 
     Call arguments:
         inputs: `(B, S, E)`, the words.
-        mask: Boolean `(B, S)`, True = real word; None: all are real.
+        mask: Boolean `(B, S)`, True = real word; None: the implicit mask of the inputs, or else all are real.
+        training: Whether to apply dropout.
 
     Returns:
         `(outputs, alignments)`: `(B, S, E)` in the compute dtype, and `(B, N, S, S)` in float32, whose row i is how
@@ -206,6 +226,8 @@ class SelfAttention(Layer):
         causal: bool = False,
         head_units: int | None = None,
         kernel_initializer="glorot_uniform",
+        dropout: float = 0.0,
+        return_attention_scores: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -213,27 +235,36 @@ class SelfAttention(Layer):
             num_heads,
             head_units=head_units,
             kernel_initializer=kernel_initializer,
+            dropout=dropout,
             dtype=self.dtype_policy,
             name="attention",
+            **self.weight_options,
         )
         self.num_heads = num_heads
         self.causal = causal
         self.head_units = head_units
         self.kernel_initializer = self.attention.kernel_initializer
+        self.dropout = dropout
+        self.return_attention_scores = return_attention_scores
 
     def build(self, inputs_shape, **_):
         build_once(self.attention, inputs_shape, inputs_shape)
 
-    def call(self, inputs, mask=None):
+    def call(self, inputs, mask=None, training=False):
         mask = check_mask(mask, inputs)
         if self.causal:
             real = ops.ones_like(inputs[:, :, 0], "bool") if mask is None else mask  # (B, S)
             positions = ops.arange(ops.shape(inputs)[1])  # (S,)
             mask = (positions[:, None] >= positions) & real[:, None]  # (B, S, S)
-        outputs, alignments, _ = self.attention(inputs, inputs, mask=mask)  # (B, S, E), (B, S, N, S)
-        return outputs, ops.swapaxes(alignments, 1, 2)
+        options = {"mask": mask, "training": training}
+        outputs, alignments, _ = self.attention(inputs, inputs, **options)  # (B, S, E), (B, S, N, S)
+        return (outputs, ops.swapaxes(alignments, 1, 2)) if self.return_attention_scores else outputs
 
-    def compute_output_spec(self, inputs, mask=None):
+    def compute_output_spec(self, inputs, mask=None, training=False):
         outputs, alignments, _ = self.attention.compute_output_spec(inputs, inputs)
         batch, length, heads, _ = alignments.shape
-        return outputs, keras.KerasTensor((batch, heads, length, length), dtype=alignments.dtype)
+        alignments = keras.KerasTensor((batch, heads, length, length), dtype=alignments.dtype)
+        return (outputs, alignments) if self.return_attention_scores else outputs
+
+    def compute_output_shape(self, inputs_shape):
+        return shapes_of(self.compute_output_spec(keras.KerasTensor(inputs_shape)))

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.backend import dense, maximum, segment_sum
-from keras_attn.layers.layer import SourceReader, check_mask
+from keras_attn.layers.layer import SourceReader, WeightLayer, check_mask
 from keras_attn.layers.normalizers import score_dtype
 
 _LEAST = 1e-30  # alignment of a word of the source, so that the logarithm of its probability is finite
@@ -12,7 +12,7 @@ _NOTHING = -1e30  # logarithm of the probability 0, within a sum
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class PointerGenerator(SourceReader):
+class PointerGenerator(WeightLayer, SourceReader):
     """Mixes the distribution over the vocabulary with one over the words of the source.
 
         p_gen = sigmoid(w_c^T c_t + w_s^T s_t + w_y^T E y_{t-1} + b)                          (See 2017, eq. 8)

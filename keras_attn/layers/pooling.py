@@ -5,12 +5,12 @@ from keras import initializers, ops
 
 from keras_attn.backend import dense, matmul
 from keras_attn.layers.additive import additive_scores
-from keras_attn.layers.layer import Layer, check_mask, check_size
+from keras_attn.layers.layer import WeightLayer, check_mask, check_size, shapes_of
 from keras_attn.layers.normalizers import get_normalizer, normalize, score_dtype
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class AttentionPooling(Layer):
+class AttentionPooling(WeightLayer):
     """Pools a sequence into one vector: a weighted mean whose weights a learned query gives.
 
         u_j = tanh(W h_j + b),   alpha_j = exp(u_j^T u_w) / sum_k exp(u_k^T u_w),   s = sum_j alpha_j h_j
@@ -90,3 +90,6 @@ class AttentionPooling(Layer):
         pooled = keras.KerasTensor((inputs.shape[0], inputs.shape[-1]), dtype=self.compute_dtype)
         alignment = keras.KerasTensor(inputs.shape[:2], dtype=score_dtype(self.compute_dtype))
         return (pooled, alignment) if return_attention_scores else pooled
+
+    def compute_output_shape(self, inputs_shape):
+        return shapes_of(self.compute_output_spec(keras.KerasTensor(inputs_shape)))

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.backend import dense, keep_float64, take
-from keras_attn.layers.layer import Layer, build_once, check_size, layer_norm, refuse_unknown_arguments
+from keras_attn.layers.layer import Layer, WeightLayer, build_once, check_size, layer_norm, refuse_unknown_arguments
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -40,7 +40,7 @@ class AttentionalLayer(keras.layers.Dense):
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class DeepOutput(Layer):
+class DeepOutput(WeightLayer):
     """RNNsearch's deep output with one maxout layer.
 
         t~_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i,   t_ij = max(t~_{i,2j-1}, t~_{i,2j})    (Bahdanau 2015, A.2.2)
@@ -196,7 +196,7 @@ def attentional_vector(attentional, context, query, context_widths: list[int]):
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class OutputBias(Layer):
+class OutputBias(WeightLayer):
     """The bias of logits that a transposed embedding gives: logits + b.
 
     Call arguments: `inputs (..., V)`, the logits. Returns `(..., V)`.

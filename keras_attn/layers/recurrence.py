@@ -67,10 +67,11 @@ def unroll(cell, inputs, states, *, mask=None, reverse=False, drops=None):
     return outputs, final
 
 
-def read(cell, inputs, *, mask=None, reverse: bool = False, training: bool = False):
-    """`unroll` of an encoder's cell: from its own first states, with dropout masks of its own in training."""
+def read(cell, inputs, *, mask=None, reverse: bool = False, training: bool = False, states=None):
+    """`unroll` of an encoder's cell: from zeros or the given states, with dropout masks of its own in training."""
     batch = ops.shape(inputs)[1]
-    states = as_lists(cell.get_initial_state(batch_size=batch))
+    if states is None:
+        states = as_lists(cell.get_initial_state(batch_size=batch))
     drops = draw_masks(cell, batch, inputs.shape[-1]) if training else None
     return unroll(cell, inputs, states, mask=mask, reverse=reverse, drops=drops)
 
@@ -78,6 +79,31 @@ def read(cell, inputs, *, mask=None, reverse: bool = False, training: bool = Fal
 def skip(cell, layer: int, inputs, outputs):
     """The outputs of a layer of a stack of cells; with a skip connection its inputs are added."""
     return outputs + inputs if layer >= getattr(cell, "first_skip", len(cell.cells)) else outputs
+
+
+def state_sizes(cell) -> list:
+    """The widths of a cell's states, in lists nested as these."""
+    if hasattr(cell, "cells"):
+        return [as_lists(layer.state_size) for layer in cell.cells]
+    return as_lists(cell.state_size)
+
+
+def check_states(name: str, cell, given) -> list:
+    """The states of a cell that were given, as lists; `name` is the argument's.
+
+    Raises:
+        ValueError: for another number of states than the cell's, or of other widths.
+    """
+    given = as_lists(given)
+    if hasattr(cell, "cells"):
+        given = [as_lists(state) for state in given]
+    widths = tree.map_structure(lambda state: state.shape[-1], given)
+    if widths != state_sizes(cell):
+        raise ValueError(
+            f"Expected `{name}` to be states of the widths of those of {cell.name}, {state_sizes(cell)}. "
+            f"Received: states of the widths {widths}"
+        )
+    return given
 
 
 def concatenate(*parts):
@@ -374,6 +400,11 @@ def check_cell(cell) -> None:
         raise ValueError(
             f"Expected a stack of cells to be Keras' StackedRNNCells or ResidualCells, which run layer by layer. "
             f"Received: {type(cell).__name__}, whose `call` is its own"
+        )
+    if isinstance(cell, keras.layers.RNN):
+        raise ValueError(
+            f"Expected a Keras RNN cell, which runs one step, such as `keras.layers.{type(cell).__name__}Cell(512)`. "
+            f"Received: a layer {type(cell).__name__}, which runs over all steps; its cell is `layer.cell`"
         )
     if not hasattr(cell, "state_size") or not hasattr(cell, "get_initial_state"):
         raise ValueError(f"Expected a Keras RNN cell such as `keras.layers.GRUCell(512)`. Received: {cell!r}")

@@ -103,7 +103,7 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
         values, mask = self._read_source(source)
         keys = self.alignment.keys(values)  # (B, S, A)
         memory = {**self.decoder.memory(values, mask), "alignment": keys, "readout": self.readout.keys(values)}
-        first = self.alignment.first(keys)  # (B, S)
+        first = self.alignment.first(keys, mask)  # (B, S)
         emissions = ops.zeros((*ops.shape(first), self.target_vocabulary_size), dtype=first.dtype)  # (B, S, V)
         return memory, {"decoder": self.decoder.initial_state(values), "log_alignment": first, "emissions": emissions}
 

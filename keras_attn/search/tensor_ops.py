@@ -25,14 +25,26 @@ def take_step(config, old):
 
     With a `shortlist` the ids are places in it, the logits `(R, n)` are those of its tokens alone, and -inf for tokens
     that are not a row's own.
+
+    Raises:
+        ValueError: if `step` returns something else.
     """
     memory, shortlist = config.memory, config.shortlist
     if shortlist:
-        token_ids = take(shortlist["token_ids"], old.token_ids)  # (R,)
-        logits, state, alignment = config.step(token_ids, memory, old.state, shortlist["output"])
-        logits = ops.where(memory["allowed"], logits, float("-inf"))  # (R, n)
+        token_ids, output = take(shortlist["token_ids"], old.token_ids), [shortlist["output"]]  # (R,)
     else:
-        logits, state, alignment = config.step(old.token_ids, memory, old.state)
+        token_ids, output = old.token_ids, []
+    found = config.step(token_ids, memory, old.state, *output)
+    parts = found if isinstance(found, (list, tuple)) else [found]
+    if len(parts) != 3 or parts[2] is None:
+        raise ValueError(
+            "Expected `step` to return (logits (R, V), state, alignment (R, S)). Without attention the alignment is "
+            '`keras.ops.zeros_like(memory["mask"], dtype="float32")`, and without a state that is (). Received: '
+            f"{len(parts)} ({', '.join(type(part).__name__ for part in parts)})"
+        )
+    logits, state, alignment = found
+    if shortlist:
+        logits = ops.where(memory["allowed"], logits, float("-inf"))  # (R, n)
     if config.logits_processor is not None:
         logits = config.logits_processor(logits, old.history, old.position, state)
     if isinstance(alignment, (list, tuple)):

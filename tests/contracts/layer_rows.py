@@ -18,8 +18,8 @@ from tests import oracles
 from tests.hard_attention_oracle import prefixes, transition
 
 B, T, S, E, H, M, A, V = 4, 3, 5, 7, 11, 13, 17, 23
-MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 1, 1, 0], [0, 0, 0, 0, 0]], "bool")  # (B, S)
-LENGTH = 3  # of row 1, which is padded at its right
+MASK = np.array([[0, 0, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 1, 1, 0], [0, 0, 0, 0, 0]], "bool")  # (B, S)
+LENGTH = 3  # of rows 0 and 1, which are padded at their left and their right
 
 
 class Row(NamedTuple):
@@ -115,6 +115,12 @@ def score(kind, normalizer=oracles.softmax, within=""):
     return sequence(oracles.attends(scores(kind), normalizer), within)
 
 
+def location(w, s, h, real, state):
+    """Places are those among the real words."""
+    found = [oracles.score("location", s, word, j, w) for j, word in zip(np.cumsum(real) - 1, h, strict=True)]
+    return oracles.attends(lambda *_: found)(w, s, h, real, state)
+
+
 def local(kind, window, centre=None, normalizer=oracles.softmax):
     """Words at most `window` from `centre(w, s, number)` of the real ones, or without it from place t (Luong 2015)."""
 
@@ -124,7 +130,8 @@ def local(kind, window, centre=None, normalizer=oracles.softmax):
             steps, places = [], np.cumsum(real) - 1
             for t, s in enumerate(queries):
                 p = min(t, real.sum() - 1) if centre is None else centre(w, s, real.sum())
-                alignment = oracles.aligned(scores(kind)(w, s, h), real & (abs(places - p) <= window), normalizer)
+                found = [oracles.score(kind, s, word, j, w) for j, word in zip(places, h, strict=True)]
+                alignment = oracles.aligned(found, real & (abs(places - p) <= window), normalizer)
                 if centre is not None:
                     alignment = alignment * np.exp(-((places - p) ** 2) / (2 * (window / 2) ** 2))
                 steps.append([alignment @ h, alignment])
@@ -330,7 +337,7 @@ def every_path(order, monotonic, window=4):
                 transitions = np.zeros((T, S, S))
                 for t, k in itertools.product(range(T), np.flatnonzero(real)):
                     transitions[t, k] = transition(w, s[t], h, k, order, monotonic, window, real)
-                alignments = prefixes(emissions, transitions, ids)
+                alignments = prefixes(emissions, transitions, ids, np.flatnonzero(real)[0])
                 with np.errstate(divide="ignore"):
                     found.append([np.log(np.einsum("ts,tsv->tv", alignments, emissions)), np.log(alignments)])
         return stacked(found)
@@ -377,14 +384,15 @@ ROWS = {
     "dot": attention(ka.DotAttention, score("dot"), EQUAL),
     "sparsemax": attention(ka.DotAttention, score("dot", oracles.sparsemax), EQUAL, normalizer="sparsemax"),
     "hardmax": attention(ka.DotAttention, score("dot", oracles.hardmax), EQUAL, smooth=False, normalizer="hardmax"),
+    "dot, dropout": attention(ka.DotAttention, None, EQUAL, dropout=0.4)._replace(random=True),
     "scaled dot": attention(ka.ScaledDotAttention, score("scaled_dot"), EQUAL),
     "general": attention(ka.GeneralAttention, score("general")),
     "general, scale": attention(ka.GeneralAttention, score("general"), use_scale=True, kernel_initializer="he_normal"),
     "concat": attention(ka.ConcatAttention, score("concat")),
     "concat, units": attention(ka.ConcatAttention, score("concat"), units=A),
     "cosine": attention(ka.CosineAttention, score("cosine"), sharpness=3.0),
-    "location": attention(ka.LocationAttention, score("location"), max_length=19),
-    "location, short": attention(ka.LocationAttention, score("location"), max_length=3),
+    "location": attention(ka.LocationAttention, sequence(location), max_length=19),
+    "location, short": attention(ka.LocationAttention, sequence(location), max_length=3),
     "luong": attention(ka.LuongAttention, score("general", smooth_in_numpy, "attention"), normalizer=smooth),
     "luong, concat": attention(ka.LuongAttention, score("concat", within="attention"), score="concat"),
     "local-m": attention(ka.LocalMonotonicAttention, local("general", 1), window=1),

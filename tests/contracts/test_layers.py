@@ -16,13 +16,14 @@ import pytest
 from keras import ops
 
 import keras_attn as ka
-from keras_attn.layers.layer import Layer, constructor_arguments, keras_layer_arguments
+from keras_attn.layers.layer import Layer, WeightLayer, constructor_arguments, keras_layer_arguments
 from tests.contracts.layer_rows import LENGTH, MASK, ROWS, B, S, T, V
 from tests.gradients import differentiated, wide
 
 TARGET = np.arange(T) < np.array([[T], [2], [1], [T]])  # (B, T)
 APART = (ka.layers.Attention, ka.layers.ScheduledSampler)  # a base; booleans, see tests/layers/test_steps.py
 OF_LOGS = (ka.layers.HardAlignment, ka.PointerGenerator)  # whose outputs are logarithms, of 0 too
+PENALTIES = {"regularizer": "l2", "constraint": "non_neg"}
 every_row = pytest.mark.parametrize("name", ROWS)
 
 
@@ -53,6 +54,7 @@ def arrays_of(name, dtype="float64"):
         if key.endswith("token_ids"):
             arrays[key] = random.integers(V - S, V + 2, (B, *shape)).astype("int32")
             arrays[key] = np.minimum(arrays[key], V - 1) if name.startswith("hard") else arrays[key]
+            arrays[key][0] = np.minimum(arrays[key][0], V - 1)  # a temporary id is that of a place, padding or not
         elif key.startswith("align"):
             arrays[key] = random.dirichlet(np.ones(shape[-1]), (B, *shape[:-1])).astype(dtype)
         else:
@@ -112,8 +114,10 @@ def noisy(x, axis):
     return ops.where(mask, x, ops.cast(V - 2 if "int" in str(x.dtype) else 1e3, x.dtype))
 
 
-def cut(x, axis):
-    return ops.take(x, np.arange(LENGTH), axis=axis)
+def without_padding(x, axis):
+    """Rows 0 and 1, which have padding at one end, without it."""
+    real = (np.arange(S - LENGTH, S), np.arange(LENGTH))
+    return ops.stack([ops.take(x[row], places, axis=axis - 1) for row, places in enumerate(real)])
 
 
 def steps_of(row, layer, arrays, mask):
@@ -189,9 +193,10 @@ def results(name):
                         k: Given(MASK[::-1])(along_source(x, noisy)) if k in row.masked else x for k, x in given.items()
                     }
                     found["noisy"] = keras.tree.flatten(layer(*changed.values(), **masked(name)))
-                    one = {k: x[1:2] for k, x in given.items()}
-                    one = {k: along_source(x, cut) if k in row.masked else x for k, x in one.items()}
-                    found["alone"] = keras.tree.flatten(layer(*one.values()))
+                    short = {
+                        k: along_source(x, without_padding) if k in row.masked else x[:2] for k, x in given.items()
+                    }
+                    found["alone"] = keras.tree.flatten(layer(*short.values()))
                 if row.steps:
                     steps, state = steps_of(row, layer, given, ops.convert_to_tensor(MASK))
                     found["steps"], found["state"] = steps, keras.tree.flatten(state)
@@ -221,9 +226,18 @@ def same(found, expected, tolerance):
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
-def of_row_1(outputs, alone):
-    """Row 1 without its padding: as long as the row alone."""
-    return [x[1:2][tuple(map(slice, y.shape))] for x, y in zip(outputs, alone, strict=True)]
+def of_short_rows(outputs, alone):
+    """Rows 0 and 1 without their padding: as long as the rows alone."""
+    found = []
+    for x, short in zip(outputs, alone, strict=True):
+        rows = list(x[:2])
+        for axis, kept in enumerate(short.shape[1:]):
+            places = np.arange(x.shape[axis + 1])
+            words = places[: V * (len(places) == V + S)]  # before the temporary ids
+            ends = (places[len(places) - kept + len(words) :], places[len(words) : kept])
+            rows = [np.take(row, [*words, *end], axis) for row, end in zip(rows, ends, strict=True)]
+        found.append(np.stack(rows))
+    return found
 
 
 def test_no_public_layer_is_forgotten():
@@ -250,8 +264,8 @@ def test_a_mask_is_the_same_explicitly_implicitly_and_as_no_padding_at_all(name)
     row, found, gradients = ROWS[name], results(name).found, results(name).gradients
     same(found["implicit"], found["whole"], 1e-12)
     alone = found["alone"]
-    same(of_row_1(found["noisy"], alone), of_row_1(found["whole"], alone), 1e-12)
-    same(of_row_1(found["whole"], alone), alone, max(row.tolerance, 1e-9))
+    same(of_short_rows(found["noisy"], alone), of_short_rows(found["whole"], alone), 1e-12)
+    same(of_short_rows(found["whole"], alone), alone, max(row.tolerance, 1e-9))
     if row.padding:
         number = 2 if row.steps == "attention" else None  # the state of a padded word is never read
         same(found["noisy"][:number], found["whole"][:number], 1e-12)
@@ -364,6 +378,20 @@ def test_arguments_are_attributes_and_the_config_makes_the_same_layer(name):
     assert again.autocast == (name == "attentional")  # Keras' own layers forget it
     assert isinstance(again.activity_regularizer, keras.regularizers.L2)
     assert again.get_config() == layer.get_config()
+
+
+@rows_with(lambda row: issubclass(row.cls, WeightLayer))
+def test_regularizers_and_constraints_reach_matrices_vectors_and_biases(name):
+    """Those of layers within it, too, unless they were given."""
+    options = {f"{part}_{kind}": one for part in ("kernel", "bias") for kind, one in PENALTIES.items()}
+    layer = build(name, make(name, **options), arrays_of(name, "float32"))
+    given = [x for x in keras.tree.flatten(ROWS[name].arguments()) if isinstance(x, keras.layers.Layer)]
+    others = {id(weight) for x in given for weight in x.weights}
+    for weight in layer.weights:
+        end = weight.path.rpartition("/")[2]
+        reached = end.endswith(("kernel", "vector", "bias")) and end != "recurrent_kernel" and id(weight) not in others
+        assert isinstance(weight.regularizer, keras.regularizers.L2) == reached, weight.path
+        assert isinstance(weight.constraint, keras.constraints.NonNeg) == reached, weight.path
 
 
 @every_row

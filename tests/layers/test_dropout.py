@@ -59,6 +59,34 @@ def test_layers_above_a_decoder_drop_its_outputs_and_their_own_but_the_last_ones
     same(found, read(stack.cells[1], second) + second)
 
 
+ATTENTIONS = {
+    "additive": lambda: ka.BahdanauAttention(A, dropout=0.5),
+    "local": lambda: ka.LocalPredictiveAttention("general", dropout=0.5),
+    "coverage": lambda: ka.CoverageAttention(A, dropout=0.5),
+    "monotonic": lambda: ka.BahdanauMonotonicAttention(A, dropout=0.5),
+    "heads": lambda: ka.MultiHeadAttention(2, head_units=3, dropout=0.5),
+    "heads, coverage": lambda: ka.MultiHeadAttention(2, head_units=3, score=ka.CoverageAttention(A, dropout=0.5)),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_an_attention_drops_weights_of_its_context_and_returns_the_alignment_without(name, arrays, doubling):
+    """By itself, for all steps and for one, and in a decoder, whose loop has numbers drawn beforehand."""
+    attention = ATTENTIONS[name]()
+    for query in (arrays[0], arrays[0][:, 0]):
+        still, *others = numpy_of(attention(query, arrays[1]))
+        found, *same_others = numpy_of(attention(query, arrays[1], training=True))
+        np.testing.assert_allclose(found, 2 * still, atol=1e-5)
+        for one, other in zip(same_others, others, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+    for options in ({"attend": "after"}, {"attend": "before"}):
+        decoder = ka.AttentionDecoder(gru(), ATTENTIONS[name](), **options)
+        first = arrays[0][:, :1], arrays[1]
+        still, found = (numpy_of(decoder(*first, training=training)) for training in (False, True))
+        np.testing.assert_allclose(found[1], 2 * still[1], atol=1e-5)
+        np.testing.assert_allclose(found[2], still[2], atol=1e-6)
+
+
 @pytest.mark.parametrize("order", ["parallel", "upwards"])
 def test_two_stacks_drop_outputs_of_all_layers_but_the_last(order, arrays, doubling):
     up, (x, _) = order == "upwards", arrays

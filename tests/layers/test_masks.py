@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 from keras import layers, ops
 
 import keras_attn as ka
@@ -43,16 +44,34 @@ def test_word_dropout_keeps_the_mask_in_training():
     same(attention(embedded(TARGET), dropped), attention(embedded(TARGET), dropped, mask=MASK))
 
 
-def test_a_functional_model_of_layers_has_the_loss_of_the_sentences_without_padding():
-    """Keras' loss reads the mask that the layers hand on from the embeddings."""
+def encoder():
+    """A model within a model; a layer of Keras' and self-attention between encoder and decoder."""
+    inputs = keras.Input((None, H))
+    values, _, state = ka.BiGRUEncoder(H)(inputs)
+    values = layers.Dropout(0.1)(layers.Dense(H)(values))
+    return keras.Model(inputs, [ka.SelfAttention(2, return_attention_scores=False)(values), state])
+
+
+def whole_model():
     source, target = (keras.Input((None,), dtype="int32") for _ in range(2))
-    values, _, state = ka.BiGRUEncoder(H)(layers.Embedding(V, H, mask_zero=True)(source))
+    values, state = encoder()(layers.Embedding(V, H, mask_zero=True)(source))
     inputs = layers.Embedding(V, H, mask_zero=True)(target)
-    outputs, contexts, _ = ka.AttentionDecoder(layers.GRUCell(H), "additive")(inputs, values, cell_state=[state])
-    model = keras.Model([source, target], layers.Dense(V)(layers.Concatenate()([outputs, contexts])))
+    decoder = ka.DecoderStack(ka.AttentionDecoder(layers.GRUCell(H), "additive"), [layers.GRUCell(H)])
+    outputs, contexts, alignments = decoder(inputs, values, cell_state=[state])
+    outputs = ka.layers.TransformerDecoder(2, H)(outputs, values)
+    logits = layers.Dense(V)(layers.Concatenate()([outputs, contexts]))
+    mask = ops.not_equal(source, 0)
+    log_probs = ka.PointerGenerator()(logits, outputs, inputs, contexts, alignments, source, mask=mask)
+    return keras.Model([source, target], log_probs)
+
+
+@pytest.mark.filterwarnings("ignore:Layer 'functional:UserWarning")  # of Keras, of masks for any model within another
+def test_a_functional_model_of_layers_has_the_loss_of_the_sentences_without_padding(tmp_path):
+    """Keras' loss reads the mask that the layers hand on from the embeddings; so it does when the model is loaded."""
+    model = whole_model()
     crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
 
-    def loss(labels, *ids):  # Keras leaves out what the implicit mask of the logits does
+    def loss(labels, *ids, model=model):  # Keras leaves out what the implicit mask of the logits does
         return ops.convert_to_numpy(crossentropy(labels, model([*ids])))
 
     labels = (TARGET + 1) % V
@@ -60,3 +79,25 @@ def test_a_functional_model_of_layers_has_the_loss_of_the_sentences_without_padd
     rows = zip(SOURCE, TARGET, labels, strict=True)
     alone = [loss(z[y != 0][None], x[x != 0][None], y[y != 0][None]) for x, y, z in rows]
     np.testing.assert_allclose(padded, sum(alone), rtol=1e-5)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loss(labels, SOURCE, TARGET, model=loaded), padded, rtol=1e-6)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        model.export(tmp_path / "exported", verbose=False)
+        exported = tf.saved_model.load(tmp_path / "exported")
+        found = exported.serve([tf.constant(x, "int32") for x in (SOURCE, TARGET)])
+        np.testing.assert_allclose(found, ops.convert_to_numpy(model([SOURCE, TARGET])), atol=1e-5)
+
+
+def test_a_memory_of_two_axes_is_refused_in_a_sentence():
+    values, query = np.ones((B, 7, 7, H), "float32"), np.ones((B, T, H), "float32")
+    decoder = ka.AttentionDecoder(layers.GRUCell(H), "general")
+    for call in (ka.DotAttention(), decoder, ka.DecoderStack(decoder, []), ka.layers.TransformerDecoder(2, H)):
+        with pytest.raises(
+            ValueError, match=r"Expected values of shape \(B, S, M\).* Received: .*7, 7, 6\)\. .*Reshape"
+        ):
+            call(query, values)
+    flat = layers.Reshape((-1, H))(values)
+    assert ka.DotAttention()(query, flat, mask=ops.reshape(np.ones((B, 7, 7), "bool"), (B, -1)))[1].shape == (B, T, 49)

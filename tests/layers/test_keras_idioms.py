@@ -1,0 +1,160 @@
+"""What Keras' own layers take and give: states, merge modes, attention scores, wrappers, and sentences for mistakes."""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers, ops
+
+import keras_attn as ka
+
+B, T, S, E, H = 2, 3, 5, 4, 6
+MASK = np.array([[1, 1, 1, 1, 1], [0, 1, 1, 1, 0]], "bool")
+
+
+@pytest.fixture
+def arrays(rng):
+    return [rng.normal(size=shape).astype("float32") for shape in ((B, T, H), (B, S, H))]
+
+
+def same(found, expected, **options):
+    for x, y in zip(keras.tree.flatten(found), keras.tree.flatten(expected), strict=True):
+        np.testing.assert_allclose(ops.convert_to_numpy(x), ops.convert_to_numpy(y), atol=1e-5, **options)
+
+
+@pytest.mark.parametrize("name", ["dot", "coverage", "additive_monotonic", "local_m"])
+def test_attention_scores_are_returned_as_by_kerass_attention(arrays, name):
+    attention = ka.layers.get_attention(name, 7)
+    context, alignment, _ = attention(*arrays)
+    same(attention(*arrays, return_attention_scores=True), [context, alignment])
+    same(attention(*arrays, return_attention_scores=False), context)
+    inputs = [keras.Input(x.shape[1:]) for x in arrays]
+    model = keras.Model(inputs, attention(*inputs, return_attention_scores=False))
+    same(model(arrays), context)
+
+
+@pytest.mark.parametrize("merge_mode", ["concat", "sum", "mul", "ave"])
+def test_both_directions_merge_and_begin_as_in_kerass_bidirectional(rng, merge_mode):
+    x, *states = (rng.normal(size=shape).astype("float32") for shape in ((B, S, E), *[(B, H)] * 4))
+    cells = [layers.LSTMCell(H), layers.LSTMCell(H)]
+    encoder = ka.RNNEncoder(cells[0], backward_cell=cells[1], merge_mode=merge_mode)
+    values, (h, c), final = encoder(x, mask=MASK, initial_state=[states[:2], states[2:]])
+    loops = [
+        layers.RNN(cell, return_sequences=True, return_state=True, go_backwards=i == 1) for i, cell in enumerate(cells)
+    ]
+    keras_encoder = layers.Bidirectional(loops[0], backward_layer=loops[1], merge_mode=merge_mode)
+    keras_encoder.build(x.shape)
+    keras_encoder.forward_layer.set_weights(cells[0].get_weights())  # Keras makes a copy of this one
+    expected, *finals = keras_encoder(x, mask=ops.convert_to_tensor(MASK), initial_state=states)
+    real = MASK[..., None].astype("float32")  # Keras repeats the last output at padding
+    same(values, ops.convert_to_numpy(expected) * real)
+    merge = {
+        "concat": lambda a, b: np.concatenate([a, b], -1),
+        "sum": np.add,
+        "mul": np.multiply,
+        "ave": lambda a, b: (a + b) / 2,
+    }[merge_mode]
+    finals = [ops.convert_to_numpy(state) for state in finals]
+    same([h, c, final], [merge(*finals[::2]), merge(*finals[1::2]), merge(*finals[::2])])
+
+
+def test_a_stack_and_a_bidirectional_gru_begin_with_their_own_final_states(rng):
+    """Reading on from the states after some words is reading all of them."""
+    x = rng.normal(size=(B, S, E)).astype("float32")
+    stack = layers.StackedRNNCells([layers.LSTMCell(H), layers.GRUCell(3)])
+    encoder = ka.RNNEncoder(stack)
+    _, states, _ = encoder(x[:, :2])
+    same(encoder(x[:, 2:], initial_state=states)[1:], encoder(x)[1:])
+    both = ka.BiGRUEncoder(H)
+    _, forward, backward = both(x[:, :2])
+    same(both(x[:, 2:], initial_state=[forward, backward])[1], both(x)[1])
+
+
+def test_layers_of_one_output_stand_in_sequential_and_in_time_distributed(rng, tmp_path):
+    """A document of sentences of words (Yang 2016), each sentence read by itself and with its own mask."""
+    ids = np.array([[[2, 3, 0], [0, 4, 5]], [[6, 2, 0], [3, 3, 3]]])
+    words = layers.Embedding(7, E, mask_zero=True)
+    model = keras.Sequential(
+        [
+            words,
+            layers.TimeDistributed(ka.BiGRUEncoder(H, return_state=False, merge_mode="sum")),
+            layers.TimeDistributed(ka.SelfAttention(2, return_attention_scores=False)),
+            layers.TimeDistributed(ka.AttentionPooling(5)),
+        ]
+    )
+    found = model(ids)
+    encoder, attention, pooling = (layer.layer for layer in model.layers[1:])
+    for b, d in np.ndindex(2, 2):
+        x = ops.convert_to_tensor(ops.convert_to_numpy(words(ids[b, d][ids[b, d] != 0][None])))
+        same(found[b, d], pooling(attention(encoder(x)))[0])
+    model.save(tmp_path / "model.keras")
+    same(keras.saving.load_model(tmp_path / "model.keras")(ids), found)
+
+
+def test_regularizers_of_a_bidirectional_gru_are_those_of_its_cells():
+    encoder = ka.BiGRUEncoder(H, kernel_regularizer="l2", recurrent_constraint="unit_norm", bias_regularizer="l1")
+    encoder = type(encoder).from_config(encoder.get_config())
+    encoder.build((None, None, E))
+    for cell in (*encoder.forward_cells, *encoder.backward_cells):
+        assert isinstance(cell.kernel_regularizer, keras.regularizers.L2)
+        assert isinstance(cell.recurrent_constraint, keras.constraints.UnitNorm)
+        assert isinstance(cell.bias_regularizer, keras.regularizers.L1)
+    assert len(encoder.losses) == 4
+
+
+def two_things(token_ids, memory, state):
+    return ops.zeros((1, 7)), state
+
+
+def no_alignment(token_ids, memory, state):
+    return ops.zeros((1, 7)), state, None
+
+
+def search(step):
+    return ka.search.greedy_search(step, {"mask": np.ones((1, S), "bool")}, (), max_length=3)
+
+
+CELL_STATE = r"Expected `cell_state` to be states of the widths of those of gru_cell.*, \[6\]\. Received: .*\[5\]"
+MISTAKES = {
+    "a layer for a cell": (lambda: ka.RNNEncoder(layers.LSTM(H)), "one step, such as `keras.layers.LSTMCell"),
+    "of a decoder": (lambda: ka.AttentionDecoder(layers.GRU(H), "dot"), "Received: a layer GRU, which runs over all"),
+    "a state of another width": (
+        lambda: ka.AttentionDecoder(layers.GRUCell(H), "additive")(
+            np.ones((B, T, E), "float32"), np.ones((B, S, H), "float32"), cell_state=[np.ones((B, 5), "float32")]
+        ),
+        CELL_STATE,
+    ),
+    "two states for a GRU": (
+        lambda: ka.RNNEncoder(layers.GRUCell(H))(np.ones((B, S, E), "float32"), initial_state=[np.ones((B, H))] * 2),
+        r"Received: states of the widths \[6, 6\]",
+    ),
+    "no pair": (
+        lambda: ka.BiGRUEncoder(H)(np.ones((B, S, E), "float32"), initial_state=np.ones((B, H), "float32")),
+        "Expected `initial_state` to be a pair with a `backward_cell`",
+    ),
+    "a step of two": (lambda: search(two_things), r"Expected `step` to return \(logits .* Received: 2 \("),
+    "no alignment": (lambda: search(no_alignment), r"zeros_like\(memory.* Received: 3 \(.*, tuple, NoneType\)"),
+    "sums of one direction": (
+        lambda: ka.RNNEncoder(layers.GRUCell(H), merge_mode="sum"),
+        "a `backward_cell` of the widths of `cell` with all but concat",
+    ),
+    "noise of two kinds": (
+        lambda: ka.BahdanauMonotonicAttention(H, sigmoid_noise=1.0, dropout=0.1),
+        "Expected `sigmoid_noise` or `dropout`",
+    ),
+    "dropout of a score": (
+        lambda: ka.LuongAttention(ka.GeneralAttention(dropout=0.1)),
+        "Expected the `normalizer` and `dropout` of LuongAttention itself",
+    ),
+    "dropout of heads": (
+        lambda: ka.MultiHeadAttention(2, score=ka.DotAttention(), dropout=0.1),
+        "Expected the `normalizer` and `dropout` of the score itself",
+    ),
+    "a rate": (lambda: ka.DotAttention(dropout=1.0), "Expected `dropout` from 0 to below 1. Received: dropout=1.0"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_refused_in_a_sentence(name):
+    mistake, sentence = MISTAKES[name]
+    with pytest.raises(ValueError, match=sentence):
+        mistake()
