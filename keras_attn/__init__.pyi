@@ -50,6 +50,9 @@ from keras_attn.layers import (
 from keras_attn.models import (
     check_ids as check_ids,
 )
+from keras_attn.pronunciation import (
+    G2P as G2P,
+)
 from keras_attn.saving import (
     presets as presets,
 )

@@ -11,6 +11,7 @@ COMMANDS = {
     "shortlist": "learns a shortlist of target tokens, for faster searches",
     "export": "exports a SavedModel for TensorFlow Serving, or to ONNX",
     "serve": "serves an exported model on this machine, for development",
+    "g2p": "pronounces words and sentences",
     "presets": "lists the trained presets",
     "upload": "uploads a preset to Hugging Face",
 }

@@ -1,4 +1,4 @@
-"""What the decoder reads, and what it should predict, from rows of target ids."""
+"""The inputs and labels of a teacher-forced decoder, from rows of target ids."""
 
 from collections.abc import Sequence
 

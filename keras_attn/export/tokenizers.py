@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from keras_attn.text import BLANKS, SpecialIds, Tokenizer
+from keras_attn.text import BLANKS, LETTERS, SpecialIds, Tokenizer
 
 
 def graph_tokenizer(tokenizer: Tokenizer) -> "GraphTokenizer":
@@ -69,7 +69,7 @@ class _Pieces(GraphTokenizer):
 
 
 class _Words(GraphTokenizer):
-    """The levels "word", "symbol" and "character": TensorFlow's own ops.
+    """The levels "word", "symbol", "character" and "letter": TensorFlow's own ops, and tensorflow-text's for Unicode.
 
     Code points are mapped by the tokenizer's character table, because `tf.strings.lower` and the classes of RE2
     differ from Python's.
@@ -91,6 +91,10 @@ class _Words(GraphTokenizer):
 
     def cut(self, text):
         """Valid UTF-8 `(B,)` to words `(B, (T))`, one for each id; unknown ones keep their letters."""
+        if form := self._tokenizer.unicode_form:
+            import tensorflow_text
+
+            text = tensorflow_text.normalize_utf8(text, form)
         codes = tf.strings.unicode_decode(text, "UTF-8")  # (B, (C))
         codes = codes.with_flat_values(self._mapped(codes.flat_values))
         if self._deletes:
@@ -100,6 +104,8 @@ class _Words(GraphTokenizer):
             characters = tf.strings.unicode_encode(codes.flat_values[:, None], "UTF-8")
             return codes.with_flat_values(characters)
         text = tf.strings.unicode_encode(codes, "UTF-8")  # (B,)
+        if self._tokenizer.level == "letter":
+            text = tf.strings.regex_replace(text, f"({LETTERS})", r"\1 ")
         words = tf.strings.split(text, self._separator)  # (B, (T)), empty between two blanks
         return tf.ragged.boolean_mask(words, words != "")
 

@@ -15,6 +15,7 @@ from keras_attn.saving.quantization import (
     rounded_model as rounded_model,
 )
 from keras_attn.saving.registry import (
+    LEXICON as LEXICON,
     PREFIX as PREFIX,
     PresetEntry as PresetEntry,
     add_preset as add_preset,

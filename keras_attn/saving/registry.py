@@ -35,10 +35,11 @@ DISTRIBUTION = "keras_attn_presets"  # a namespace package of folders
 VARIABLE = "KERAS_ATTN_PRESETS"
 PREFIX = "hf://"
 _AT_HUB_NAME = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
+LEXICON = "lexicon.dict.xz"  # of a preset for pronunciation, beside its manifest
 _MANIFEST = "translator.json"  # has the digests of the others, and so names a version of the preset
 # Nothing else is downloaded of a repository that may have anything, nor uploaded from a folder that may.
 _AT_HUB = (_MANIFEST, "model.keras", "*_tokenizer/tokenizer.json", "*_tokenizer/sentencepiece.model")
-_AT_HUB += ("README.md", "report.json")
+_AT_HUB += ("README.md", "report.json", LEXICON)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from keras_attn.text.bpe_dropout import BPEDropout
 from keras_attn.text.bpe_model import BPEModel
-from keras_attn.text.lookup_model import LookupModel
+from keras_attn.text.lookup_model import LETTERS, LookupModel
 from keras_attn.text.special_tokens import (
     BLANKS,
     DEFAULT_IDS,

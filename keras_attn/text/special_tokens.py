@@ -8,7 +8,7 @@ from typing import Any, Self
 
 PAD_ID, UNKNOWN_ID, START_ID, END_ID = 0, 1, 2, 3  # where nothing else is given
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
-LEVELS = ("bpe", "word", "symbol", "character")  # that can be trained
+LEVELS = ("bpe", "word", "symbol", "character", "letter")  # that can be trained
 # Unicode's White_Space, written out: Python's str.split, its \s, RE2's \s and C's isspace all differ.
 BLANKS = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"

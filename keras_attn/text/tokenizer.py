@@ -7,7 +7,8 @@ A tokenizer is plain Python and has everything that a TensorFlow graph needs to 
   none or, with `lowercase`, Unicode's simple lower-case mapping.
 * The other levels: `character_table`, which maps one character to one, then `separator`, then `vocabulary`. A
   graph decodes UTF-8, maps the code points, splits at the separator (at every character if it is ""), drops empty
-  tokens, and looks up what is in `vocabulary` and not special; the default is the unknown id.
+  tokens, and looks up what is in `vocabulary` and not special; the default is the unknown id. For "letter" the
+  `unicode_form` comes first, and tags and characters are the tokens.
 
 Pad, start and end never come from text: a word `<pad>` in a text is an unknown word. They open a vocabulary that is
 trained here; one of another program has them where it has them (`special_ids`).
@@ -45,12 +46,13 @@ class Tokenizer:
       did not occur in training are spelled in UTF-8 bytes; with `byte_fallback=False` they become `<unk>`.
     * "word", "symbol": the tokens, joined by one blank. Any of the 25 `BLANKS` separates tokens.
     * "character": the text, if every character is known.
+    * "letter": the characters, joined by one blank. Blanks are left out, tags such as `<2it>` stay whole.
 
     With `lowercase`, each character becomes its Unicode simple lower-case mapping, one character for one and
     whatever its neighbours: unlike with `str.lower`, "İ" becomes "i", and "Σ" is always "σ".
 
     Args:
-        level: str, one of "bpe", "word", "symbol", "character" and, of a file of that program, "hugging_face".
+        level: str, one of "bpe", "word", "symbol", "character", "letter", and "hugging_face" of a file of that program.
         lowercase: bool, whether text is lower-cased.
         model: The model of this level, which splits text and joins it.
 
@@ -59,7 +61,8 @@ class Tokenizer:
         special_ids: `SpecialIds`, the ids of pad, unknown, start and end.
         sentencepiece_model: bytes, the model of level "bpe", else None.
         character_table: dict of code points for `str.translate`; empty for "bpe", whose model has its own.
-        separator: str between tokens: a blank for words and symbols, "" otherwise.
+        separator: str between tokens: a blank for words, symbols and letters, "" otherwise.
+        unicode_form: "NFC" or "NFD" for level "letter", else None.
 
     Example:
         >>> tokenizer = keras_attn.Tokenizer.train(["ein Mann läuft", "zwei Männer laufen"], level="word")
@@ -77,6 +80,7 @@ class Tokenizer:
         self.character_table = model.character_table
         self.separator = model.separator
         self.special_ids = model.special_ids
+        self.unicode_form = getattr(model, "unicode_form", None)
         self.sentencepiece_model = model.sentencepiece_model
         self._model = model
 
@@ -197,7 +201,33 @@ class Tokenizer:
                 f"Expected a tokenizer of level {self.level!r} and lowercase={self.lowercase}. Received: level "
                 f"{other.level!r} and lowercase={other.lowercase}"
             )
-        return type(self)(self.level, self.lowercase, self._model.extended(other._model))
+        model = self._model.extended(other._model)
+        lowercase = ord("A") in model.character_table if self.level == "letter" else self.lowercase
+        return type(self)(self.level, lowercase, model)
+
+    def with_letters(self) -> "Tokenizer":
+        """Returns a tokenizer of level "letter" with the same ids, for text that is not cut into letters yet.
+
+        The case, the Unicode form and the letters that a pronunciation model reads become a part of it. Text is brought
+        into the form in which the vocabulary is, and lower-cased if that has no capitals. Accented Latin letters that
+        it has not become plain ones, and typographic apostrophes "'". Letters with blanks between have the same ids
+        as before.
+
+        Raises:
+            ValueError: If the vocabulary has other entries than characters and tags, such as `<2fr>`.
+
+        Example:
+            >>> symbols = keras_attn.Tokenizer.train(["h e l o", "c a f '"], level="symbol")
+            >>> letters = symbols.with_letters()
+            >>> letters.encode("Hello") == symbols.encode("h e l l o")
+            True
+            >>> letters.pieces("Café’")
+            ['c', 'a', 'f', 'e', "'"]
+        """
+        if not isinstance(self._model, LookupModel) or self.level == "character":
+            raise ValueError(f'Expected a tokenizer of level "symbol" or "word". Received: level {self.level!r}')
+        model = self._model.with_letters()
+        return type(self)("letter", ord("A") in model.character_table, model)
 
     @property
     def unknown_token(self) -> str | None:

@@ -194,6 +194,8 @@ class TextSearch:
         """Each text with its ids, limits, prefix and number."""
         oov = [temporary_ids(self.source_tokenizer, text) if self.pointer else {} for text in texts]
         source_ids = [self._source_row(ids) for ids in encoded(self.source_tokenizer, texts, oov)]
+        if self.source_tokenizer.level == "letter":
+            _warn_of_unknown(self.source_tokenizer, texts, source_ids)
         prefixes = [""] * len(texts) if prefixes is None else check_list("prefixes", prefixes, len(texts))
         prefix_ids = encoded(self.target_tokenizer, prefixes, oov)
         row_ids = range(len(texts)) if row_ids is None else check_list("row_ids", row_ids, len(texts))
@@ -312,6 +314,21 @@ def words_for_unknown(
         lower = word.lower() if source[0].lowercase else word
         replacements.append(dictionary.get(word, dictionary.get(lower, word)) if word else surface)
     return replacements
+
+
+def _warn_of_unknown(tokenizer: Tokenizer, texts: Sequence[str], rows: Sequence[Sequence[int]]) -> None:
+    """Warns of letters that the model has not seen, whose sounds it can only guess."""
+    unknown = tokenizer.special_ids.unknown
+    strange = [(text, ids) for text, ids in zip(texts, rows, strict=True) if unknown in ids]
+    pieces = {
+        piece for text, ids in strange for piece, i in zip(tokenizer.pieces(text), ids, strict=False) if i == unknown
+    }
+    if pieces:
+        warnings.warn(
+            f"Expected letters that the model has seen. Received {len(strange):,} texts with others: "
+            f"{' '.join(sorted(pieces))[:200]}",
+            stacklevel=5,
+        )
 
 
 def _source_words(text: str, tokenizer: Tokenizer, token_ids: Sequence[int]) -> tuple[list[str], list[str]]:

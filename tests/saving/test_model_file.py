@@ -58,13 +58,13 @@ EXAMPLES = {
         "En el principio crió Dios los cielos y la tierra.",
     ),
     "g2p_arm_e": ("խ ա շ ն", "χ ɑ ʃ ə n"),
-    "g2p_bul": ("х л я б", "x lʲ a p"),
+    "g2p_bul": ("Хляб", "x lʲ a p"),
     "g2p_dut": ("g e w a s s e n", "ɣ ə ʋ ɑ s ə n"),
-    "g2p_en_us": ("k n i g h t", "N AY T"),
-    "g2p_fre": ("r é u s s i t e", "ʁ e y s i t"),
+    "g2p_en_us": ("Knight", "N AY T"),
+    "g2p_fre": ("RE\u0301USSITE", "ʁ e y s i t"),
     "g2p_geo": ("წ ყ ა ლ ი", "t͡sʼ qʼ ɑ l i"),
     "g2p_jpn_hira": ("が っ こ う", "ɡ a̠ k̚ k o̞ː"),
-    "g2p_kor": ("\u1112 \u1161 \u11a8 \u1100 \u116d", "h a̠ k̚ k͈ j o"),  # as NFD code points
+    "g2p_kor": ("학교", "h a̠ k̚ k͈ j o"),  # which the model reads as NFD code points
     "g2p_multilingual": ("<2ice> h e s t u r", "h ɛ s t ʏ r"),
     "tatoeba_en_fr": ("Where is the train station?", "Où se trouve la gare ?"),
     "phrases_en_fr": ("The queen forgot the black orange.", "La reine a oublié l'orange noire."),

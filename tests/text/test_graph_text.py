@@ -31,6 +31,26 @@ def test_tensorflow_text_agrees_with_tags_and_an_extended_vocabulary():
         assert [text.decode() for text in detokenised] == [tokenizer.decode(row) for row in ids]
 
 
+@pytest.mark.parametrize("letters", ["a é ' œ <2it> s ß Ω", "\u1112 \u1161 \u11a8 \u1100", "か が ゚ ば は"])
+def test_letters_in_the_graph(letters):
+    import tensorflow as tf
+
+    from keras_attn.export.tokenizers import graph_tokenizer
+
+    tokenizer = Tokenizer.train([letters], level="symbol").with_letters()
+    texts = [
+        *LINES,
+        *WEIRD,
+        letters,
+        letters.upper(),
+        "<2it>Éa’s<2fr> <2it",
+        "학교 하",
+        "は\u309aが",
+        "ae\u0301 İ\n\x00",
+    ]
+    assert graph_tokenizer(tokenizer).encode(tf.constant(texts)).to_list() == tokenizer.encode_batch(texts)
+
+
 @pytest.mark.parametrize("split", ["whitespace", "character"])
 @pytest.mark.parametrize("standardize", [None, "lower", "strip_punctuation", "lower_and_strip_punctuation"])
 def test_a_text_vectorization_gives_the_same_ids(standardize, split, tmp_path):

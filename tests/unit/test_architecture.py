@@ -17,7 +17,7 @@ LEVELS = (
     ("models", "losses"),
     ("converters", "saving", "metrics"),
     ("translation",),
-    ("runtime",),
+    ("runtime", "pronunciation"),
     ("export", "serving"),
     ("",),  # keras_attn itself
     ("training",),

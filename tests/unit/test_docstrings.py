@@ -126,7 +126,17 @@ def test_summaries_are_imperatives_or_noun_phrases():
 # Completeness: every public name, which a package imports or has in `__all__`
 
 PACKAGES = ["", "backend", "converters", "data", "evaluation", "export", "layers", "losses", "metrics", "models"]
-PACKAGES += ["plots", "runtime", "saving", "search", "serving.client", "text", "training", "translation"]
+PACKAGES += [
+    "plots",
+    "pronunciation",
+    "runtime",
+    "saving",
+    "search",
+    "serving.client",
+    "text",
+    "training",
+    "translation",
+]
 # What other parts of the package are made of: with a summary and its errors, but without an example of its own.
 INNER = ("backend", "data", "export", "text", "training", "translation")
 WITHOUT_EXAMPLE = {"from_marian", "marian_tokenizer", "from_tfa", "OnnxTranslator"}  # need files of other programs

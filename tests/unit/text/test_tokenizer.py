@@ -152,7 +152,7 @@ def test_the_bounds_of_the_vocabulary_are_named_and_work():
 @pytest.mark.parametrize(
     ("lines", "options", "sentence"),
     [
-        (LINES, {"level": "unigram"}, "one of bpe, word, symbol, character. Received: 'unigram'"),
+        (LINES, {"level": "unigram"}, "one of bpe, word, symbol, character, letter. Received: 'unigram'"),
         ("one line", {}, "Received: a single str"),
         (LINES, {"vocabulary_size": 4}, "at least 5"),
         (LINES, {"min_frequency": 2}, "Received: 2 for level bpe"),
@@ -292,3 +292,28 @@ def test_extension_refuses(bpe, words, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece.sentencepiece_model_pb2", None)
     with pytest.raises(ModuleNotFoundError, match="protobuf for extending a vocabulary of level 'bpe'"):
         bpe.extended(bpe)
+
+
+def test_letters_of_words(tmp_path):
+    """Case, Unicode form, accents that the vocabulary has not, apostrophes and tags."""
+    symbols = Tokenizer.train(["<2it> a e é s '", "c"], level="symbol", tags=["<2it>"])
+    letters = symbols.with_letters()
+    assert letters.pieces("<2it> Càsé’") == ["<2it>", "c", "a", "s", "é", "'"]
+    assert letters.pieces("Se\u0301x<2it>") == ["s", "é", "x", "<2it>"]
+    assert letters.encode("<2it>  a  É") == symbols.encode("<2it> a é")
+    assert letters.spans("a <2it>Se\u0301") == [(0, 1), (2, 7), (7, 8), (8, 10)]
+    letters.save(tmp_path)
+    again = Tokenizer.load(tmp_path)
+    assert (again.fingerprint, again.unicode_form, again.lowercase) == (letters.fingerprint, "NFC", True)
+    assert again.encode("CÀ") == letters.encode("ca")
+    wider = letters.extended(Tokenizer.train(["à k"], level="symbol").with_letters())
+    assert wider.encode("<2it> Sék") == [*letters.encode("<2it> Sé"), wider.vocabulary.index("k")]
+    assert wider.pieces("À") == ["à"]
+    capitals = Tokenizer.train(["A a"], level="symbol").with_letters()
+    assert (capitals.lowercase, capitals.pieces("Aa")) == (False, ["A", "a"])
+    korean = Tokenizer.train(["\u1112 \u1161 \u11a8"], level="symbol").with_letters()
+    assert (korean.unicode_form, korean.encode("학")) == ("NFD", [4, 5, 6])
+    with pytest.raises(ValueError, match=r"Expected a vocabulary of single characters and tags .*Received: HH"):
+        Tokenizer.train(["HH a"], level="symbol").with_letters()
+    with pytest.raises(ValueError, match=r'Expected a tokenizer of level "symbol" or "word". Received: level .bpe'):
+        Tokenizer.train(LINES).with_letters()

@@ -120,7 +120,7 @@ def test_wrong_vocabularies_are_refused(tmp_path):
         r"Expected a vocabulary as a list of tokens .* Received: dict": ({"a": 0}, {}),
         r"Expected at least one token in the list": ([], {}),
         r"Expected text as a str. Received: int": (["a", 5], {}),
-        r"Expected level to be one of word, symbol, character. Received: 'bpe'": (["a"], {"level": "bpe"}),
+        r"Expected level to be one of word, symbol, character, letter. Received: 'bpe'": (["a"], {"level": "bpe"}),
     }
     for message, (vocabulary, options) in wrong.items():
         with pytest.raises(ValueError, match=message):
