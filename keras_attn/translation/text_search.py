@@ -6,7 +6,7 @@ A subclass computes: `Translator` compiles models of Keras, `keras_attn.runtime`
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -85,6 +85,12 @@ class TextSearch:
             arguments: Of `search`.
         """
         raise NotImplementedError
+
+    @overload
+    def generate(self, texts: str, **options: Any) -> Translation: ...
+
+    @overload
+    def generate(self, texts: Sequence[str], **options: Any) -> list[Translation]: ...
 
     def generate(
         self,
