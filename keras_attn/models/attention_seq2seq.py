@@ -143,7 +143,7 @@ class AttentionSeq2Seq(Seq2Seq):
             something else; a `coverage_loss` without an attention or below 0.
 
     Example:
-        >>> encoder = keras.Sequential([keras.Input((None, 40)), keras_attn.layers.Dense(7)])
+        >>> encoder = keras.Sequential([keras.Input((None, 40)), keras.layers.Dense(7)])
         >>> decoder = keras_attn.AttentionDecoder(keras.layers.GRUCell(5), keras_attn.BahdanauAttention(7))
         >>> embedding, head = keras.layers.Embedding(37, 11), keras.layers.Dense(37)
         >>> model = keras_attn.models.AttentionSeq2Seq(encoder, decoder, embedding, head)
@@ -270,7 +270,7 @@ class AttentionSeq2Seq(Seq2Seq):
         return {**memory, **shared}, self.decoder.initial_state(encoded["values"], encoded["cell_state"])
 
     def _shared(self, encoded: dict[str, Any]) -> dict[str, Any]:
-        """What the embedding and the head may read of the source."""
+        """The entries of the source that the embedding and the head may read."""
         shared = {name: x for name, x in encoded.items() if name != "cell_state"}
         if not self.decoder.attentions:
             del shared["values"]  # the decoder's memory has none either

@@ -106,6 +106,10 @@ class ScoreModel(DecodingModel):
 def check_scores(scores: np.ndarray, model: keras.Model) -> None:
     """Raises ValueError for the scores (B, N) of a model whose logits are NaN.
 
+    Args:
+        scores: Of a search.
+        model: The model that searched.
+
     Where a NaN reaches a search, the best score of the sentence is NaN or, by the order of a backend's `top_k`, -inf.
     Only a sentence whose every translation has probability 0 has such a score too, so that the weights are seldom read.
 

@@ -58,6 +58,8 @@ class OnnxTranslator(OnnxGraphs, TextSearch):
     def _searched(
         self, search: Callable, inputs: Mapping[str, np.ndarray], longest: int, count: int, **arguments: Any
     ) -> Mapping[str, np.ndarray]:
+        if "logits_processor" in arguments:
+            raise ValueError("Expected no `logits_processor`, which works on tensors of Keras. Received: one")
         rows = {name: array[:count] for name, array in inputs.items()}  # without those that fill the batch
         memory, state = self.encode(rows.pop("encoder_token_ids"), longest)
         arguments |= {"max_length": longest, "special_ids": self.target_tokenizer.special_ids}

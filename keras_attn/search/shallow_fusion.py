@@ -25,7 +25,7 @@ class ShallowFusion(keras.layers.Layer):
     Example:
         >>> language_model = keras.Sequential([keras.layers.Embedding(37, 5), keras.layers.Dense(37)])
         >>> processor = keras_attn.search.ShallowFusion(language_model, 0.3)
-        >>> processor(np.zeros((2, 37), "float32"), np.zeros((2, 4), "int32"), 0).shape
+        >>> processor(np.zeros((2, 37), "float32"), np.zeros((2, 4), "int32"), np.array(0)).shape
         (2, 37)
 
     Differences from the paper: scores are normalised at each step.
@@ -43,7 +43,6 @@ class ShallowFusion(keras.layers.Layer):
     def call(self, logits, token_ids, position, state=None):
         first = ops.full_like(token_ids[:, :1], self.start)  # (R, 1)
         read = ops.concatenate([first, token_ids[:, :-1]], axis=1)  # (R, L)
-        position = ops.convert_to_tensor(position, dtype="int32")
         words = take(self.language_model(read, training=False), position, axis=1)  # (R, V)
         own, words = (ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in (logits, words))
         return own + self.weight * words

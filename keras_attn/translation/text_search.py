@@ -38,7 +38,7 @@ class TextSearch:
 
     def __init__(
         self,
-        source_tokenizer: Tokenizer,
+        source_tokenizer: Tokenizer | None,
         target_tokenizer: Tokenizer,
         max_length_ratio: float,
         max_length_constant: float,
@@ -86,6 +86,10 @@ class TextSearch:
         """
         raise NotImplementedError
 
+    def _from_arrays(self, source: Any, prefixes: Sequence[str] | None, **options: Any) -> list[Translation]:
+        """Translations of a source that is no text."""
+        raise NotImplementedError
+
     @overload
     def generate(self, texts: str, **options: Any) -> Translation: ...
 
@@ -99,6 +103,7 @@ class TextSearch:
         prefixes: str | Sequence[str] | None = None,
         replace_unknown: bool | Mapping[str, str] = False,
         return_alignments: bool = True,
+        logits_processor: Callable | None = None,
         **options,
     ) -> Translation | list[Translation]:
         """Translates sentences by beam search, or by greedy search for `beam_size=1`.
@@ -113,6 +118,8 @@ class TextSearch:
                 dictionary from source words to target words also translates these words.
             return_alignments: Adds alignments, the means of all heads, to translations. Search is a little quicker
                 without. Each head's has `score(texts, [t.token_ids for t in translations], each_head=True)`.
+            logits_processor: Changes the logits of each step, such as `keras_attn.search.ShallowFusion`; see
+                `keras_attn.search.beam_search`.
             **options: The fields of `keras_attn.search.SearchOptions`: `beam_size`, `n_best`, `length_penalty`,
                 `max_length`, `batch_size`, ...
 
@@ -124,12 +131,18 @@ class TextSearch:
             ValueError: if a text is not valid Unicode, an option is unknown, or a value is out of range; or if the
                 model's logits are NaN.
         """
+        if self.source_tokenizer is None:
+            settings = {"replace_unknown": replace_unknown, "return_alignments": return_alignments}
+            return self._from_arrays(texts, prefixes, **settings, logits_processor=logits_processor, **options)
         options = SearchOptions.from_keywords(options)
         search = self._search_of(options)
-        if isinstance(texts, str):
+        is_one = isinstance(texts, str)
+        if is_one:
             prefixes = prefixes if prefixes is None else [prefixes]
-            return self._search([texts], search, options, prefixes, replace_unknown, return_alignments)[0]
-        return self._search(texts, search, options, prefixes, replace_unknown, return_alignments)
+            texts = [texts]
+        settings = replace_unknown, return_alignments
+        found = self._search(texts, search, options, prefixes, *settings, logits_processor=logits_processor)
+        return found[0] if is_one else found
 
     def limits(self, **lengths) -> Limits:
         """The lengths of translations that `generate` allows, given its `max_length`, `min_length_ratio`, ..."""
@@ -162,6 +175,7 @@ class TextSearch:
         return_alignments: bool,
         seed: int | None = None,
         row_ids: Sequence[int] | None = None,
+        logits_processor: Callable | None = None,
     ) -> list[Translation]:
         texts = check_list("texts", texts)
         if not isinstance(replace_unknown, (bool, Mapping)):
@@ -172,6 +186,8 @@ class TextSearch:
         arguments = options.arguments_of(search)
         arguments["banned_token_ids"] = token_ids_of(self.target_tokenizer, options.banned_tokens)
         arguments["return_alignments"] = return_alignments or dictionary is not None
+        if logits_processor is not None:
+            arguments["logits_processor"] = logits_processor
         limits = self._limits(options)
         sentences = self._sentences(texts, limits, prefixes, row_ids)
         if options.max_length is None and options.max_length_ratio is None and self.max_length_ratio:

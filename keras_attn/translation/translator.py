@@ -11,13 +11,31 @@ from keras_attn.backend import Int8Weights
 from keras_attn.converters import from_marian
 from keras_attn.models import CompiledSearches, ScoreModel, SearchModel, Seq2Seq, check_scores
 from keras_attn.saving import load_preset, load_presets, save_preset
-from keras_attn.search import SampleOptions, SearchOptions, beam_search, greedy_search, sample, score_tokens
+from keras_attn.search import (
+    SampleOptions,
+    SearchOptions,
+    SearchResult,
+    beam_search,
+    greedy_search,
+    sample,
+    score_tokens,
+)
 from keras_attn.text import Tokenizer, check_joint, without_temporary_ids
-from keras_attn.translation.batching import Sentence, batches, check_list, check_whole, encoded, padded
+from keras_attn.translation.batching import (
+    Sentence,
+    batches,
+    check_list,
+    check_whole,
+    encoded,
+    padded,
+    token_ids_of,
+)
 from keras_attn.translation.quantization import int8_weights
 from keras_attn.translation.results import Translation
 from keras_attn.translation.shortlist import Shortlist
 from keras_attn.translation.text_search import TextSearch
+
+_MARGIN, _UNKNOWN_TRAINED_LENGTH = 2, 50  # the longest output for arrays: so many times that of training, in tokens
 
 
 class Translator(TextSearch):
@@ -26,7 +44,8 @@ class Translator(TextSearch):
     Args:
         model: A `keras_attn.models.Seq2Seq`.
         source_tokenizer, target_tokenizer: A `keras_attn.Tokenizer` for each side (the same one twice for a shared
-            vocabulary).
+            vocabulary). A source tokenizer of None is for a source that is no text, such as images or speech:
+            `generate` and `sample` then take its arrays, as `generate` of the model does, instead of texts.
         max_length_ratio, max_length_constant: A translation has at most `ratio * source tokens + constant`
             tokens. The limit depends on the sentence alone, so that its translation never depends on its
             batch mates. Search continues until no hypothesis up to this length can be better: a generous limit costs
@@ -53,7 +72,7 @@ class Translator(TextSearch):
     def __init__(
         self,
         model: Seq2Seq,
-        source_tokenizer: Tokenizer,
+        source_tokenizer: Tokenizer | None,
         target_tokenizer: Tokenizer,
         *,
         max_length_ratio: float = 1.5,
@@ -110,6 +129,9 @@ class Translator(TextSearch):
             ValueError: see `generate`.
         """
         check_whole(seed=[seed])
+        if self.source_tokenizer is None:
+            options |= {"seed": seed, "return_alignments": return_alignments, "replace_unknown": replace_unknown}
+            return self._from_arrays(texts, prefixes, self.model.sample, **options)
         options = SampleOptions.from_keywords(options)
         options = replace(options, batch_size=max(1, options.batch_size // options.num_samples))
         return self._search(texts, sample, options, prefixes, replace_unknown, return_alignments, seed, row_ids)
@@ -150,6 +172,7 @@ class Translator(TextSearch):
             ValueError: if the lists differ in length, a text is not valid Unicode, ids are not a translation or outside
                 the vocabulary, or the model's logits are NaN.
         """
+        self._check_text("to score")
         checked = SearchOptions(
             length_penalty=length_penalty,
             normalization=normalization,
@@ -198,6 +221,7 @@ class Translator(TextSearch):
             ValueError: if `dtype` is another.
             FileExistsError: if `directory` already contains a preset, or part of one.
         """
+        self._check_text("for a preset, beside `model.save` and `tokenizer.save`")
         tokenizers = self.source_tokenizer, self.target_tokenizer
         save_preset(directory, self.model, *tokenizers, self.length_arguments, dtype=dtype, report=report)
 
@@ -252,16 +276,22 @@ class Translator(TextSearch):
             format: "saved_model": a SavedModel for TensorFlow Serving, the next version in `directory`. "onnx": graphs
                 for `keras_attn.runtime.OnnxTranslator`, in `directory` itself, which must be new.
             **options: Of "saved_model" (beam_size, length_penalty, ...): those of
-                `keras_attn.export.export_translator`. "onnx" has none: search takes them when it translates.
+                `keras_attn.export.export_translator`. "onnx" has none: search takes them when it translates. Of a
+                source that is no text also `samples`: see `keras_attn.export.export_search`.
 
         Raises:
             ValueError: if the format is unknown, and as `export_translator` and `export_onnx` of
                 `keras_attn.export`, with all other errors.
         """
-        from keras_attn.export import export_onnx, export_translator
+        from keras_attn.export import export_onnx, export_search, export_translator
 
         if format not in ("saved_model", "onnx"):
             raise ValueError(f'Expected format to be "saved_model" or "onnx". Received: format={format!r}')
+        if self.source_tokenizer is None:
+            samples = options.pop("samples", None)
+            if format == "saved_model":
+                return export_search(self.model, directory, samples, tokenizer=self.target_tokenizer, **options)
+            return export_onnx(self.model, directory, samples)
         if format == "saved_model":
             return export_translator(self, directory, **options)
         if options:
@@ -286,6 +316,46 @@ class Translator(TextSearch):
         outputs = compiled.predict_on_batch(inputs)
         check_scores(outputs["scores"][:count], self.model)
         return {**outputs, "token_ids": reduced.shortlist[outputs["token_ids"]]} if reduced else outputs
+
+    def _check_text(self, purpose: str) -> None:
+        if self.source_tokenizer is None:
+            raise ValueError(f"Expected a source of text {purpose}. Received: source_tokenizer=None")
+
+    def _from_arrays(self, source, prefixes, search=None, *, replace_unknown, **options):
+        search = search or self.model.generate
+        if replace_unknown:
+            raise ValueError("Expected a source of text for `replace_unknown`. Received: source_tokenizer=None")
+        if options.get("max_length") is None:
+            options["max_length"] = _MARGIN * (self.trained_length or _UNKNOWN_TRAINED_LENGTH)
+        options["banned_tokens"] = token_ids_of(self.target_tokenizer, options.get("banned_tokens", ()))
+        if prefixes is not None:
+            rows = self.target_tokenizer.encode_batch(check_list("prefixes", prefixes))
+            shape = len(rows), max([1, *map(len, rows)])
+            options["forced_prefix"] = np.full(shape, self.target_tokenizer.special_ids.pad, "int32")  # (B, P)
+            for row, ids in zip(options["forced_prefix"], rows, strict=True):
+                row[: len(ids)] = ids
+        found = search(source, **options)
+        results = []
+        for row in range(len(found.lengths)):
+            several = [self._of_hypothesis(found, row, n) for n in np.flatnonzero(found.lengths[row])]
+            several = several or [Translation("")]
+            results.append(replace(several[0], n_best=tuple(several)) if found.lengths.shape[1] > 1 else several[0])
+        return results
+
+    def _of_hypothesis(self, found: SearchResult, row: int, n: int) -> Translation:
+        length = found.lengths[row, n]
+        ids = found.token_ids[row, n, :length].tolist()
+        several = isinstance(found.alignments, list)  # of several memories
+        parts = [] if found.alignments is None else found.alignments if several else [found.alignments]
+        parts = [part[row, n, :length].copy() for part in parts]  # (T, S) each
+        return Translation(
+            text=self.target_tokenizer.decode(ids),
+            tokens=tuple(self.target_tokenizer.tokens(ids)),
+            token_ids=tuple(ids),
+            score=float(found.scores[row, n]),
+            token_log_probs=found.token_log_probs[row, n, :length].copy(),
+            alignment=np.concatenate(parts, axis=1) / len(parts) if parts else None,
+        )
 
     def _target_ids(self, targets: Sequence[str | Sequence[int]], sentences: list[Sentence]) -> list[list[int]]:
         words = [sentence.oov for sentence in sentences]
@@ -328,6 +398,8 @@ def _check_parts(model: Seq2Seq, source_tokenizer: Tokenizer, target_tokenizer: 
             "that has them, and `copy.set_weights(model.get_weights())` gives it the weights"
         )
     for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
+        if side == "source" and tokenizer is None:
+            continue
         expected, special_ids = (getattr(model, f"{side}_{name}") for name in ("vocabulary_size", "special_ids"))
         if tokenizer.vocabulary_size != expected:
             raise ValueError(
@@ -339,7 +411,7 @@ def _check_parts(model: Seq2Seq, source_tokenizer: Tokenizer, target_tokenizer: 
                 f"Expected a {side} tokenizer with the model's {special_ids}; a model takes those of its tokenizer as "
                 f"`{side}_special_ids`. Received one with {tokenizer.special_ids}."
             )
-    if model.pointer:
+    if model.pointer and source_tokenizer is not None:
         check_joint(source_tokenizer, target_tokenizer)
     if not model.mask_padding and model.source_length is None:
         raise ValueError(
