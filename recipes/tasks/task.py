@@ -1,4 +1,4 @@
-"""What the recipes of tasks share: a command line, a timed training, and the folder of a run.
+"""The shared part of the recipes of tasks: a command line, a timed training, and the folder of a run.
 
 The folder has `report.json`, with which `python -m recipes.pages.results RUN --report CORPUS/NAME` fills the page of
 results, `picture.png`, and the weights, `model.keras`.
