@@ -27,9 +27,9 @@ def log_softmax(logits):
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
-def oracle(labels, logits, smoothing):
-    """Token losses (B, T), the long way: a smoothed one-hot times the log-probabilities."""
-    target = np.eye(V)[labels] * (1 - smoothing) + smoothing / V
+def oracle(labels, logits, smoothing, words=V):
+    """Token losses (B, T), the long way: a one-hot, smoothed over so many words, times the log-probabilities."""
+    target = np.eye(V)[labels] * (1 - smoothing) + smoothing / words * (np.arange(V) < words)
     return -(target * log_softmax(logits)).sum(-1)
 
 
@@ -48,13 +48,15 @@ def test_loss_equals_the_smoothed_one_hot_oracle(smoothing):
     np.testing.assert_allclose(float(mean), (expected * weights).sum() / weights.sum(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_gradient_against_finite_differences(smoothing):
+@pytest.mark.parametrize(("smoothing", "words"), [(0.0, None), (0.1, None), (0.1, V - 2)])
+def test_gradient_against_finite_differences(smoothing, words):
+    """With `words`, the last logits are those of temporary ids."""
     labels, logits, weights = batch(1)
-    (found,) = gradients(mean_of(SmoothedCrossentropy(smoothing), labels, weights), logits)
+    loss = SmoothedCrossentropy(smoothing, vocabulary_size=words)
+    (found,) = gradients(mean_of(loss, labels, weights), logits)
 
     def mean(logits):
-        return (oracle(labels, logits, smoothing) * weights).sum() / weights.sum()
+        return (oracle(labels, logits, smoothing, words or V) * weights).sum() / weights.sum()
 
     (expected,) = numeric_gradients(mean, logits.astype("float64"), eps=1e-5)
     np.testing.assert_allclose(found, expected, atol=2e-6)

@@ -5,7 +5,7 @@ import pytest
 from keras import layers, ops
 
 from keras_attn.layers import AttentionalLayer, AttentionDecoder, DecoderStack, ResidualCells
-from keras_attn.models import RNNSearch
+from keras_attn.models import RNNEncoderDecoder, RNNSearch
 from tests.contracts.model_rows import ONE_EACH, make, some_inputs, values_of
 from tests.models.test_recurrent import logits_of, reading_the_previous_state
 
@@ -29,6 +29,8 @@ def test_defaults_are_the_papers():
     np.testing.assert_array_equal(weights["decoder/attention/score_vector"], 0)
     gate = weights["decoder/cell/recurrent_kernel"]
     np.testing.assert_allclose(gate @ gate.T, np.eye(1000), atol=1e-4)
+    no_attention = values_of(RNNEncoderDecoder(50, 60))  # Cho 2014, section 4.1
+    np.testing.assert_allclose(no_attention["encoder/reader/kernel"].std(), 0.01, rtol=0.05)
 
 
 RATES = [

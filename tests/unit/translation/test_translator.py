@@ -148,5 +148,6 @@ def test_a_copy_translates_alike(translator, copied, quantized):
     assert texts(found) == texts(expected)
     assert [t.score for t in found] == pytest.approx([t.score for t in expected], rel=1e-6)
     assert (other.model is original.model) == (copied is copy.copy)
+    assert (other.int8_weights is not None) == quantized
     assert other.limits() == original.limits()
     assert texts(original.generate(LINES, beam_size=2)) == texts(expected)  # the original is as before
