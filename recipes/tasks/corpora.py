@@ -181,7 +181,7 @@ def canvases(count: int, seed: int, test: bool) -> list[Canvas]:
 
 
 def hull(points: np.ndarray) -> list[int]:
-    """The numbers of the points `(n, 2)` on their convex hull, counter-clockwise from the lowest number.
+    """The numbers of the points `(n, 2)` on their convex hull, counter-clockwise from the leftmost one.
 
     Andrew's monotone chain.
     """
@@ -198,9 +198,7 @@ def hull(points: np.ndarray) -> list[int]:
         return chain[:-1]
 
     order = np.lexsort(points.T[::-1])
-    ring = half(order) + half(order[::-1])
-    start = ring.index(min(ring))
-    return ring[start:] + ring[:start]
+    return half(order) + half(order[::-1])
 
 
 def ascending(points: np.ndarray) -> list[int]:
