@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_attn.models import Ensemble
 from keras_attn.search import ShallowFusion, beam_search, sample
 from tests.contracts.model_rows import VT, B, S, inputs_of, make
 from tests.search.searching import log_softmax
@@ -31,6 +32,15 @@ def test_generate_finds_what_the_search_finds_in_batches_of_any_size(name):
     assert [x.shape[-1] for x in alignments] == ([S, S // 2 + 1] if "two" in name else [S])
     for one in alignments:
         np.testing.assert_allclose(one.sum(-1)[found.token_ids > 0], 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_an_ensemble_reads_any_source(name):
+    """Two copies find what one finds."""
+    model, source = make(name), make(name).source_of(inputs_of(name))
+    found, expected = (one.generate(source, max_length=L, beam_size=3) for one in (Ensemble([model, model]), model))
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
 
 
 def test_samples_are_those_of_the_seed_and_limits_hold():
