@@ -225,7 +225,7 @@ def in_words(number: int) -> str:
 
 
 RATE, HOP, WINDOW, FILTERS = 22050, 276, 551, 32  # 12.5 and 25 ms
-VOICES = [f"{accent}+{variant}" for accent in ("en-us", "en-gb") for variant in ("m1", "m3", "m7", "f1", "f2", "f4")]
+VOICES = [f"en-us+{variant}" for variant in ("m1", "m2", "m4", "m5", "m7", "f1", "f3", "f4", "m3", "f2")]
 
 
 class Utterance(NamedTuple):
@@ -258,7 +258,8 @@ def utterances(numbers: list[int], voices: list[str], seed: int) -> list[Utteran
     for number in numbers:
         voice, words = voices[random.integers(len(voices))], in_words(number)
         heard.clear()
-        speech.espeak_SetVoiceByName(voice.encode())
+        if speech.espeak_SetVoiceByName(voice.encode()):
+            raise ValueError(f"Expected a voice of eSpeak NG. Received: {voice}")
         for parameter, low, high in ((1, 140, 220), (3, 30, 70)):  # words a minute; pitch
             speech.espeak_SetParameter(parameter, int(random.integers(low, high)), 0)
         text = words.encode() + b"\0"
