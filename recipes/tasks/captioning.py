@@ -1,0 +1,118 @@
+"""Captioning: Xu et al. Show, Attend and Tell: Neural Image Caption Generation with Visual Attention. ICML 2015.
+
+    pip install scikit-learn
+    python -m recipes.tasks.captioning
+
+Soft attention over the features of a convolutional network, with the gate beta (section 4.2.1), the initial state
+from the mean feature, the deep output (eq. 7) and the doubly stochastic loss (eq. 14, as a mean over places). The
+pictures are canvases with one to three of scikit-learn's handwritten digits, and the captions say what stands where:
+"seven at top left , two at middle right". The paper's are photographs, whose features a network trained on ImageNet
+computes; here the network is small and learned with the rest, and reads the place of each pixel, too.
+
+Expected: captions right in percent 79.8; attention inside the right box in percent 37.4. 0.49 M parameters, 1.7
+minutes of one core (torch; report, picture: `recipes/reports/digits/captioning.json`, `.png`).
+"""
+
+import keras
+import numpy as np
+from keras import layers, ops
+
+import keras_attn
+from keras_attn import plots
+from recipes.tasks.corpora import CANVAS, NUMBERS, canvases
+from recipes.tasks.task import Task, optimizer, search
+
+UNITS, GRID, LAMBDA = 128, 6, 0.02
+
+
+@keras.saving.register_keras_serializable(package="captioning")
+class GatedAttention(keras_attn.BahdanauAttention):
+    """z_t = beta_t sum_i alpha_ti a_i, beta_t = sigmoid(w^T h_{t-1} + b): how much the word needs the image."""
+
+    def build(self, query_shape, values_shape, **_):
+        super().build(query_shape, values_shape)
+        self.add_weights(keras.initializers.Zeros(), gate_kernel=(query_shape[-1], 1), gate_bias=(1,))
+
+    def call(self, query, values, keys=None, mask=None, state=(), values_mask=None):
+        context, *rest = super().call(query, values, keys, mask, state, values_mask)
+        return context * ops.sigmoid(ops.matmul(query, self.gate_kernel) + self.gate_bias), *rest
+
+
+@keras.saving.register_keras_serializable(package="captioning")
+class DeepHead(layers.Layer):
+    """Logits from output, context and word; in training, lambda mean_i (1 - sum_t alpha_ti)^2 is added to the loss."""
+
+    def __init__(self, vocabulary_size: int, **kwargs):
+        super().__init__(**kwargs)
+        self.vocabulary_size, self.supports_masking = vocabulary_size, True
+        self.hidden, self.projection = keras_attn.DeepOutput(UNITS, activation="tanh"), layers.Dense(vocabulary_size)
+        self.dropout = layers.Dropout(0.3)
+
+    def call(self, outputs, contexts, embedded, alignments, mask=None, training=False):
+        if training:
+            real = 1.0 if mask is None else ops.cast(mask, "float32")[:, :, None]  # (B, T, 1)
+            self.add_loss(LAMBDA * ops.mean((1 - ops.sum(real * alignments, axis=1)) ** 2))
+        return self.projection(self.dropout(self.hidden(outputs, embedded, contexts), training=training))
+
+    def get_config(self):
+        return {**super().get_config(), "vocabulary_size": self.vocabulary_size}
+
+
+def show_attend_tell(vocabulary_size: int) -> keras.Model:
+    """The model, from images `(B, 36, 36, 3)`: the light of each pixel, its row and its column."""
+    image = keras.Input((CANVAS, CANVAS, 3))
+    features = image
+    for filters, size, stride in ((32, 5, 2), (96, 5, 3), (128, 3, 1)):
+        features = layers.Conv2D(filters, size, stride, "same", activation="relu")(features)
+        features = layers.BatchNormalization(momentum=0.9)(features)
+    values = layers.Reshape((GRID * GRID, 128))(features)  # a, (B, L, D)
+    mean = layers.GlobalAveragePooling1D()(values)
+    state = [layers.Dense(UNITS, "tanh")(mean) for _ in "hc"]
+    encoder = keras.Model(image, {"values": values, "cell_state": state})
+    decoder = keras_attn.AttentionDecoder(layers.LSTMCell(UNITS), GatedAttention(UNITS // 2))
+    embedding = layers.Embedding(vocabulary_size, UNITS, mask_zero=True)
+    return keras_attn.models.AttentionSeq2Seq(encoder, decoder, embedding, DeepHead(vocabulary_size))
+
+
+def main(argv=None) -> None:
+    task = Task("captioning", __doc__, argv, epochs=6, items=12000)
+    train, test = canvases(task.items, task.seed, test=False), canvases(task.tests(500), task.seed + 1, test=True)
+    tokenizer = keras_attn.Tokenizer.train([one.sentence for one in train], level="word")
+    targets = [tokenizer.encode(one.sentence) for one in train]
+    places = np.indices((CANVAS, CANVAS), "float32") / CANVAS
+    images, unseen = (np.stack([[one.image, *places] for one in part]).transpose(0, 2, 3, 1) for part in (train, test))
+    data = keras_attn.ParallelDataset.from_arrays(images, targets, batch_size=64, seed=task.seed)
+    model = show_attend_tell(tokenizer.vocabulary_size)
+    model.compile(optimizer(task, len(data), 3e-3), keras_attn.losses.SmoothedCrossentropy(0.0))
+    task.fit(model, data)
+    found, alignments = search(model, unseen, max_length=20)
+    captions = [tokenizer.decode(ids) for ids in found]
+    exact = 100 * np.mean([one.sentence == caption for one, caption in zip(test, captions, strict=True)])
+    mass, chance = masses(test, captions, alignments)
+    best = max(range(min(50, len(test))), key=lambda n: (captions[n] == test[n].sentence, len(found[n])))
+    tokens = [*captions[best].split(), "</s>"]
+    path = task.out / "picture.png"
+    plots.image_alignment(alignments[best][: len(tokens)], test[best].image, tokens, columns=6, path=path)
+    measured = (
+        f"{len(test)} canvases of digits that were not trained on, beam 4; exact captions, and the share of the "
+        f"attention, while a digit's name is written, inside its box, which is {chance:.0f} % of a canvas."
+    )
+    scores = {"captions right in percent": exact, "attention inside the right box in percent": mass}
+    pairs = [{"reference": one.sentence, "caption": two} for one, two in zip(test[:20], captions, strict=False)]
+    alt = "A canvas of digits, and for each word of its caption the places that the model looks at"
+    task.finish("scikit-learn's digits", scores, measured, alt, samples=pairs)
+
+
+def masses(test, captions, alignments) -> tuple[float, float]:
+    """The share of attention inside the right box, in captions that are right, and a uniform one's, in percent."""
+    inside = []
+    for canvas, caption, alignment in zip(test, captions, alignments, strict=True):
+        places = [t for t, word in enumerate(caption.split()) if word in NUMBERS]
+        for t, (y, x) in zip(places, canvas.corners, strict=False) if caption == canvas.sentence else ():
+            pixels = np.kron(alignment[t].reshape(GRID, GRID), np.ones((CANVAS // GRID,) * 2)) / (CANVAS // GRID) ** 2
+            inside.append(pixels[y : y + 8, x : x + 8].sum())
+    return 100 * float(np.mean(inside)), 100 * 64 / CANVAS**2
+
+
+if __name__ == "__main__":
+    main()
