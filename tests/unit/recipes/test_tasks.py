@@ -103,9 +103,9 @@ def test_a_recipe_trains_searches_and_reports(name, tmp_path):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_recipe_says_what_its_report_has(name):
-    module, report = importlib.import_module(f"recipes.tasks.{name}"), REPORTS[name]
-    assert module.__doc__.startswith(report["title"])
+    report, text = REPORTS[name], " ".join(importlib.import_module(f"recipes.tasks.{name}").__doc__.split())
+    assert text.startswith(report["title"])
     for score in itertools.islice(report["scores"].values(), 2):
-        assert f"{score:.1f}" in module.__doc__
-    assert f"{report['processor_seconds'] / 60:.1f} minutes of one core" in module.__doc__
+        assert f"{score:.1f}" in text
+    assert f"{report['processor_seconds'] / 60:.1f} minutes of one core" in text
     assert report["processor_seconds"] < 600, "five minutes of two cores"
