@@ -38,7 +38,7 @@ def pronounce(arguments: argparse.Namespace) -> None:
 
     options = {"alphabet": arguments.alphabet, "tag": arguments.tag}
     g2p = G2P.from_preset(arguments.preset, arguments.lexicon, **options)
-    lines = iterate_lines(arguments.input) if arguments.input else (line.rstrip("\r\n") for line in sys.stdin)
+    lines = iterate_lines(arguments.input) if arguments.input else map(_text, sys.stdin.buffer)
     seen: set[str] = set()
     for window in _windows(lines):
         if arguments.format == "words":
@@ -55,6 +55,10 @@ def pronounce(arguments: argparse.Namespace) -> None:
                 elif one.text:
                     mark = f"({number})" if arguments.format == "dict" and number > 1 else ""
                     print(f"{one.word}{mark} {one.text}")
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", errors="replace").rstrip("\r\n")
 
 
 def _windows(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -97,7 +97,7 @@ def problems(count: int, solve, seed: int, sizes) -> tuple[list[np.ndarray], lis
 
 
 def same_polygon(one: list[int], other: list[int]) -> bool:
-    """Whether two rings of points are the same, wherever they begin."""
+    """Returns True if two rings of points are the same, wherever they begin."""
     if not one or one[0] not in other:
         return False
     start = other.index(one[0])

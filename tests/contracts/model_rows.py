@@ -52,11 +52,15 @@ MODELS = {
     ),
     "rnnsearch, additive heads": (
         models.RNNSearch,
-        {**RNNSEARCH, "attention": ka.MultiHeadAttention(2, score="additive")},
+        {**RNNSEARCH, "attention": ka.MultiHeadAttention(2, score="additive", name="multi_head_attention")},
     ),
     "rnnsearch, coverage": (
         models.RNNSearch,
-        {**RNNSEARCH, "attention": ka.CoverageAttention(13, max_fertility=2.0), "coverage_loss": 1.0},
+        {
+            **RNNSEARCH,
+            "attention": ka.CoverageAttention(13, max_fertility=2.0, name="coverage_attention"),
+            "coverage_loss": 1.0,
+        },
     ),
     "rnnsearch, context gate": (models.RNNSearch, {**RNNSEARCH, "context_gate": "both"}),
     "rnnencdec": (models.RNNEncoderDecoder, ENCDEC),

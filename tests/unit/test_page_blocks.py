@@ -32,7 +32,7 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 ELSEWHERE = {f"docs/{name}.md" for name in ("decoders", "scaling", "vocabularies", "without-keras")}
 ELSEWHERE |= {"docs/migrating-from-tfa.md"}
 SHORTER = {"README.md": ("model.fit(data, epochs=20)", "model.fit(data, epochs=20, verbose=0)")}
-QUICK_SHELL = r"keras-attn presets|echo .* \| keras-attn translate \w+( --html \S+)?"
+QUICK_SHELL = r"keras-attn presets|echo .* \| keras-attn (translate|g2p) \w+( --html \S+)?"
 # Other shell lines, each with the reason why it does not run here. tests/unit/test_docs.py compares flags with --help.
 LONG_SHELL = {
     r"(pip install|pre-commit install|export |cd )": "prepares an environment; .ci/run does the same",

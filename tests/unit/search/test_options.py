@@ -26,6 +26,7 @@ COMPUTED = {
     "forced_prefix",
     "banned_token_ids",
     "return_alignments",
+    "logits_processor",
 }
 
 
