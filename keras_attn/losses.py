@@ -116,7 +116,8 @@ class _TokenWeights(keras.losses.Loss):
     """
 
     def __init__(self, reduction: str | None = None, dtype="float32"):
-        super().__init__(reduction=reduction, dtype=dtype)
+        # With a name: that of a private class is no scope of TensorFlow's.
+        super().__init__("token_weights", reduction=reduction, dtype=dtype)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         return super().__call__(y_true, y_pred, self.of_tokens(sample_weight, y_true))
