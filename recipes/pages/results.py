@@ -107,8 +107,8 @@ def page(reports: dict[str, dict], speed: Sequence[dict]) -> str:
         reports: All reports by name, as `read_reports` returns them.
         speed: The rows of the benchmarks.
     """
-    parts = [_HEAD]
-    for corpus in dict.fromkeys(name.partition("/")[0] for name in reports):
+    parts, tasks = [_HEAD], {name: report for name, report in reports.items() if "task" in report}
+    for corpus in dict.fromkeys(name.partition("/")[0] for name in reports if name not in tasks):
         own = {name: report for name, report in reports.items() if name.startswith(f"{corpus}/")}
         parts.append(f"## {corpus}")
         if runs := {name: report for name, report in own.items() if "bleu" in report or "wer" in report}:
@@ -116,19 +116,26 @@ def page(reports: dict[str, dict], speed: Sequence[dict]) -> str:
         for name, report in own.items():
             if "study" in report:
                 parts += studies.section(name, report)
-            if "task" in report:
-                parts += _task(name, report)
-    return "\n\n".join([*parts, *_speed(speed)]) + "\n"
+    return "\n\n".join([*parts, *_tasks(tasks), *_speed(speed)]) + "\n"
 
 
-def _task(name: str, report: dict) -> list[str]:
-    """The paragraph of a recipe of `recipes/tasks/`, and its picture."""
-    scores = "; ".join(f"{one} {score:.4g}" for one, score in report["scores"].items())
-    cost = f"{report['parameters'] / 1e6:.2f} M parameters, {report['processor_seconds'] / 60:.1f} minutes of one core"
-    text = (
-        f"**{report['title']}** {scores[:1].upper()}{scores[1:]}. {report['measured']} {cost}: `{report['command']}`."
+def _tasks(reports: dict[str, dict]) -> list[str]:
+    """The table of the recipes of `recipes/tasks/`."""
+    rows = [
+        [
+            report["title"],
+            "; ".join(f"{one} {score:.4g}" for one, score in report["scores"].items()),
+            report["measured"],
+            f"{report['parameters'] / 1e6:.2f} M",
+            f"{report['processor_seconds'] / 60:.1f}",
+            f"[report](reports/{name}.json), [picture](reports/{name}.png)",
+        ]
+        for name, report in reports.items()
+    ]
+    said = (
+        "Recipes of `recipes/tasks/`, each a program: `python -m recipes.tasks.NAME --seed 0`. Minutes are of one core."
     )
-    return [f"{text} [Report](reports/{name}.json).", f"![{report['alt']}](reports/{name}.png)"]
+    return ["## Other tasks", said, table(["task", "scores", "measured", "parameters", "minutes", "report"], rows)]
 
 
 def _runs(runs: dict[str, dict]) -> list[str]:
