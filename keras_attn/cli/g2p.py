@@ -8,15 +8,16 @@ and synthesisers read them ("word P H" again, without numbers).
 """
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from keras_attn.cli import command
+from keras_attn.cli import line_streaming as streams
 from keras_attn.pronunciation import ALPHABETS
 
 FORMATS = ("words", "tsv", "dict", "lexicon")
-_WINDOW = 1024  # lines pronounced together
 
 
 def main(argv=None) -> int:
@@ -28,45 +29,39 @@ def main(argv=None) -> int:
     option("--alphabet", choices=ALPHABETS, help="of the phones (default: the model's)")
     option("--lexicon", metavar="FILE", action="append", default=[], type=Path, help="asked before that of the preset")
     option("--tag", help="of a model of several languages, such as <2ita>")
+    streams.add_windows(parser)
     option("--n-best", metavar="N", type=command.between(int, 1, 100), default=1, help="of the model, for each word")
     return command.run(pronounce, parser, argv)
 
 
 def pronounce(arguments: argparse.Namespace) -> None:
     from keras_attn import G2P
-    from keras_attn.text import iterate_lines
 
     options = {"alphabet": arguments.alphabet, "tag": arguments.tag}
     g2p = G2P.from_preset(arguments.preset, arguments.lexicon, **options)
-    lines = iterate_lines(arguments.input) if arguments.input else map(_text, sys.stdin.buffer)
+    limits = streams.window_limits(arguments, arguments.n_best, return_alignments=False)
+    reader = streams.TextReader(arguments.max_characters, arguments.input or "the input")
     seen: set[str] = set()
-    for window in _windows(lines):
-        if arguments.format == "words":
-            print(*g2p(window), sep="\n")
-            continue
-        words = [
-            word for word in dict.fromkeys(word for line in window for word in g2p.words(line)) if word not in seen
-        ]
-        seen.update(words)
-        for found in g2p.pronounce(words, n_best=arguments.n_best):
-            for number, one in enumerate(found, 1):
-                if arguments.format == "tsv":
-                    print(one.word, one.text, one.origin, f"{one.probability:.3f}", sep="\t")
-                elif one.text:
-                    mark = f"({number})" if arguments.format == "dict" and number > 1 else ""
-                    print(f"{one.word}{mark} {one.text}")
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(streams.opened(arguments.input)) if arguments.input else streams.standard("stdin")
+        for window in map(reader.read, streams.windows(source, **limits)):
+            for line in _answers(g2p, window, seen, arguments):
+                print(line)
+            sys.stdout.flush()  # a typed line is answered at once
+    streams.report_lines(reader.counts)
 
 
-def _text(line: bytes) -> str:
-    return line.decode("utf-8", errors="replace").rstrip("\r\n")
-
-
-def _windows(lines: Iterable[str]) -> Iterator[list[str]]:
-    window: list[str] = []
-    for line in lines:
-        window.append(line)
-        if len(window) == _WINDOW:
-            yield window
-            window = []
-    if window:
-        yield window
+def _answers(g2p, window: list[str], seen: set[str], arguments: argparse.Namespace) -> Iterator[str]:
+    """Yields the lines of the output for those of a window; `seen` are the words of earlier ones."""
+    if arguments.format == "words":
+        yield from g2p(window)
+        return
+    words = [word for word in dict.fromkeys(word for line in window for word in g2p.words(line)) if word not in seen]
+    seen.update(words)
+    for found in g2p.pronounce(words, n_best=arguments.n_best):
+        for number, one in enumerate(found, 1):
+            if arguments.format == "tsv":
+                yield f"{one.word}\t{one.text}\t{one.origin}\t{one.probability:.3f}"
+            elif one.text:
+                mark = f"({number})" if arguments.format == "dict" and number > 1 else ""
+                yield f"{one.word}{mark} {one.text}"

@@ -94,7 +94,7 @@ class RNNEncoder(Layer):
     """
 
     _layer_arguments = ("cell", "backward_cell")
-    _step = 1  # how many outputs of a layer the next one reads at a time
+    _step = 1  # outputs of a layer that the next one reads at a time
 
     def __init__(
         self,

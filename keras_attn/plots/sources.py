@@ -95,7 +95,8 @@ def spectrogram_alignment(
 ) -> Figure:
     """Draws the alignment of speech below its spectrogram, on one axis of time, as in figure 2 of Chan et al. 2016.
 
-    The alignment may have fewer places than the spectrogram has frames: a `PyramidEncoder` makes one of several.
+    The largest weight is white. The alignment may have fewer places than the spectrogram has frames: a `PyramidEncoder`
+    makes one of several.
 
     Args:
         alignment: Weights `(T, S)`, a row for each token, over S places of equal duration.
@@ -131,7 +132,7 @@ def spectrogram_alignment(
         upper.set_yticks([])
         lower.set_facecolor("black")
         times = np.linspace(0, end, weights.shape[1] + 1)
-        lower.pcolormesh(times, np.arange(count + 1), weights, cmap="gray", vmin=0, vmax=1)
+        lower.pcolormesh(times, np.arange(count + 1), weights, cmap="gray", vmin=0)
         lower.invert_yaxis()
         lower.set_yticks(np.arange(count) + 0.5)
         lower.set_yticklabels(target_tokens, fontsize=9, color=INK, parse_math=False)

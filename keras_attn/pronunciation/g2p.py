@@ -12,6 +12,7 @@ import numpy as np
 from keras_attn.pronunciation.alphabets import alphabet_of, converted
 from keras_attn.pronunciation.lexicon import read_lexicon, word_key
 from keras_attn.saving import LEXICON, locate
+from keras_attn.search import SearchOptions
 from keras_attn.translation import TextSearch
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019.-][^\W_]+)*", re.UNICODE)
@@ -87,6 +88,7 @@ class G2P:
         self.tag = tag
         self.normalize = normalize
         self._letters = letters if letters.level == "letter" else letters.with_letters()
+        self._unknown = self._letters.special_ids.unknown
         self._has_stress = any(_DIGITS.search(token) for token in translator.target_tokenizer.vocabulary)
         self._converted("")  # refuses a wrong alphabet now
 
@@ -125,7 +127,7 @@ class G2P:
         Args:
             words: A word, or a list of them. A blank one has no pronunciation.
             n_best: Of the model.
-            beam_size: Of its search; None: `max(4, n_best)`.
+            beam_size: Of its search; None: that of `Translator.generate`, or `n_best` if that is more.
         """
         if isinstance(words, str):
             return self.pronounce([words], n_best=n_best, beam_size=beam_size)[0]
@@ -135,14 +137,13 @@ class G2P:
                 found[word] = []
             elif texts := self._entry(word):
                 found[word] = [Pronunciation(word, text, "lexicon") for text in texts]
-        rest = [word for word in dict.fromkeys(words) if word not in found]
-        pieces = {word: self._letters.pieces(word) for word in rest}
-        unknown = self._letters.special_ids.unknown
+        pieces = {word: self._letters.pieces(word) for word in dict.fromkeys(words) if word not in found}
         strange = {
-            word: tuple(piece for piece in pieces[word] if self._letters.encode(piece) == [unknown]) for word in rest
+            word: tuple(piece for piece, i in zip(own, self._letters.encode(word), strict=True) if i == self._unknown)
+            for word, own in pieces.items()
         }
-        spoken = [word for word in rest if len(strange[word]) < len(pieces[word])]
-        if silent := [word for word in rest if word not in spoken]:
+        spoken = [word for word, own in pieces.items() if len(strange[word]) < len(own)]
+        if silent := [word for word, own in pieces.items() if len(strange[word]) == len(own)]:
             warnings.warn(
                 f"Expected words with a letter that the model has seen. Received {len(silent):,} without: "
                 f"{' '.join(silent)[:200]}",
@@ -150,7 +151,7 @@ class G2P:
             )
         tag = [self.tag] if self.tag else []
         lines = [" ".join([*tag, *pieces[word]]) for word in spoken]
-        options = {"beam_size": beam_size or max(4, n_best), "n_best": n_best, "length_penalty": 1.0}
+        options = {"beam_size": beam_size or max(SearchOptions.beam_size, n_best), "n_best": n_best}
         for word, best in zip(spoken, self.translator.generate(lines, **options) if lines else [], strict=True):
             found[word] = [
                 Pronunciation(

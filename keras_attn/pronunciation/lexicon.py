@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
-from keras_attn.text import iterate_lines
+from keras_attn.text import APOSTROPHES, iterate_lines
 
-_APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc", "'"))
+_PLAIN = str.maketrans(dict.fromkeys(APOSTROPHES, "'"))
 
 
 def word_key(word: str) -> str:
     """Returns the form in which a lexicon has a word: NFC, lower case, with plain apostrophes."""
-    return unicodedata.normalize("NFC", word).lower().translate(_APOSTROPHES)
+    return unicodedata.normalize("NFC", word).lower().translate(_PLAIN)
 
 
 def read_lexicon(lexicon: str | PathLike | Mapping[str, str | list[str]]) -> dict[str, tuple[str, ...]]:

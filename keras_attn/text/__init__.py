@@ -2,7 +2,7 @@
 
 from keras_attn.text.bpe_dropout import BPEDropout
 from keras_attn.text.bpe_model import BPEModel
-from keras_attn.text.lookup_model import LETTERS, LookupModel
+from keras_attn.text.lookup_model import APOSTROPHES, LETTERS, LookupModel
 from keras_attn.text.special_tokens import (
     BLANKS,
     DEFAULT_IDS,
@@ -22,6 +22,7 @@ from keras_attn.text.temporary_ids import (
     without_temporary_ids,
 )
 from keras_attn.text.text_files import (
+    PACKED,
     PathLike,
     block_lines,
     corpus_paths,

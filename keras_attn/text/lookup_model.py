@@ -12,7 +12,7 @@ from keras_attn.text.special_tokens import BLANKS, DEFAULT_IDS, SPECIAL_TOKENS, 
 LETTERS = r"<2[^ >]+>|[^ ]"  # of level "letter": tags and characters; RE2 reads it as Python does
 # Pieces of a text that are normalized alone: a tag, Korean letters, a character with its combining marks.
 _NORMALIZED_ALONE = re.compile("<2[^ >]+>|[\u1100-\u11ff]+|(?s:.)[\u0300-\u036f\u3099\u309a]*")
-_APOSTROPHES = "\u2018\u2019\u02bc\u0060\u00b4"
+APOSTROPHES = "\u2018\u2019\u02bc\u0060\u00b4"  # other than "'"
 _ACCENTED = (*range(0xC0, 0x250), *range(0x1E00, 0x1F00))  # Latin
 
 
@@ -105,7 +105,7 @@ class LookupModel:
             if own not in known and (base := unicodedata.normalize("NFD", own)[0]) in known:
                 table[code] = ord(base)
         if "'" in known:
-            table |= {ord(other): ord("'") for other in _APOSTROPHES if other not in known}
+            table |= {ord(other): ord("'") for other in APOSTROPHES if other not in known}
         return self._with(level="letter", character_table=table, unicode_form=form)
 
     def _with(self, **changes) -> Self:

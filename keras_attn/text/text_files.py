@@ -18,6 +18,7 @@ _LARGEST_UNPACKED = 1 << 26  # bytes of a compressed file that unpacks to more t
 _MOST_EXPANSION = 200  # text has 3 to 10
 _BLOCK = 1 << 20  # bytes of text that are read at a time
 _OPEN = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+PACKED = tuple(_OPEN)  # endings of the compressed files that are read as they are
 _FORMATS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}
 
 
@@ -179,12 +180,12 @@ def corpus_paths(folder: PathLike, split: str, language: str) -> list[Path]:
         FileNotFoundError: If there is none; the message lists the files of the folder.
     """
     folder = Path(folder)
-    for suffix in ("", *_OPEN):
+    for suffix in ("", *PACKED):
         if (path := folder / f"{split}.{language}{suffix}").is_file():
             return [path]
     found = [path for path in folder.glob(f"{split}.*") if path.is_file()]
     parts = {}
-    for suffix in ("", *_OPEN):
+    for suffix in ("", *PACKED):
         for path in found:
             if path.name.endswith(f".{language}{suffix}"):
                 parts.setdefault(path.name.removesuffix(suffix), path)

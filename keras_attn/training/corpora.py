@@ -27,9 +27,9 @@ from pathlib import Path
 import numpy as np
 
 from keras_attn import files
-from keras_attn.text import corpus_paths, iterate_lines, read_lines, read_parallel
+from keras_attn.text import PACKED, corpus_paths, iterate_lines, read_lines, read_parallel
 from keras_attn.training.recipes import named_corpora
-from keras_attn.training.tables import ENDINGS, PACKED, Table, read_table
+from keras_attn.training.tables import ENDINGS, Table, read_table
 
 SPLITS = ("train", "val", "test")
 _VALIDATION = ("val", "dev", "valid", "validation")  # names of that split

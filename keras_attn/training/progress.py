@@ -1,4 +1,4 @@
-"""Training that can be watched: what a run is about, a line that moves, and translations after each validation."""
+"""Progress of a training: an overview before it, a line that moves, and translations after each validation."""
 
 import math
 import sys

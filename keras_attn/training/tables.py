@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_attn.suggestions import did_you_mean
-from keras_attn.text import iterate_lines
+from keras_attn.text import PACKED, iterate_lines
 
-PACKED = (".gz", ".xz", ".bz2")
 ENDINGS = (".tsv", ".csv", ".jsonl")
 
 

@@ -64,52 +64,6 @@ def news(seed: int, items: int | None = None) -> tuple[list[list[str]], np.ndarr
     return articles, np.array([pairs[i][1] for i in order]), classes
 
 
-PEOPLE, PLACES = ("mary", "john", "sandra", "daniel"), ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
-THINGS = ("apple", "football", "milk")
-
-
-class Story(NamedTuple):
-    """A story in the form of the bAbI tasks: sentences, a question, its answer, the numbers of supporting sentences."""
-
-    sentences: list[str]
-    question: str
-    answer: str
-    supporting: list[int]
-
-
-def stories(count: int, seed: int, length: int = 10) -> list[Story]:
-    """Stories like those of the first two bAbI tasks (Weston et al. 2015): where somebody is, or where a thing is.
-
-    People walk, and take things and drop them. The thing that is asked for is in somebody's hands or was dropped: its
-    place follows from two sentences, who took it and where that person went.
-    """
-    random, found = np.random.default_rng(seed), []
-    while len(found) < count:
-        sentences, place, moved = [], {}, {}  # of each person: where, and by which sentence
-        holder, lies = {}, {}  # of each thing: (person, sentence), or (place, sentences)
-        while len(sentences) < length:
-            person, thing = random.choice(PEOPLE), random.choice(THINGS)
-            if person not in place or random.random() < 0.6:
-                to = random.choice([one for one in PLACES if one != place.get(person)])
-                place[person], moved[person] = to, len(sentences)
-                sentences.append(f"{person} {random.choice(['went', 'moved', 'travelled'])} to the {to}")
-            elif holder.get(thing, (None,))[0] == person:
-                del holder[thing]
-                lies[thing] = place[person], [moved[person], len(sentences)]
-                sentences.append(f"{person} dropped the {thing} there")
-            elif thing not in holder and lies.get(thing, (place[person],))[0] == place[person]:
-                holder[thing] = person, len(sentences)
-                sentences.append(f"{person} got the {thing} there")
-        asked = [(f"where is {one}", place[one], [moved[one]]) for one in place]
-        things = [(f"where is the {t}", place[p], [n, moved[p]]) for t, (p, n) in holder.items()]
-        things += [(f"where is the {t}", p, n) for t, (p, n) in lies.items() if t not in holder]
-        pool = things if len(found) % 2 else asked
-        if pool:
-            question, answer, supporting = pool[random.integers(len(pool))]
-            found.append(Story(sentences, question, answer, sorted(supporting)))
-    return found
-
-
 ROLES = ("mayor", "painter", "farmer", "judge", "teacher", "engineer", "baker", "singer")
 EVENTS = {"opened": "opens", "closed": "closes", "bought": "buys", "sold": "sells", "painted": "paints"}
 OBJECTS = ("a bridge", "a theatre", "the old mill", "a school", "two boats", "the library", "a garden", "the station")

@@ -1,5 +1,9 @@
 """`G2P`: the lexicon first, the model for the rest; sentences, alphabets, files. Its model is a shipped preset."""
 
+import io
+import sys
+import types
+
 import numpy as np
 import pytest
 
@@ -25,7 +29,7 @@ def test_words_of_a_lexicon_come_first_and_the_users_before_the_presets(g2p):
 
 def test_the_model_has_the_rest(g2p):
     (best, *others), (capital, *_) = g2p.pronounce(["bahdanau", "Bahdanau"], n_best=3)
-    (found,) = g2p.translator.generate(["b a h d a n a u"], beam_size=4, n_best=3)
+    (found,) = g2p.translator.generate(["b a h d a n a u"], n_best=3)
     assert [one.text for one in (best, *others)] == [one.text for one in found.n_best]
     assert best.text == capital.text
     np.testing.assert_allclose(best.probability, np.exp(found.token_log_probs.sum()), rtol=1e-5)
@@ -67,12 +71,17 @@ def test_another_alphabet_and_a_language_of_several(g2p):
         keras_attn.G2P(icelandic.translator, tag=tag, alphabet="arpabet")
 
 
-def test_the_command_writes_words_and_lexicons(tmp_path, capsys):
+def test_the_command_writes_words_and_lexicons(tmp_path, monkeypatch, capsys):
     (tmp_path / "in").write_text("Hello, tf!\nread tf\n")
     (tmp_path / "own.tsv").write_text(";;; mine\nTF\tT IY EH1 F\n")
     line = ["g2p", "g2p_en_us", str(tmp_path / "in"), "--lexicon", str(tmp_path / "own.tsv")]
     assert main(line) == 0
     assert capsys.readouterr().out == "HH AH L OW, T IY EH F!\nR EH D T IY EH F\n"
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(b"tf\r\nt\xff"))))
+    assert main([*line[:2], *line[3:], "--max-characters", "2"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("T IY EH F\n")
+    assert "1 of 2 lines contained bytes that are not UTF-8" in printed.err
     assert main([*line, "--format", "dict"]) == 0
     entries = capsys.readouterr().out
     assert entries == "Hello HH AH L OW\nHello(2) HH EH L OW\ntf T IY EH F\nread R EH D\nread(2) R IY D\n"
