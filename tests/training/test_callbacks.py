@@ -1,6 +1,8 @@
 """Callbacks and schedules of a run: rates, the best and averaged weights, the end of training."""
 
 import io
+import os
+import signal
 import types
 
 import keras
@@ -121,6 +123,18 @@ def test_a_run_is_not_stopped_one_batch_before_the_end_of_an_epoch():
     with pytest.raises(Terminated, match="after batch 2 of epoch 1"):
         callback.on_train_batch_end(0)
     assert saved == [2]
+
+
+def test_the_second_interrupt_is_an_error_at_once():
+    def interrupted_twice(termination):
+        with termination.deferred():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert termination.requested
+            os.kill(os.getpid(), signal.SIGINT)
+            raise AssertionError("the second was deferred, too")
+
+    with Termination() as termination, pytest.raises(KeyboardInterrupt):
+        interrupted_twice(termination)
 
 
 @pytest.mark.parametrize("moves", [False, True])

@@ -68,10 +68,32 @@ except ModuleNotFoundError as error:
 else:
     raise AssertionError
 """,
+        """
+import os, sys
+del os.environ["KERAS_BACKEND"]
+sys.modules["tensorflow"] = None  # as if it were not installed; it is Keras' default
+import keras_attn
+assert "KERAS_BACKEND" not in os.environ
+import keras
+assert keras.backend.backend() == "jax"
+""",
+        """
+import os, sys
+del os.environ["KERAS_BACKEND"]
+sys.modules |= dict.fromkeys(("tensorflow", "torch", "jax"))
+import keras_attn
+try:
+    keras_attn.RNNEncoder
+except ModuleNotFoundError as error:
+    assert str(error).startswith("Expected a backend of Keras: pip install "), error
+else:
+    raise AssertionError
+""",
     ],
-    ids=["first", "after Keras", "a module of it", "without Keras"],
+    ids=["first", "after Keras", "a module of it", "without Keras", "without TensorFlow", "without a backend"],
 )
-def test_imports(code, monkeypatch):
+def test_imports(code, monkeypatch, tmp_path):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     if not code.startswith(STATE):
         monkeypatch.setenv("KERAS_BACKEND", "jax")  # which is imported in half the time that torch or TensorFlow take
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
