@@ -372,9 +372,9 @@ class PyramidEncoder(RNNEncoder):
     Call arguments and returns: as in `RNNEncoder`, but `values` is `(B, S', H)` with S' = S / reduce, rounded up, once
     for each layer but the first.
 
-    Mask behaviour: masked steps carry the state over and output zeros. A group is real if one of its outputs is. The
-    mask `(B, S')` is handed on to `values`; `compute_mask(None, mask)` is that of an explicit mask `(B, S)`. Groups
-    count from the left of a row, so padding belongs at its right.
+    Mask behaviour: masked steps carry the state over and output zeros. Groups count from the first real position of a
+    row, so padding changes nothing. A group is real if one of its outputs is. The mask `(B, S')` is handed on to
+    `values`; `compute_mask(None, mask)` is that of an explicit mask `(B, S)`.
 
     Raises:
         ValueError: for a single layer, a stack with skip connections, or a `reduce` that is not a whole number above 1.
@@ -403,16 +403,23 @@ class PyramidEncoder(RNNEncoder):
         self.reduce = self._step = reduce
 
     def _between(self, outputs, mask):
-        return concatenate(*self._groups(outputs)), mask if mask is None else self._any(mask)
+        groups = concatenate(*self._groups(outputs, mask))  # (S', B, I)
+        return groups, mask if mask is None else self._any(mask)
 
-    def _groups(self, x):
-        """The first, second, ... of each group of places of x (S, ...), filled up with zeros: (S', ...) each."""
+    def _groups(self, x, mask):
+        """The first, second, ... of each group of places of x (S, B, ...), filled up with zeros: (S', B, ...) each."""
+        if mask is not None:  # padding that would be in the first group of a row goes to its end
+            excess = ops.argmax(ops.cast(mask, "int32"), axis=0) % self.reduce  # (B,)
+            excess = ops.reshape(excess, (-1, *[1] * (len(x.shape) - 2)))
+            turned = [ops.roll(x, -n, axis=0) for n in range(1, self.reduce)]
+            for n, one in enumerate(turned, 1):
+                x = ops.where(excess == n, one, x)
         rest = [[0, 0]] * (len(x.shape) - 1)
         return [ops.pad(x[n:, ...], [[0, n], *rest])[:: self.reduce, ...] for n in range(self.reduce)]
 
     def _any(self, mask):
         """The mask (S', B) of groups, from that of the outputs in them, (S, B)."""
-        return ops.any(ops.stack(self._groups(mask)), axis=0)
+        return ops.any(ops.stack(self._groups(mask, mask)), axis=0)
 
     def compute_mask(self, inputs, previous_mask):
         if previous_mask is None:

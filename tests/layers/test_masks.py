@@ -44,6 +44,23 @@ def test_word_dropout_keeps_the_mask_in_training():
     same(attention(embedded(TARGET), dropped), attention(embedded(TARGET), dropped, mask=MASK))
 
 
+@pytest.mark.parametrize("reduce", [2, 3])
+def test_a_pyramid_reads_a_row_as_it_stands_anywhere(rng, reduce):
+    """Three layers, and one row with 0, 1, ... places of padding at its left."""
+    row, places = rng.normal(size=(5, H)).astype("float32"), 5
+    x = np.stack([np.pad(row, [(n, places - n), (0, 0)]) for n in range(places + 1)])
+    mask = np.stack([np.pad(np.ones(5, bool), (n, places - n)) for n in range(places + 1)])
+    stacks = [layers.StackedRNNCells([layers.GRUCell(4) for _ in range(3)]) for _ in range(2)]
+    pyramid = ka.PyramidEncoder(stacks[0], backward_cell=stacks[1], reduce=reduce)
+    values, *states = pyramid(x, mask=mask)
+    alone, *its_states = map(ops.convert_to_numpy, keras.tree.flatten(pyramid(row[None])))
+    real = ops.convert_to_numpy(pyramid.compute_mask(None, mask))
+    np.testing.assert_array_equal(real.sum(1), alone.shape[1])
+    np.testing.assert_allclose(ops.convert_to_numpy(values)[real], np.tile(alone[0], (len(x), 1)), atol=1e-6)
+    for state, its in zip(keras.tree.flatten(states), its_states, strict=True):
+        np.testing.assert_allclose(ops.convert_to_numpy(state), np.repeat(its, len(x), axis=0), atol=1e-6)
+
+
 def encoder():
     """A model within a model; a layer of Keras' and self-attention between encoder and decoder."""
     inputs = keras.Input((None, H))
