@@ -468,6 +468,7 @@ class StackedEncoder(Layer):
         inputs: `(B, S, E)`, embeddings.
         mask: Boolean `(B, S)`, True = real token; None: the implicit mask of the inputs, or else all are real.
         training: Whether to apply dropout.
+        initial_state: h_0 of all layers, in the order of the final ones; None: zeros.
 
     Returns:
         `(values, states, final)`: outputs `(B, S, M)`; the final states of all layers, in the order of `cells` and then
@@ -477,7 +478,8 @@ class StackedEncoder(Layer):
     on to `values`.
 
     Raises:
-        ValueError: for an unknown order, or another number of backward cells.
+        ValueError: for an unknown order, another number of backward cells, or initial states that are not those of the
+            cells.
 
     Example:
         >>> cells = [[keras.layers.GRUCell(5) for _ in range(2)] for _ in range(2)]
@@ -540,29 +542,36 @@ class StackedEncoder(Layer):
             width = output_width(cell)
         return width
 
-    def call(self, inputs, mask=None, training=False):
+    def call(self, inputs, mask=None, training=False, initial_state=None):
+        cells = [*self.cells, *self.backward_cells]
+        firsts = [None] * len(cells) if initial_state is None else list(initial_state)
+        if len(firsts) != len(cells):
+            raise ValueError(f"Expected `initial_state` to have {len(cells)} states. Received: {len(firsts)}")
+        if initial_state is not None:
+            firsts = [check_states("initial_state", *pair) for pair in zip(cells, firsts, strict=True)]
         mask = check_mask(mask, inputs)
         inputs = ops.transpose(inputs, (1, 0, 2))  # (S, B, E)
         mask = None if mask is None else ops.transpose(mask)  # (S, B)
         forward, backward, above = self._stacks
-        lower = [self._read(stack, inputs, mask, training, last=not above) for stack in (forward, backward)]
-        (a, a_states), (b, b_states) = lower
-        values, states = self._read(above, concatenate(a, b), mask, training, last=True)
+        wide, tall = len(forward), len(self.cells)
+        a, a_states = self._read(forward, inputs, mask, training, firsts[:wide], last=not above)
+        b, b_states = self._read(backward, inputs, mask, training, firsts[tall:], last=not above)
+        values, states = self._read(above, concatenate(a, b), mask, training, firsts[wide:tall], last=True)
         states = [*a_states, *states, *b_states]
         return ops.transpose(values, (1, 0, 2)), states, states[len(self.cells) - 1][0]
 
-    def _read(self, stack, inputs, mask, training, last: bool):
+    def _read(self, stack, inputs, mask, training, firsts, last: bool):
         """The outputs (S, B, H) of a stack, and its final states; `last`: no other stack reads them."""
         states = []
-        for i, (cell, backwards) in enumerate(stack):
-            outputs, final = read(cell, inputs, mask=mask, reverse=backwards, training=training)
+        for i, ((cell, backwards), first) in enumerate(zip(stack, firsts, strict=True)):
+            outputs, final = read(cell, inputs, mask=mask, reverse=backwards, training=training, states=first)
             if not last or i < len(stack) - 1:
                 outputs = self.dropout_layer(outputs, training=training)
             inputs = outputs + inputs if self.residual and i else outputs
             states.append(final)
         return inputs, states
 
-    def compute_output_spec(self, inputs, mask=None, training=False):
+    def compute_output_spec(self, inputs, mask=None, training=False, initial_state=None):
         batch, length = inputs.shape[:2]
 
         def spec(*shape):

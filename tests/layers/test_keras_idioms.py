@@ -69,6 +69,21 @@ def test_a_stack_and_a_bidirectional_gru_begin_with_their_own_final_states(rng):
     same(both(x[:, 2:], initial_state=[forward, backward])[1], both(x)[1])
 
 
+@pytest.mark.parametrize(("order", "backward"), [("parallel", 2), ("alternating", 2), ("upwards", 1)])
+def test_stacks_that_take_turns_begin_with_states_in_the_order_of_the_final_ones(rng, order, backward):
+    """A layer that reads padding alone ends with the state that it began with."""
+    x = rng.normal(size=(B, S, E)).astype("float32")
+    cells = [layers.GRUCell(H), layers.LSTMCell(H)], [layers.GRUCell(H), layers.LSTMCell(H)][:backward]
+    encoder = ka.layers.StackedEncoder(*cells, order=order)
+    _, states, _ = encoder(x)
+    _, kept, _ = encoder(x, mask=np.zeros((B, S), "bool"), initial_state=states)
+    same(kept, states)
+    values, zeros = encoder(x)[0], keras.tree.map_structure(ops.zeros_like, states)
+    same(encoder(x, initial_state=zeros)[0], values)
+    with pytest.raises(ValueError, match=rf"Expected `initial_state` to have {2 + backward} states"):
+        encoder(x, initial_state=states[:-1])
+
+
 def test_layers_of_one_output_stand_in_sequential_and_in_time_distributed(rng, tmp_path):
     """A document of sentences of words (Yang 2016), each sentence read by itself and with its own mask."""
     ids = np.array([[[2, 3, 0], [0, 4, 5]], [[6, 2, 0], [3, 3, 3]]])
