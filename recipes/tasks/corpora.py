@@ -95,6 +95,54 @@ def reports(count: int, seed: int) -> tuple[list[str], list[str]]:
     return texts, headlines
 
 
+PEOPLE, THINGS = ("daniel", "john", "mary", "sandra"), ("apple", "football", "milk")
+PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
+GO, TAKE, DROP = ("goes to", "moves to", "travels to"), ("gets", "picks up", "takes"), ("discards", "drops", "leaves")
+FACTS = 16  # the longest story
+
+
+class Question(NamedTuple):
+    """The sentences of a story, a question about them, and its answer, a word."""
+
+    story: list[str]
+    text: str
+    answer: str
+
+
+def questions(count: int, seed: int, facts: int) -> list[Question]:
+    """Stories as in tasks 1 and 2 of bAbI (Weston et al. 2016): where is someone, where is a thing.
+
+    With one fact, people go from place to place. With two, they take and drop things as well, and the answer follows
+    from who took the thing last and where that person went until dropping it.
+    """
+    random, found = np.random.default_rng(seed), []
+
+    def one_of(choices):
+        return choices[random.integers(len(choices))]
+
+    while len(found) < count:
+        places, holders, story = {}, {}, []  # of people and things; of things
+        for _ in range(random.integers(2 * facts, FACTS + 1)):
+            person, luck = one_of(PEOPLE), random.random()
+            near = [t for t in THINGS if t not in holders and places.get(t, places.get(person)) == places.get(person)]
+            own = [t for t in THINGS if holders.get(t) == person]
+            if facts == 1 or person not in places or luck < 0.5 or not (near or own):
+                verb, what = GO, one_of(PLACES)
+                places |= dict.fromkeys([person, *own], what)
+            elif own and (luck < 0.65 or not near):
+                verb, what = DROP, one_of(own)
+                del holders[what]
+            else:
+                verb, what = TAKE, one_of(near)
+                holders[what], places[what] = person, places[person]
+            story.append(f"{person} {one_of(verb)} the {what}")
+        asked = [name for name in places if (name in PEOPLE) == (facts == 1)]
+        if asked:
+            name = one_of(asked)
+            found.append(Question(story, f"where is {'the ' * (facts > 1)}{name}", places[name]))
+    return found
+
+
 # Images
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")

@@ -51,6 +51,17 @@ def test_a_headline_is_made_of_its_report():
         assert f", {did} " in text.partition(f"{actor} , ")[2]
 
 
+@pytest.mark.parametrize("facts", [1, 2])
+def test_the_answer_to_a_question_follows_from_the_story_read_backwards(facts):
+    for story, text, answer in corpora.questions(100, seed=5, facts=facts):
+        read, asked = [line.split() for line in story], text.split()[-1]
+        if facts == 2:  # up to where it was dropped, or to the end
+            last = max(n for n, words in enumerate(read) if words[-1] == asked)
+            dropped = read[last][1] in corpora.DROP
+            read, asked = read[: last if dropped else None], read[last][0]
+        assert [words[-1] for words in read if words[0] == asked and words[-1] in corpora.PLACES][-1] == answer
+
+
 def test_a_canvas_has_its_digits_inside_their_boxes():
     for canvas in corpora.canvases(20, seed=5, test=True):
         image = canvas.image.copy()
