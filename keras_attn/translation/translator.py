@@ -397,6 +397,11 @@ def _check_parts(model: Seq2Seq, source_tokenizer: Tokenizer, target_tokenizer: 
             "`step`. Keras' `clone_model` gives such a one: `type(model).from_config(model.get_config())` is a copy "
             "that has them, and `copy.set_weights(model.get_weights())` gives it the weights"
         )
+    if target_tokenizer is None:
+        raise ValueError(
+            "Expected a tokenizer of the target, because a translator writes text; `model.generate` finds ids. "
+            "Received: target_tokenizer=None"
+        )
     for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
         if side == "source" and tokenizer is None:
             continue

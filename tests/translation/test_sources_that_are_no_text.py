@@ -53,3 +53,8 @@ def test_prefixes_and_logits_processors_work_and_what_needs_text_is_refused(tran
     ):
         with pytest.raises(ValueError, match=r"Expected a source of text.*Received: source_tokenizer=None"):
             call()
+
+
+def test_a_target_that_is_no_text_is_refused(translator):
+    with pytest.raises(ValueError, match=r"`model\.generate` finds ids\. Received: target_tokenizer=None"):
+        Translator(translator.model, translator.target_tokenizer, None)
