@@ -12,6 +12,7 @@ class RecurrentSeq2Seq(AttentionSeq2Seq):
     """An `AttentionSeq2Seq` of text: embeddings, encoder, `AttentionDecoder`, read-out and output projection.
 
     A subclass makes the layers; see `RNNSearch`. It takes the `shared_arguments` as keywords and passes them on.
+    Without a subclass a saved model cannot be loaded.
 
     Args:
         source_embedding, target_embedding: From ids to vectors; one object for both ties them.

@@ -406,6 +406,11 @@ def _check_parts(model: Seq2Seq, source_tokenizer: Tokenizer, target_tokenizer: 
         if side == "source" and tokenizer is None:
             continue
         expected, special_ids = (getattr(model, f"{side}_{name}") for name in ("vocabulary_size", "special_ids"))
+        if expected is None:
+            raise ValueError(
+                f"Expected a model whose {side} is text, with a `{side}_vocabulary_size`, such as a subclass of "
+                f"`RecurrentSeq2Seq`, for a {side} tokenizer. Received: {type(model).__name__}, without one"
+            )
         if tokenizer.vocabulary_size != expected:
             raise ValueError(
                 f"Expected a {side} tokenizer with the model's {expected} ids. "

@@ -55,6 +55,9 @@ def test_prefixes_and_logits_processors_work_and_what_needs_text_is_refused(tran
             call()
 
 
-def test_a_target_that_is_no_text_is_refused(translator):
+def test_sides_that_are_no_text_have_no_tokenizer_and_a_target_needs_one(translator):
+    model, tokenizer = translator.model, translator.target_tokenizer
     with pytest.raises(ValueError, match=r"`model\.generate` finds ids\. Received: target_tokenizer=None"):
-        Translator(translator.model, translator.target_tokenizer, None)
+        Translator(model, tokenizer, None)
+    with pytest.raises(ValueError, match=r"a model whose source is text, with a `source_vocabulary_size`"):
+        Translator(model, tokenizer, tokenizer)
