@@ -52,7 +52,7 @@ class Config(TrainingConfig):
 
 CONFIGS = {
     "g2p/*": Config(**G2P),
-    "cmudict": Config(**{**G2P, "batch_size": 256, "max_steps": 14000, "validate_every": 466}),
+    "cmudict*": Config(**{**G2P, "batch_size": 256, "max_steps": 14000, "validate_every": 466}),
 }
 
 

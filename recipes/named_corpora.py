@@ -150,16 +150,17 @@ def _tatoeba(fetch: Fetch) -> Lines:
     return texts
 
 
-def _cmudict(fetch: Fetch) -> Lines:
-    """A tenth of the words for test, 2,000 for val.
+def _cmudict(fetch: Fetch, stress: bool = False) -> Lines:
+    """A tenth of the words for test, 2,000 for val; the same words with and without stress.
 
-    Stress marks are dropped, and so are the pronunciations that differed only in them.
+    Without it, its marks are dropped, and so are the pronunciations that differed only in them.
     """
     path = fetch(f"{BASE}/cmusphinx/cmudict/0f8072f814306c5ee4fbf992ed853601b12c01f9/cmudict.dict")
     entries: dict[tuple[str, str], None] = {}
     for line in read_lines(path):
         word, *phones = line.split("#")[0].split()
-        entries[re.sub(r"\(\d+\)$", "", word), re.sub(r"\d", "", " ".join(phones))] = None
+        pronunciation = " ".join(phones) if stress else re.sub(r"\d", "", " ".join(phones))
+        entries[re.sub(r"\(\d+\)$", "", word), pronunciation] = None
     held = corpora.held_out((word for word, _ in entries), 23, len({word for word, _ in entries}) // 10, 2000)
     texts: Lines = {f"{split}.{language}": [] for split in corpora.SPLITS for language in ("letters", "phones")}
     for word, phones in sorted(entries, key=lambda entry: entry[0]):
@@ -200,6 +201,7 @@ SOURCES = {
         for language in languages
     },
     "cmudict": Source(_LETTERS, _LETTERS, _cmudict),
+    "cmudict-stress": Source(_LETTERS, _LETTERS, partial(_cmudict, stress=True)),
 }
 
 
@@ -227,12 +229,15 @@ _ORIGINS = {
             "https://github.com/genimind/seq2seq",
             "Attribution: https://tatoeba.org and https://www.manythings.org/anki.",
         ),
-        Origin(
-            "cmudict",
-            "The CMU Pronouncing Dictionary",
-            "bsd-2-clause",
-            "https://github.com/cmusphinx/cmudict",
-            "Copyright (C) 1993-2015 Carnegie Mellon University.",
+        *(
+            Origin(
+                name,
+                "The CMU Pronouncing Dictionary",
+                "bsd-2-clause",
+                "https://github.com/cmusphinx/cmudict",
+                "Copyright (C) 1993-2015 Carnegie Mellon University.",
+            )
+            for name in ("cmudict", "cmudict-stress")
         ),
         Origin(
             "g2p",

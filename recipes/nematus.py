@@ -93,7 +93,7 @@ CONFIGS = {
         memory_dropout=0.1,
         output_dropout=0.2,
     ),
-    "cmudict": Config(
+    "cmudict*": Config(
         **G2P
         | {
             "max_steps": 15000,

@@ -73,7 +73,7 @@ CONFIGS = {
         memory_dropout=0.1,
         output_dropout=0.2,
     ),
-    "cmudict": Config(
+    "cmudict*": Config(
         level="symbol",
         source_vocabulary_size=None,
         target_vocabulary_size=None,

@@ -5,10 +5,13 @@ distinct source line is one item, and every target line beside it is a right ans
 """
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 
 from keras_attn.evaluation.error_rates import phoneme_error_rate, word_error_rate
 from keras_attn.evaluation.scores import References, bleu, chrf, ter
+
+_STRESS = re.compile(r"(?<=[A-Z])[012]\b")  # of a vowel in ARPAbet
 
 
 def main_score(
@@ -56,6 +59,9 @@ def all_scores(
 ) -> dict[str, dict]:
     """Returns BLEU, chrF and TER, or word and phoneme error rate, each as `{"score": ..., "signature": ...}`.
 
+    Pronunciations with the stress of ARPAbet, such as `HH AH0 L OW1`, also get the word error rate without stress and
+    that of stress alone, `0 1`.
+
     Args:
         metric: "bleu" or "wer".
         sources: The source lines, which say which lines are of one item. Only "wer" reads them.
@@ -74,11 +80,19 @@ def all_scores(
         scores = {"wer": word_error_rate(*scored)}
         if not main_only:
             scores["per"] = phoneme_error_rate(*scored)
+            if any(_STRESS.search(answer) for answers in scored[1] for answer in answers):
+                scores["wer_without_stress"] = word_error_rate(*_changed(lambda text: _STRESS.sub("", text), *scored))
+                stress = _changed(lambda text: " ".join(_STRESS.findall(text)) or "none", *scored)
+                scores["wer_of_stress"] = word_error_rate(*stress)
     else:
         scores = {"bleu": bleu(hypotheses, references, tokenize=tokenize)}
         if not main_only:
             scores |= {"chrf": chrf(hypotheses, references), "ter": ter(hypotheses, references)}
     return {name: {"score": round(score.score, 2), "signature": score.signature} for name, score in scores.items()}
+
+
+def _changed(change: Callable[[str], str], hypotheses: list[str], answers: list[list[str]]):
+    return [*map(change, hypotheses)], [[*map(change, right)] for right in answers]
 
 
 def items(

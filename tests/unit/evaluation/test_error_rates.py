@@ -76,6 +76,17 @@ def test_a_word_of_several_lines_counts_once():
         evaluation.all_scores("wer", [], [], [], "none")
 
 
+def test_stress_is_scored_apart():
+    answers = ["HH AH0 L OW1", "HH M", "R IY1 D", "B IY1 T"]
+    hypotheses = ["HH AH1 L OW0", "HH M", "R EH1 D", "B IY1 T"]
+    scores = by_metric.all_scores("wer", ["hello", "hm", "read", "beat"], answers, hypotheses, "none")
+    assert {name: one["score"] for name, one in scores.items() if name != "per"} == {
+        "wer": 50.0,
+        "wer_without_stress": 25.0,  # read
+        "wer_of_stress": 25.0,  # hello
+    }
+
+
 def test_mcnemar_by_hand():
     """Three words that only the first gets right, one that only the second does: 2 (1 + 4) / 2^4."""
     sources = [*"abcdef"]

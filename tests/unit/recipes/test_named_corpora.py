@@ -229,16 +229,23 @@ def test_tatoeba_holds_out_sentences_with_their_first_translation(built):
     assert len(files["train.en"]) == 200
 
 
-def test_cmudict_drops_stress_comments_and_duplicates(built):
+def _pairs(files, split):
+    return zip(files[f"{split}.letters"], files[f"{split}.phones"], strict=True)
+
+
+def test_cmudict_with_stress_and_without(built):
     words = ["w" + "".join(chr(97 + n // base % 17) for base in (289, 17, 1)) for n in range(2900)]
     text = "a AH0\na(2) EY1\na(3) EY2\nb B IY1 # letter\n" + "".join(f"{word} W AH0\n" for word in words)
-    files = built("cmudict", {"cmusphinx/cmudict/0f8072f814306c5ee4fbf992ed853601b12c01f9/cmudict.dict": text})
-    sides = [(files[f"{split}.letters"], files[f"{split}.phones"]) for split in corpora.SPLITS]
-    entries = sorted(pair for both in sides for pair in zip(*both, strict=True))
+    source = {"cmusphinx/cmudict/0f8072f814306c5ee4fbf992ed853601b12c01f9/cmudict.dict": text}
+    files, stressed = built("cmudict", source), built("cmudict-stress", source)
+    entries = sorted(pair for split in corpora.SPLITS for pair in _pairs(files, split))
     assert entries[:4] == [("a", "AH"), ("a", "EY"), ("b", "B IY"), ("w a a a", "W AH")]
     random.Random(23).shuffle(shuffled := sorted([*words, "a", "b"]))
     assert set(files["test.letters"]) == {" ".join(word) for word in shuffled[: len(shuffled) // 10]}
     assert len(set(files["val.letters"])) == 2000
+    entries = sorted(pair for split in corpora.SPLITS for pair in _pairs(stressed, split))
+    assert entries[:4] == [("a", "AH0"), ("a", "EY1"), ("a", "EY2"), ("b", "B IY1")]
+    assert all(set(stressed[f"{split}.letters"]) == set(files[f"{split}.letters"]) for split in corpora.SPLITS)
 
 
 def test_pronunciations_are_split_into_letters_and_syllables_of_korean_are_decomposed(built, known, cache):
