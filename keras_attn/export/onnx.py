@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 from keras import tree
 
 from keras_attn import files
@@ -26,14 +27,16 @@ from keras_attn.export.self_check import check_answers, reference_translations
 from keras_attn.models import Seq2Seq
 from keras_attn.requirements import require
 from keras_attn.runtime import onnx_graphs, onnx_search, onnx_translator
-from keras_attn.saving import manifest
+from keras_attn.saving import QuantizedMatrix, is_quantized, manifest, quantize_matrix, rounded_model
 from keras_attn.translation import Translator
 
 OPSET = 18
 _STAGED = "onnx"
 
 
-def export_onnx(subject: Translator | Seq2Seq, directory: str | os.PathLike, samples: Any = None) -> Path:
+def export_onnx(
+    subject: Translator | Seq2Seq, directory: str | os.PathLike, samples: Any = None, *, quantize: str | None = None
+) -> Path:
     """Writes `encode.onnx`, `step.onnx`, `manifest.json` and, of a translator, both tokenizers into a new folder.
 
     `keras_attn.runtime.OnnxTranslator` translates with them, `keras_attn.runtime.OnnxSearch` searches with those of a
@@ -46,6 +49,8 @@ def export_onnx(subject: Translator | Seq2Seq, directory: str | os.PathLike, sam
         subject: A `keras_attn.Translator`, or a `keras_attn.models.Seq2Seq`, on any backend.
         directory: The new folder.
         samples: Of a model, a few rows of its source as `generate` takes it.
+        quantize: How matrices are stored: None (unchanged), "int8" or "float16". onnxruntime widens them once, when it
+            loads the graphs, and computes in float32 as before.
 
     Returns:
         The folder.
@@ -66,10 +71,11 @@ def export_onnx(subject: Translator | Seq2Seq, directory: str | os.PathLike, sam
     directory = Path(directory).absolute()
     if directory.is_file() or (directory.is_dir() and any(directory.iterdir())):
         raise _taken(directory)
-    check = _check_search(subject, samples) if is_model else _check_translator(subject)
+    options = ExportOptions(quantize=quantize)
+    check = _check_search(subject, samples, quantize) if is_model else _check_translator(subject, options)
     with files.staging(directory.parent) as temporary:
         folder = temporary / _STAGED
-        on_tensorflow(write_onnx, subject, str(folder))
+        on_tensorflow(write_onnx, subject, str(folder), quantize)
         check(folder)
         with contextlib.suppress(FileNotFoundError):
             directory.rmdir()  # an empty one, on which Windows moves nothing
@@ -78,8 +84,7 @@ def export_onnx(subject: Translator | Seq2Seq, directory: str | os.PathLike, sam
     return directory
 
 
-def _check_translator(translator: Translator) -> Callable[[Path], None]:
-    options = ExportOptions()
+def _check_translator(translator: Translator, options: ExportOptions) -> Callable[[Path], None]:
     references = reference_translations(translator, options)
 
     def check(folder):
@@ -91,7 +96,8 @@ def _check_translator(translator: Translator) -> Callable[[Path], None]:
     return check
 
 
-def _check_search(model: Seq2Seq, samples: Any) -> Callable[[Path], None]:
+def _check_search(model: Seq2Seq, samples: Any, quantize: str | None) -> Callable[[Path], None]:
+    model = rounded_model(model, quantize)
     options = {"max_length": 16, "beam_size": 4, "return_alignments": False}
     expected = model.generate(samples, n_best=4, **options)
     arrays = by_name(model.source_arrays(samples))
@@ -108,19 +114,19 @@ def _taken(directory: Path) -> FileExistsError:
     return FileExistsError(f"Expected a new or empty folder. Received: {str(directory)!r}")
 
 
-def write_onnx(subject: Translator | Seq2Seq, directory: str) -> None:
+def write_onnx(subject: Translator | Seq2Seq, directory: str, quantize: str | None = None) -> None:
     """Writes all files into a new folder, on the TensorFlow backend."""
     folder = Path(directory)
     folder.mkdir()
     if isinstance(subject, keras.Model):
-        write_graphs(in_float32(subject), folder)
+        write_graphs(in_float32(subject), folder, quantize)
         properties = {"model": type(subject).__name__, "parameters": subject.count_params()}
         properties |= {"target_special_ids": subject.target_special_ids.get_config()}
         manifest.write(folder / onnx_search.MANIFEST, onnx_search.FORMAT, properties)
         return
     engine = subject
     model, tokenizers = engine.model, (engine.source_tokenizer, engine.target_tokenizer)
-    write_graphs(in_float32(model), folder)
+    write_graphs(in_float32(model), folder, quantize)
     for name, tokenizer in zip(manifest.TOKENIZERS, tokenizers, strict=True):
         tokenizer.save(folder / name)
     properties = {"model": type(model).__name__, "parameters": model.count_params()}
@@ -128,10 +134,11 @@ def write_onnx(subject: Translator | Seq2Seq, directory: str) -> None:
     manifest.write(folder / onnx_translator.MANIFEST, onnx_translator.FORMAT, properties)
 
 
-def write_graphs(model: Seq2Seq, folder: Path) -> None:
+def write_graphs(model: Seq2Seq, folder: Path, quantize: str | None = None) -> None:
     """Writes both graphs of a model, whose layers must compute in float32, into a folder."""
     import tensorflow as tf
 
+    model = rounded_model(model, quantize)
     source = {name: model.input[name] for name in model.source_names}
     inputs = [tf.TensorSpec([None, *x.shape[1:]], x.dtype, name) for name, x in _named(**source).items()]
     inputs += [tf.TensorSpec((), tf.int32, "max_length")]
@@ -156,6 +163,9 @@ def write_graphs(model: Seq2Seq, folder: Path) -> None:
 
     _convert(encode, inputs, folder / onnx_graphs.ENCODE)
     _convert(step, [tf.TensorSpec((None,), tf.int32, "token_ids"), *specs], folder / onnx_graphs.STEP)
+    if quantize:
+        for name in (onnx_graphs.ENCODE, onnx_graphs.STEP):
+            _store_quantized(folder / name, quantize)
 
 
 def in_float32(model: Seq2Seq) -> Seq2Seq:
@@ -188,3 +198,47 @@ def _convert(function: Callable, specs: list, path: Path) -> None:
     tf2onnx.convert.from_function(
         tf.function(outputs, autograph=False), input_signature=specs, opset=OPSET, output_path=str(path)
     )
+
+
+def _store_quantized(path: Path, quantize: str) -> None:
+    """Stores the matrices of a graph, whose weights are rounded, in fewer bits.
+
+    Each is written as the product of values and scale, which onnxruntime computes when it loads the graph, as all that
+    depends on constants alone. It leaves ONNX' own DequantizeLinear in place, to be computed at each step.
+    """
+    import onnx
+    from onnx.numpy_helper import from_array, to_array
+
+    model = onnx.load(path)
+    graph, nodes = model.graph, []
+    for weight in [weight for weight in graph.initializer if is_quantized(to_array(weight))]:
+        names = [f"{weight.name}/{part}" for part in ("values", "scale", "wide")]
+        matrix = _quantized_again(to_array(weight), quantize)
+        if np.abs(matrix.values * matrix.scale - to_array(weight)).max() > 1e-5 * np.abs(to_array(weight)).max():
+            continue  # parts of several weights, of which no scale fits all
+        graph.initializer.extend(map(from_array, matrix, names))
+        nodes.append(onnx.helper.make_node("Cast", names[:1], names[2:], to=onnx.TensorProto.FLOAT))
+        nodes.append(onnx.helper.make_node("Mul", names[1:], [weight.name]))
+        graph.initializer.remove(weight)
+    nodes += graph.node
+    del graph.node[:]
+    graph.node.extend(nodes)
+    onnx.save(model, path)
+
+
+def _quantized_again(matrix: np.ndarray, quantize: str) -> QuantizedMatrix:
+    """The numbers that a rounded matrix was rounded to; it may be a part of a weight, or transposed.
+
+    A row of a part may lack its largest number, +-127. Its scale is the one with which all numbers are whole.
+    """
+    found = [quantize_matrix(matrix, quantize)]
+    for axis in range(matrix.ndim) if quantize == "int8" else ():
+        others = tuple(i for i in range(matrix.ndim) if i != axis)
+        largest = np.abs(matrix).max(axis=others, keepdims=True)
+        scale, least = np.ones_like(largest), np.inf
+        for level in range(127, 0, -1):
+            one = np.where(largest > 0, largest / level, 1)
+            error = np.abs(matrix / one - np.rint(matrix / one)).max(axis=others, keepdims=True)
+            scale, least = np.where(error < least, one, scale), np.minimum(error, least)
+        found.append(QuantizedMatrix(np.rint(matrix / scale).astype("int8"), scale))
+    return min(found, key=lambda one: float(np.square(one.values * one.scale - matrix).sum()))

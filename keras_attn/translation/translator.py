@@ -276,8 +276,8 @@ class Translator(TextSearch):
             format: "saved_model": a SavedModel for TensorFlow Serving, the next version in `directory`. "onnx": graphs
                 for `keras_attn.runtime.OnnxTranslator`, in `directory` itself, which must be new.
             **options: Of "saved_model" (beam_size, length_penalty, ...): those of
-                `keras_attn.export.export_translator`. "onnx" has none: search takes them when it translates. Of a
-                source that is no text also `samples`: see `keras_attn.export.export_search`.
+                `keras_attn.export.export_translator`. "onnx" has `quantize` alone: search takes the others when it
+                translates. Of a source that is no text also `samples`: see `keras_attn.export.export_search`.
 
         Raises:
             ValueError: if the format is unknown, and as `export_translator` and `export_onnx` of
@@ -287,18 +287,18 @@ class Translator(TextSearch):
 
         if format not in ("saved_model", "onnx"):
             raise ValueError(f'Expected format to be "saved_model" or "onnx". Received: format={format!r}')
-        if self.source_tokenizer is None:
-            samples = options.pop("samples", None)
-            if format == "saved_model":
-                return export_search(self.model, directory, samples, tokenizer=self.target_tokenizer, **options)
-            return export_onnx(self.model, directory, samples)
-        if format == "saved_model":
+        is_text = self.source_tokenizer is not None
+        samples = {} if is_text else {"samples": options.pop("samples", None)}
+        if format == "onnx":
+            if others := sorted(options.keys() - {"quantize"}):
+                raise ValueError(
+                    'Expected no options of search with format="onnx", because `generate` takes them. '
+                    f"Received: {others}"
+                )
+            return export_onnx(self if is_text else self.model, directory, **samples, **options)
+        if is_text:
             return export_translator(self, directory, **options)
-        if options:
-            raise ValueError(
-                f'Expected no options with format="onnx", because `generate` takes them. Received: {sorted(options)}'
-            )
-        return export_onnx(self, directory)
+        return export_search(self.model, directory, **samples, tokenizer=self.target_tokenizer, **options)
 
     def _search_of(self, options: SearchOptions) -> Callable:
         return greedy_search if options.is_greedy else beam_search

@@ -6,8 +6,11 @@ import pytest
 from keras import ops
 
 from keras_attn.export.onnx import in_float32, write_graphs
+from keras_attn.models import RNNSearch
+from keras_attn.saving import is_quantized, rounded_model
 from tests.contracts import model_rows
 
+onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("tf2onnx")
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow makes the graphs")
@@ -26,8 +29,8 @@ ROOM = 9
 class Graphs:
     """Both graphs of a model, with the methods of a `Seq2Seq` on arrays by name."""
 
-    def __init__(self, model, folder):
-        write_graphs(in_float32(model), folder)
+    def __init__(self, model, folder, quantize=None):
+        write_graphs(in_float32(model), folder, quantize)
         self.encoder, self.decoder = (
             onnxruntime.InferenceSession(str(folder / name)) for name in ("encode.onnx", "step.onnx")
         )
@@ -81,3 +84,17 @@ def test_a_model_of_mixed_precision_becomes_one_of_float32(tmp_path):
     graphs = Graphs(mixed, tmp_path)
     check_equal(model_rows.make("rnnsearch"), graphs)
     check_equal(mixed, graphs, atol=0.3)
+
+
+@pytest.mark.parametrize("precision", ["int8", "float16"])
+def test_matrices_in_fewer_bits_are_those_of_the_rounded_model(precision, tmp_path):
+    keras.utils.set_random_seed(1)
+    model = RNNSearch(model_rows.VS, model_rows.VT, units=37, embedding_size=41, readout_size=43)
+    rows = [np.linspace(0.1, 1, len(w)).reshape(-1, *[1] * (w.ndim - 1)) for w in model.get_weights()]
+    model.set_weights([w * row for w, row in zip(model.get_weights(), rows, strict=True)])  # a scale for each row
+    graphs = Graphs(model, tmp_path, precision)
+    check_equal(rounded_model(model, precision), graphs)
+    for name in ("encode.onnx", "step.onnx"):
+        stored = [onnx.numpy_helper.to_array(weight) for weight in onnx.load(tmp_path / name).graph.initializer]
+        assert precision in {array.dtype.name for array in stored}
+        assert not [array.shape for array in stored if is_quantized(array) and array.dtype == "float32"]
