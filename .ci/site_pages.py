@@ -15,6 +15,7 @@ PAGES = {
     "saved_models/README.md": "serving.md",
 }
 REPORTS = ("recipes/reports/", "reports/")
+PLAYGROUND = ROOT / "build" / "playground"  # of .ci/playground.py
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 
 
@@ -24,6 +25,8 @@ def on_files(files, config):
     elsewhere |= {
         path: REPORTS[1] + path.relative_to(reports).as_posix() for path in sorted(reports.rglob("*")) if path.is_file()
     }
+    made = (path for path in sorted(PLAYGROUND.rglob("*")) if path.is_file())
+    elsewhere |= {path: f"playground/{path.relative_to(PLAYGROUND).as_posix()}" for path in made}
     for path, uri in elsewhere.items():
         files.append(File.generated(config, uri, abs_src_path=str(path)))
     return files

@@ -62,7 +62,7 @@ def is_missing(name):
 def test_names_of_the_package_exist(page):
     text = text_of(page).split("### Changed")[0]  # the changelog quotes old names there
     names = set(re.findall(r"\b(?:keras_attn|recipes|tests)(?:\.\w+)+", text)) - {"recipes.train.RECIPE"}
-    assert not [name for name in names if not re.search(r"\.(py|json|html|md)$", name) and is_missing(name)]
+    assert not [name for name in names if not re.search(r"\.(js|py|json|html|md)$", name) and is_missing(name)]
 
 
 def test_the_workflow_runs_the_command_of_the_readme():

@@ -1,0 +1,39 @@
+/** The answers of docs/playground/keras_attn.js: a request as JSON comes in, and its answer goes out. */
+
+import { readFile } from "node:fs/promises";
+import { text } from "node:stream/consumers";
+import { pathToFileURL } from "node:url";
+
+import { G2P, Tokenizer, Translator } from "../../docs/playground/keras_attn.js";
+
+const reading = (folder) => (name) => readFile(`${folder}/${name}`);
+
+/** The ids of texts, and the texts of ids, for the tokenizers of a folder. */
+async function tokenize({ folder, names, texts, rows }) {
+  const answers = [];
+  for (const name of names) {
+    const tokenizer = await Tokenizer.load(reading(folder), name);
+    const [encoded, decoded] = [texts.map((one) => tokenizer.encode(one)), rows.map((ids) => tokenizer.decode(ids))];
+    answers.push([encoded, decoded]);
+  }
+  return answers;
+}
+
+/** What the models of folders make of texts, each job in turn. */
+async function run({ runtime, jobs }) {
+  const ort = await import(pathToFileURL(runtime));
+  ort.env.wasm.numThreads = 1;
+  const [models, answers] = [{}, []];
+  for (const { folder, texts, options, lexicon } of jobs) {
+    const translator = (models[folder] ??= await Translator.load(ort, reading(folder)));
+    const g2p = lexicon && new G2P(translator, await readFile(lexicon, "utf-8"));
+    const answer = [];
+    for (const one of texts) answer.push(await (g2p ? g2p.speak(one) : translator.generate(one, options)));
+    answers.push(answer);
+  }
+  return answers;
+}
+
+const { call, ...request } = JSON.parse(await text(process.stdin));
+const plain = (_, value) => (value instanceof Float32Array ? [...value] : value);
+process.stdout.write(JSON.stringify(await { tokenize, run }[call](request), plain));

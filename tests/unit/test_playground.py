@@ -1,0 +1,99 @@
+"""The JavaScript of the playground gives the ids, the strings and the alignments of `keras_attn.runtime`, in node."""
+
+import gzip
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_attn.pronunciation import G2P, read_lexicon
+from keras_attn.runtime import OnnxTranslator
+from keras_attn.text import Tokenizer
+from keras_attn.training import corpora
+from tests.export.small import READ, SENTENCES
+
+ROOT = Path(__file__).parents[2]
+FILES = ROOT / "build" / "playground"  # of .ci/playground.py
+RUNTIME = ROOT / "build" / "npm" / "node_modules" / "onnxruntime-web" / "dist" / "ort.node.min.mjs"
+
+pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="no node on the PATH")
+
+
+def asked(call: str, **request):
+    """The answer of tests/unit/playground.mjs."""
+    program = ["node", Path(__file__).with_name("playground.mjs")]
+    request = json.dumps({"call": call, **request}, default=str)
+    return json.loads(subprocess.run(program, input=request, capture_output=True, text=True, check=True).stdout)
+
+
+def test_tokenizers_give_the_same_ids_and_texts(tmp_path):
+    lines = [*SENTENCES, "<2fr> zwei"]
+    tokenizers = {
+        "bpe": Tokenizer.train(lines, vocabulary_size=320),
+        "tags": Tokenizer.train([line.lower() for line in lines], vocabulary_size=330, lowercase=True, tags=["<2fr>"]),
+        "unknown": Tokenizer.train(lines, vocabulary_size=60, byte_fallback=False),
+        "word": Tokenizer.train(lines, level="word", lowercase=True),
+        "character": Tokenizer.train(lines, level="character", min_frequency=2),
+        "letter": Tokenizer.train([" ".join("zweihundfrälstß'"), "<2fr>"], level="symbol").with_letters(),
+    }
+    for name, tokenizer in tokenizers.items():
+        tokenizer.save(tmp_path / name)
+    texts = [*READ, "<2fr> zwei", "a<2fr>b", "<2Fr>", "Z\u0308wei’ don´t"]
+    rows = np.random.default_rng(1).integers(0, min(t.vocabulary_size for t in tokenizers.values()), (50, 9)).tolist()
+    rows += [[4 + byte for byte in "aé€😀".encode()[n:m]] for n in range(10) for m in range(n, 11)]  # bytes of "bpe"
+    for name, tokenizer in tokenizers.items():
+        known = [[i for i in row if i < tokenizer.vocabulary_size] for row in rows]
+        ((encoded, decoded),) = asked("tokenize", folder=tmp_path, names=[name], texts=texts, rows=known)
+        assert encoded == tokenizer.encode_batch(texts), name
+        assert decoded == [tokenizer.decode(row) for row in known], name
+
+
+SENTENCES_OF_WORDS = ["Hello, Bahdanau!", "read U.S.A x-ray café don’t DON'T", "naïve bahda9 42 😀", " "]
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    """What node made of the texts of each job, by one process, which takes seconds to load its WebAssembly."""
+    if not RUNTIME.exists():
+        pytest.skip("python .ci/playground.py has not been run")
+    lexicon = tmp_path_factory.mktemp("lexicon") / "lexicon.dict"
+    lexicon.write_bytes(gzip.decompress((FILES / "g2p_en_us.dict.gz").read_bytes()))
+    words = random.Random(3).sample(sorted(read_lexicon(lexicon)), 200)
+    lines = sorted(corpora.load("phrases").splits["test"][0][:100], key=len)[:50]
+    asked_for = [
+        ("g2p_en_us", words, {"nBest": 5}),
+        ("phrases_en_fr", lines, {"nBest": 2}),
+        ("phrases_en_fr", [*lines[:9], " \t", "Ω😀 Zwei"], {"beamSize": 2, "nBest": 2, "normalization": "average"}),
+        ("phrases_en_fr", lines[:9], {"beamSize": 3, "nBest": 3, "lengthPenalty": 0.3, "maxLength": 7}),
+        ("g2p_en_us", SENTENCES_OF_WORDS, {}),
+    ]
+    made = [{"folder": FILES / name, "texts": texts, "options": options} for name, texts, options in asked_for]
+    made[-1]["lexicon"] = lexicon
+    answers = asked("run", runtime=RUNTIME, jobs=made)
+    return [{**job, "answers": found} for job, found in zip(made, answers, strict=True)]
+
+
+@pytest.mark.parametrize("number", range(4), ids=["words", "sentences", "ranked otherwise", "limited"])
+def test_hypotheses_are_those_of_the_runtime(jobs, number):
+    job = jobs[number]
+    snake = {"beamSize": "beam_size", "nBest": "n_best", "lengthPenalty": "length_penalty", "maxLength": "max_length"}
+    options = {snake.get(name, name): value for name, value in job["options"].items()}
+    expected = OnnxTranslator(job["folder"], threads=1).generate(job["texts"], **options)
+    for one, other in zip(job["answers"], expected, strict=True):
+        assert [hypothesis["text"] for hypothesis in one["nBest"]] == [found.text for found in other.n_best]
+        tokens = [*other.tokens], [*other.source_tokens]
+        assert (one["text"], one["tokens"], one["sourceTokens"]) == (other.text, *tokens)
+        np.testing.assert_allclose(one["score"], other.score, rtol=1e-4, atol=1e-4)
+        if other.alignment is not None:
+            np.testing.assert_allclose(one["alignment"], other.alignment, atol=1e-4)
+            np.testing.assert_allclose(one["logProbs"], other.token_log_probs, rtol=1e-3, atol=1e-4)
+
+
+def test_sentences_are_pronounced_as_in_python(jobs):
+    g2p = G2P(OnnxTranslator(jobs[-1]["folder"], threads=1), [jobs[-1]["lexicon"]])
+    with pytest.warns(UserWarning, match="letter"):
+        assert jobs[-1]["answers"] == g2p(SENTENCES_OF_WORDS)
