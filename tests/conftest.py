@@ -1,12 +1,15 @@
 """Seed, dtype policy and backend of the tests: the backend is the one that KERAS_BACKEND names."""
 
 import gc
-import importlib
 import os
+import sys
+from importlib import metadata, util
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # compiling is most of the time that tests take there
+if util.find_spec("jaxlib") and metadata.version("jaxlib") < "0.11":  # later ones have the slow emitters alone
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1")
 # Tests, the processes that they start and the next run share what XLA compiled.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -48,13 +51,6 @@ def _free_compiled_programs():
     """Each program that XLA compiles holds memory maps, of which a process has 65,530: then LLVM crashes."""
     yield
     if keras.backend.backend() == "jax":
-        importlib.import_module("jax").clear_caches()
+        sys.modules["jax"].clear_caches()
     if keras.backend.backend() != "torch":
         gc.collect()
-
-
-@pytest.fixture
-def traces_soon(monkeypatch):
-    """Loops on torch are traced after a few steps."""
-    if keras.backend.backend() == "torch":
-        monkeypatch.setattr("keras_attn.backend.torch_loops._CALLS_BEFORE_TRACE", 5)
