@@ -8,7 +8,31 @@ import pytest
 
 import keras_attn
 from keras_attn import ParallelDataset
-from tests.models.test_checks import SOURCE, TARGET, batch, compiled_model
+from keras_attn.losses import SmoothedCrossentropy
+from tests.contracts.model_rows import VS as SOURCE
+from tests.contracts.model_rows import VT as TARGET
+from tests.contracts.model_rows import make
+
+B, S, T = 6, 5, 7
+
+
+def compiled_model():
+    model = make("rnnsearch")
+    model.compile(optimizer="sgd", loss=SmoothedCrossentropy())
+    return model
+
+
+def batch(**wrong):
+    rng = np.random.default_rng(0)
+    arrays = {
+        "encoder_token_ids": rng.integers(4, SOURCE, (B, S)),
+        "decoder_token_ids": rng.integers(4, TARGET, (B, T)),
+        "labels": rng.integers(4, TARGET, (B, T)),
+    }
+    for name, value in wrong.items():
+        arrays[name][2, 3] = value
+    labels = arrays.pop("labels")
+    return arrays, labels, np.ones((B, T), "float32")
 
 
 @pytest.fixture(scope="module")
