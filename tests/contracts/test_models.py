@@ -249,8 +249,7 @@ def test_mixed_precision(name):
             assert layer.dtype_policy.name == policy, layer.path
     assert {str(weight.dtype) for weight in model.trainable_weights} == {"float32"}
     model.compile("adam", SmoothedCrossentropy(), run_eagerly=BACKEND == "tensorflow")
-    history = model.fit(inputs_of(name), LABELS, sample_weight=WEIGHTS, epochs=2, verbose=0).history["loss"]
-    assert np.isfinite(history).all()
+    assert np.isfinite(model.train_on_batch(inputs_of(name), LABELS, WEIGHTS))
     found = run(functools.partial(views, model=model), inputs_of(name))
     assert np.isfinite(found["steps"]).all()
     check_alignment_total(name, found, atol=1e-2)
