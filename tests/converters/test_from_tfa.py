@@ -1,4 +1,7 @@
-"""Weights that users of tensorflow_addons and Keras 2 keep: `tests/fixtures/record_tfa_checkpoints.py` wrote them."""
+"""Weights that users of tensorflow_addons and Keras 2 keep, written by them.
+
+The program was `tests/fixtures/record_tfa_checkpoints.py` of commit 5fab01e.
+"""
 
 from pathlib import Path
 

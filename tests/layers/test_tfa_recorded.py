@@ -1,4 +1,4 @@
-"""What tensorflow_addons computes for random configurations: `tests/fixtures/record_tfa.py` recorded it."""
+"""What tensorflow_addons computed for random configurations: `tests/fixtures/tfa_cases.py`."""
 
 import contextlib
 from pathlib import Path
