@@ -111,7 +111,7 @@ def masses(test, captions, alignments) -> tuple[float, float]:
         for t, (y, x) in zip(places, canvas.corners, strict=False) if caption == canvas.sentence else ():
             pixels = np.kron(alignment[t].reshape(GRID, GRID), np.ones((CANVAS // GRID,) * 2)) / (CANVAS // GRID) ** 2
             inside.append(pixels[y : y + 8, x : x + 8].sum())
-    return 100 * float(np.mean(inside)), 100 * 64 / CANVAS**2
+    return 100 * float(np.mean(inside or [0])), 100 * 64 / CANVAS**2
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from recipes.tasks.task import Task, optimizer
 HOURS, UNITS, TEST = 24, 64, 1440
 
 
+@keras.saving.register_keras_serializable(package="forecasting")
 class InputAttention(layers.Layer):
     """An LSTM over driving series `(B, T, n)`, which an attention weighs at each step: states `(B, T, H)`, alpha."""
 
@@ -50,6 +51,9 @@ class InputAttention(layers.Layer):
         first = self.cell.get_initial_state(batch_size=ops.shape(series)[0])
         _, (values, alphas) = keras_attn.scan(step, first, ops.transpose(series, (1, 0, 2)))
         return ops.transpose(values, (1, 0, 2)), ops.transpose(alphas, (1, 0, 2))
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.cell.units}
 
 
 def da_rnn(number: int) -> keras.Model:
