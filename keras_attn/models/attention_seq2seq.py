@@ -345,6 +345,12 @@ def _call(layer: keras.layers.Layer, first, *, memory: dict[str, Any], training,
     """Calls a layer with those of the named arguments that its `call` has."""
     others["memory"] = {name: x for name, x in memory.items() if name not in _OWN}
     names = inspect.signature(layer.call).parameters
+    _, *needed = (name for name, one in names.items() if one.default is one.empty and one.kind < one.VAR_KEYWORD)
+    if unknown := [name for name in needed if name not in (*others, "training")]:
+        raise ValueError(
+            f"Expected arguments of `{type(layer).__name__}.call` after its first among {sorted(others)}. Received: "
+            f"{', '.join(unknown)}"
+        )
     return layer(first, **{name: x for name, x in others.items() if name in names}, training=training)
 
 

@@ -321,12 +321,13 @@ class Seq2Seq(keras.Model):
         """The source by the names of the inputs, as NumPy arrays of their dtypes.
 
         Raises:
-            ValueError: for floats where ids are expected, without rows, or of different numbers of them.
+            ValueError: for floats where ids are expected, without rows, or of different numbers of them, or for rows of
+                different lengths.
         """
         inputs = self.inputs_of(source, None)
         specs = {name: self.input[name] for name in self.source_names}
         arrays = {
-            name: tree.map_structure_up_to(spec, lambda _, x: ops.convert_to_numpy(x), spec, inputs[name])
+            name: tree.map_structure_up_to(spec, lambda _, x: _as_array(x), spec, inputs[name])
             for name, spec in specs.items()
         }
         _refuse_floats(arrays, specs)
@@ -559,6 +560,16 @@ def make_inputs(spec, name: str) -> Any:
         return keras.Input(x.shape[1:], dtype=x.dtype, name="_".join([name, *map(str, path)]))
 
     return tree.pack_sequence_as(spec, [make(path, x) for path, x in tree.flatten_with_path(spec)])
+
+
+def _as_array(x) -> np.ndarray:
+    shapes = {np.shape(row) for row in x} if isinstance(x, (list, tuple)) else ()
+    if len(shapes) > 1:
+        raise ValueError(
+            'Expected rows of one length, as `keras.utils.pad_sequences(rows, dtype=..., padding="post")` makes them. '
+            f"Received: rows of the shapes {sorted(shapes)}"
+        )
+    return ops.convert_to_numpy(x)
 
 
 def _refuse_floats(inputs: Any, specs: Any) -> None:

@@ -20,7 +20,7 @@ import keras_attn
 from keras_attn import plots
 from keras_attn.evaluation import edit_distance
 from recipes.tasks.corpora import FILTERS, HOP, RATE, VOICES, utterances
-from recipes.tasks.task import Task, optimizer, padded, search
+from recipes.tasks.task import Task, optimizer, search
 
 UNITS = 96
 
@@ -58,7 +58,8 @@ def main(argv=None) -> None:
     model = listen_attend_spell(tokenizer.vocabulary_size)
     model.compile(optimizer(task, len(data), 2e-3), keras_attn.losses.SmoothedCrossentropy(0.0))
     task.fit(model, data)
-    found, alignments = search(model, padded([one.frames for one in test]), max_length=48)
+    unseen = keras.utils.pad_sequences([one.frames for one in test], dtype="float32", padding="post")
+    found, alignments = search(model, unseen, max_length=48)
     written = [tokenizer.decode(ids) for ids in found]
     pairs = [(one.words, text) for one, text in zip(test, written, strict=True)]
     words = [(edit_distance(one.split(), two.split()), len(one.split())) for one, two in pairs]

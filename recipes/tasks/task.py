@@ -93,11 +93,3 @@ def search(model, source: Any, max_length: int, beam_size: int = 4) -> tuple[lis
         for ids, length in zip(found.token_ids[:, 0], found.lengths[:, 0], strict=True)
     ]
     return rows, list(alignments[:, 0])
-
-
-def padded(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrays `(S_i, ...)` as one, with zeros behind their ends."""
-    array = np.zeros((len(rows), max(map(len, rows)), *rows[0].shape[1:]), rows[0].dtype)
-    for one, row in zip(array, rows, strict=True):
-        one[: len(row)] = row
-    return array

@@ -86,6 +86,21 @@ def test_the_inputs_of_an_encoder_must_be_known_and_ids_must_be_whole():
     assert np.isfinite(numpy(model({"encoder_inputs": series, "decoder_token_ids": np.ones((B, T), "int32")}))).all()
 
 
+class Misnamed(keras.layers.Layer):
+    def call(self, outputs, alignment):
+        return outputs
+
+
+def test_what_a_head_asks_for_must_be_known_and_rows_have_one_length():
+    decoder, embedding, _ = parts()
+    with pytest.raises(
+        ValueError, match=r"Misnamed\.call` after its first among \['alignments', .*Received: alignment$"
+    ):
+        models.AttentionSeq2Seq(Returns(lambda x: x), decoder, embedding, Misnamed(), inputs=keras.Input((None, F)))
+    with pytest.raises(ValueError, match=r"pad_sequences.*Received: rows of the shapes \[\(2, 2\), \(3, 2\)\]"):
+        make("attention, frames").generate([np.ones((n, F)) for n in (3, 2)], max_length=3)
+
+
 def test_heads_of_several_memories_are_zero_in_the_others():
     attentions = [
         ka.BahdanauAttention(3, name="one"),
