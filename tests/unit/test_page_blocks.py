@@ -2,7 +2,7 @@
 
 The Python of a page is one program, in one folder. A `text` block that follows a block is its output, with `...` for
 parts that may vary. Shell lines run, or are listed with the reason why not. Parts of programs that cannot run here, as
-on a cluster, are parsed: `py`, `bash` and `yaml`.
+on a cluster, are parsed: `py`, `bash` and `yaml`, and `js` where node is installed.
 """
 
 import ast
@@ -14,6 +14,7 @@ import itertools
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import types
@@ -80,12 +81,16 @@ def check_shell(script):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_block_is_of_a_language_that_is_run_or_parsed(page):
+def test_every_block_is_of_a_language_that_is_run_or_parsed(page, tmp_path):
     shell = ""
     for language, content, _ in blocks(page):
-        assert language in ("", "python", "text", "py", "bash", "yaml")
+        assert language in ("", "python", "text", "py", "bash", "yaml", "js")
         if language in ("py", "python"):
             ast.parse(content, page)
+        elif language == "js":  # tests/unit/test_playground.py calls what it calls
+            (tmp_path / "block.mjs").write_text(content, "utf-8")
+            if shutil.which("node"):
+                subprocess.run(["node", "--check", tmp_path / "block.mjs"], check=True, timeout=60)
         elif language == "yaml":
             described = pytest.importorskip("yaml").safe_load(content)
             for container in described["spec"]["template"]["spec"]["containers"]:
