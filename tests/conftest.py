@@ -23,6 +23,7 @@ import pytest
 def pytest_configure(config):
     config.option.loadscopereorder = False  # pytest-xdist: not the files with the most tests first
     gc.freeze()  # so that later collections are quick
+    gc.set_threshold(20_000, 20, 20)  # and few: traces make many objects
 
 
 @pytest.fixture

@@ -141,6 +141,26 @@ def steps_of(row, layer, arrays, mask):
     return [ops.stack(parts, axis=1) for parts in zip(*found, strict=True)], state
 
 
+def in_several_ways(row, layer, given):
+    """Outputs with an implicit mask, with other padding and without, step by step; the mask that is handed on."""
+    mask, (first, *_) = {"mask": MASK} if row.masked else {}, given
+    hidden = {k: Given(MASK)(x) if k in row.masked else x for k, x in given.items()}
+    if first not in row.masked:
+        hidden[first] = Given(MASK if given[first].shape[1] == S else TARGET)(hidden[first])
+    found = {"implicit": keras.tree.flatten(layer(*hidden.values()))}
+    found["handed on"] = Seen()(found["implicit"][0])
+    if row.masked:
+        # With another implicit mask, over which the explicit one wins.
+        changed = {k: Given(MASK[::-1])(along_source(x, noisy)) if k in row.masked else x for k, x in given.items()}
+        found["noisy"] = keras.tree.flatten(layer(*changed.values(), **mask))
+        short = {k: along_source(x, without_padding) if k in row.masked else x[:2] for k, x in given.items()}
+        found["alone"] = keras.tree.flatten(layer(*short.values()))
+    if row.steps:
+        steps, state = steps_of(row, layer, given, ops.convert_to_tensor(MASK))
+        found["steps"], found["state"] = steps, keras.tree.flatten(state)
+    return found
+
+
 class Results(NamedTuple):
     """A layer in float64, and all that the tests compare.
 
@@ -171,35 +191,17 @@ def results(name):
         build(name, again, arrays)
         weights = {weight.path: weight for weight in layer.trainable_weights if 0 not in tuple(weight.shape)}
 
-        def function(leaves):
+        def function(leaves, several=True):
             given = {k: leaves.get(k, x) for k, x in arrays.items()}
             given = {k: ops.convert_to_tensor(x) for k, x in given.items()}
             mapping = [(weight, leaves[path]) for path, weight in weights.items()]
             copies = [weight for weight in again.trainable_weights if 0 not in tuple(weight.shape)]
             mapping += [(copy, x) for copy, (_, x) in zip(copies, mapping, strict=True)]
             with keras.StatelessScope(state_mapping=mapping):
-                whole = layer(*given.values(), **masked(name))
-                found = {"whole": keras.tree.flatten(whole)}
-                found["again"] = keras.tree.flatten(again(*given.values(), **masked(name)))
-                first, *_ = given
-                hidden = {k: Given(MASK)(x) if k in row.masked else x for k, x in given.items()}
-                if first not in row.masked:
-                    hidden[first] = Given(MASK if given[first].shape[1] == S else TARGET)(hidden[first])
-                found["implicit"] = keras.tree.flatten(layer(*hidden.values()))
-                found["handed on"] = Seen()(found["implicit"][0])
-                if row.masked:
-                    # With another implicit mask, over which the explicit one wins.
-                    changed = {
-                        k: Given(MASK[::-1])(along_source(x, noisy)) if k in row.masked else x for k, x in given.items()
-                    }
-                    found["noisy"] = keras.tree.flatten(layer(*changed.values(), **masked(name)))
-                    short = {
-                        k: along_source(x, without_padding) if k in row.masked else x[:2] for k, x in given.items()
-                    }
-                    found["alone"] = keras.tree.flatten(layer(*short.values()))
-                if row.steps:
-                    steps, state = steps_of(row, layer, given, ops.convert_to_tensor(MASK))
-                    found["steps"], found["state"] = steps, keras.tree.flatten(state)
+                found = {"whole": keras.tree.flatten(layer(*given.values(), **masked(name)))}
+                if several:
+                    found |= in_several_ways(row, layer, given)
+                    found["again"] = keras.tree.flatten(again(*given.values(), **masked(name)))
             # sigmoid, because a log-probability may be -inf
             pairs = zip(found["whole"], map(ops.convert_to_tensor, directions), strict=False)
             loss = sum(ops.sum(ops.sigmoid(x / 8) * direction) for x, direction in pairs)
@@ -213,10 +215,12 @@ def results(name):
         differentiate = differentiated(function)
         found, gradients = differentiate(leaves)
         towards = {k: random.normal(size=x.shape) for k, x in leaves.items()}
-        near = [
-            differentiate({k: x + sign * 1e-6 * towards[k] for k, x in leaves.items()})[0]["loss"] for sign in (1, -1)
-        ]
-        found["slope"] = (near[0] - near[1]) / 2e-6
+        near = [{k: np.asarray(x + sign * 1e-6 * towards[k]) for k, x in leaves.items()} for sign in (1, -1)]
+        if keras.backend.backend() == "jax":  # the program that there is
+            near = [differentiate(leaves)[0]["loss"] for leaves in near]
+        else:
+            near = [function(keras.tree.map_structure(ops.convert_to_tensor, leaves), False)[0] for leaves in near]
+        found["slope"] = float(near[0] - near[1]) / 2e-6
     slope = sum((gradients[k] * towards[k]).sum() for k in leaves)
     return Results(layer, arrays, leaves, found, gradients, slope)
 
