@@ -5,10 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 
-from keras_attn.backend import Int8Weights
+from keras_attn.backend import Int8Weights, clipping_replicas, compilation_scope
 from keras_attn.converters import from_marian
+from keras_attn.data import ParallelDataset
+from keras_attn.losses import SmoothedCrossentropy
+from keras_attn.metrics import Perplexity, TokenAccuracy
 from keras_attn.models import CompiledSearches, ScoreModel, SearchModel, Seq2Seq, check_scores
 from keras_attn.saving import load_preset, load_presets, save_preset
 from keras_attn.search import (
@@ -94,6 +98,48 @@ class Translator(TextSearch):
 
     def __setstate__(self, state):
         vars(self).update(state, int8_weights=int8_weights(state["model"]) if state["int8_weights"] else None)
+
+    def fit(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        validation_data: tuple[Sequence[str], Sequence[str]] | None = None,
+        epochs: int = 1,
+        batch_size: int = 64,
+        **options,
+    ) -> keras.callbacks.History:
+        """Trains the model on pairs of texts, in batches of similar lengths; pairs with a blank side are left out.
+
+        A model that is not compiled gets Adam with a rate of 1e-3, label smoothing of 0.1, perplexity and accuracy.
+
+        Args:
+            sources, targets: Sentences and their translations.
+            validation_data: Two more lists, for loss and metrics after each epoch.
+            epochs, batch_size, **options: Of `keras.Model.fit`: `callbacks`, `verbose`, ...
+
+        Returns:
+            Keras' `History`.
+
+        Raises:
+            ValueError: if lists differ in length or have no pair with text, or the translator multiplies in int8.
+
+        Example:
+            >>> history = translator.fit(["two dogs"] * 8, ["deux chiens"] * 8, epochs=2, verbose=0)
+        """
+        self._check_text("to train on")
+        if self.int8_weights is not None:
+            raise ValueError("Expected a translator in floating point to train. Received: one of keras_attn.quantize")
+        parts = self.source_tokenizer, self.target_tokenizer
+        settings = {"batch_size": batch_size, "pointer": self.model.pointer}
+        data = ParallelDataset.from_text(sources, targets, *parts, **settings)
+        if validation_data is not None:
+            options["validation_data"] = ParallelDataset.from_text(*validation_data, *parts, **settings)
+        if not self.model.compiled:
+            _compile(self.model)
+        history = self.model.fit(data, epochs=epochs, **options)
+        self.trained_length = max(self.trained_length or 0, *(n for _, *shape in data.shapes for n in shape))
+        return history
 
     def sample(
         self,
@@ -427,6 +473,16 @@ def _check_parts(model: Seq2Seq, source_tokenizer: Tokenizer, target_tokenizer: 
         raise ValueError(
             "Expected a model with `source_length`, because it does not mask padding: a translation would depend on "
             "its batch mates. Received: source_length=None"
+        )
+
+
+def _compile(model: Seq2Seq) -> None:
+    labels = model.target_vocabulary_size if model.pointer else None
+    with compilation_scope(model):  # the optimizer has variables, too
+        model.compile(
+            keras.optimizers.Adam(1e-3, global_clipnorm=1.0 / clipping_replicas(model)),
+            SmoothedCrossentropy(0.1, vocabulary_size=labels),
+            weighted_metrics=[Perplexity(), TokenAccuracy()],
         )
 
 

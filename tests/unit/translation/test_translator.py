@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 
+import keras
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,8 @@ import keras_attn
 from keras_attn.models import RNNSearch
 from keras_attn.translation import Translator
 from keras_attn.translation.batching import batches, bucket
+from tests import tiny
+from tests.tiny import LINES as PAIRS
 from tests.translation.test_options import LINES, texts
 
 
@@ -40,6 +43,28 @@ def test_alignments_are_left_out(translator):
 def test_tokenizer_of_another_size_is_refused(translator):
     with pytest.raises(ValueError, match="target tokenizer"):
         Translator(translator.model, translator.source_tokenizer, translator.source_tokenizer)
+
+
+def test_fit_trains_on_texts_as_fit_of_the_model_does_on_batches():
+    given, expected = tiny.make(), tiny.make()
+    pairs, held_out = (PAIRS[:9], PAIRS[9:18]), (PAIRS[18:24], PAIRS[24:30])
+    options = {"epochs": 2, "verbose": 0}
+    history = given.fit(*pairs, validation_data=held_out, batch_size=4, **options)
+    assert isinstance(history, keras.callbacks.History)
+    assert {"loss", "perplexity", "accuracy", "val_loss"} <= history.history.keys()
+    tokenizers = expected.source_tokenizer, expected.target_tokenizer
+    data, validation = (keras_attn.ParallelDataset.from_text(*p, *tokenizers, batch_size=4) for p in (pairs, held_out))
+    loss = keras_attn.losses.SmoothedCrossentropy(0.1)
+    expected.model.compile(keras.optimizers.Adam(1e-3, global_clipnorm=1.0), loss)
+    theirs = expected.model.fit(data, validation_data=validation, **options)
+    for name, values in theirs.history.items():
+        np.testing.assert_allclose(history.history[name], values, rtol=1e-6, err_msg=name)
+    assert given.trained_length >= max(len(one) for line in PAIRS[:9] for one in [tokenizers[0].encode(line)])
+    optimizer = given.model.optimizer
+    given.fit(*pairs, initial_epoch=1, **options)
+    assert given.model.optimizer is optimizer, "a compiled model stays as it is"
+    with pytest.raises(ValueError, match="in floating point to train"):
+        keras_attn.quantize(given).fit(*pairs)
 
 
 @settings(deadline=None, max_examples=60)
