@@ -3,6 +3,7 @@
 import _thread
 import argparse
 import contextlib
+import functools
 import logging
 import os
 import re
@@ -69,13 +70,13 @@ def run(
     argv=None,
     *,
     prepare: Callable[[], None] | None = choose_backend,
-) -> int:
+) -> int | argparse.ArgumentParser:
     """Parses the command line, imports Keras and runs the command.
 
     Args:
         command: Takes the parsed arguments.
         parser: Parses the command line. Its `prog` opens each error.
-        argv: The command line; None: the process's own.
+        argv: The command line; None: the process's own; `PARSER`: return the parser and do nothing.
         prepare: Sets environment variables, or raises a `ModuleNotFoundError`, before Keras is imported; None: the
             command needs no Keras, which is not imported.
 
@@ -83,8 +84,10 @@ def run(
         The exit status: 0, 2 if the input was refused or something is not installed, 130 if interrupted, 143 if
         terminated, 1 if the system failed.
     """
+    if argv is PARSER:
+        return parser
     try:
-        arguments = parser.parse_args(argv)
+        arguments = parser.parse_intermixed_args(argv)  # RUN --beam 3 FILE
         with _unraisable_interrupts_raised(), _warnings_as_lines(parser):
             if prepare:
                 import_keras(prepare)
@@ -122,17 +125,27 @@ def between(kind: type, low: float, high: float) -> Callable[[str], float]:
     return read
 
 
+PARSER = ["--parser"]  # in the place of a command line: `run` returns the parser, for `keras-attn completion`
+KINDS = {"preset": "a run or a preset", "onnx": "a translator in ONNX", "saved_model": "a SavedModel"}
+
+
 def add_run(
     parser: argparse.ArgumentParser,
     name: str = "RUN",
+    kinds: tuple[str, ...] = ("preset",),
     help: str = "folder of a run; or a preset: its folder, its name (`keras-attn presets`) or hf://USER/NAME",
 ) -> None:
-    """Adds the argument RUN."""
-    parser.add_argument("run", metavar=name, type=run_folder, help=help)
+    """Adds the argument RUN, which may be of some of `KINDS`."""
+    help += "".join(f"; or {KINDS[kind]}" for kind in kinds if kind != "preset")
+    parser.add_argument("run", metavar=name, type=functools.partial(run_folder, kinds=kinds), help=help)
 
 
-def run_folder(text: str) -> Path:
+def run_folder(text: str, kinds: tuple[str, ...] = ("preset",)) -> Path:
     """For argparse: returns the folder of a run or a preset, which may be the name of a registered one, or hf://....
+
+    Args:
+        text: What the user wrote.
+        kinds: The kinds of folders that the command takes, of `KINDS`.
 
     Raises:
         FileNotFoundError: If it is nowhere, or cannot be downloaded.
@@ -140,9 +153,28 @@ def run_folder(text: str) -> Path:
     from keras_attn.saving import locate
 
     try:
-        return locate(text)
+        folder = locate(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if (kind := kind_of(folder)) not in kinds:
+        expected = " or ".join(KINDS[one] for one in kinds)
+        raise argparse.ArgumentTypeError(f"expected {expected}. Received: {text!r}, {KINDS[kind]}")
+    return folder
+
+
+def kind_of(folder: Path) -> str:
+    """Returns which of `KINDS` a folder is; "preset" if no other, and if it does not exist."""
+    if os.path.isfile(folder / "encode.onnx"):
+        return "onnx"
+    return "saved_model" if versions_of(folder) else "preset"
+
+
+def versions_of(folder: Path) -> list[Path]:
+    """Returns the SavedModels in a model's folder, the newest last; the folder itself if it is one."""
+    if os.path.isfile(folder / "saved_model.pb"):
+        return [folder]
+    inner = [path.parent for path in folder.glob("*/saved_model.pb")] if os.path.isdir(folder) else []
+    return sorted((path for path in inner if path.name.isdecimal()), key=lambda path: int(path.name))
 
 
 @contextlib.contextmanager

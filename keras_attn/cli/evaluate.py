@@ -16,6 +16,7 @@ says whether it differs from the first by more than chance.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import json
 import time
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ class TestSet(NamedTuple):
 def main(argv=None) -> int:
     parser = command.Parser("keras-attn evaluate", description="Scores a system, or compares two, on a test set.")
     option = parser.add_argument
-    add_run(parser)
+    add_run(parser, kinds=tuple(command.KINDS))
     option("--input", metavar="FILE", type=Path, help="source sentences, one a line")
     option("--references", metavar="FILE", type=Path, nargs="+", help="translations of these, line by line")
     option("--corpus", help="a name, a folder or a table of pairs (default: the run's)")
@@ -51,7 +52,8 @@ def main(argv=None) -> int:
     option("--split", default="test", help="default: %(default)s")
     option("--data", help="folder of named corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
     option("--hypotheses", metavar="FILE", type=Path, help="score these lines, not what RUN translates")
-    option("--against", metavar="RUN2|FILE", type=run_folder, help="a second system, compared with the first")
+    second = functools.partial(run_folder, kinds=tuple(command.KINDS))
+    option("--against", metavar="RUN2|FILE", type=second, help="a second system, compared with the first")
     option("--metric", choices=("bleu", "wer"), help="default: the run's, else bleu")
     option("--tokenize", help="sacreBLEU's tokenizer (default: the run's, else 13a)")
     option("--output", metavar="FILE", type=Path, help="a new file for all of this, as JSON")

@@ -100,19 +100,56 @@ def options_of_run(arguments: argparse.Namespace, run: Path) -> dict:
 
 def search_arguments(arguments: argparse.Namespace, run: Path) -> dict:
     """Returns keyword arguments for `Translator.generate`, `beam_size`, `n_best` and `batch_size` always among them."""
+    if command.kind_of(run) == "saved_model":
+        return _fixed_arguments(arguments, run)
     chosen = {"beam_size": SearchOptions.beam_size, "n_best": SearchOptions.n_best} | options_of_run(arguments, run)
     # A thousand hypotheses at once: over a vocabulary of 30,000 words their scores are 120 MB.
     return {"batch_size": max(1, min(64, 1000 // chosen["beam_size"]))} | chosen
 
 
+def _fixed_arguments(arguments: argparse.Namespace, run: Path) -> dict:
+    """Returns the arguments for a SavedModel, which was exported with its own.
+
+    Raises:
+        ValueError: If others are chosen, or the SavedModel is not of `keras-attn export`.
+    """
+    from keras_attn.serving.saved_translator import exported_beam_size
+
+    chosen = chosen_options(arguments)
+    if flags := [flag(name, SearchOptions) for name in sorted(chosen.keys() - {"batch_size"})]:
+        raise ValueError(
+            f"Expected no options of search with a SavedModel, which has its own. Received: {', '.join(flags)}"
+        )
+    beam_size = exported_beam_size(command.versions_of(run)[-1])
+    return {"beam_size": beam_size, "n_best": 1, "batch_size": chosen.get("batch_size", 64)}
+
+
 def load_translator(arguments: argparse.Namespace, run: Path):
-    """Loads the translator of a run, as an ensemble with those of `--ensemble`, with `--int8` and `--shortlist`."""
+    """Loads what translates: a run, as an ensemble with those of `--ensemble`, with `--int8` and `--shortlist`.
+
+    Or a translator in ONNX, or a SavedModel, which have only `generate`.
+    """
     from keras_attn.backend import keep_compiled
     from keras_attn.translation import Shortlist, Translator, quantize, with_shortlist
 
     keep_compiled(cache_folder() / "compiled")
     if not arguments.ensemble and arguments.average != "probability":
         raise ValueError(f"Expected --average together with --ensemble. Received: --average {arguments.average} alone")
+    if (kind := command.kind_of(run)) != "preset":
+        names = {"int8": "--int8", "shortlist": "--shortlist", "ensemble": "--ensemble"}
+        chosen = [flag for name, flag in names.items() if getattr(arguments, name, None)]
+        if chosen := chosen + ["--samples"] * (_PREFIX + "num_samples" in vars(arguments)):
+            raise ValueError(
+                f"Expected a run or a preset with {', '.join(chosen)}. Received: {str(run)!r}, {command.KINDS[kind]}"
+            )
+        with command.quietly():
+            if kind == "onnx":
+                from keras_attn.runtime import OnnxTranslator
+
+                return OnnxTranslator(run)
+            from keras_attn.serving.saved_translator import SavedTranslator
+
+            return SavedTranslator(command.versions_of(run)[-1])
     with command.quietly():
         if arguments.ensemble:
             translator = Translator.from_presets([run, *arguments.ensemble], average=arguments.average)

@@ -2,7 +2,7 @@
 
     keras-attn train RECIPE [--corpus NAME|DIR|FILE.tsv] [--source en --target fr] [--tags target|corpus] [--data DIR]
                             [--config run.toml] [--set name=value ...] [--epochs N] [--minutes N] [--seed N]
-                            [--out runs/RECIPE] [--resume] [--from PRESET] [--beam N] [--no-export]
+                            [--out runs/RECIPE] [--resume] [--from PRESET] [--beam N] [--tensorboard] [--no-export]
                             [--distribute data] [--stream] [--cache DIR]
 
 A recipe is one of this project, or a file or module of your own with a `Config`, `CONFIGS` (a dict of it for some
@@ -59,7 +59,13 @@ def parser() -> command.Parser:
         "--from", metavar="PRESET", dest="preset", help="go on from a run's folder, a preset's name or hf://USER/NAME"
     )
     option("--data", help="folder of named corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
-    option("--config", metavar="FILE", type=Path, dest="config_file", help="TOML file of settings, by group")
+    option(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        dest="config_file",
+        help="TOML file of settings, or run.json or report.json of a run",
+    )
     option(
         "--set",
         nargs="+",
@@ -79,6 +85,8 @@ def parser() -> command.Parser:
     option("--cache", type=Path, help="folder of the token files that are made of them (default: in Keras' cache)")
     beam = command.between(int, 1, 1000)
     option("--beam", type=beam, default=5, help="beam size of the final scores (default: %(default)s)")
+    board = "metrics, samples and alignments into the run's folder tensorboard/, which TensorBoard shows"
+    option("--tensorboard", action="store_true", help=board)
     option("--no-export", action="store_false", dest="export", help="write no SavedModel")
     return parser
 

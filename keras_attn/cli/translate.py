@@ -1,4 +1,4 @@
-r"""Translates stdin to stdout, a line out for every line in: `keras-attn translate RUN < text`.
+r"""Translates a file, or stdin, a line out for every line in: `keras-attn translate RUN [FILE]`.
 
 Lines end at "\n" or "\r\n" alone. A blank line stays blank. Bytes that are not UTF-8 are read as U+FFFD, and a line
 of more than `--max-characters` is cut. The numbers of such lines are printed on stderr at the end.
@@ -49,9 +49,9 @@ _WITHOUT_SPACES = ("ja", "zh")  # languages that write no space between sentence
 
 def main(argv=None) -> int:
     parser = command.Parser("keras-attn translate", description=__doc__)
-    add_run(parser)
+    add_run(parser, kinds=tuple(command.KINDS))
     option = parser.add_argument
-    option("--input", metavar="FILE", type=Path, help="default: stdin")
+    option("input", metavar="FILE", nargs="?", type=Path, help="lines (default: stdin)")
     option("--output", metavar="FILE", type=Path, help="a new file (default: stdout)")
     output_formats.add_format(parser, ("text", "tsv", "jsonl"), "text, or tsv with --n-best")
     streams.add_windows(parser)
@@ -83,6 +83,10 @@ def translate(arguments: argparse.Namespace) -> None:
     options["n_best"] = samples or options["n_best"]
     form, has_alignments = output_formats.of_translations(arguments, options["n_best"])
     options["return_alignments"] = has_alignments or bool(arguments.pharaoh or arguments.html or arguments.png)
+    if command.kind_of(arguments.run) == "saved_model":  # without tokenizers, and with tokens only beside alignments
+        if arguments.pharaoh or arguments.html or arguments.png:
+            raise ValueError("Expected a run, a preset or ONNX for alignments between words. Received: a SavedModel")
+        options["return_alignments"] = arguments.format in ("tsv", "jsonl")
     report = read_report(arguments.run)
     if arguments.split_sentences is not None:
         language = _checked_language(arguments.split_sentences or report["source"], options)

@@ -41,7 +41,7 @@ _KEPT = "The finished blocks are kept: the same command goes on."
 
 def main(argv=None) -> int:
     parser = command.Parser("keras-attn translate-corpus", description=__doc__)
-    add_run(parser)
+    add_run(parser, kinds=tuple(command.KINDS))
     option = parser.add_argument
     option("--input", metavar="GLOB", nargs="+", required=True, help="files of lines, plain or .gz")
     option("--output", metavar="FOLDER", type=Path, required=True, help="for a file of each name, without .gz")

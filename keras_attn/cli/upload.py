@@ -11,7 +11,7 @@ from keras_attn.cli import command
 
 def main(argv=None) -> int:
     parser = command.Parser("keras-attn upload", description=__doc__)
-    command.add_run(parser, "PRESET", "a registered preset, or its or a run's folder")
+    command.add_run(parser, "PRESET", help="a registered preset, or its or a run's folder")
     parser.add_argument("address", metavar="hf://USER/NAME", help="or hf://USER/NAME@BRANCH")
     parser.add_argument("--private", action="store_true", help="make a new repository private")
     return command.run(upload_preset, parser, argv)

@@ -12,12 +12,10 @@ import urllib.request
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
-
+from keras_attn.serving.n_best import N_BEST, from_row
 from keras_attn.translation import Translation
 
 _MOST_BYTES = 2**28  # of an answer
-_N_BEST = ("translations", "scores", "source_tokens", "source_lengths", "target_tokens", "target_lengths", "alignments")
 _ERRORS = {400: ValueError, 403: ValueError, 404: ValueError, 413: ValueError, 408: TimeoutError, 504: TimeoutError}
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without proxies
 
@@ -84,7 +82,7 @@ class Client:
         `n_best` is empty if the model was exported for one hypothesis. The translation of a blank text has neither
         tokens nor an alignment.
         """
-        return [_best(*row) for row in self._predict("translate_n_best", {"text": texts}, *_N_BEST)]
+        return [from_row(*row) for row in self._predict("translate_n_best", {"text": texts}, *N_BEST)]
 
     def score(self, sources: Iterable[str | bytes], targets: Iterable[str | bytes]) -> list[PairScore]:
         """Returns the log-probability of each target as the translation of its source."""
@@ -132,16 +130,6 @@ class Client:
                 sentence = f"Expected JSON of a model server at {self.address}, of less than {_MOST_BYTES:,} bytes."
                 raise RuntimeError(sentence) from None
         raise ConnectionError(f"Expected an answer of {self.address}. Received: none to {attempt + 1} requests: {why}")
-
-
-def _best(texts, scores, source_tokens, source_length, *others) -> Translation:
-    """A translation from lists `K, K, S, 1, (K, T), K, (K, T, S)`, without the padding of the batch."""
-    source, found = tuple(source_tokens[:source_length]), []
-    for text, score, tokens, length, alignment in zip(texts, scores, *others, strict=True):
-        if length or not source:  # a search may find fewer than K; a blank text has no tokens
-            real = np.array(alignment, "float32")[:length, :source_length] if source else None  # (T, S)
-            found.append(Translation(text, tuple(tokens[:length]), score=score, alignment=real, source_tokens=source))
-    return dataclasses.replace(found[0], n_best=tuple(found) if len(texts) > 1 and source else ())
 
 
 def _column(texts: Iterable[str | bytes]) -> list[str | dict]:

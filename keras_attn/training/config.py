@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import fnmatch
+import json
 import math
 import re
 import tomllib
@@ -199,25 +200,36 @@ def override(config: TrainingConfig, assignments: Sequence[str]) -> TrainingConf
     return dataclasses.replace(config, **changes)
 
 
-def read_config(path: Path) -> list[str]:
-    """Reads a TOML file of settings, which may be in tables, such as `[text]` and `[model]`.
+def read_config(path: Path, usual: TrainingConfig) -> list[str]:
+    """Reads a file of settings: TOML, which may have them in tables, or the `run.json` or `report.json` of a run.
+
+    Args:
+        path: The file.
+        usual: The settings without it, of which those of a run are left out.
 
     Returns:
         The settings as `override` takes them. TOML has no None: it is the string "none".
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is no TOML.
+        ValueError: If it is neither.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"Expected a TOML file with --config. Received: {str(path)!r}, which does not exist")
+        raise FileNotFoundError(
+            f"Expected a TOML file, run.json or report.json with --config. Received: {str(path)!r}, which is none"
+        )
+    is_run, settings = path.suffix == ".json", {}
     try:
-        contents = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"Expected {str(path)!r} to be TOML. {error}") from None
-    settings: dict[str, typing.Any] = {}
+        text = path.read_text(encoding="utf-8-sig")
+        contents = {"": dict(**json.loads(text)["config"])} if is_run else tomllib.loads(text)
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        kind = "a run.json or report.json" if is_run else "TOML"
+        raise ValueError(f"Expected {str(path)!r} to be {kind}. {error}") from None
     for name, value in contents.items():
         settings |= value if isinstance(value, dict) else {name: value}
+    if is_run:
+        own = dataclasses.asdict(usual)
+        settings = {name: value for name, value in settings.items() if name not in own or value != own[name]}
     return [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in settings.items()]
 
 

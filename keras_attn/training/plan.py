@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from keras_attn.requirements import require
 from keras_attn.search import SearchOptions
 from keras_attn.training import corpora
 from keras_attn.training.config import TrainingConfig, config_for, override, read_config
@@ -29,6 +30,7 @@ class TrainingPlan:
         cache: Folder of the token files of streamed text; None: in Keras' cache.
         beam: Beam size of the final scores.
         export: Whether to write a SavedModel.
+        tensorboard: Whether to write files for TensorBoard.
     """
 
     recipe: str
@@ -49,6 +51,7 @@ class TrainingPlan:
     cache: Path | None = None
     beam: int = SearchOptions.beam_size
     export: bool = True
+    tensorboard: bool = False
 
     @property
     def recipe_name(self) -> str:
@@ -76,7 +79,7 @@ def make_plan(
     Args:
         recipe: As for `load_recipe`.
         corpus: A named corpus, a folder or a file, or several joined by "+".
-        config_file: TOML file of settings; `epochs` and `changes` come after it.
+        config_file: TOML file of settings, or `run.json` or `report.json`; `epochs` and `changes` come after it.
         epochs: At most.
         changes: Settings as "name=value".
         out: Folder of the run; None: `runs/RECIPE`.
@@ -87,9 +90,10 @@ def make_plan(
         FileNotFoundError: If there is no such file.
     """
     module = load_recipe(recipe)
-    changes = [*(read_config(config_file) if config_file else []), *changes]
+    usual = config_for(module.CONFIGS, corpus) or module.Config()
+    changes = [*(read_config(config_file, usual) if config_file else []), *changes]
     changes += [] if epochs is None else [f"epochs={epochs}"]
-    config = override(config_for(module.CONFIGS, corpus) or module.Config(), changes)
+    config = override(usual, changes)
     name = Path(recipe).stem if recipe.endswith(".py") else recipe
     out = out or Path("runs", name)
     plan = TrainingPlan(recipe=recipe, config=config, changes=tuple(changes), corpus=corpus, out=out, **options)
@@ -105,6 +109,10 @@ def make_plan(
         )
     if plan.minutes is not None and not 0 < plan.minutes < math.inf:
         raise ValueError(f"Expected --minutes above 0. Received: {plan.minutes}")
+    if plan.tensorboard:
+        require("tensorboard", "tensorflow", "tensorboard", purpose="--tensorboard, on every backend")
+        if plan.distribute:
+            raise ValueError("Expected --tensorboard without --distribute. Received: both")
     _check_start(plan)
     return plan
 

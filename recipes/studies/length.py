@@ -81,7 +81,7 @@ def run_study(arguments: argparse.Namespace) -> None:
 def _translation(study: Study, run: Run, text: Path) -> Step:
     output = study.out / f"{run.name}.txt"
     output.with_name(f"{output.name}.part").unlink(missing_ok=True)  # of a study that was killed
-    options = ["--input", str(text), "--output", str(output), "--beam", str(study.arguments.beam)]
+    options = [str(text), "--output", str(output), "--beam", str(study.arguments.beam)]
     return Step("keras_attn.__main__", ["translate", str(study.folder(run)), *options], output)
 
 

@@ -82,7 +82,7 @@ def run_commands(folder: Path) -> None:
     source.write_text("".join(f"{line}\n" for line in SOURCES))
     target.write_text("".join(f"{line}\n" for line in TARGETS))
     pictures = ["--png", folder / "pictures", "--html", folder / "page.html"]
-    translate = "translate", preset, "--input", source, "--output", folder / "out", "--beam", 2, *pictures
+    translate = "translate", preset, source, "--output", folder / "out", "--beam", 2, *pictures
     assert command(*translate) == (0, "")
     assert command("score", preset, "--source", source, "--target", target, "--output", folder / "scores") == (0, "")
     evaluated = "evaluate", preset, "--input", source, "--references", target, "--beam", 2

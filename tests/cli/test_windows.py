@@ -17,7 +17,7 @@ def test_windows_change_neither_translations_nor_scores(tmp_path, capfdbinary):
     assert len({*texts.split("\n")}) > 4, "the model must not say the same of everything"
     source.write_text("".join(f"{line}\n" for line in LINES))
     for window in (1, 4096):
-        line = [tmp_path / "preset", "--input", source, "--beam", 3, "--window", window, "--batch-size", 4]
+        line = [tmp_path / "preset", source, "--beam", 3, "--window", window, "--batch-size", 4]
         assert translate.main([*map(str, line)]) == 0
         assert capfdbinary.readouterr().out.decode() == texts
     (tmp_path / "target").write_text(texts)

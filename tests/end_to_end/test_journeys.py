@@ -151,7 +151,7 @@ def preset(run, home) -> Path:
 @pytest.fixture(scope="module")
 def translated(preset, home) -> list[str]:
     """The lines of the file, translated with the preset."""
-    command("translate", preset, "--beam", "3", "--input", home / "text.de", "--output", home / "text.fr")
+    command("translate", preset, home / "text.de", "--beam", "3", "--output", home / "text.fr")
     return (home / "text.fr").read_text().split("\n")[:-1]
 
 

@@ -3,8 +3,10 @@
 import json
 
 import keras
+import numpy as np
 import pytest
 
+from keras_attn.cli.main import main
 from keras_attn.export import export_translator
 from tests.export.conftest import REPORT
 from tests.export.small import LINES, NEEDS_TENSORFLOW, READ, SENTENCES
@@ -33,6 +35,23 @@ def test_a_process_with_tensorflow_alone_gives_the_same(exported):
     assert [text for (text,), _ in single] == texts[:3] + texts[16:18]
     assert blank == ([b"", b"", b""], [0.0, 0.0, 0.0])
     assert empty == ([], [])
+
+
+def test_a_command_translates_with_it(exported, tmp_path, capsys):
+    (tmp_path / "text").write_bytes(b"".join(line.encode() + b"\n" for line in SENTENCES))
+    expected = exported.translator.generate(SENTENCES, beam_size=3, n_best=3)
+    given = [str(exported.root), str(tmp_path / "text")]
+    assert main(["translate", *given]) == 0
+    lines = capsys.readouterr().out.split("\n")[:-1]
+    assert lines == [one.text.replace("\n", " ").replace("\t", " ") for one in expected]
+    assert main(["translate", str(exported.folder), given[1], "--format", "jsonl", "--fields", "text,alignment"]) == 0
+    for line, one in zip(capsys.readouterr().out.splitlines(), expected, strict=True):
+        found = json.loads(line)["translations"]
+        assert [other["text"] for other in found] == [other.text for other in one.n_best]
+        np.testing.assert_allclose(found[0]["alignment"], one.alignment, atol=1e-4)
+    for options, sentence in ((["--n-best", "2"], "has its own. Received: --n-best"), (["--html", "x"], "Received: a")):
+        assert main(["translate", *given, *options]) == 2
+        assert sentence in capsys.readouterr().err
 
 
 def test_the_folder_holds_the_weights_once_and_a_record(exported):

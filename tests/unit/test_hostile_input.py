@@ -147,8 +147,8 @@ def called(main, arguments, capfd) -> tuple[int, str]:
 def test_another_thing_than_a_run_is_refused(main, where, preset, tmp_path, capfd):
     shutil.copytree(preset, tmp_path / "preset")
     (tmp_path / "text").write_text("s1 s2\ns3\n")
-    given = [tmp_path / "exported"] if main is export.main else ["--input", tmp_path / "text"]
-    given += ["--references", tmp_path / "text"] if main is evaluate.main else []
+    given = [tmp_path / "exported"] if main is export.main else [tmp_path / "text"]
+    given = ["--input", *given, "--references", *given] if main is evaluate.main else given
     status, error = called(main, [f"{tmp_path}/{where}", *given], capfd)
     if main is evaluate.main and where == "text":  # translations that somebody made, which it scores
         assert status == 0

@@ -6,8 +6,10 @@ import shutil
 import pytest
 
 from keras_attn import files, saving
+from keras_attn.cli import command, serve
 from keras_attn.cli.main import main
 from keras_attn.saving import registry
+from keras_attn.translation import Translator
 from tests.unit.saving.test_registry import ENTRY
 
 
@@ -37,7 +39,7 @@ def test_presets_are_listed(checkout, capsys):
 def test_a_command_takes_the_name_of_a_preset(checkout, tmp_path, capsys):
     (tmp_path / "in").write_text("eins zwei\n")
     for run in ("tiny", str(checkout / "tiny")):
-        assert main(["translate", run, "--input", str(tmp_path / "in"), "--beam", "3"]) == 0
+        assert main(["translate", run, str(tmp_path / "in"), "--beam", "3"]) == 0
     one, other = capsys.readouterr().out.splitlines()
     assert one == other
     assert main(["translate", "tinny"]) == 2
@@ -48,6 +50,25 @@ def test_a_command_takes_the_name_of_a_preset(checkout, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["translate", "hf://tiny"])
     assert "expected hf://user/name" in capsys.readouterr().err.lower()
+
+
+def test_serving_a_preset_exports_it_once(checkout, tmp_path, monkeypatch, capsys):
+    folders = []
+
+    def export(self, folder, **options):
+        (folder / "1").mkdir(parents=True)
+        (folder / "1" / "saved_model.pb").touch()
+        folders.append(folder)
+
+    monkeypatch.setattr(Translator, "export", export)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    assert serve._exported(checkout / "tiny") == serve._exported(checkout / "tiny") == folders[0]
+    assert len(folders) == 1
+    assert capsys.readouterr().out.startswith(f"Exporting {checkout / 'tiny'} to {tmp_path}")
+    assert [command.kind_of(path) for path in (folders[0], folders[0] / "1", checkout)] == [
+        *["saved_model"] * 2,
+        "preset",
+    ]
 
 
 def test_upload_checks_the_preset_and_prints_its_address(checkout, tmp_path, monkeypatch, capsys):

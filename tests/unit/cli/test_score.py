@@ -29,7 +29,7 @@ def run(folder: Path, *arguments) -> int:
 FILES = ("--input", "{f}/source", "--references", "{f}/target")
 VOTE = (*FILES, "--ensemble", "{f}/preset", "--combine", "vote")
 PAIR = ("--source", "{f}/source", "--target", "{f}/target")
-GIVEN = ("--input", "{f}/source", "--shortlist")
+GIVEN = ("{f}/source", "--shortlist")
 
 
 def test_scores_are_those_of_the_translator(folder, tmp_path, capsys):

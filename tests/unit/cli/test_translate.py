@@ -103,7 +103,7 @@ def test_a_line_longer_than_training_is_reported_in_one_line(preset, tmp_path, c
     translator.save_to_preset(tmp_path / "short")
     (tmp_path / "lines").write_text("eins zwei drei vier\n")
     for more in ([], ["--max-length", "9"]):
-        assert translate.main([str(tmp_path / "short"), "--input", str(tmp_path / "lines"), *more]) == 0
+        assert translate.main([str(tmp_path / "short"), str(tmp_path / "lines"), *more]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("keras-attn translate: Expected sources of at most 4 tokens for a model trained with up to")
 
@@ -222,7 +222,7 @@ def translator(preset):
         (["--fields", "text"], "--format jsonl with --fields"),
         (["--format", "jsonl", "--fields", "text,tone"], "Received: tone"),
         (["--length-penalty", "nan"], "--length-penalty: expected a number from 0 to 10. Received: 'nan'"),
-        (["--input", "{tmp}/none"], "No such file"),
+        (["{tmp}/none"], "No such file"),
         (["--output", "{tmp}/taken"], "to be a new file"),
         (["--output", "{tmp}/none/out"], "No such file or directory"),
         (["--html", "{tmp}/new", "--pharaoh", "{tmp}/new"], "There is already"),

@@ -45,7 +45,7 @@ def check(out, corpus, preset, folder):
     """Compares each output with the bytes that `keras-attn translate` writes."""
     for path in corpus.iterdir():
         expected = folder / f"{path.name}.expected"
-        assert translate.main([str(preset), "--input", str(path), "--output", str(expected), *OPTIONS]) == 0
+        assert translate.main([str(preset), str(path), "--output", str(expected), *OPTIONS]) == 0
         assert (out / path.name.removesuffix(".gz")).read_bytes() == expected.read_bytes()
 
 

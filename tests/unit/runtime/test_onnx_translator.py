@@ -97,6 +97,20 @@ def check_same(received, expected):
         check_same(one.n_best, other.n_best)
 
 
+def test_commands_take_the_folder(pieces, tmp_path, capsys):
+    translator, folder = pieces
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in SENTENCES))
+    assert main(["translate", str(folder), "--beam", "3", str(tmp_path / "text")]) == 0
+    found = translator.generate(SENTENCES, beam_size=3)
+    lines = capsys.readouterr().out.split("\n")[:-1]
+    assert lines == [one.text.replace("\n", " ").replace("\t", " ") for one in found]
+    assert main(["translate", str(folder), str(tmp_path / "text"), "--int8", "--samples", "2"]) == 2
+    assert "Expected a run or a preset with --int8, --samples. Received: " in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["score", str(folder), "--source", "a", "--target", "b"])
+    assert "argument RUN: expected a run or a preset. Received: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", OPTIONS)
 def test_translations_are_those_of_generate(pair, name):
     translator, folder = pair

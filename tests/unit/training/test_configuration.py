@@ -68,6 +68,21 @@ def test_settings_come_from_a_file(tmp_path):
     assert plan.make_plan("rnnsearch", changes=chosen.changes).config == chosen.config, "the report's command"
 
 
+@pytest.mark.parametrize("name", ["run.json", "report.json"])
+def test_settings_come_from_a_run(name, tmp_path):
+    changes = ["units=7", "source_vocabulary_size=none", "read_previous_state=true", "learning_rate=0.5"]
+    of_run = plan.make_plan("rnnsearch", changes=changes).config
+    path = tmp_path / name
+    path.write_text(json.dumps({"recipe": "rnnsearch", "config": dataclasses.asdict(of_run)}))
+    again = plan.make_plan("rnnsearch", config_file=path, changes=["units=8"])
+    assert again.config == dataclasses.replace(of_run, units=8)
+    assert len(again.changes) <= 5, "those of the recipe are left out"
+    for text in ("{", "[]", '{"config": 3}', '{"corpus": "x"}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"to be a run.json or report.json\."):
+            plan.make_plan("rnnsearch", config_file=path)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
