@@ -8,12 +8,14 @@ COMMANDS = {
     "translate-corpus": "translates large files on a cluster",
     "evaluate": "scores a system, or compares two, on a test set",
     "score": "scores given translations",
+    "report": "writes a page of a run: scores, curves, translations",
     "shortlist": "learns a shortlist of target tokens, for faster searches",
     "export": "exports a SavedModel for TensorFlow Serving, or to ONNX",
     "serve": "serves an exported model on this machine, for development",
     "g2p": "pronounces words and sentences",
     "presets": "lists the trained presets",
     "upload": "uploads a preset to Hugging Face",
+    "completion": "prints what a shell needs to complete commands with Tab",
 }
 
 
@@ -27,9 +29,15 @@ def main(argv=None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    # Imported here, so that an interruption meets the `try` above.
-    from importlib import import_module
+    from importlib import import_module  # here, so that an interruption meets the `try` above
 
+    parser, _ = parsers()
+    arguments = parser.parse_args(argv[:1])
+    return import_module(f"keras_attn.cli.{arguments.command.replace('-', '_')}").main(argv[1:])
+
+
+def parsers():
+    """Returns the program's parser, which reads a command's name, and the action that has these names."""
     import keras_attn
     from keras_attn.cli.command import Parser
 
@@ -43,5 +51,4 @@ def _run(argv: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
     for name, summary in COMMANDS.items():
         commands.add_parser(name, help=summary)
-    arguments = parser.parse_args(argv[:1])
-    return import_module(f"keras_attn.cli.{arguments.command.replace('-', '_')}").main(argv[1:])
+    return parser, commands

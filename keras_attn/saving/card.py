@@ -34,7 +34,8 @@ def model_card(
         dtype: In what its matrices are stored.
         report: The run's `report.json`, or some of it: `source`, `target`, `corpus`, `command`, `beam_size`, scores
             such as `bleu`, each with `score` and `signature`, and `corpora`, a list of what the corpus consists of,
-            each with `title`, `licence`, `address` and `note`, `from_preset` (its `name` and `digest`) and `tags`.
+            each with `title`, `licence`, `address` and `note`, `example`, a source sentence, `from_preset` (its `name`
+            and `digest`) and `tags`.
             What is missing, the card leaves out.
         is_registered: Whether `from_preset` takes the name.
     """
@@ -54,7 +55,7 @@ def model_card(
         "import keras_attn",
         "",
         f'translator = keras_attn.Translator.from_preset("{name if is_registered else f"path/of/{name}"}")',
-        'print(translator.generate(["..."])[0].text)',
+        f"print(translator.generate({json.dumps(report.get('example', '...'), ensure_ascii=False)}).text)",
         "```",
         "",
         f"`from_preset` takes {'this name, ' if is_registered else ''}the folder that this file is in, or hf://USER/NAME"

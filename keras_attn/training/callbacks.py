@@ -90,6 +90,8 @@ class Validation(keras.callbacks.EarlyStopping):
     Attributes:
         recent: The weights of the last `average_checkpoints` validations, see `choose_average`.
         texts: The translations of the last validation.
+        samples: int, number of the first sentences that are translated once more, with alignments.
+        sample_translations: These `Translation`s.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Validation(keras.callbacks.EarlyStopping):
         self.metric = metric
         self.tokenize = tokenize
         self.texts: list[str] = []
+        self.samples, self.sample_translations = 0, []
         self.recent: collections.deque[list[np.ndarray]] = collections.deque(maxlen=average_checkpoints)
         super().on_train_begin()
 
@@ -158,6 +161,7 @@ class Validation(keras.callbacks.EarlyStopping):
     def _score(self) -> float:
         translations = self.translator.generate(self.sources, beam_size=1, batch_size=128, return_alignments=False)
         self.texts = [translation.text for translation in translations]
+        self.sample_translations = self.translator.generate(self.sources[: self.samples], beam_size=1)
         return by_metric.main_score(self.metric, self.sources, self.references, self.texts, self.tokenize)
 
 

@@ -19,7 +19,7 @@ from keras_attn.training.callbacks import Checkpoint, RunBatches, StopIfNotFinit
 from keras_attn.training.config import TrainingConfig
 from keras_attn.training.corpora import TextFiles
 from keras_attn.training.plan import TrainingPlan
-from keras_attn.training.progress import Progress, Samples, overview
+from keras_attn.training.progress import Progress, SampleBoard, Samples, overview
 from keras_attn.training.schedules import schedule
 from keras_attn.training.termination import Termination
 
@@ -171,7 +171,8 @@ def fit(
     checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, budget, job)
     batches, validation_batches = (RunBatches(data, (job.rank, job.count)) for data in (training, validation))
     stopping = Stopping(max_batches, termination, budget, checkpoint, batches)
-    progress, samples = Progress(training, max_batches), Samples(scorer)
+    shown = [Progress(training, max_batches), Samples(scorer)]
+    shown += [SampleBoard(out / "tensorboard", scorer)] if plan.tensorboard else []
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     print(overview(model, training, [lines[:1000] for lines in validation_pairs], tokenizers, updates), flush=True)
     has_ended = job.broadcast(checkpoint.path.exists()) and checkpoint.restore(model)
@@ -185,7 +186,7 @@ def fit(
                 epochs=math.ceil(max_batches / len(training)),
                 shuffle=False,  # the dataset shuffles, by seed and epoch
                 # Weights that are not finite end training before they are scored or saved.
-                callbacks=[StopIfNotFinite(checkpoint), scorer, budget, progress, samples, checkpoint, stopping],
+                callbacks=[StopIfNotFinite(checkpoint), scorer, budget, *shown, checkpoint, stopping],
                 verbose=0,
             )
         has_ended = not batches.first or checkpoint.restore(model)

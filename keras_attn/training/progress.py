@@ -2,13 +2,18 @@
 
 import math
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import keras
 
-from keras_attn import ParallelDataset, Tokenizer
+from keras_attn import ParallelDataset, Tokenizer, plots
+from keras_attn.requirements import require
 from keras_attn.training.report import surroundings
+
+_LINES = ("source", "reference", "translation")
 
 
 def overview(
@@ -112,6 +117,45 @@ class Progress(keras.callbacks.Callback):
         self._file.flush()
 
 
+class SampleBoard(keras.callbacks.TensorBoard):
+    """Keras' `TensorBoard` of losses, metrics and scores, with a few translations and pictures of their alignments.
+
+    Args:
+        folder: The folder that TensorBoard reads.
+        validation: A `keras_attn.training.callbacks.Validation`, which comes before this callback.
+        count: Number of sentences.
+
+    Raises:
+        ModuleNotFoundError: If TensorFlow, which writes the files on every backend, or TensorBoard is not installed.
+    """
+
+    def __init__(self, folder: Path, validation, count: int = 3):
+        require("tensorboard", "tensorflow", "tensorboard", purpose="this callback, on every backend")
+        super().__init__(str(folder), write_graph=False)
+        self.folder = folder
+        self.validation = validation
+        validation.samples = count
+
+    def on_epoch_end(self, epoch, logs=None):
+        from matplotlib.image import imread  # slow to import
+
+        super().on_epoch_end(epoch, logs)
+        own, translator = self.validation, self.validation.translator
+        writer = self.summary.create_file_writer(str(self.folder / "samples"))
+        with writer.as_default(epoch):
+            for n, translation in enumerate(own.sample_translations):
+                lines = own.sources[n], own.references[n], translation.text
+                text = "\n".join(f"    {name:12}{line}" for name, line in zip(_LINES, lines, strict=True))
+                self.summary.text(f"sample {n + 1}", text)
+                if translation.tokens and translation.alignment is not None:
+                    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+                    words = plots.align_words(translation, *tokenizers, own.sources[n])
+                    with tempfile.TemporaryDirectory() as folder:
+                        plots.alignment(*words, path=(path := Path(folder, "alignment.png")))
+                        self.summary.image(f"alignment {n + 1}", imread(path)[None])
+        writer.close()
+
+
 class Samples(keras.callbacks.Callback):
     """Prints a few translations after each validation.
 
@@ -128,4 +172,5 @@ class Samples(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         own = self.validation
         for source, reference, text in zip(own.sources[: self.count], own.references, own.texts, strict=False):
-            print(f"  source      {source}\n  reference   {reference}\n  translation {text}", flush=True)
+            lines = zip(_LINES, (source, reference, text), strict=True)
+            print("\n".join(f"  {name:12}{line}" for name, line in lines), flush=True)

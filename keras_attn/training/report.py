@@ -192,7 +192,8 @@ def write_results(translator, corpus, config, report: dict, out: Path, greedy, t
     draw_reordering(out / "alignment.png", translator, translations, references)
     plots.training_curves(out / "history.csv", out / "curves.png")
     if not (out / "translator.json").exists():
-        translator.save_to_preset(out, report=report | results | {"corpora": [one._asdict() for one in origins]})
+        about = {"corpora": [one._asdict() for one in origins], "example": next(filter(str.strip, sources))}
+        translator.save_to_preset(out, report=report | results | about)
     figures = {
         "test_sentences": len(sources),
         **results,

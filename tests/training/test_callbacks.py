@@ -14,7 +14,9 @@ from keras_attn.training.callbacks import Stopping, TimeBudget, Validation
 from keras_attn.training.progress import Progress
 from keras_attn.training.schedules import ConstantThenLinear, InverseSquareRoot, schedule
 from keras_attn.training.termination import Termination
+from keras_attn.translation import Translation
 from recipes import rnnsearch
+from tests import tiny
 
 
 def test_inverse_square_root_is_the_papers():
@@ -29,6 +31,37 @@ def test_inverse_square_root_is_the_papers():
     assert isinstance(schedule(chosen, 100), InverseSquareRoot)
     with pytest.raises(ValueError, match="Expected `schedule`"):
         config.override(chosen, ["schedule=cosine"])
+
+
+@pytest.mark.filterwarnings("ignore:No installed font")
+def test_tensorboard_has_scores_texts_and_alignments(tmp_path):
+    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorflow")
+    from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
+    from tensorboard.util.tensor_util import make_ndarray
+
+    from keras_attn.training.progress import SampleBoard
+
+    translator = tiny.make()
+    found = translator.generate(tiny.LINES[:1], beam_size=1)
+    own = types.SimpleNamespace(translator=translator, sources=tiny.LINES, references=tiny.LINES)
+    own.sample_translations = [*found, Translation("")]
+    board = SampleBoard(tmp_path, own)
+    assert own.samples == 3
+    translator.model.compile("sgd", "mse")
+    board.set_model(translator.model)
+    board.on_train_begin()
+    board.on_epoch_end(4, {"loss": 2.5, "val_bleu": 7.5})
+    board.on_train_end()
+    events = EventMultiplexer().AddRunsFromDirectory(str(tmp_path)).Reload()
+    runs = {run: events.GetAccumulator(run) for run in events.Runs()}
+    scalars = runs["validation"].Tensors("epoch_bleu")
+    assert [(one.step, make_ndarray(one.tensor_proto).item()) for one in scalars] == [(4, 7.5)]
+    assert set(runs["samples"].Tags()["tensors"]) == {"sample 1", "sample 2", "alignment 1"}
+    (text,) = runs["samples"].Tensors("sample 1")
+    assert f"translation {found[0].text}" in make_ndarray(text.tensor_proto).item().decode()
+    (picture,) = runs["samples"].Tensors("alignment 1")
+    assert make_ndarray(picture.tensor_proto)[2].startswith(b"\x89PNG")
 
 
 def test_schedule_warms_up_stays_and_falls():

@@ -1,6 +1,8 @@
 """The program `keras-attn`: its commands, help without Keras, the backend that it chooses, and how it ends."""
 
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,6 +55,24 @@ def test_the_commands_are_listed_and_an_unknown_one_is_refused(capsys):
         assert summary in out
     assert "invalid choice: 'trnslate'" in err
     assert len(err.splitlines()) == 2
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_bash_completes_commands_and_flags(capsys):
+    pytest.importorskip("shtab")
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    for words, expected in (
+        (["keras-attn", "tra"], {"train", "translate", "translate-corpus"}),
+        (["keras-attn", "translate", "--be"], {"--beam"}),
+        (["keras-attn", "train", "--min"], {"--minutes"}),
+        (["keras-attn", "evaluate", "--metric", ""], {"bleu", "wer"}),
+    ):
+        typed = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; "
+        last, before = words[-1], words[-2]
+        call = f'{typed}_shtab_keras_attn keras-attn "{last}" "{before}"; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        done = subprocess.run(["bash", "-c", f"{script}\n{call}"], capture_output=True, text=True, timeout=60)
+        assert {word.strip() for word in done.stdout.split()} == expected, done.stderr
 
 
 @pytest.mark.parametrize(

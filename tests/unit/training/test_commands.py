@@ -1,5 +1,6 @@
 """The commands `train` and `evaluate` with a tiny run: comparisons, and refusals of one sentence."""
 
+import html
 import json
 import os
 import re
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 from keras_attn.cli import evaluate, train
+from keras_attn.cli.main import main
+from keras_attn.training.report import read_translations
 from tests.training.small_run import command_line, write_digits
 
 IN_CORPUS = ["--corpus", "{corpus}", "--source", "de", "--target", "fr"]
@@ -105,7 +108,7 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
         (["rnnsearch", "--set", "units=many"], "type int"),
         (["rnnsearch", "--epochs", "0"], "epochs"),
         (["rnnsearch", "--epochs", "2", "--set", "max_steps=7"], "--set max_steps=N in place of --epochs"),
-        (["rnnsearch", "--config", "{tmp}/none.toml"], "Expected a TOML file with --config"),
+        (["rnnsearch", "--config", "{tmp}/none.toml"], "Expected a TOML file, run.json or report.json with --config"),
         (["rnnsearch", "--minutes", "-1"], "--minutes"),
         (["rnnsearch", "--beam", "0"], "from 1 to 1,000"),
         (["rnnsearch", "--set", "learning_rate=nan"], "learning_rate to be a finite number"),
@@ -154,6 +157,41 @@ def test_splits_without_text_and_unequal_files_are_named(name, change, message, 
     assert train.main(command_line(tmp_path / "corpus", tmp_path / "run", *TINY)) == 2
     assert message in capfd.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_the_page_of_a_run(run, tmp_path, capfd):
+    """It has the run's scores, and samples with a row of squares for each word; it loads nothing and runs nothing."""
+    path = tmp_path / "page.html"
+    assert main(["report", str(run), "--samples", "3", "--output", str(path)]) == 0
+    page, report = path.read_text(), json.loads((run / "report.json").read_text())
+    assert f"<b>{report['bleu']['score']:.2f}</b></td><td>{report['bleu']['signature']}" in page
+    assert html.escape(report["command"]) in page
+    assert f"<th>pairs</th><td>{report['training_pairs']}</td>" in page
+    assert page.count('src="data:image/svg+xml;base64,') == page.count("src=") == 4, "loss, perplexity, accuracy, BLEU"
+    assert "<script" not in page
+    assert "http" not in re.sub('src="[^"]*"', "", page).replace("http-equiv", "")
+    lines = read_translations(run / "translations.txt")
+    articles = re.findall("<article>(.*?)</article>", page, re.S)
+    assert len(articles) == 3
+    for article, (source, reference, translation) in zip(articles, (lines[0], lines[6], lines[12]), strict=True):
+        assert f"</span> {source}</p>" in article
+        assert f"</span> {reference}</p>" in article
+        assert f"<p>{translation} <small>" in article
+        if translation:
+            columns, *rows = re.findall("<tr>(.*?)</tr>", article)
+            assert re.findall("<th>([^<]+)</th>", columns) == [*source.split(), "&lt;/s&gt;"]
+            assert [re.findall("<th>([^<]+)</th>", row)[0] for row in rows][:-1] == translation.split()
+    for given, sentence in ((["--output", str(path)], "to be a new file"), (["--samples", "0"], "from 1 to 100")):
+        assert status(main, ["report", str(run), *given]) == 2
+        assert sentence in capfd.readouterr().err
+    assert status(main, ["report", "phrases_en_fr", "--output", str(tmp_path / "new")]) == 2
+    assert "Expected a finished run. Received: " in capfd.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_card_of_a_run_has_a_sentence_of_its_own(run):
+    source = read_translations(run / "translations.txt")[0][0]
+    assert f'print(translator.generate("{source}").text)' in (run / "README.md").read_text()
 
 
 def test_systems_with_other_tags_are_not_compared(run, tmp_path, capfd):
