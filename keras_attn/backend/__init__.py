@@ -37,6 +37,7 @@ from keras_attn.backend.products import (
 from keras_attn.backend.settings import (
     disable_pipeline_autotuning,
     has_accelerator,
+    has_bfloat16_products,
     keep_compiled,
     preferred_jit_compile,
     preferred_precision,

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_attn.backend.int8_products import ALL, kernel_product
 from keras_attn.backend.operations import matmul
+from keras_attn.backend.settings import has_bfloat16_products
 
 
 def dense(inputs, kernel, *, rows: slice = ALL, columns: slice = ALL):
@@ -81,8 +82,8 @@ def bfloat16_products() -> Iterator[None]:
     "mixed_bfloat16". On torch these are the products of `keras.ops.matmul` and `@` with matrices at least 64 wide, in
     this thread, unless gradients are off, or outputs are computed again for them (`keras.RematScope`); small models
     gain nothing. On TensorFlow the optimizer of graphs does it, in compiled functions of the process: what stands
-    between two products (a bias, a tanh) may be computed in bfloat16. It needs a processor that multiplies bfloat16
-    (AMX or AVX-512 BF16); on others, and on torch with a GPU, products stay those of float32.
+    between two products (a bias, a tanh) may be computed in bfloat16. It needs `has_bfloat16_products`; elsewhere
+    products stay those of float32.
 
     Raises:
         ValueError: On JAX, whose compiler multiplies float32 on a CPU in float32.
@@ -90,13 +91,9 @@ def bfloat16_products() -> Iterator[None]:
     if keras.backend.backend() == "jax":
         raise ValueError("Expected TensorFlow or torch for products in bfloat16 on a CPU. Received: JAX")
     if keras.backend.backend() == "torch":
-        import torch
-
         from keras_attn.backend.torch_loops import RoundedProducts
 
-        abilities = torch.cpu.get_capabilities()
-        has_products = abilities.get("avx512_bf16") or abilities.get("amx_bf16")
-        with RoundedProducts() if has_products and not torch.accelerator.is_available() else contextlib.nullcontext():
+        with RoundedProducts() if has_bfloat16_products() else contextlib.nullcontext():
             yield
         return
     import tensorflow as tf

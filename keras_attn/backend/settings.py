@@ -8,6 +8,7 @@ from pathlib import Path
 
 import keras
 
+_BFLOAT16 = {"avx512_bf16", "amx_bf16"}  # instructions
 _LARGEST = 256 << 20  # bytes of compiled programs; the files that were read least recently are removed first
 
 
@@ -33,6 +34,15 @@ def preferred_precision() -> str:
     """
     capabilities = _capabilities()
     return "mixed_bfloat16" if capabilities and all(map(_has_bfloat16, capabilities)) else "float32"
+
+
+def has_bfloat16_products() -> bool:
+    """Returns True if `bfloat16_products` gains something: TensorFlow or torch on a processor with AMX or AVX-512 BF16.
+
+    Linux says what a processor has; elsewhere this is False.
+    """
+    flags = {flag for line in _processor_lines() if line.startswith("flags") for flag in line.split()}
+    return keras.backend.backend() != "jax" and not has_accelerator() and not flags.isdisjoint(_BFLOAT16)
 
 
 def has_accelerator() -> bool:
@@ -99,12 +109,17 @@ def _is_private(folder: Path) -> bool:
 
 def _processor() -> str:
     """The machine's architecture, with a digest of what its processor can do where the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        abilities = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
-    except OSError:
-        abilities = [platform.processor()]
+    abilities = sorted({line for line in _processor_lines() if line.startswith(("model name", "flags", "Features"))})
+    abilities = abilities or [platform.processor()]
     return f"{platform.machine()}-{hashlib.sha256(repr(abilities).encode()).hexdigest()[:12]}"
+
+
+def _processor_lines() -> list[str]:
+    """Returns the lines in which Linux describes each core; none on other systems."""
+    try:
+        return Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return []
 
 
 def _capabilities() -> list[str]:

@@ -52,7 +52,7 @@ class TrainingConfig:
     patience: int = 5  # validations without a better score before training stops
     average_checkpoints: int = 0  # of the last validations: their mean is kept if it scores no worse than the best
     precision: str = "auto"  # or a dtype policy; auto: "mixed_bfloat16" on GPUs and TPUs that have it, else "float32"
-    bfloat16_products: bool = False  # on a CPU, in training, see keras_attn.backend
+    bfloat16_products: bool | None = None  # on a CPU, in training (keras_attn.backend); none: where it can
 
     # Scoring: validation and the final scores.
     metric: str = "bleu"  # or "wer", for pronunciations (see keras_attn/evaluation/by_metric.py)

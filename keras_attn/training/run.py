@@ -13,7 +13,14 @@ from types import ModuleType
 import keras
 
 from keras_attn import ParallelDataset, Translator, downloads, files
-from keras_attn.backend import Job, bfloat16_products, data_parallel, preferred_precision, training_devices
+from keras_attn.backend import (
+    Job,
+    bfloat16_products,
+    data_parallel,
+    has_bfloat16_products,
+    preferred_precision,
+    training_devices,
+)
 from keras_attn.requirements import is_installed
 from keras_attn.training import corpora, fitting, starting_point
 from keras_attn.training import plan as plans
@@ -67,6 +74,8 @@ def train(plan: TrainingPlan, begun: Callable[[Job], None] = lambda job: None) -
 def _train(recipe: ModuleType, plan: TrainingPlan, devices, model_scope, job, termination: Termination) -> None:
     if plan.config.precision == "auto":
         plan = _with_settings(plan, precision=preferred_precision())
+    if plan.config.bfloat16_products is None:
+        plan = _with_settings(plan, bfloat16_products=has_bfloat16_products())
     if plan.config.bfloat16_products:
         with bfloat16_products():  # refuses a backend without them now
             pass
