@@ -24,7 +24,7 @@ def section(name: str, report: dict) -> list[str]:
     cost = f" {minutes:.0f} minutes." if minutes else ""
     page = f", [sentences](reports/{name}.html)" if report["study"] in ("heads", "showcase") else ""
     text = f"**{title}.** {kind.measured(report)} {kind.found(report)}.{cost} [Report](reports/{name}.json){page}."
-    return [text, f"![{kind.found(report)}](reports/{name}.svg)"] if kind.figure else [text]
+    return [f"{text}\n![{kind.found(report)}](reports/{name}.svg)"] if kind.figure else [text]
 
 
 def draw(report: dict, stem: Path) -> None:
