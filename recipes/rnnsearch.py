@@ -52,7 +52,7 @@ class Config(RecurrentConfig):
 _MULTI30K = Config(**MULTI30K, memory_dropout=0.3)
 CONFIGS = {
     "phrases": Config(
-        **PHRASES | {"epochs": 4, "learning_rate": 5e-3},  # as good as five at the others' rate
+        **PHRASES,
         units=128,
         embedding_size=128,
         readout_size=128,
