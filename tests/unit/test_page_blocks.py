@@ -36,7 +36,7 @@ SHORTER = {"README.md": ("model.fit(data, epochs=20)", "model.fit(data, epochs=2
 QUICK_SHELL = r"keras-attn presets|echo .* \| keras-attn (translate|g2p) \w+( --html \S+)?"
 # Other shell lines, each with the reason why it does not run here. tests/unit/test_docs.py compares flags with --help.
 LONG_SHELL = {
-    r"(pip install|pre-commit install|export |cd )": "prepares an environment; .ci/run does the same",
+    r"(pip install|python -m build|pre-commit install|export |cd )": "prepares an environment; .ci/run does the same",
     r"(\w+=\S+ )*(python -m recipes\.train|keras-attn train)\b": "trains for minutes; tests/recipes trains each recipe",
     r"python -m recipes\.": "needs a run, or trains for hours",
     r"(\w+=\S+ )*python -m tests\.benchmarks\.": "a benchmark, or a peer in an environment of its own",
