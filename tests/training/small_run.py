@@ -12,6 +12,7 @@ from keras_attn.training.callbacks import TimeBudget
 
 NAMES = ["zero", "un", "deux", "trois", "quatre", "cinq"]
 SIZES = ["units=7", "embedding_size=11", "readout_size=11", "attention_units=5", "decoder_units=13", "level=word"]
+SIZES += ["bfloat16_products=false"]  # courses are compared to 1e-5
 FINISHED = {
     *("model.keras", "source_tokenizer", "target_tokenizer", "translator.json"),
     *("report.json", "history.csv", "translations.txt", "alignment.png", "curves.png", "README.md"),

@@ -16,10 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:No installed font has the charac
 TINY = ["batch_size=16", "validation_sentences=13", "learning_rate=0.02", "level=bpe", "bpe_dropout=0.2"]
 TINY += ["source_vocabulary_size=none", "target_vocabulary_size=none", "word_dropout=0.1", "guided_alignment=0.5"]
 TINY += ["ema_decay=0.5", "average_checkpoints=2", "epochs=2"]
-# Without dropout, whose masks depend on the size of a batch; without shuffled batches, which halves would not follow;
-# in float32, whose sums round little.
+# Without dropout, whose masks depend on the size of a batch; without shuffled batches, which halves would not follow.
 PLAIN = ["embedding_dropout=0", "memory_dropout=0", "output_dropout=0", "curriculum_epochs=99"]
-PLAIN += ["bfloat16_products=false"]
 PLAIN += ["learning_rate=0.02", "warmup_steps=3", "validation_sentences=5", "max_steps=7", "validate_every=3"]
 
 
