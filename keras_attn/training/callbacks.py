@@ -161,7 +161,8 @@ class Validation(keras.callbacks.EarlyStopping):
     def _score(self) -> float:
         translations = self.translator.generate(self.sources, beam_size=1, batch_size=128, return_alignments=False)
         self.texts = [translation.text for translation in translations]
-        self.sample_translations = self.translator.generate(self.sources[: self.samples], beam_size=1)
+        if self.samples:
+            self.sample_translations = self.translator.generate(self.sources[: self.samples], beam_size=1)
         return by_metric.main_score(self.metric, self.sources, self.references, self.texts, self.tokenize)
 
 
