@@ -229,7 +229,7 @@ class BahdanauMonotonicAttention(_MonotonicAttention, BahdanauAttention):
         inference_mode: The mode outside of training, such as "hard"; None: `mode`.
         sigmoid_noise: Standard deviation of the noise, which makes the model prefer probabilities near 0 and 1.
             `AttentionDecoder` adds it in training, and draws it outside the loop. For hard mode 1, as in the paper,
-            may be too little; see `docs/monotonic_attention.json`.
+            may be too little; see `tests/benchmarks/learned.py`.
         score_bias_initializer: For r; the paper starts with a negative constant, the lower the longer the sources. At
             first a step passes about exp(-r) words, so 0 is right for targets as long as their sources.
         chunk_size: w; None: no chunks.

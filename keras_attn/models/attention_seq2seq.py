@@ -18,6 +18,7 @@ from keras_attn.layers import (
 from keras_attn.models.seq2seq import TARGET_IDS, Seq2Seq, has_alignments, make_inputs
 
 SOURCE = "encoder_inputs"  # the name of a source that is no dict
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # *args, **kwargs
 _OWN = ("keys", "masks")  # of the decoder's memory, which no head reads
 
 
@@ -345,8 +346,8 @@ def _call(layer: keras.layers.Layer, first, *, memory: dict[str, Any], training,
     """Calls a layer with those of the named arguments that its `call` has."""
     others["memory"] = {name: x for name, x in memory.items() if name not in _OWN}
     names = inspect.signature(layer.call).parameters
-    _, *needed = (name for name, one in names.items() if one.default is one.empty and one.kind < one.VAR_KEYWORD)
-    if unknown := [name for name in needed if name not in (*others, "training")]:
+    needed = [name for name, one in names.items() if one.default is one.empty and one.kind not in _VARIABLE]
+    if unknown := [name for name in needed[1:] if name not in (*others, "training")]:
         raise ValueError(
             f"Expected arguments of `{type(layer).__name__}.call` after its first among {sorted(others)}. Received: "
             f"{', '.join(unknown)}"

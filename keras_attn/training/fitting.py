@@ -6,13 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-import keras
-
 from keras_attn import ParallelDataset, Tokenizer, Translator
-from keras_attn.backend import Job, bfloat16_products, clipping_replicas, compilation_scope
+from keras_attn.backend import Job, bfloat16_products
 from keras_attn.evaluation import model1_links
-from keras_attn.losses import SmoothedCrossentropy
-from keras_attn.metrics import Perplexity, TokenAccuracy
 from keras_attn.models import Seq2Seq
 from keras_attn.training import corpora
 from keras_attn.training.callbacks import Checkpoint, RunBatches, StopIfNotFinite, Stopping, TimeBudget, Validation
@@ -22,6 +18,7 @@ from keras_attn.training.plan import TrainingPlan
 from keras_attn.training.progress import Progress, SampleBoard, Samples, overview
 from keras_attn.training.schedules import schedule
 from keras_attn.training.termination import Termination
+from keras_attn.translation import compile_model
 
 
 def train_tokenizers(
@@ -203,20 +200,15 @@ def _compile(model: Seq2Seq, plan: TrainingPlan, updates: int) -> None:
         print("Note: with --minutes the learning rate follows the time, without warmup_steps and schedule.", flush=True)
     if plan.minutes is None and (note := note_on_average(config.ema_decay, updates)):
         print(note, flush=True)
-    labels = model.target_vocabulary_size if model.pointer else None
-    with compilation_scope(model):  # the optimizer has variables, too
-        optimizer = keras.optimizers.Adam(
-            rate,
-            global_clipnorm=config.global_clipnorm / clipping_replicas(model),
-            gradient_accumulation_steps=steps if steps > 1 else None,
-            use_ema=config.ema_decay > 0,
-            ema_momentum=config.ema_decay ** (1 / steps),  # which Keras applies after each batch
-        )
-        model.compile(
-            optimizer=optimizer,
-            loss=SmoothedCrossentropy(config.label_smoothing, vocabulary_size=labels),
-            weighted_metrics=[Perplexity(), TokenAccuracy()],
-        )
+    compile_model(
+        model,
+        rate,
+        global_clipnorm=config.global_clipnorm,
+        label_smoothing=config.label_smoothing,
+        gradient_accumulation_steps=steps if steps > 1 else None,
+        use_ema=config.ema_decay > 0,
+        ema_momentum=config.ema_decay ** (1 / steps),  # which Keras applies after each batch
+    )
 
 
 def note_on_average(decay: float, updates: int) -> str | None:

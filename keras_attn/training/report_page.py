@@ -13,6 +13,7 @@ from keras_attn import plots
 from keras_attn.training.report import read_report, read_translations
 
 _SCORES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "wer": "Word error rate", "per": "Phoneme error rate"}
+_SCORES |= {"wer_without_stress": "Word error rate without stress", "wer_of_stress": "Word error rate of stress alone"}
 _SCORES |= {"greedy_bleu": "BLEU, greedy search", "greedy_wer": "Word error rate, greedy search"}
 _CURVES = ("loss", "perplexity", "accuracy", "bleu", "wer")
 _FIGURES = {

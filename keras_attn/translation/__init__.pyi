@@ -18,4 +18,5 @@ from keras_attn.translation.text_search import (
 )
 from keras_attn.translation.translator import (
     Translator as Translator,
+    compile_model as compile_model,
 )

@@ -136,7 +136,7 @@ class Translator(TextSearch):
         if validation_data is not None:
             options["validation_data"] = ParallelDataset.from_text(*validation_data, *parts, **settings)
         if not self.model.compiled:
-            _compile(self.model)
+            compile_model(self.model)
         history = self.model.fit(data, epochs=epochs, **options)
         self.trained_length = max(self.trained_length or 0, *(n for _, *shape in data.shapes for n in shape))
         return history
@@ -476,12 +476,23 @@ def _check_parts(model: Seq2Seq, source_tokenizer: Tokenizer, target_tokenizer: 
         )
 
 
-def _compile(model: Seq2Seq) -> None:
+def compile_model(
+    model: Seq2Seq, learning_rate=1e-3, *, global_clipnorm: float = 1.0, label_smoothing: float = 0.1, **adam
+) -> None:
+    """Compiles a model with Adam, `SmoothedCrossentropy`, perplexity and token accuracy.
+
+    Args:
+        model: A model, also one of several replicas, whose batches and gradients are divided among them.
+        learning_rate: A number or a schedule.
+        global_clipnorm: Largest norm of all gradients together.
+        label_smoothing: Probability that the targets give to all tokens alike.
+        **adam: Further arguments of `keras.optimizers.Adam`.
+    """
     labels = model.target_vocabulary_size if model.pointer else None
     with compilation_scope(model):  # the optimizer has variables, too
         model.compile(
-            keras.optimizers.Adam(1e-3, global_clipnorm=1.0 / clipping_replicas(model)),
-            SmoothedCrossentropy(0.1, vocabulary_size=labels),
+            keras.optimizers.Adam(learning_rate, global_clipnorm=global_clipnorm / clipping_replicas(model), **adam),
+            SmoothedCrossentropy(label_smoothing, vocabulary_size=labels),
             weighted_metrics=[Perplexity(), TokenAccuracy()],
         )
 

@@ -86,6 +86,12 @@ def test_the_inputs_of_an_encoder_must_be_known_and_ids_must_be_whole():
     assert np.isfinite(numpy(model({"encoder_inputs": series, "decoder_token_ids": np.ones((B, T), "int32")}))).all()
 
 
+class Variadic(keras.layers.Layer):
+    def call(self, outputs, *others, **named):
+        assert not others
+        return outputs
+
+
 class Misnamed(keras.layers.Layer):
     def call(self, outputs, alignment):
         return outputs
@@ -93,10 +99,12 @@ class Misnamed(keras.layers.Layer):
 
 def test_what_a_head_asks_for_must_be_known_and_rows_have_one_length():
     decoder, embedding, _ = parts()
+    encoder = Returns(lambda x: x)
+    models.AttentionSeq2Seq(encoder, decoder, embedding, Variadic(), inputs=keras.Input((None, F)))
     with pytest.raises(
         ValueError, match=r"Misnamed\.call` after its first among \['alignments', .*Received: alignment$"
     ):
-        models.AttentionSeq2Seq(Returns(lambda x: x), decoder, embedding, Misnamed(), inputs=keras.Input((None, F)))
+        models.AttentionSeq2Seq(encoder, decoder, embedding, Misnamed(), inputs=keras.Input((None, F)))
     with pytest.raises(ValueError, match=r"pad_sequences.*Received: rows of the shapes \[\(2, 2\), \(3, 2\)\]"):
         make("attention, frames").generate([np.ones((n, F)) for n in (3, 2)], max_length=3)
 
