@@ -83,6 +83,7 @@ def test_ingredients_are_compared_with_the_base(corpus, tmp_path, in_process, mo
     assert ingredients.main([*line, *earlier, "--seeds", "3"]) == 2, "means over more seeds than the earlier rows"
 
 
+@pytest.mark.filterwarnings("ignore:No installed font has the characters:UserWarning")  # bytes, of untrained models
 def test_low_resource_systems_read_equally_many_sentences(corpus, tmp_path, in_process):
     out, work = tmp_path / "out", in_process()
     own = ["word_dropout=0.3", "source_vocabulary_size=269", "target_vocabulary_size=290"]
