@@ -15,5 +15,6 @@ from keras_attn.training.config import (
     model_arguments,
     override,
 )
+from keras_attn.training.recipes import load_recipe
 from keras_attn.training.report import export_arguments, length_penalty, read_report, surroundings
 from keras_attn.training.termination import Terminated

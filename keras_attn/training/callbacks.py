@@ -69,6 +69,10 @@ class TimeBudget(keras.callbacks.Callback):
         self.seconds += time.monotonic() - self._started
         self._started = None
 
+    def seconds_left(self) -> float:
+        """Returns the rest of the budget; infinity without one."""
+        return (self.budget_seconds or math.inf) - self.seconds - self.state()[-1]
+
     def state(self) -> list[float]:
         """The arguments of `restore`."""
         of_epoch = 0.0 if self._started is None else time.monotonic() - self._started

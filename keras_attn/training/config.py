@@ -22,7 +22,7 @@ class TrainingConfig:
     """
 
     # Text: tokenizers, and the pairs that are trained on.
-    level: str = "bpe"  # "bpe", "word" or "symbol" (see keras_attn.Tokenizer)
+    level: str = "bpe"  # or "word", "symbol" (see keras_attn.Tokenizer), "letter": symbols from words that are not cut
     source_vocabulary_size: int | None = 8000  # with the four special ids; "bpe": exact, or none: what the text allows
     target_vocabulary_size: int | None = 8000
     min_frequency: int = 1  # rarer words are unknown ("word" only)
@@ -66,6 +66,8 @@ class TrainingConfig:
                 raise ValueError(f"Expected `{name}` among: {', '.join(choices)}. Received: {value!r}")
         if self.bpe_dropout and self.level != "bpe":
             raise ValueError(f'Expected `level` to be "bpe" with `bpe_dropout`. Received: {self.level!r}')
+        if self.shared_vocabulary and self.level == "letter":
+            raise ValueError('Expected another `level` with `shared_vocabulary`. Received: "letter"')
         for name, limits in _RANGES.items():
             if hasattr(self, name):
                 check_range(self, name, **limits)

@@ -7,6 +7,7 @@ A corpus is one of
   `<split>.<part>.<language>`, or of tables `<split>.tsv`, `.csv` or `.jsonl`. The validation split may also be called
   `dev`, `valid` or `validation`. The training split of a large folder stays in its files;
 - a table: TSV, CSV or JSON lines; `keras_attn.training.tables` says how its columns are found. Others are ignored;
+- a lexicon, `words.dict`, as `keras_attn.pronunciation.read_lexicon` reads it;
 - two files, `text.de` and `text.en`, given by what their names share, `text`.
 
 Of a table, or two files, a twentieth of the distinct source lines, at most 1,000, is held out for validation, and as
@@ -27,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_attn import files
+from keras_attn.pronunciation import read_lexicon
 from keras_attn.text import PACKED, corpus_paths, iterate_lines, read_lines, read_parallel
 from keras_attn.training.recipes import named_corpora
 from keras_attn.training.tables import ENDINGS, Table, read_table
@@ -171,9 +173,9 @@ def tagged(corpus: Corpus, kind: str) -> Corpus:
 
     Args:
         corpus: One in memory.
-        kind: "target" for the target language, "corpus" for the corpus' name, of "g2p/ice" its part.
+        kind: "target" for the target language, "corpus" for the corpus' name, "ice" of "g2p/ice" and "ice.tsv".
     """
-    name = corpus.target if kind == "target" else corpus.name.split("/")[-1]
+    name = corpus.target if kind == "target" else corpus.name.split("/")[-1].split(".")[0]
     tag = "<2" + re.sub(r"[\s,▁]", "_", name.lower()) + ">"
     splits = {
         split: ([f"{tag} {line}" if line.strip() else line for line in source], target)
@@ -277,7 +279,7 @@ def _load(name: str, source: str | None, target: str | None, data: str | os.Path
     if name and path.is_dir():
         return _folder(path, source, target, stream)
     if path.is_file():
-        table = read_table(path, source, target)
+        table = _lexicon(path) if ".dict" in path.suffixes else read_table(path, source, target)
         splits = _with_held_out(path, table.sources, table.targets)
         return Corpus(
             path.name, *_languages(table, source, target), splits, read_as=f"{_columns_of(table)}, {_DIVIDED}"
@@ -350,6 +352,11 @@ def _folder(folder: Path, source: str | None, target: str | None, stream: bool) 
         for split in known
     }
     return Corpus(folder.resolve().name, source, target, splits)
+
+
+def _lexicon(path: Path) -> Table:
+    pairs = [(word, text) for word, texts in read_lexicon(path).items() for text in texts]
+    return Table([word for word, _ in pairs], [text for _, text in pairs], ("word", "phones"))
 
 
 def _columns_of(table: Table) -> str:

@@ -29,18 +29,20 @@ def train_tokenizers(
 ) -> tuple[Tokenizer, Tokenizer]:
     """Returns a tokenizer for each side, that of the source with `tags`; with `shared_vocabulary` the same one twice.
 
+    Of level "letter", the source's cuts words into letters (`Tokenizer.with_letters`), and the target's has symbols.
+
     From lists they learn from all lines, and from files from a sample, which is all lines if there are few.
 
     Raises:
         ValueError: If a tokenizer refuses the text or its size; the message names the setting of the size.
     """
 
-    def learn(setting, *sides, tags=()):
+    def learn(setting, *sides, level=config.level, lowercase=config.lowercase, tags=()):
         size = getattr(config, setting)
-        if config.level == "bpe" and size == getattr(TrainingConfig, setting):
+        if level == "bpe" and size == getattr(TrainingConfig, setting):
             size = None  # the same, or as many as a small text allows
-        options = {"vocabulary_size": size, "level": config.level, "tags": tags}
-        options |= {"min_frequency": config.min_frequency, "lowercase": config.lowercase}
+        options = {"vocabulary_size": size, "level": level, "tags": tags}
+        options |= {"min_frequency": config.min_frequency, "lowercase": lowercase}
         try:
             if isinstance(sides[0], TextFiles):
                 return Tokenizer.train_from_files([path for side in sides for path in side.paths], **options)
@@ -52,6 +54,9 @@ def train_tokenizers(
                 f"{error}. Set it by --set {setting}=N; {setting}=none takes as many as a small text allows"
             ) from None
 
+    if config.level == "letter":
+        letters = learn("source_vocabulary_size", sources, lowercase=True, tags=tags).with_letters()
+        return letters, learn("target_vocabulary_size", targets, level="symbol")
     if config.shared_vocabulary:
         return (learn("source_vocabulary_size", sources, targets, tags=tags),) * 2
     return learn("source_vocabulary_size", sources, tags=tags), learn("target_vocabulary_size", targets)
@@ -168,7 +173,7 @@ def fit(
     checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, budget, job)
     batches, validation_batches = (RunBatches(data, (job.rank, job.count)) for data in (training, validation))
     stopping = Stopping(max_batches, termination, budget, checkpoint, batches)
-    shown = [Progress(training, max_batches), Samples(scorer)]
+    shown = [Progress(training, max_batches, budget.seconds_left), Samples(scorer)]
     shown += [SampleBoard(out / "tensorboard", scorer)] if plan.tensorboard else []
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     print(overview(model, training, [lines[:1000] for lines in validation_pairs], tokenizers, updates), flush=True)

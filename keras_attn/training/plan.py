@@ -121,7 +121,7 @@ def _check_start(plan: TrainingPlan) -> None:
     """Raises ValueError for settings that have no meaning with --from, or without."""
     config = plan.config
     if plan.preset is None:
-        if config.extend_vocabulary:
+        if config.extend_vocabulary and "extend_vocabulary" in plan.changed_names:
             raise ValueError("Expected --from PRESET, whose vocabulary is extended. Received: extend_vocabulary=true")
         return
     own = {"level", "lowercase", "shared_vocabulary"}

@@ -4,7 +4,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import keras
@@ -59,6 +59,7 @@ class Progress(keras.callbacks.Callback):
     Args:
         data: The training dataset, whose target tokens and batches are counted.
         max_batches: Of the run; None: those of the epochs of `fit`.
+        seconds_left: A function without arguments that returns the most that is left; None: no limit.
         stream: Where to write; None: `sys.stdout`.
 
     Example:
@@ -67,12 +68,19 @@ class Progress(keras.callbacks.Callback):
         model.fit(data, epochs=2, verbose=0, callbacks=[Progress(data)])
     """
 
-    def __init__(self, data: ParallelDataset, max_batches: int | None = None, stream=None):
+    def __init__(
+        self,
+        data: ParallelDataset,
+        max_batches: int | None = None,
+        seconds_left: Callable[[], float] | None = None,
+        stream=None,
+    ):
         super().__init__()
         report = data.report()
         self.tokens = report["target_tokens"] / report["batches"]  # of a batch, on average
-        self.epoch_batches = report["batches"]
+        self.epoch_batches = len(data)
         self.max_batches = max_batches
+        self.seconds_left = seconds_left or (lambda: math.inf)
         self.stream = stream
 
     def on_train_begin(self, logs=None):
@@ -106,7 +114,7 @@ class Progress(keras.callbacks.Callback):
         scores = "".join(f"  {name} {value:.4g}" for name, value in (logs or {}).items() if name.startswith("val_"))
         seconds = max(0, left) * self._seconds / max(1, self._done)
         seconds += left / self.epoch_batches * self._between / max(1, self._done / steps)
-        minutes, rest = divmod(round(max(0, seconds)), 60)
+        minutes, rest = divmod(round(max(0, min(seconds, self.seconds_left()))), 60)
         return (
             f"epoch {self._epoch + 1}/{epochs}  batch {batch:,}/{steps:,}  loss {logs['loss']:.4f}  rate {rate:.2e}  "
             f"{self._done * self.tokens / max(self._seconds, 1e-9):,.0f} tokens/s  {minutes}:{rest:02} left{scores}"

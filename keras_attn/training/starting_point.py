@@ -65,7 +65,8 @@ class StartingPoint:
         source, target = self._tokenizers
         names = model_arguments(config).keys() & own.keys() - set(changes)
         shared = source.fingerprint == target.fingerprint
-        text = {"level": target.level, "lowercase": target.lowercase, "shared_vocabulary": shared}
+        level = source.level if source.level == "letter" else target.level
+        text = {"level": level, "lowercase": target.lowercase, "shared_vocabulary": shared}
         if not config.extend_vocabulary:
             text |= {"source_vocabulary_size": source.vocabulary_size, "target_vocabulary_size": target.vocabulary_size}
         return dataclasses.replace(config, **{name: own[name] for name in names}, **text)
@@ -79,8 +80,6 @@ class StartingPoint:
         if not config.extend_vocabulary:
             return self._tokenizers
         learnt = fitting.train_tokenizers(config, *corpus.splits["train"], corpus.tags)
-        if self._tokenizers[0].level == "letter":
-            learnt = learnt[0].with_letters(), learnt[1]
         if config.shared_vocabulary:
             return (self._tokenizers[0].extended(learnt[0]),) * 2
         return tuple(old.extended(new) for old, new in zip(self._tokenizers, learnt, strict=True))

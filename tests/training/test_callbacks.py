@@ -175,10 +175,14 @@ def test_progress_in_a_log_and_in_a_terminal(moves, monkeypatch):
     """Two epochs of 3 batches of 10 tokens, 2 s each, and 3 s of validation; in a terminal a line after each batch."""
     now = 0.0
     monkeypatch.setattr("keras_attn.training.progress.time.monotonic", lambda: now)
-    data = types.SimpleNamespace(report=lambda: {"target_tokens": 30, "batches": 3})
+
+    class Data(list):  # three batches an epoch, of the ten that one pass over the data has
+        report = staticmethod(lambda: {"target_tokens": 100, "batches": 10})
+
+    data = Data(range(3))
     file = io.StringIO()
     file.isatty = lambda: moves
-    callback = Progress(data, max_batches=5, stream=file)
+    callback = Progress(data, max_batches=5, seconds_left=lambda: 11 - now, stream=file)
     callback.set_params({"steps": 3, "epochs": 2})
     callback.set_model(types.SimpleNamespace(optimizer=keras.optimizers.SGD(0.5)))
     callback.on_train_begin()
@@ -189,7 +193,7 @@ def test_progress_in_a_log_and_in_a_terminal(moves, monkeypatch):
     now += 3
     callback.on_epoch_end(0, {"loss": 1.25, "val_bleu": 7.5})
     lines = file.getvalue().split("\r" if moves else "\n")
-    end = "epoch 1/2  batch 3/3  loss 1.2500  rate 5.00e-01  5 tokens/s  0:06 left  val_bleu 7.5"
+    end = "epoch 1/2  batch 3/3  loss 1.2500  rate 5.00e-01  5 tokens/s  0:02 left  val_bleu 7.5"
     assert lines[-1 if moves else 0].strip() == end
     if moves:
         assert lines[1] == "epoch 1/2  batch 1/3  loss 1.5000  rate 5.00e-01  5 tokens/s  0:08 left\033[K"

@@ -103,7 +103,7 @@ def test_evaluate_refuses_with_a_sentence(arguments, message, run, corpus, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nosuch"], "among: gnmt, hard_monotonic, lstm_seq2seq, luong, nematus, rnmt_plus, rnnencdec, rnnsearch, "),
+        (["nosuch"], "among: g2p, gnmt, hard_monotonic, lstm_seq2seq, luong, nematus, "),
         (["rnnsearch", "--set", "unit=3"], "name of a setting, such as units. Received: 'unit'. All "),
         (["rnnsearch", "--set", "units=many"], "type int"),
         (["rnnsearch", "--epochs", "0"], "epochs"),

@@ -110,7 +110,7 @@ def test_a_recipe_is_a_name_a_file_or_a_module(tmp_path, monkeypatch):
     assert (mine.config.units, mine.out, mine.recipe_name) == (3, Path("runs/my_search"), "my_search.py")
     assert plan.make_plan("my.other", corpus="other.tsv").config.units == 256
     for wrong in ("nosuch.py", "my.nosuch", "nosuch.module", "my", "config", ""):
-        with pytest.raises(ValueError, match=r"Expected a recipe among: gnmt, .*, transformer; or a module or file"):
+        with pytest.raises(ValueError, match=r"Expected a recipe among: g2p, .*, transformer; or a module or file"):
             plan.load_recipe(wrong)
 
 
