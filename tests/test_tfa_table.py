@@ -1,7 +1,7 @@
 """Each right-hand side of docs/migrating-from-tfa.md runs, and each public name of tensorflow_addons.seq2seq has one.
 
 That `AttentionalLayer` with swapped rows is tfa's attention layer is tested on tfa's own figures in
-tests/layers/test_tfa_recorded.py.
+tests/converters/test_from_tfa.py.
 """
 
 import ast

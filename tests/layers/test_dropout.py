@@ -9,6 +9,7 @@ from keras import layers, ops
 
 import keras_attn as ka
 from keras_attn.layers import StackedEncoder
+from keras_attn.layers.recurrence import Masks
 
 B, T, S, H, M, A = 2, 3, 5, 7, 11, 13
 
@@ -151,9 +152,26 @@ def test_each_source_of_random_numbers_draws_in_training_alone(name, arrays):
     assert min(np.abs(drawn[0] - drawn[1]).max(), np.abs(drawn[0] - still).max()) > 1e-4
 
 
-def test_a_cells_mask_is_the_same_at_all_steps(rng):
-    """Without a recurrence, equal inputs give equal outputs; tests/layers/test_tfa_recorded.py has the equations."""
-    x = np.repeat(rng.normal(size=(B, 1, H)).astype("float32"), S, axis=1)
-    cell = layers.SimpleRNNCell(H, dropout=0.5, recurrent_initializer="zeros")
-    (values,) = numpy_of(ka.RNNEncoder(cell)(x, training=True)[0])
-    np.testing.assert_allclose(values, values[:, :1].repeat(S, axis=1), atol=1e-6)
+KERAS_CELLS = {
+    "gru": lambda **rates: gru(implementation=1, **rates),
+    "gru, reset before": lambda **rates: gru(implementation=1, reset_after=False, **rates),
+    "lstm": lambda **rates: layers.LSTMCell(H, implementation=1, **rates),
+    "simple": lambda **rates: layers.SimpleRNNCell(H, **rates),
+}
+
+
+@pytest.mark.parametrize("name", KERAS_CELLS)
+def test_a_cell_in_a_loop_is_keras_own_with_the_same_masks_at_all_steps(name, rng, arrays, monkeypatch):
+    """Each gate has a mask of the state of its own; the inputs, of which the loop knows a part, have one."""
+    cell, (x, values) = KERAS_CELLS[name](dropout=0.5, recurrent_dropout=0.5), arrays
+    gates = 1 if name == "simple" else 4 if name == "lstm" else 3
+    inputs, *recurrent = (2.0 * rng.integers(0, 2, (B, n)).astype("float32") for n in (H + M, *[H] * gates))
+    masks = keras.tree.map_structure(ops.convert_to_tensor, Masks(inputs, recurrent))
+    monkeypatch.setattr("keras_attn.layers.decoder.draw_masks", lambda *_: masks)
+    outputs, contexts, _ = decoder(cell, attend="before")(x, values, training=True)
+    cell._dropout_mask = masks.inputs if gates == 1 else [masks.inputs] * gates
+    cell._recurrent_dropout_mask = masks.recurrent[0] if gates == 1 else masks.recurrent
+    states = cell.get_initial_state(batch_size=B)
+    for t in range(T):
+        output, states = cell(ops.concatenate([x[:, t], contexts[:, t]], axis=-1), states, training=True)
+        same(outputs[:, t], output)
