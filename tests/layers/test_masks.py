@@ -10,38 +10,6 @@ import keras_attn as ka
 B, T, S, H, V = 3, 3, 5, 6, 11
 SOURCE = np.array([[2, 3, 4, 5, 6], [7, 8, 9, 0, 0], [0, 0, 3, 4, 5]])  # (B, S): full, padded right, padded left
 TARGET = np.array([[2, 3, 4], [5, 6, 0], [7, 0, 0]])  # (B, T)
-MASK = SOURCE != 0
-
-
-def embedded(token_ids):
-    keras.utils.set_random_seed(3)
-    return layers.Embedding(V, H, mask_zero=True)(ops.convert_to_tensor(token_ids))
-
-
-def same(found, expected):
-    for x, y in zip(keras.tree.flatten(found), keras.tree.flatten(expected), strict=True):
-        np.testing.assert_array_equal(ops.convert_to_numpy(x), ops.convert_to_numpy(y))
-
-
-def test_an_attention_reads_the_mask_that_keras_own_encoder_hands_on():
-    values = layers.Bidirectional(layers.GRU(H, return_sequences=True))(embedded(SOURCE))
-    attention, query = ka.BahdanauAttention(7), embedded(TARGET)
-    found = attention(query, values)
-    same(found, attention(query, values, mask=MASK))
-    assert not ops.convert_to_numpy(found[1])[np.broadcast_to(~MASK[:, None], (B, T, S))].any()
-
-
-def test_several_memories_have_a_mask_each():
-    decoder = ka.AttentionDecoder(layers.GRUCell(H), ["general", "additive"])
-    values = [ka.BiGRUEncoder(H)(embedded(ids))[0] for ids in (SOURCE, SOURCE[:, ::-1].copy())]
-    found = decoder(embedded(TARGET), values)
-    same(found, decoder(embedded(TARGET), values, mask=[MASK, MASK[:, ::-1].copy()]))
-
-
-def test_word_dropout_keeps_the_mask_in_training():
-    dropped = ka.WordDropout(0.5, seed=1)(embedded(SOURCE), SOURCE, training=True)
-    attention = ka.DotAttention()
-    same(attention(embedded(TARGET), dropped), attention(embedded(TARGET), dropped, mask=MASK))
 
 
 @pytest.mark.parametrize("reduce", [2, 3])

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -138,64 +137,6 @@ def page():
     names = {}
     exec("\n".join(re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), flags=re.M | re.S)), names)
     return names
-
-
-class Frames(keras.Model):
-    """A decoder of frames (B, T, F) without a source."""
-
-    def __init__(self, settings, **kwargs):
-        super().__init__(**kwargs)
-        self.sampler = ScheduledSampler(settings)
-        self.cell = keras.layers.SimpleRNNCell(F)
-        self.cell.build((None, F))
-
-    def call(self, frames, training=False):
-        def step(frame, _, state):
-            return self.cell(frame, state)
-
-        outputs, _, _ = unroll_steps(
-            step,
-            ops.zeros_like(frames[:, 0]),
-            None,
-            [ops.zeros_like(frames[:, 0])],
-            targets={"frame": frames, "own": self.sampler(frames, training=training)},
-            next_input=lambda output, target: ops.where(target["own"][:, None], output, target["frame"]),
-        )
-        return outputs
-
-    def make_train_function(self, force=False):
-        self.sampler.follow(self.optimizer)
-        return super().make_train_function(force)
-
-
-def fitted(settings, frames, epochs=2, **options):
-    keras.utils.set_random_seed(1)
-    model = Frames(settings)
-    model.compile(keras.optimizers.SGD(0.1, **options), "mse")
-    model.fit(frames, frames, batch_size=2, epochs=epochs, shuffle=False, verbose=0)
-    return model
-
-
-def test_fit_samples_outputs_by_a_schedule_that_follows_the_optimizer(rng):
-    """Four batches an epoch, two of them an update."""
-    frames = rng.normal(size=(8, T, F)).astype("float32")
-    options = {"gradient_accumulation_steps": 2}
-    schedule = "linear,k=1,c=0.25,seed=3"
-    model = fitted(schedule, frames, **options)
-    assert int(model.sampler.iterations) == 4
-    assert float(model.sampler.probability) == 1
-    weights = {
-        name: fitted(kind, frames, **options).get_weights() for name, kind in (("same", schedule), ("none", 0.0))
-    }
-    for one, same, none in zip(model.get_weights(), *weights.values(), strict=True):
-        np.testing.assert_array_equal(one, same)
-        assert np.abs(one - none).max() > 1e-4
-    model.train_on_batch(frames, frames)
-    model.train_on_batch(frames, frames)
-    assert int(model.sampler.iterations) == 5
-    model.compile("sgd", "mse")  # begins anew
-    model.train_on_batch(frames, frames)
-    assert int(model.sampler.iterations) == 1
 
 
 def test_the_pages_tacotron_is_trained_and_generates(rng):

@@ -4,22 +4,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.models import Ensemble
 from tests.contracts.model_rows import VT, make, some_inputs
 from tests.search.searching import log_softmax
 
 INPUTS = some_inputs()
-
-
-def log_probs_of(model):
-    return log_softmax(ops.convert_to_numpy(model(INPUTS)))
-
-
-def test_the_mean_of_log_probabilities():
-    members = [make(name) for name in ("rnnsearch", "lstm_seq2seq, forwards, tied", "luong")]
-    expected = log_softmax(np.mean([log_probs_of(member) for member in members], axis=0))
-    found = log_probs_of(Ensemble(members, average="log_probability"))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_what_all_members_think_nearly_impossible_stays_finite():

@@ -14,7 +14,7 @@ SOURCE = ["a b c", "b a", "c a b", "a"] * 4
 TARGET = ["z y x", "x y", "y x z", "x"] * 4  # each word translated, from right to left
 LINKS = [{(2, 0), (1, 1), (0, 2)}, {(1, 0), (0, 1)}, {(2, 0), (1, 1), (0, 2)}, {(0, 0)}] * 4
 EAGER = {"run_eagerly": keras.backend.backend() == "tensorflow"}  # tracing takes longer; `fit` below is compiled
-MODELS = ["rnnsearch", "luong, local-m, not fed", "transformer"]
+MODELS = ["rnnsearch", "luong, local-m, not fed", "hard_monotonic", "transformer"]
 
 
 def test_the_loss_by_hand():

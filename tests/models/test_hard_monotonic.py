@@ -9,7 +9,6 @@ import pytest
 from keras import ops
 
 from keras_attn.losses import SmoothedCrossentropy
-from keras_attn.search import beam_search
 from tests import hard_attention_oracle
 from tests.contracts import model_rows
 
@@ -72,26 +71,3 @@ def test_gradients_are_finite_where_alignments_are_impossible(inputs):
     loss = model.train_on_batch(batch, inputs["decoder_token_ids"], sample_weight=np.ones((B, T), "float32"))
     assert np.isfinite(float(loss))
     assert all(np.isfinite(ops.convert_to_numpy(weight)).all() for weight in model.trainable_weights)
-
-
-@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX has no float64 unless it is told so at its start")
-def test_double_precision_computes_and_searches_alike(inputs):
-    single, double = make(order=1), make(order=1, dtype="float64")
-    double.set_weights(single.get_weights())
-    np.testing.assert_allclose(double.predict_on_batch(inputs), single.predict_on_batch(inputs), atol=1e-5)
-    source = ops.convert_to_tensor(inputs["encoder_token_ids"])
-    best = [beam_search(m.step, *m.encode(source), beam_size=2, max_length=3) for m in (single, double)]
-    np.testing.assert_array_equal(*[ops.convert_to_numpy(found.token_ids) for found in best])
-    np.testing.assert_allclose(*[ops.convert_to_numpy(found.scores) for found in best], rtol=1e-5)
-
-
-def test_guided_alignment_trains_the_alignment(inputs):
-    model = make()
-    links = np.zeros((B, T, S), "float32")
-    links[:, :, 0] = 1
-    model.compile(keras.optimizers.SGD(0.5), SmoothedCrossentropy())
-    ids = [ops.convert_to_tensor(inputs[name]) for name in inputs]
-    before = ops.convert_to_numpy(model.align(*ids)[1])[:2, 0, 0]
-    for _ in range(3):
-        model.train_on_batch({**inputs, "alignments": links}, inputs["decoder_token_ids"])
-    assert (ops.convert_to_numpy(model.align(*ids)[1])[:2, 0, 0] > before).all()

@@ -1,12 +1,11 @@
 """Several processes of JAX that resume together, are killed, or find a full disk."""
 
-import json
 import signal
 
 import keras
 import pytest
 
-from tests.recipes.divided import UPDATES, assert_same_run, line_of, run_processes, write_corpus
+from tests.recipes.divided import line_of, run_processes, write_corpus
 
 pytestmark = [
     pytest.mark.nightly,
@@ -31,18 +30,6 @@ files.replacing = full
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("corpora") / "digits")
-
-
-def test_two_processes_that_were_terminated_go_on_together(corpus, tmp_path):
-    line = line_of(corpus, tmp_path / "run", "--distribute", "data")
-    for status, _, errors in run_processes(line, line, interruption=(1, UPDATES + 2, signal.SIGTERM)):
-        assert status == 143, errors
-    for status, _, errors in run_processes(*[[*line, "--resume"]] * 2):
-        assert status == 0, errors
-    ((status, _, errors),) = run_processes(line_of(corpus, tmp_path / "one"))
-    assert status == 0, errors
-    assert_same_run(tmp_path / "run", tmp_path / "one")
-    assert json.loads((tmp_path / "run" / "report.json").read_text())["processes"] == 2
 
 
 def test_a_process_that_is_killed_ends_the_other(corpus, tmp_path):

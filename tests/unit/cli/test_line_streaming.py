@@ -90,22 +90,6 @@ def test_windows_of_long_lines_are_smaller():
     assert max(aligned) * 5 * 4 * 2500**2 < 2 * 2**27
 
 
-def test_a_single_line_is_answered_before_the_next_is_written():
-    reading, writing = os.pipe()
-    rescue = threading.Timer(20, os.close, [writing])  # so that a reader that waits fails and does not hang
-    rescue.start()
-    with os.fdopen(reading, "rb") as stream:
-        found = streams.windows(stream, **BOUNDS)
-        for line in (b"one", b"two", b"three"):
-            os.write(writing, line + b"\n")
-            assert next(found) == [line]
-            assert rescue.is_alive(), "the answer came only with the end of the input"
-        os.write(writing, b"no line break")
-        rescue.cancel()
-        os.close(writing)
-        assert list(found) == [[b"no line break"]]
-
-
 def test_a_fast_writer_fills_whole_windows(monkeypatch):
     """More than the 64 kB that a pipe holds, so that reader and writer take turns."""
     monkeypatch.setattr(streams, "_PAUSE", 20)  # however busy the machine is

@@ -230,11 +230,6 @@ def test_two_buckets_are_the_best_two():
         assert positions(chosen) == best
 
 
-def test_buckets_of_very_long_rows_are_quick_to_choose():
-    lengths = np.random.default_rng(13).integers(2, 5003, (20011, 2))
-    assert choose_buckets(lengths, 8)[-1] == tuple(lengths.max(axis=0))
-
-
 # Refusals.
 
 

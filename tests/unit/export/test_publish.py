@@ -7,12 +7,12 @@ from pathlib import Path
 import keras
 import pytest
 
-from keras_attn import quantize, with_shortlist
+from keras_attn import quantize
 from keras_attn.backend import int8_products
 from keras_attn.cli import main
-from keras_attn.export import ExportOptions, export_onnx, export_translator, saved_model, self_check
+from keras_attn.export import ExportOptions, export_translator, saved_model, self_check
 from keras_attn.export.process import on_tensorflow
-from tests.export.small import build, shortlist_of
+from tests.export.small import build
 
 
 @pytest.fixture(scope="module")
@@ -138,11 +138,6 @@ def test_errors_of_the_process_are_raised_here(translator):
         assert getattr(raised.value, "errno", 1) == number
     with pytest.raises(RuntimeError, match="ended with 3: "):
         on_tensorflow(end, translator, 3)
-
-
-def test_onnx_has_no_shortlist(translator, tmp_path):
-    with pytest.raises(ValueError, match="without a shortlist"):
-        export_onnx(with_shortlist(translator, shortlist_of(translator.model)), tmp_path / "onnx")
 
 
 def test_int8_needs_the_compiler_and_stores_no_other_rounding(translator, tmp_path, capsys):

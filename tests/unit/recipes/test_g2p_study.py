@@ -11,7 +11,6 @@ from keras_attn import Translator
 from keras_attn.evaluation import phoneme_error_rate, word_error_rate
 from keras_attn.translation import vote
 from recipes import named_corpora
-from recipes.pages import studies as study_sections
 from recipes.studies import g2p
 
 SIZES = ["units=7", "embedding_size=8", "decoder_units=9", "readout_size=6", "rnnsearch.attention_units=5"]
@@ -129,18 +128,3 @@ def test_models_are_trained_combined_and_never_repeated(words, tmp_path, in_proc
         texts, answers = [translation.text for translation in said], [[target] for target in targets]
         assert one["wer"]["mean"] == round(word_error_rate(texts, answers).score, 2)
         assert one["per"] == round(phoneme_error_rate(texts, answers).score, 2)
-
-    # Another system is added.
-    work.most = 10
-    assert g2p.main([*line, "rnnsearch,hard_monotonic"]) == 0
-    added = [f"ady-rnnsearch-seed-{seed}" for seed in (0, 1)]
-    added += [
-        f"ady-{name}-{kind}-seeds-0-1" for name in ("rnnsearch", "hard_monotonic+rnnsearch") for kind in g2p.KINDS
-    ]
-    assert work.done[4:] == added
-    report = json.loads((out / "report.json").read_text())
-    assert "--systems hard_monotonic,rnnsearch --languages ady" in report["command"]
-    names = [one["name"] for one in report["languages"][0]["scores"]]
-    assert sorted(names) == ["hard_monotonic"] * 3 + ["hard_monotonic+rnnsearch"] * 2 + ["rnnsearch"] * 3
-    study_sections.draw(report, tmp_path / "drawn")
-    assert (tmp_path / "drawn.svg").read_bytes() == (out / "g2p.svg").read_bytes()

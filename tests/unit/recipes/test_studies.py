@@ -137,14 +137,6 @@ def test_commands_side_by_side_share_the_cores(tmp_path, monkeypatch):
     assert "TF_NUM_INTRAOP_THREADS" not in small_study(tmp_path, jobs=1)._environment()
 
 
-def test_two_studies_do_not_work_in_one_folder(tmp_path):
-    one, other = small_study(tmp_path), small_study(tmp_path)
-    with one.opened(), pytest.raises(FileExistsError, match="One works there"), other.opened():
-        pass
-    with other.opened() as study:  # free again
-        assert study.seconds >= 0
-
-
 def test_an_unfinished_run_is_resumed(tmp_path):
     study = small_study(tmp_path)
     assert "--resume" not in study.train_step(study.runs[0]).options

@@ -1,13 +1,9 @@
 """`--stream`: files give the tokenizers and batches of memory; refusals. tests/training/test_runs.py trains."""
 
-import gzip
-import lzma
-
 import pytest
 
 from keras_attn.cli import train
-from keras_attn.training import config, corpora, fitting
-from recipes import rnnsearch
+from keras_attn.training import corpora
 from tests.training.small_run import write_digits
 
 
@@ -16,43 +12,7 @@ def corpus(tmp_path_factory):
     return write_digits(tmp_path_factory.mktemp("corpora") / "digits", 96, 16, 5, lengths=(5,))
 
 
-@pytest.fixture
-def parts(corpus, tmp_path):
-    """The same corpus with a training split in parts, compressed and not."""
-    folder = tmp_path / "parts" / corpus.name
-    folder.mkdir(parents=True)
-    for path in corpus.iterdir():
-        if not path.name.startswith("train"):
-            (folder / path.name).write_bytes(path.read_bytes())
-            continue
-        lines = path.read_bytes().splitlines(keepends=True)
-        language = path.suffix[1:]
-        (folder / f"train.1.{language}.gz").write_bytes(gzip.compress(b"".join(lines[:50])))
-        (folder / f"train.2.{language}.xz").write_bytes(lzma.compress(b"".join(lines[50:90])))
-        (folder / f"train.3.{language}").write_bytes(b"".join(lines[90:]))
-    return folder
-
-
-@pytest.mark.parametrize("settings", [[], ["shared_vocabulary=true", "level=bpe", "source_vocabulary_size=290"]])
-def test_files_give_the_tokenizers_and_the_batches_of_memory(corpus, parts, tmp_path, settings):
-    chosen = config.override(
-        rnnsearch.Config(), ["batch_size=16", "validate_every=4", "max_tokens=40", "level=word", *settings]
-    )
-    found = []
-    for folder, stream in ((corpus, False), (parts, False), (parts, True)):
-        loaded = corpora.load(folder, "de", "fr", stream=stream)
-        assert loaded.is_streamed is stream
-        tokenizers = fitting.train_tokenizers(chosen, *loaded.splits["train"])
-        training, _ = fitting.datasets(chosen, loaded, tokenizers, 3, tmp_path / "cache")
-        batches = []
-        for epoch in range(4):
-            training.set_epoch(epoch)
-            batches += [[array.tolist() for array in (*inputs.values(), *rest)] for inputs, *rest in training]
-        found.append(([one.fingerprint for one in tokenizers], batches))
-    assert found[0] == found[1] == found[2]
-
-
-def test_large_folders_are_streamed_alone_and_joined(corpus, parts, monkeypatch):
+def test_large_folders_are_streamed_alone_and_joined(corpus, monkeypatch):
     def load(*folders, **options):
         return corpora.load("+".join(map(str, folders)), "de", "fr", **options)
 

@@ -14,7 +14,6 @@ from keras_attn.translation import shortlist as module
 from tests import oracles
 from tests.contracts.model_rows import MODELS, make, some_inputs
 from tests.translation.test_options import LINES, texts
-from tests.translation.test_scoring import word_tokenizer
 from tests.translation.test_shortlist import NONE, all_known, numpy, of, small_ones_too  # noqa: F401 (used by all tests)
 
 
@@ -186,14 +185,6 @@ def test_bad_ones_are_refused(translator):
         keras_attn.search.greedy_search(translator.model.step, memory, state, max_length=3, shortlist={"token_ids": 0})
     with pytest.raises(ValueError, match=r"each of 2 sentences\. Received: 1"):
         Shortlist.learn(translator, ["a", "b"], ["c"])
-
-
-def test_models_that_cannot_are_refused():
-    model = make("hard_monotonic")
-    tokenizers = word_tokenizer("s", model.source_vocabulary_size), word_tokenizer("t", model.target_vocabulary_size)
-    translator = keras_attn.Translator(model, *tokenizers)
-    with pytest.raises(ValueError, match="search in a part of its vocabulary"):
-        keras_attn.with_shortlist(translator, of(translator))
 
 
 class ThreeArguments(keras_attn.models.RNNSearch):
