@@ -4,23 +4,15 @@ import itertools
 
 import numpy as np
 
-from tests.oracles import Weights, lstm_stack, softmax
+from tests import oracles
+from tests.oracles import Weights, softmax
 
 
-def read(w, words, layers):
+def encoded(w, words, layers):
     """h_j (S, 2 H): both directions of each layer read both of the one below."""
-    values = list(w.words("source", words))
-    for layer in range(layers):
-        sides = []
-        for name, order in (("reader", 1), ("backward_reader", -1)):
-            cell = [w.cell(f"encoder/{name}_{layer}")]
-            states, outputs = [(np.zeros(cell[0][1].shape[0]),) * 2], []
-            for x in values[::order]:
-                h, states = lstm_stack(x, states, cell)
-                outputs.append(h)
-            sides.append(outputs[::order])
-        values = [np.concatenate(pair) for pair in zip(*sides, strict=True)]
-    return np.array(values)
+    names = [[f"encoder/{name}_{layer}" for name in ("reader", "backward_reader")] for layer in range(layers)]
+    ways = [[(oracles.cell(w, name, "lstm"), "backward" in name) for name in pair] for pair in names]
+    return oracles.read_layers(w.words("source", words), words != 0, ways)[0]
 
 
 def transition(w, state, values, k, order, monotonic, window, real=None):
@@ -40,11 +32,11 @@ def transition(w, state, values, k, order, monotonic, window, real=None):
 
 def lattice(w, words, outputs, layers, order, monotonic, window):
     """p(y_i = v | a_i = j) (T, S, V) and p(a_i = j | a_{i-1} = k) (T, S, S)."""
-    values, cell = read(w, words, layers), [w.cell("decoder/cell/cell_0")]
-    states = [(np.zeros(cell[0][1].shape[0]),) * 2]
+    values, cell = encoded(w, words, layers), oracles.cell(w, "decoder/cell/cell_0", "lstm")
+    states = cell.states
     emissions, transitions = [], []
     for y in w.words("target", outputs):
-        s, states = lstm_stack(y, states, cell)
+        s, states = cell.step(y, states)
         kernels = w["readout/state_kernel"], w["readout/memory_kernel"]
         features = [np.tanh(s @ kernels[0] + h @ kernels[1] + w["readout/bias"]) for h in values]
         emissions.append([softmax(w.logits(f)) for f in features])

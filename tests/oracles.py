@@ -1,5 +1,6 @@
 """The papers' equations in NumPy, one word and one unit of thought at a time. They share no code with the package."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,20 +14,6 @@ def sigmoid(x):
 def softmax(x):
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
-
-
-def additive_attention(query, values, mask, W, U, v, bias=0.0):
-    """Bahdanau 2015, A.1.2, row by row and word by word: query (B, H), values (B, S, M) -> context, alignment."""
-    contexts, alignments = [], []
-    for s, h, real in zip(query, values, mask, strict=True):
-        positions = np.flatnonzero(real)
-        alignment = np.zeros(len(h))
-        if len(positions):
-            energies = np.array([v @ np.tanh(W.T @ s + U.T @ h[j] + bias) for j in positions])
-            alignment[positions] = softmax(energies)
-        alignments.append(alignment)
-        contexts.append(sum(a * row for a, row in zip(alignment, h, strict=True)))
-    return np.array(contexts), np.array(alignments)
 
 
 def gru_step(x, h, kernel, recurrent, bias, reset_after):
@@ -67,100 +54,6 @@ def normalized_lstm_step(x, h, c, w, per_gate, normalize_cell, output_nonlineari
     return sigmoid(o) * (np.tanh(shown) if output_nonlinearity else shown), c
 
 
-def bidirectional_gru(inputs, mask, forward, backward, reset_after):
-    """(B, S, E) -> values (B, S, 2 H), final states; each direction is (kernel, recurrent_kernel, bias)."""
-    units = forward[1].shape[0]
-    values = np.zeros((*inputs.shape[:2], 2 * units))
-    finals = np.zeros((2, len(inputs), units))
-    for b, (row, real) in enumerate(zip(inputs, mask, strict=True)):
-        positions = np.flatnonzero(real)
-        for side, (weights, order) in enumerate(((forward, positions), (backward, positions[::-1]))):
-            h = np.zeros(units)
-            for j in order:
-                h = gru_step(row[j], h, *weights, reset_after)
-                values[b, j, side * units : (side + 1) * units] = h
-            finals[side, b] = h
-    return values, finals[0], finals[1]
-
-
-def rnnsearch(weights, source, target):
-    """Logits (B, T, V) of RNNsearch, appendix A of the paper, from weights by their Keras paths."""
-    w = {path: array.astype("float64") for path, array in weights.items()}
-
-    def gru(name):
-        return tuple(w[f"{name}/{part}"] for part in ("kernel", "recurrent_kernel", "bias"))
-
-    mask = source != 0
-    embedded = w["source_embedding/embeddings"][source]
-    values, _, backward = bidirectional_gru(embedded, mask, gru("encoder/forward_0"), gru("encoder/backward_0"), False)
-    s = np.tanh(backward @ w["bridge/kernel"])
-    W, U, v = (w[f"decoder/attention/{part}"] for part in ("query_kernel", "key_kernel", "score_vector"))
-    logits = []
-    for y in w["target_embedding/embeddings"][target].transpose(1, 0, 2):
-        context, _ = additive_attention(s, values, mask, W, U, v)
-        t = s @ w["readout/state_kernel"] + y @ w["readout/embedding_kernel"] + context @ w["readout/context_kernel"]
-        t = (t + w["readout/bias"]).reshape(len(s), -1, 2).max(-1)
-        logits.append(t @ w["output/kernel"] + w["output/bias"])
-        x = np.concatenate([y, context], -1)
-        s = np.stack([gru_step(row, h, *gru("decoder/cell"), False) for row, h in zip(x, s, strict=True)])
-    return np.stack(logits, 1)
-
-
-def attention_seq2seq(weights, inputs):
-    """Logits (B, T, V) of the contract's two `AttentionSeq2Seq`: of frames, and of words and pairs of frames."""
-    w = Weights(weights)
-    names = ("kernel", "recurrent_kernel", "bias")
-    ids, frames = inputs.get("encoder_token_ids"), inputs.get("frames", inputs.get("encoder_inputs"))
-    s = np.zeros((len(frames), w["decoder/cell/recurrent_kernel"].shape[0]))
-    if ids is None:
-        mask, gru = frames.any(-1), [w[f"gru/gru_cell/{name}"] for name in names]
-        memories = [(bidirectional_gru(frames, mask, gru, gru, False)[0][..., : len(gru[1])], mask, "attention")]
-        entry = np.zeros((len(frames), 0))
-    else:
-        mask, embedded = ids != 0, w["encoder/embedding/embeddings"][ids]
-        directions = ([w[f"encoder/words/{side}/{name}"] for name in names] for side in ("forward_0", "backward_0"))
-        words, _, entry = bidirectional_gru(embedded, mask, *directions, False)
-        even = np.pad(frames, [(0, 0), (0, frames.shape[1] % 2), (0, 0)]).reshape(len(ids), -1, 2 * frames.shape[2])
-        pairs = np.tanh(even @ w["encoder/pairs/kernel"] + w["encoder/pairs/bias"])
-        memories = [(words, mask, "first"), (pairs, mask[:, ::2], "second")]
-        s = np.tanh(entry @ w["encoder/bridge/kernel"] + w["encoder/bridge/bias"])
-    logits = []
-    for token_ids in inputs["decoder_token_ids"].T:
-        y = np.concatenate([w["target_embedding/embeddings"][token_ids], entry], -1)
-        found = []
-        for h, real, name in memories:
-            own = (w[f"decoder/{name}/{part}"] for part in ("query_kernel", "key_kernel", "score_vector"))
-            found.append(additive_attention(s, h, real, *own))
-        contexts = [context for context, _ in found]
-        cell = [w[f"decoder/cell/{name}"] for name in names]
-        x = np.concatenate([y, *contexts], -1)
-        s = np.stack([gru_step(row, h, *cell, False) for row, h in zip(x, s, strict=True)])
-        step = np.concatenate([s, *contexts, y], -1) @ w["head/kernel"] + w["head/bias"]
-        if ids is not None:  # half of the attention is on the words
-            step = step + np.einsum("bs,bsv->bv", found[0][1] / 2, np.eye(step.shape[-1])[ids])
-        logits.append(step)
-    return np.stack(logits, 1)
-
-
-def nematus(weights, source, target):
-    """Logits (B, T, V) of NematusSeq2Seq (Sennrich 2017, section 2), sentence by sentence and word by word."""
-    w, logits = Weights(weights), []
-    W, U, v, b = (w[f"decoder/attention/{part}"] for part in ("query_kernel", "key_kernel", "score_vector", "bias"))
-    for words, outputs in zip(source, target, strict=True):
-        mask = np.ones((1, int((words != 0).sum())), bool)
-        embedded = w.words("source", words[words != 0])[None]
-        h, *_ = bidirectional_gru(embedded, mask, w.cell("encoder/forward"), w.cell("encoder/backward"), True)
-        s, row = np.tanh(h[0].mean(0) @ w["bridge/kernel"] + w["bridge/bias"]), []
-        for y in w.words("target", outputs):
-            s = gru_step(y, s, *w.cell("decoder/cell"), True)
-            (c,), _ = additive_attention(s[None], h, mask, W, U, v, b)
-            s = gru_step(c, s, *w.cell("decoder/second_cell"), True)
-            t = s @ w["readout/state_kernel"] + y @ w["readout/embedding_kernel"] + c @ w["readout/context_kernel"]
-            row.append(w.logits(np.tanh(t + w["readout/bias"])))
-        logits.append(row)
-    return np.array(logits)
-
-
 def score(name, s, h, j, w):
     """e_ij of a state s and the word h at place j: Luong 2015, eq. 8; Vaswani 2017, eq. 1; Graves 2014, eqs. 5, 6."""
     if name == "dot":
@@ -188,168 +81,6 @@ def lstm_step(x, h, c, kernel, recurrent, bias):
     return sigmoid(o) * np.tanh(c), c
 
 
-class Weights(dict):
-    """Weights by their Keras paths, in float64."""
-
-    def __init__(self, weights):
-        super().__init__({path: np.asarray(array, "float64") for path, array in weights.items()})
-
-    def cell(self, name):
-        return tuple(self[f"{name}/{part}"] for part in ("kernel", "recurrent_kernel", "bias"))
-
-    def words(self, side, row):
-        return self[f"{side}_embedding/embeddings"][row]
-
-    def logits(self, features):
-        return features @ self["output/kernel"] + self["output/bias"]
-
-
-def rnnencdec(weights, source, target):
-    """Logits (B, T, V) of the RNN encoder-decoder (Cho 2014), sentence by sentence and word by word."""
-    w, logits = Weights(weights), []
-    for words, outputs in zip(source, target, strict=True):
-        h = np.zeros(w["encoder/reader/recurrent_kernel"].shape[0])
-        for x in w.words("source", words[words != 0]):
-            h = gru_step(x, h, *w.cell("encoder/reader"), False)
-        c, s = np.tanh(h @ w["decoder/context/kernel"]), np.tanh(h @ w["bridge/kernel"])
-        row = []
-        for y in w.words("target", outputs):
-            s = gru_step(np.concatenate([y, c]), s, *w.cell("decoder/cell"), False)
-            t = s @ w["readout/state_kernel"] + y @ w["readout/embedding_kernel"] + c @ w["readout/context_kernel"]
-            row.append(w.logits((t + w["readout/bias"]).reshape(-1, 2).max(-1)))
-        logits.append(row)
-    return np.array(logits)
-
-
-def lstm_stack(x, states, cells):
-    """One step of stacked LSTMs: the top's h, and all states [(h, c), ...]."""
-    new = []
-    for (h, c), weights in zip(states, cells, strict=True):
-        x, c = lstm_step(x, h, c, *weights)
-        new.append((x, c))
-    return x, new
-
-
-def luong(weights, source, target, layers, attend=True):
-    """Logits (B, T, V) of LuongSeq2Seq as it is by default: read from the end, general score, input feeding.
-
-    Without `attend` it is LSTMSeq2Seq: the top's h goes to the output.
-    """
-    w, logits = Weights(weights), []
-    encoder = [w.cell(f"encoder/reader/reader_{i}") for i in range(layers)]
-    decoder = [w.cell(f"decoder/cell/cell_{i}") for i in range(layers)]
-    for words, outputs in zip(source, target, strict=True):
-        units = encoder[0][1].shape[0]
-        states, memory = [(np.zeros(units), np.zeros(units))] * layers, []
-        for x in w.words("source", words[words != 0])[::-1]:
-            h, states = lstm_stack(x, states, encoder)
-            memory.insert(0, h)
-        fed, row = np.zeros(0), []
-        if attend:
-            fed = np.zeros(w["decoder/attentional/kernel"].shape[1])
-        for y in w.words("target", outputs):
-            s, states = lstm_stack(np.concatenate([y, fed]), states, decoder)
-            if attend:
-                alignment = softmax(np.array([h @ w["decoder/attention/kernel"] @ s for h in memory]))
-                context = sum(a * h for a, h in zip(alignment, memory, strict=True))
-                fed = np.tanh(np.concatenate([context, s]) @ w["decoder/attentional/kernel"])
-            row.append(w.logits(fed if attend else s))
-        logits.append(row)
-    return np.array(logits)
-
-
-def read_layer(x, step, units, backwards=False):
-    """One LSTM over the words x (S, E) of a sentence, `step(x, h, c) -> h, c`: outputs (S, H)."""
-    h, c, outputs = np.zeros(units), np.zeros(units), np.zeros((len(x), units))
-    for j in range(len(x))[:: -1 if backwards else 1]:
-        h, c = step(x[j], h, c)
-        outputs[j] = h
-    return outputs
-
-
-def contextual_stack(y, context, states, steps, read_last=None):
-    """One step of a decoder whose layers all read a context, with skips from the third on: output and states.
-
-    `context(h)` is the context after the lowest layer's h; the lowest layer itself reads `read_last`, or if that is
-    None, too, the context of its own last h.
-    """
-    c = context(states[0][0]) if read_last is None else read_last
-    new, x = [], y
-    for n, ((h, cell), step) in enumerate(zip(states, steps, strict=True)):
-        new.append(step(np.concatenate([x, c]), h, cell))
-        x = new[-1][0] + (x if n >= 2 else 0)
-        c = context(new[0][0]) if n == 0 and read_last is not None else c
-    return x, c, new
-
-
-def gnmt(weights, source, target, layers=3, current=False):
-    """Logits (B, T, V) of GNMT (Wu 2016, section 3), sentence by sentence; `current`: the query is the new z^1."""
-    w, logits = Weights(weights), []
-    parts = ("query_kernel", "key_kernel", "score_vector", "bias")
-    attention = [w[f"decoder_stack/decoder/attention/{part}"] for part in parts]
-    units = w["encoder/forward_0/recurrent_kernel"].shape[0]
-
-    def step(name):
-        return lambda x, h, c: lstm_step(x, h, c, *w.cell(name))
-
-    decoder = [step("decoder_stack/decoder/cell_0"), *(step(f"decoder_stack/cell_{n}") for n in range(1, layers))]
-    for words, outputs in zip(source, target, strict=True):
-        x = w.words("source", words[words != 0])
-        ways = [read_layer(x, step(f"encoder/{way}_0"), units, way == "backward") for way in ("forward", "backward")]
-        x = np.concatenate(ways, -1)
-        for n in range(1, layers):
-            x = read_layer(x, step(f"encoder/forward_{n}"), units) + (x if n >= 2 else 0)
-
-        def attend(query, memory=x):
-            return additive_attention(query[None], memory[None], np.ones((1, len(memory)), bool), *attention)[0][0]
-
-        states, row, c = [(np.zeros(units), np.zeros(units))] * layers, [], np.zeros(units)
-        for y in w.words("target", outputs):
-            z, c, states = contextual_stack(y, attend, states, decoder, c if current else None)
-            row.append(w.logits(z))
-        logits.append(row)
-    return np.array(logits)
-
-
-def rnmt_plus(weights, source, target, heads, layers=3):
-    """Logits (B, T, V) of RNMT+ (Chen 2018, section 4), sentence by sentence and word by word."""
-    w, logits = Weights(weights), []
-    units = w["encoder/forward_0/recurrent_kernel"].shape[0]
-
-    def step(name):
-        cell = {path.removeprefix(f"{name}/"): array for path, array in w.items() if path.startswith(f"{name}/")}
-        return lambda x, h, c: normalized_lstm_step(x, h, c, cell, True, True, output_nonlinearity=False)
-
-    name = "decoder_stack/decoder/attention"
-    kernels = [np.split(w[f"{name}/{part}_kernel"], heads, axis=1) for part in ("query", "key", "value")]
-    projections = list(zip(*kernels, np.split(w[f"{name}/output_kernel"], heads), strict=True))
-    W, U, v, b = (w[f"{name}/attention/{part}"] for part in ("query_kernel", "key_kernel", "score_vector", "bias"))
-
-    def score(query, key):
-        return v @ np.tanh(query @ W + key @ U + b)
-
-    decoder = [step("decoder_stack/decoder/cell_0"), *(step(f"decoder_stack/cell_{n}") for n in range(1, layers))]
-    for words, outputs in zip(source, target, strict=True):
-        x = w.words("source", words[words != 0])
-        for n in range(layers):
-            ways = [
-                read_layer(x, step(f"encoder/{way}_{n}"), units, way == "backward") for way in ("forward", "backward")
-            ]
-            x = np.concatenate(ways, -1) + (x if n >= 2 else 0)
-        memory = x @ w["projection/kernel"]
-        states, row, c = [(np.zeros(units), np.zeros(units))] * layers, [], np.zeros(units)
-
-        def attend(query, memory=memory):
-            (context,), _ = multi_head(query[None], memory, np.ones((1, len(memory)), bool), projections, score)
-            return context
-
-        for y in w.words("target", outputs):
-            z, c, states = contextual_stack(y, attend, states, decoder, c)
-            row.append(w.logits(np.concatenate([z, c])))
-        logits.append(row)
-    return np.array(logits)
-
-
 def scaled_dot(query, key):
     return query @ key / np.sqrt(len(query))
 
@@ -370,51 +101,6 @@ def multi_head(query, values, visible, heads, score=scaled_dot):
         outputs = outputs + (alignment @ (values @ W_v)) @ W_o
         alignments.append(alignment)
     return outputs, np.array(alignments)
-
-
-def transformer(weights, source, target, layers, epsilon=1e-5):
-    """Logits (B, T, V) of the Transformer as in the paper (normalised after each sum), sentence by sentence."""
-    w = Weights(weights)
-
-    def embed(side, row):
-        x = w.words(side, row)
-        width = x.shape[1]
-        x = x * np.sqrt(width)
-        for position in range(len(x)):
-            for i in range(width):
-                angle = position / 10000 ** (2 * (i // 2) / width)
-                x[position, i] += np.sin(angle) if i % 2 == 0 else np.cos(angle)
-        return x
-
-    def norm(name, x):
-        centred = x - x.mean(-1, keepdims=True)
-        deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
-        return centred / deviation * w[f"{name}/gamma"] + w[f"{name}/beta"]
-
-    def attend(name, x, y, visible):
-        parts = [np.concatenate([w[f"{name}/{part}/kernel"], w[f"{name}/{part}/bias"][None]]) for part in QKV]
-        heads = zip(*(part.transpose(1, 0, 2) for part in parts), w[f"{name}/attention_output/kernel"], strict=True)
-        x, y = (np.pad(rows, ((0, 0), (0, 1)), constant_values=1) for rows in (x, y))  # a one takes the biases in
-        return multi_head(x, y, visible, heads)[0] + w[f"{name}/attention_output/bias"]
-
-    def feed_forward(name, x):
-        x = np.maximum(x @ w[f"{name}_intermediate_dense/kernel"] + w[f"{name}_intermediate_dense/bias"], 0)
-        return x @ w[f"{name}_output_dense/kernel"] + w[f"{name}_output_dense/bias"]
-
-    logits = []
-    for words, outputs in zip(source, target, strict=True):
-        h, y = embed("source", words[words != 0]), embed("target", outputs)
-        for n in range(layers):
-            name, everything = f"encoder_{n}", np.ones((len(h), len(h)), bool)
-            h = norm(f"{name}/self_attention_layer_norm", h + attend(f"{name}/self_attention_layer", h, h, everything))
-            h = norm(f"{name}/feedforward_layer_norm", h + feed_forward(f"{name}/feedforward", h))
-        for n in range(layers):
-            name, earlier, all_words = f"decoder_{n}", np.tri(len(y), dtype=bool), np.ones((len(y), len(h)), bool)
-            y = norm(f"{name}/self_attention_layer_norm", y + attend(f"{name}/self_attention", y, y, earlier))
-            y = norm(f"{name}/cross_attention_layer_norm", y + attend(f"{name}/cross_attention", y, h, all_words))
-            y = norm(f"{name}/feedforward_layer_norm", y + feed_forward(f"{name}/feedforward", y))
-        logits.append(w.logits(y))
-    return np.array(logits)
 
 
 QKV = ("query", "key", "value")
@@ -569,16 +255,16 @@ def read(one, x, order):
     return outputs, states
 
 
-def read_layers(x, real, layers, residual=False):
+def read_layers(x, real, layers, first_skip=None):
     """Outputs and last states of layers, each of `(cell, backwards)` for its directions, which are put side by side.
 
-    With `residual` a layer's inputs are added to its outputs, from the second one on.
+    A layer's inputs are added to its outputs from the one with the number `first_skip` on.
     """
     words, finals = np.flatnonzero(real), []
     for i, directions in enumerate(layers):
         runs = [read(one, x, words[::-1] if backwards else words) for one, backwards in directions]
         outputs = np.concatenate([outputs for outputs, _ in runs], -1)
-        x = outputs + x if residual and i else outputs
+        x = outputs + x if first_skip is not None and i >= first_skip else outputs
         states = [states for _, states in runs]
         finals.append(states[0] if len(runs) == 1 else [np.concatenate(pair) for pair in zip(*states, strict=True)])
     return x, finals
@@ -707,3 +393,215 @@ def decode(
         fed = None if fed is None else f
         steps.append((f if put_out else s, c, alignment))
     return [np.stack(parts) for parts in zip(*steps, strict=True)]
+
+
+# Models: logits (B, T, V) from weights by their Keras paths, sentence by sentence.
+
+
+class Weights(dict):
+    """Weights by their Keras paths, in float64."""
+
+    def __init__(self, weights):
+        super().__init__({path: np.asarray(array, "float64") for path, array in weights.items()})
+
+    def words(self, side, row):
+        return self[f"{side}_embedding/embeddings"][row]
+
+    def logits(self, features):
+        return features @ self["output/kernel"] + self["output/bias"]
+
+
+def of_sentences(features):
+    """A model of `features(w, x, y) -> (T, F)`, which the output layer reads, of embeddings x (S, E) and y (T, E)."""
+
+    @functools.wraps(features)
+    def model(weights, source, target, **options):
+        w, rows = Weights(weights), zip(source, target, strict=True)
+        pairs = [(w.words("source", words[words != 0]), w.words("target", outputs)) for words, outputs in rows]
+        return np.array([w.logits(features(w, x, y, **options)) for x, y in pairs])
+
+    return model
+
+
+ADDITIVE = attends(additive_scores)
+
+
+def encoded(w, x, layers, kind, first_skip=None, **options):
+    """Outputs and last states of layers, each of the names of its one or two directions, of which one is backwards."""
+    made = [[(cell(w, f"encoder/{name}", kind, **options), "backward" in name) for name in names] for names in layers]
+    return read_layers(x, np.ones(len(x), bool), made, first_skip)
+
+
+def decoded(w, y, h, state, kind="gru", mechanism=ADDITIVE, **options):
+    """`decode` by the cell and the mechanism of a decoder, over a memory of real words; `state` is its first one."""
+    attend = functools.partial(mechanism, part(w, "decoder/attention"))
+    begun = cell(w, "decoder/cell", kind)._replace(states=[state])
+    return decode(y, h, np.ones(len(h), bool), begun, attend, **options)
+
+
+def read_out(w, s, y, c):
+    """Bahdanau 2015, A.2.2, before maxout or tanh."""
+    t = s @ w["readout/state_kernel"] + y @ w["readout/embedding_kernel"] + c @ w["readout/context_kernel"]
+    return t + w["readout/bias"]
+
+
+def maxout(t):
+    return t.reshape(len(t), -1, 2).max(-1)
+
+
+@of_sentences
+def rnnsearch(w, x, y):
+    """RNNsearch (Bahdanau 2015, appendix A), whose read-out has the state before each step."""
+    h, (last, *_) = encoded(w, x, [["forward_0", "backward_0"]], "paper's gru")
+    s = np.tanh(np.split(last[0], 2)[1] @ w["bridge/kernel"])
+    after, contexts, _ = decoded(w, y, h, s, "paper's gru")
+    return maxout(read_out(w, np.array([s, *after[:-1]]), y, contexts))
+
+
+@of_sentences
+def rnnencdec(w, x, y):
+    """The RNN encoder-decoder (Cho 2014)."""
+    _, ((h,),) = encoded(w, x, [["reader"]], "paper's gru")
+    c = np.tanh(h @ w["decoder/context/kernel"])
+    s = np.tanh(h @ w["bridge/kernel"])
+    s, contexts, _ = decoded(w, y, x, s, "paper's gru", lambda *_: (c, np.zeros(1), None))
+    return maxout(read_out(w, s, y, contexts))
+
+
+@of_sentences
+def nematus(w, x, y):
+    """Sennrich 2017, section 2."""
+    h, _ = encoded(w, x, [["forward", "backward"]], "gru")
+    s = np.tanh(h.mean(0) @ w["bridge/kernel"] + w["bridge/bias"])
+    s, contexts, _ = decoded(w, y, h, s, order="between", second=cell(w, "decoder/second_cell"))
+    return np.tanh(read_out(w, s, y, contexts))
+
+
+@of_sentences
+def luong(w, x, y, layers, attend=True):
+    """LuongSeq2Seq as it is by default: read from the end, general score, input feeding; else LSTMSeq2Seq."""
+    names = ("encoder/reader/reader", "decoder/cell/cell")
+    reader, begun = (stacked(*(cell(w, f"{name}_{i}", "lstm") for i in range(layers))) for name in names)
+    h, states = read(reader, x, range(len(x))[::-1])
+    begun, real = begun._replace(states=states), np.ones(len(x), bool)
+    if not attend:
+        return decode(y, h, real, begun, lambda *_: (np.zeros(0), np.zeros(1), None), order="after")[0]
+    kernel, score = w["decoder/attentional/kernel"], attends(lambda w, s, h: h @ w["kernel"] @ s)
+    return decode(
+        *(y, h, real, begun, functools.partial(score, part(w, "decoder/attention"))),
+        order="after",
+        vector=lambda c, s: np.tanh(np.concatenate([c, s]) @ kernel),
+        fed=np.zeros(kernel.shape[1]),
+    )[0]
+
+
+def decode_deep(w, y, attend, layers, kind, current, **options):
+    """Outputs and contexts of layers that all read a context, with skips from the third on (Wu 2016, section 3).
+
+    The query is the lowest layer's h: that of the step before, or if it is `current` of the same, so that this layer
+    reads the context of the step before.
+    """
+    names = ["decoder_stack/decoder/cell_0", *(f"decoder_stack/cell_{n}" for n in range(1, layers))]
+    cells, found = [cell(w, name, kind, **options) for name in names], []
+    states = [one.states for one in cells]
+    c = 0 * attend(states[0][0])
+    for x in y:
+        c = c if current else attend(states[0][0])
+        for n, one in enumerate(cells):
+            h, states[n] = one.step(np.concatenate([x, c]), states[n])
+            x = h + (x if n >= 2 else 0)
+            c = attend(h) if current and n == 0 else c
+        found.append((x, c))
+    return [np.array(parts) for parts in zip(*found, strict=True)]
+
+
+@of_sentences
+def gnmt(w, x, y, layers=3, current=False):
+    """GNMT (Wu 2016, section 3)."""
+    above = [[f"forward_{n}"] for n in range(1, layers)]
+    h, _ = encoded(w, x, [["forward_0", "backward_0"], *above], "lstm", first_skip=2)
+    own, real = part(w, "decoder_stack/decoder/attention"), np.ones(len(x), bool)
+    return decode_deep(w, y, lambda s: ADDITIVE(own, s, h, real)[0], layers, "lstm", current)[0]
+
+
+@of_sentences
+def rnmt_plus(w, x, y, number, layers=3):
+    """RNMT+ (Chen 2018, section 4), with so many heads."""
+    kind = {"kind": "normalized lstm", "per_gate": True, "normalize_cell": True, "output_nonlinearity": False}
+    both = [[f"forward_{n}", f"backward_{n}"] for n in range(layers)]
+    memory = encoded(w, x, both, first_skip=2, **kind)[0] @ w["projection/kernel"]
+    own, real = part(w, "decoder_stack/decoder/attention"), np.ones(len(x), bool)
+    of_heads = heads(number, ADDITIVE)
+    found = decode_deep(w, y, lambda s: of_heads(own, s, memory, real)[0], layers, current=True, **kind)
+    return np.concatenate(found, -1)
+
+
+@of_sentences
+def transformer(w, x, y, layers, epsilon=1e-5):
+    """The Transformer as in the paper (normalised after each sum)."""
+
+    def placed(x):
+        width, x = x.shape[1], x * np.sqrt(x.shape[1])
+        for position, i in np.ndindex(x.shape):
+            angle = position / 10000 ** (2 * (i // 2) / width)
+            x[position, i] += np.sin(angle) if i % 2 == 0 else np.cos(angle)
+        return x
+
+    def norm(name, x):
+        normed = [layer_norm(row, w[f"{name}/gamma"], 1, epsilon) for row in x]
+        return normed + w[f"{name}/beta"]
+
+    def attend(name, x, y, visible):
+        parts = [np.concatenate([w[f"{name}/{part}/kernel"], w[f"{name}/{part}/bias"][None]]) for part in QKV]
+        heads = zip(*(part.transpose(1, 0, 2) for part in parts), w[f"{name}/attention_output/kernel"], strict=True)
+        x, y = (np.pad(rows, ((0, 0), (0, 1)), constant_values=1) for rows in (x, y))  # a one takes the biases in
+        return multi_head(x, y, visible, heads)[0] + w[f"{name}/attention_output/bias"]
+
+    def fed_forward(name, x):
+        inner = np.maximum(x @ w[f"{name}_intermediate_dense/kernel"] + w[f"{name}_intermediate_dense/bias"], 0)
+        return norm(f"{name}_layer_norm", x + inner @ w[f"{name}_output_dense/kernel"] + w[f"{name}_output_dense/bias"])
+
+    h, y = placed(x), placed(y)
+    for n in range(layers):
+        name = f"encoder_{n}/self_attention_layer"
+        h = norm(f"{name}_norm", h + attend(name, h, h, np.ones((len(h), len(h)), bool)))
+        h = fed_forward(f"encoder_{n}/feedforward", h)
+    for n in range(layers):
+        for kind, other, visible in (("self", None, np.tri(len(y), dtype=bool)), ("cross", h, None)):
+            name = f"decoder_{n}/{kind}_attention"
+            visible = np.ones((len(y), len(h)), bool) if visible is None else visible
+            y = norm(f"{name}_layer_norm", y + attend(name, y, y if other is None else other, visible))
+        y = fed_forward(f"decoder_{n}/feedforward", y)
+    return y
+
+
+def attention_seq2seq(weights, inputs):
+    """Logits (B, T, V) of the contract's two `AttentionSeq2Seq`: of frames, and of words and pairs of frames."""
+    w, logits, kind = Weights(weights), [], "paper's gru"
+    all_frames = inputs.get("frames", inputs.get("encoder_inputs"))
+    for n, (frames, outputs) in enumerate(zip(all_frames, inputs["decoder_token_ids"], strict=True)):
+        if (ids := inputs.get("encoder_token_ids", [None] * len(all_frames))[n]) is None:
+            real = frames.any(-1)
+            h, _ = read_layers(frames, real, [[(cell(w, "gru/gru_cell", kind), False)]])
+            memories, entry = [(h, real, "attention")], np.zeros(0)
+            begun = cell(w, "decoder/cell", kind)
+        else:
+            real, x = ids != 0, w["encoder/embedding/embeddings"][ids]
+            ways = [(cell(w, f"encoder/words/{way}_0", kind), way == "backward") for way in ("forward", "backward")]
+            words, (last, *_) = read_layers(x, real, [ways])
+            even = np.pad(frames, [(0, len(frames) % 2), (0, 0)]).reshape(-1, 2 * frames.shape[1])
+            pairs = np.tanh(even @ w["encoder/pairs/kernel"] + w["encoder/pairs/bias"])
+            memories, entry = [(words, real, "first"), (pairs, real[::2], "second")], np.split(last[0], 2)[1]
+            s = np.tanh(entry @ w["encoder/bridge/kernel"] + w["encoder/bridge/bias"])
+            begun = cell(w, "decoder/cell", kind)._replace(states=[s])
+
+        def attend(s, *_, memories=memories):
+            found = [ADDITIVE(part(w, f"decoder/{name}"), s, h, real) for h, real, name in memories]
+            return np.concatenate([context for context, *_ in found]), found[0][1], None
+
+        y = np.concatenate([w.words("target", outputs), np.tile(entry, (len(outputs), 1))], -1)
+        s, contexts, alignments = decode(y, None, None, begun, attend)
+        step = np.concatenate([s, contexts, y], -1) @ w["head/kernel"] + w["head/bias"]
+        # Half of the attention is on the words.
+        logits.append(step if ids is None else step + alignments / 2 @ np.eye(step.shape[-1])[ids])
+    return np.array(logits)

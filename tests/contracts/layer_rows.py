@@ -158,13 +158,13 @@ def self_attention(number, causal=False):
     return of_all
 
 
-def reads(layers, residual=False):
+def reads(layers, first_skip=None):
     """An oracle of an encoder whose layers are `layers(weights)`, as `read_layers` takes them."""
 
     def of_all(w, inputs):
         rows = []
         for x, real in zip(inputs, MASK, strict=True):
-            values, states = oracles.read_layers(x, real, layers(w), residual)
+            values, states = oracles.read_layers(x, real, layers(w), first_skip)
             rows.append([values, *keras.tree.flatten(states), oracles.top(states[-1])])
         return stacked(rows)
 
@@ -218,7 +218,7 @@ def two_stacks(w, inputs):
         sides = []
         for name, turn in (("cell", False), ("backward", True)):
             layers = [[(oracles.cell(w, f"{name}_{i}"), turn ^ bool(i))] for i in range(2)]
-            sides.append(oracles.read_layers(x, real, layers, residual=True))
+            sides.append(oracles.read_layers(x, real, layers, first_skip=1))
         values = np.concatenate([values for values, _ in sides], -1)
         states = [state for _, states in sides for state in states]
         rows.append([values, *keras.tree.flatten(states), states[1][0]])

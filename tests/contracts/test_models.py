@@ -181,7 +181,7 @@ def oracle(name, weights):
         "luong": lambda: oracles.luong(weights, *ids, layers=2),
         "nematus": lambda: oracles.nematus(weights, *ids),
         "gnmt": lambda: oracles.gnmt(weights, *ids),
-        "rnmt_plus": lambda: oracles.rnmt_plus(weights, *ids, heads=2),
+        "rnmt_plus": lambda: oracles.rnmt_plus(weights, *ids, number=2),
         "hard_monotonic": lambda: hard_attention_oracle.transducer(weights, *ids, layers=2)[0],
         "transformer": lambda: oracles.transformer(weights, *ids, layers=2),
     }[name]()
