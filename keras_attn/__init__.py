@@ -14,8 +14,7 @@ sacreBLEU and matplotlib are slow to import.
 from importlib import import_module
 from importlib.util import find_spec
 
-from keras_attn.lazy import exports
-from keras_attn.registration import after_keras
+from keras_attn.lazy import after_keras, exports
 
 __version__ = "0.1.0"
 

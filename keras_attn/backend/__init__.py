@@ -11,7 +11,6 @@ from keras_attn.backend.distribution import (
     training_devices,
 )
 from keras_attn.backend.inference import inference_function
-from keras_attn.backend.initialization import copy_weights, set_weights, without_initial_weights
 from keras_attn.backend.int8_products import Int8Weights, kernel_product, kernel_products
 from keras_attn.backend.loops import scan, while_loop
 from keras_attn.backend.operations import (
@@ -46,8 +45,11 @@ from keras_attn.backend.tensorflow_files import read_checkpoint
 from keras_attn.backend.variables import (
     all_layers,
     build_optimizer,
+    copy_weights,
     keep_values,
     random_state,
     set_random_state,
+    set_weights,
     sync_variables,
+    without_initial_weights,
 )

@@ -7,7 +7,6 @@
     search.py       search as a graph function: length limits, shortlist, the shapes that XLA compiles
     weights.py      quantized matrices inside a graph
     assets.py       the files beside the graph: warm-up records, origin, batching parameters
-    self_check.py   reference translations that an export must reproduce before it appears
     onnx.py         encoding and one step as graphs in ONNX; `export_onnx`
     process.py      runs an export in a TensorFlow process, for the JAX and torch backends and for ONNX
 

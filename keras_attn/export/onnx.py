@@ -23,10 +23,11 @@ from keras_attn.backend import copy_weights, without_initial_weights
 from keras_attn.export.array_search import by_name, check_ids, zero_padded
 from keras_attn.export.options import ExportOptions
 from keras_attn.export.process import on_tensorflow
-from keras_attn.export.self_check import check_answers, reference_translations
+from keras_attn.export.saved_model import check_answers, reference_translations
 from keras_attn.models import Seq2Seq
 from keras_attn.requirements import require
-from keras_attn.runtime import onnx_graphs, onnx_search, onnx_translator
+from keras_attn.runtime import OnnxSearch, OnnxTranslator
+from keras_attn.runtime import onnx as graphs
 from keras_attn.saving import QuantizedMatrix, is_quantized, manifest, quantize_matrix, rounded_model
 from keras_attn.translation import Translator
 
@@ -89,7 +90,7 @@ def _check_translator(translator: Translator, options: ExportOptions) -> Callabl
 
     def check(folder):
         texts = [text for text, _ in references]
-        found = onnx_translator.OnnxTranslator(folder).generate(texts, **options.generate_arguments())
+        found = OnnxTranslator(folder).generate(texts, **options.generate_arguments())
         answers = [(translation.text, translation.score) for translation in found]
         check_answers(references, answers, translator.model.compute_dtype)
 
@@ -103,7 +104,7 @@ def _check_search(model: Seq2Seq, samples: Any, quantize: str | None) -> Callabl
     arrays = by_name(model.source_arrays(samples))
 
     def check(folder):
-        found = onnx_search.OnnxSearch(folder).generate(arrays, **options)
+        found = OnnxSearch(folder).generate(arrays, **options)
         answers = zero_padded(found)[:, 0], found.scores[:, 0]
         check_ids(*answers, zero_padded(expected), expected.scores, model.compute_dtype)
 
@@ -122,7 +123,7 @@ def write_onnx(subject: Translator | Seq2Seq, directory: str, quantize: str | No
         write_graphs(in_float32(subject), folder, quantize)
         properties = {"model": type(subject).__name__, "parameters": subject.count_params()}
         properties |= {"target_special_ids": subject.target_special_ids.get_config()}
-        manifest.write(folder / onnx_search.MANIFEST, onnx_search.FORMAT, properties)
+        manifest.write(folder / graphs.MANIFEST, graphs.SEARCH_FORMAT, properties)
         return
     engine = subject
     model, tokenizers = engine.model, (engine.source_tokenizer, engine.target_tokenizer)
@@ -131,7 +132,7 @@ def write_onnx(subject: Translator | Seq2Seq, directory: str, quantize: str | No
         tokenizer.save(folder / name)
     properties = {"model": type(model).__name__, "parameters": model.count_params()}
     properties |= {"pointer": model.pointer, "source_length": model.source_length, **engine.length_arguments}
-    manifest.write(folder / onnx_translator.MANIFEST, onnx_translator.FORMAT, properties)
+    manifest.write(folder / graphs.MANIFEST, graphs.FORMAT, properties)
 
 
 def write_graphs(model: Seq2Seq, folder: Path, quantize: str | None = None) -> None:
@@ -161,10 +162,10 @@ def write_graphs(model: Seq2Seq, folder: Path, quantize: str | None = None) -> N
         outputs = {"logits": tf.cast(logits, tf.float32), "alignment": tf.cast(alignment, tf.float32)}
         return outputs | _named(next_state=state)
 
-    _convert(encode, inputs, folder / onnx_graphs.ENCODE)
-    _convert(step, [tf.TensorSpec((None,), tf.int32, "token_ids"), *specs], folder / onnx_graphs.STEP)
+    _convert(encode, inputs, folder / graphs.ENCODE)
+    _convert(step, [tf.TensorSpec((None,), tf.int32, "token_ids"), *specs], folder / graphs.STEP)
     if quantize:
-        for name in (onnx_graphs.ENCODE, onnx_graphs.STEP):
+        for name in (graphs.ENCODE, graphs.STEP):
             _store_quantized(folder / name, quantize)
 
 

@@ -1,5 +1,4 @@
 """Pronunciation of words and sentences: a lexicon first, a model for the rest."""
 
 from keras_attn.pronunciation.alphabets import ALPHABETS, converted
-from keras_attn.pronunciation.g2p import G2P, Pronunciation
-from keras_attn.pronunciation.lexicon import read_lexicon
+from keras_attn.pronunciation.g2p import G2P, Pronunciation, read_lexicon

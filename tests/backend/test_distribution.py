@@ -49,7 +49,7 @@ import json, re
 import jax
 import keras
 import numpy as np
-from keras_attn.backend import data_parallel, jax_loops, training_devices
+from keras_attn.backend import data_parallel, loops, training_devices
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.models import LuongSeq2Seq, RNNSearch
 
@@ -92,7 +92,7 @@ def models():
 
 with data_parallel(training_devices()):
     divided = [program(model) for model in models()]
-    jax_loops._mesh = lambda *_: None  # as XLA divides the loops by itself
+    loops._mesh = lambda *_: None  # as XLA divides the loops by itself
     print(json.dumps([*divided, program(next(models()))]))
 """
 

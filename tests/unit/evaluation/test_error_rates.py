@@ -7,8 +7,8 @@ import pytest
 
 from keras_attn import evaluation
 from keras_attn.evaluation import by_metric
-from keras_attn.evaluation.alignment_error_rate import Gold, alignment_error_rate, parse_links
 from keras_attn.evaluation.error_rates import edit_distance
+from keras_attn.evaluation.links import Gold, alignment_error_rate, parse_links
 
 
 def test_edit_distance_equals_its_definition():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_attn.evaluation import grow_diag_final_and, model1_links
-from keras_attn.evaluation.ibm1 import EMPTY, Model1
+from keras_attn.evaluation.links import EMPTY, Model1
 
 GERMAN, ENGLISH = ["das haus", "das buch", "ein buch"], ["the house", "the book", "a book"]
 

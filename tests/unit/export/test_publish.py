@@ -10,7 +10,7 @@ import pytest
 from keras_attn import quantize
 from keras_attn.backend import int8_products
 from keras_attn.cli import main
-from keras_attn.export import ExportOptions, export_translator, saved_model, self_check
+from keras_attn.export import ExportOptions, export_translator, saved_model
 from keras_attn.export.process import on_tensorflow
 from tests.export.small import build
 
@@ -92,8 +92,8 @@ def test_an_export_of_a_quantised_translator_is_checked_in_float32(translator, m
     """In which it computes; the translator itself goes on in int8."""
     monkeypatch.setattr(int8_products, "MIN_WIDTH", 1)
     quantized, options = quantize(translator), ExportOptions()
-    expected = self_check.reference_translations(translator, options)
-    assert self_check.reference_translations(quantized, options) == expected
+    expected = saved_model.reference_translations(translator, options)
+    assert saved_model.reference_translations(quantized, options) == expected
     assert quantized.int8_weights is not None
     texts = [text for text, _ in expected]
     arguments = options.generate_arguments() | {"return_alignments": False}
@@ -102,7 +102,7 @@ def test_an_export_of_a_quantised_translator_is_checked_in_float32(translator, m
 
 def test_an_export_that_reads_little_is_checked_by_what_it_reads_whole(translator):
     for most in (2, 4, 100):
-        references = self_check.reference_translations(translator, ExportOptions(max_source_length=most))
+        references = saved_model.reference_translations(translator, ExportOptions(max_source_length=most))
         sizes = [len(translator.source_tokenizer.encode(text)) for text, _ in references]
         assert max(sizes) < most
         assert len(sizes) >= 3
@@ -112,7 +112,7 @@ def test_another_translation_is_refused():
     expected = [("ein", [("un", -1.25), ("deux", -1.25001), ("trois", -1.5)]), ("", [("", 0.0)])]
 
     def check(translation, score):
-        self_check.check_answers(expected, [(translation, score), ("", 0.0)], "float32")
+        saved_model.check_answers(expected, [(translation, score), ("", 0.0)], "float32")
 
     check("un", -1.250001)
     check("deux", -1.25)  # a tie: both are as good

@@ -109,7 +109,7 @@ def test_rows_that_finish_leave_the_batch_and_change_nothing_for_the_others(seed
 
 
 def test_the_best_tokens_of_a_large_vocabulary(rng):
-    from keras_attn.runtime.candidates import highest
+    from keras_attn.runtime.beam import highest
 
     values = rng.normal(size=(7, 5921)).astype("float32")
     values[2, 100:200] = 9.0  # equal ones
