@@ -4,8 +4,6 @@ Padding that is not masked is a word like any other.
 """
 
 import json
-import re
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -169,18 +167,6 @@ def test_the_served_graphs_have_the_ids_or_no_end_token(pair, tmp_path):
         assert [text.decode() for text in translated["translations"][row]] == texts
     expected = endless.score(lines, targets, length_penalty=0.0)
     np.testing.assert_allclose(scored["log_prob"], [t.score for t in expected], atol=1e-4)
-
-
-# The page
-
-
-def test_the_examples_of_the_page_run():
-    page = (Path(__file__).parents[1] / "docs" / "vocabularies.md").read_text("utf-8")
-    names = {}
-    for block in re.findall(r"^```python\n(.*?)^```", page, flags=re.M | re.S):
-        exec(block, names)
-    assert names["translator"].generate(["two dogs"], max_length=3)[0].token_ids
-    assert len(names["data"]) == 1
 
 
 def test_padding_that_is_not_masked_is_a_word_like_any_other():

@@ -30,7 +30,7 @@ BLOCK = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```", flags=re.M | re.S)
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 # Pages whose Python runs in a test of their subject.
-ELSEWHERE = {f"docs/{name}.md" for name in ("decoders", "scaling", "vocabularies", "without-keras")}
+ELSEWHERE = {f"docs/{name}.md" for name in ("decoders", "scaling", "without-keras")}
 ELSEWHERE |= {"docs/migrating-from-tfa.md"}
 SHORTER = {"README.md": ("model.fit(data, epochs=20)", "model.fit(data, epochs=20, verbose=0)")}
 QUICK_SHELL = r"keras-attn presets|echo .* \| keras-attn (translate|g2p) \w+( --html \S+)?"

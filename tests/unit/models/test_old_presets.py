@@ -1,4 +1,7 @@
-"""Presets and a compiled model of earlier versions load, and compute what they did; see fixtures/make_presets.py."""
+"""Presets and a compiled model of earlier versions load, and compute what they did.
+
+The program, which a version runs when it is released, was `tests/fixtures/make_presets.py` of commit 78bad56.
+"""
 
 import json
 import zipfile
