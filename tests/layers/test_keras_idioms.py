@@ -1,4 +1,4 @@
-"""What Keras' own layers take and give: states, merge modes, attention scores, wrappers, and sentences for mistakes."""
+"""What Keras' own layers take and give: states, merge modes, attention scores, wrappers."""
 
 import keras
 import numpy as np
@@ -114,62 +114,3 @@ def test_regularizers_of_a_bidirectional_gru_are_those_of_its_cells():
         assert isinstance(cell.recurrent_constraint, keras.constraints.UnitNorm)
         assert isinstance(cell.bias_regularizer, keras.regularizers.L1)
     assert len(encoder.losses) == 4
-
-
-def two_things(token_ids, memory, state):
-    return ops.zeros((1, 7)), state
-
-
-def no_alignment(token_ids, memory, state):
-    return ops.zeros((1, 7)), state, None
-
-
-def search(step):
-    return ka.search.greedy_search(step, {"mask": np.ones((1, S), "bool")}, (), max_length=3)
-
-
-CELL_STATE = r"Expected `cell_state` to be states of the widths of those of gru_cell.*, \[6\]\. Received: .*\[5\]"
-MISTAKES = {
-    "a layer for a cell": (lambda: ka.RNNEncoder(layers.LSTM(H)), "one step, such as `keras.layers.LSTMCell"),
-    "of a decoder": (lambda: ka.AttentionDecoder(layers.GRU(H), "dot"), "Received: a layer GRU, which runs over all"),
-    "a state of another width": (
-        lambda: ka.AttentionDecoder(layers.GRUCell(H), "additive")(
-            np.ones((B, T, E), "float32"), np.ones((B, S, H), "float32"), cell_state=[np.ones((B, 5), "float32")]
-        ),
-        CELL_STATE,
-    ),
-    "two states for a GRU": (
-        lambda: ka.RNNEncoder(layers.GRUCell(H))(np.ones((B, S, E), "float32"), initial_state=[np.ones((B, H))] * 2),
-        r"Received: states of the widths \[6, 6\]",
-    ),
-    "no pair": (
-        lambda: ka.BiGRUEncoder(H)(np.ones((B, S, E), "float32"), initial_state=np.ones((B, H), "float32")),
-        "Expected `initial_state` to be a pair with a `backward_cell`",
-    ),
-    "a step of two": (lambda: search(two_things), r"Expected `step` to return \(logits .* Received: 2 \("),
-    "no alignment": (lambda: search(no_alignment), r"zeros_like\(memory.* Received: 3 \(.*, tuple, NoneType\)"),
-    "sums of one direction": (
-        lambda: ka.RNNEncoder(layers.GRUCell(H), merge_mode="sum"),
-        "a `backward_cell` of the widths of `cell` with all but concat",
-    ),
-    "noise of two kinds": (
-        lambda: ka.BahdanauMonotonicAttention(H, sigmoid_noise=1.0, dropout=0.1),
-        "Expected `sigmoid_noise` or `dropout`",
-    ),
-    "dropout of a score": (
-        lambda: ka.LuongAttention(ka.GeneralAttention(dropout=0.1)),
-        "Expected the `normalizer` and `dropout` of LuongAttention itself",
-    ),
-    "dropout of heads": (
-        lambda: ka.MultiHeadAttention(2, score=ka.DotAttention(), dropout=0.1),
-        "Expected the `normalizer` and `dropout` of the score itself",
-    ),
-    "a rate": (lambda: ka.DotAttention(dropout=1.0), "Expected `dropout` from 0 to below 1. Received: dropout=1.0"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_refused_in_a_sentence(name):
-    mistake, sentence = MISTAKES[name]
-    with pytest.raises(ValueError, match=sentence):
-        mistake()

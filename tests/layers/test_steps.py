@@ -1,6 +1,7 @@
 """`unroll_steps`: what is fed, where it stops, its gradients, scheduled sampling, and the page's model of frames."""
 
 import re
+import types
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,8 @@ def test_a_sampler_draws_in_training_alone():
     assert int(sampler.iterations) == 0
     assert drawn(sampler, training=True)[0].all()
     assert int(sampler.iterations) == 1
+    sampler.follow(types.SimpleNamespace(iterations=3, gradient_accumulation_steps=2))  # an optimizer from a file
+    assert int(sampler.iterations) == 3
 
 
 def page():

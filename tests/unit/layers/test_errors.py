@@ -9,7 +9,7 @@ from keras_attn.layers import HardAlignment, PairReadout, StackedEncoder, get_at
 from keras_attn.models import LSTMSeq2Seq, RNNSearch
 from recipes.rnnsearch import Config
 
-B, T, S, E, H, M, A, F = 2, 3, 5, 7, 11, 13, 17, 19
+B, T, S, E, H, M, A, F, V = 2, 3, 5, 7, 11, 13, 17, 19, 23
 VALUES, INPUTS = np.ones((B, S, M), "float32"), np.ones((B, T, E), "float32")
 
 
@@ -40,6 +40,12 @@ def decoder(**options):
 
 def between(**options):
     return decoder(attend="between", **{"second_cell": gru(), **options})
+
+
+def search(found):
+    """Greedy search with a step that returns this."""
+    memory = {"mask": np.ones((1, S), "bool")}
+    return ka.search.greedy_search(lambda *_: found, memory, (), max_length=3)
 
 
 def stacks(first=2, second=2, **options):
@@ -91,6 +97,15 @@ ATTENTION = [
         )
     ],
 ]
+ATTENTION += [
+    (lambda: ka.BahdanauMonotonicAttention(H, sigmoid_noise=1.0, dropout=0.1), "Expected `sigmoid_noise` or `dropout`"),
+    (
+        lambda: ka.LuongAttention(ka.GeneralAttention(dropout=0.1)),
+        "`normalizer` and `dropout` of LuongAttention itself",
+    ),
+    (lambda: ka.MultiHeadAttention(2, score=ka.DotAttention(), dropout=0.1), "`dropout` of the score itself"),
+    (lambda: ka.DotAttention(dropout=1.0), "Expected `dropout` from 0 to below 1. Received: dropout=1.0"),
+]
 CELLS = [
     (lambda: ka.LayerNormGRUCell(H, reset_after=False), "Expected `reset_after=True`"),
     (
@@ -115,6 +130,13 @@ CELLS = [
     ),
 ]
 ENCODERS = [
+    (lambda: ka.RNNEncoder(layers.LSTM(H)), "one step, such as `keras.layers.LSTMCell"),
+    (
+        lambda: ka.RNNEncoder(gru())(INPUTS, initial_state=[np.ones((B, H))] * 2),
+        rf"Received: states of the widths \[{H}, {H}\]",
+    ),
+    (lambda: ka.BiGRUEncoder(H)(INPUTS, initial_state=np.ones((B, H))), "to be a pair with a `backward_cell`"),
+    (lambda: ka.RNNEncoder(gru(), merge_mode="sum"), "a `backward_cell` of the widths of `cell` with all but concat"),
     (lambda: ka.BiGRUEncoder(H, num_layers=0), "`num_layers` to be a positive whole number"),
     (lambda: ka.RNNEncoder(OwnCell()), "cell without dropout"),
     (lambda: ka.RNNEncoder(Halved(H, dropout=0.1)), "cell without dropout of its own, .* a Halved with dropout"),
@@ -135,6 +157,13 @@ ENCODERS = [
     (lambda: stacks(second=0), "`order` to be one of parallel, alternating, upwards, and as many"),
 ]
 DECODERS = [
+    (lambda: decoder(cell=layers.GRU(H)), "Received: a layer GRU, which runs over all"),
+    (
+        lambda: decoder()(INPUTS, VALUES, cell_state=[np.ones((B, 5))]),
+        rf"`cell_state` to be states of the widths of those of gru_cell.*, \[{H}\]\. Received: .*\[5\]",
+    ),
+    (lambda: search((np.zeros((1, V)), ())), r"Expected `step` to return \(logits .* Received: 2 \("),
+    (lambda: search((np.zeros((1, V)), (), None)), r"zeros_like\(memory.* Received: 3 \(.*, tuple, NoneType\)"),
     (lambda: decoder(attend="during"), '"before", "between" or "after"'),
     (lambda: decoder(input_feeding=True), "only with attend='after'"),
     (lambda: decoder(dropout=0.1), "only with attend='after'"),
