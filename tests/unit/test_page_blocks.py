@@ -85,6 +85,7 @@ def test_every_block_is_of_a_language_that_is_run_or_parsed(page, tmp_path):
     shell = ""
     for language, content, _ in blocks(page):
         assert language in ("", "python", "text", "py", "bash", "yaml", "js")
+        assert language == "text" or max(map(len, content.splitlines())) <= 88
         if language in ("py", "python"):
             ast.parse(content, page)
         elif language == "js":  # tests/unit/test_playground.py calls what it calls
