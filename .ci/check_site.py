@@ -1,8 +1,11 @@
 """Checks a built site: nothing is loaded from elsewhere, every link and anchor inside it has a target, ids are unique.
 
+The search ranks titles first: what many look for is in the title of a guide.
+
 python .ci/check_site.py build/site
 """
 
+import json
 import re
 import sys
 from html.parser import HTMLParser
@@ -12,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 LOADED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("source", "srcset")}
 LOADED |= {("video", "src"), ("object", "data")}
 LINKS = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "dns-prefetch", "modulepreload", "manifest"}
+SEARCHED = ("tsv", "tensorboard", "resume training", "learning rate")
 OUTSIDE = re.compile(r"(?:https?:)?//")
 
 
@@ -59,6 +63,13 @@ for path in sorted(site.rglob("*.css")):
     errors += [
         f"{path.relative_to(site)} loads {u}" for u in re.findall(r"url\([\"']?((?:https?:)?//[^)]*)", path.read_text())
     ]
+found = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]
+guides = [page["title"].lower() for page in found if not page["location"].startswith("reference/")]
+errors += [
+    f"no guide has {q!r} in a title"
+    for q in SEARCHED
+    if not any(set(q.split()) <= set(re.findall(r"\w+", t)) for t in guides)
+]
 if errors:
     sys.exit("\n".join(errors))
 print(f"{site.name}: {len(pages)} pages, {links} links inside it, nothing from elsewhere")

@@ -15,4 +15,8 @@ class Headings(griffe.Extension):
         if obj.docstring:
             for ours, known in HEADINGS.items():
                 obj.docstring.value = re.sub(rf"^{ours}:$", known.rstrip(":") + ":", obj.docstring.value, flags=re.M)
+            # Names of several arguments stand on one line.
+            obj.docstring.value = re.sub(
+                r"^(    \w+(?:, \w+)*,)\n +(?=(?:\w+, )*\w+:)", r"\1 ", obj.docstring.value, flags=re.M
+            )
             obj.docstring.value = re.sub(r"^(Returns:\n +)`([^`\n]+)`(?=:)", r"\1\2", obj.docstring.value, flags=re.M)

@@ -61,4 +61,7 @@ def on_page_content(html, page, **_):
             return match[0]
         return f'<autoref optional identifier="{escape(target)}">{match[0]}</autoref>'
 
-    return CODE.sub(link, html)
+    # The search reads no source code.
+    return CODE.sub(link, html).replace(
+        '<details class="mkdocstrings-source"', '<details data-search-exclude class="mkdocstrings-source"'
+    )

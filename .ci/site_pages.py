@@ -14,6 +14,7 @@ PAGES = {
     "recipes/README.md": "results.md",
     "saved_models/README.md": "serving.md",
 }
+UNSEARCHED = ("changelog.md", "performance.md", "results.md")  # the search leaves out measurements and changes
 REPORTS = ("recipes/reports/", "reports/")
 PLAYGROUND = ROOT / "build" / "playground"  # of .ci/playground.py
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
@@ -35,6 +36,7 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, **_):
     """Links between files of the repository become links between pages of the site."""
     uri = page.file.src_uri
+    page.meta["search"] = {"exclude": uri in UNSEARCHED, "boost": 1 if uri.startswith("reference/") else 2}
     path = next((path for path, other in PAGES.items() if other == uri), f"docs/{uri}")
 
     def on_site(match):

@@ -151,7 +151,7 @@ class SmoothedCrossentropy(keras.losses.Loss):
     With p = softmax(logits) and smoothing ε, the label y has the target distribution
     q_k = (1 - ε) [k = y] + ε / V (Szegedy et al. 2016, section 7), and the loss of a token is
 
-        -Σ_k q_k log p_k  =  log Σ_k exp(logit_k)  -  (1 - ε) logit_y  -  ε mean_k(logit_k)
+        -Σ_k q_k log p_k = log Σ_k exp(logit_k) - (1 - ε) logit_y - ε mean_k(logit_k)
 
     The sum over tokens, each multiplied by its sample weight, is divided by the sum of the weights. Give padding
     the weight 0.

@@ -128,7 +128,7 @@ class CosineAttention(Attention):
     """Cosine similarity of a key, made from the state, with each word, times a sharpness made from the state.
 
         k_i = W_k s_i,   beta_i = softplus(w_beta^T s_i + b_beta)
-        e_ij = beta_i  k_i . h_j / (|k_i| |h_j|)                               (Graves 2014, section 3.3.1, eqs. 5, 6)
+        e_ij = beta_i k_i . h_j / (|k_i| |h_j|)                                (Graves 2014, section 3.3.1, eqs. 5, 6)
 
     Args:
         sharpness: beta for a state of zeros, before training. Cosines lie in [-1, 1], and a softmax of those alone is

@@ -15,7 +15,7 @@ class RNNEncoderDecoder(RecurrentSeq2Seq):
     """Cho's RNN encoder-decoder: the last state of a GRU encoder is the context of every step of a GRU decoder.
 
         h_j = GRU(E x_j, h_{j-1})                                                     (appendix A.1.1)
-        c = tanh(V h_S), or h_S with `project_context=False`                          (section 2.2, A.1.1)
+        c = tanh(V h_S), or h_S   with `project_context=False`                        (section 2.2, A.1.1)
         s_0 = tanh(V' h_S)                                                            (A.1.2)
         s_i = GRU([E y_{i-1} ; c], s_{i-1})                                           (A.1.2)
         p(y_i) = softmax(W_o maxout(U_o s_i + V_o E y_{i-1} + C_o c))                 (A.1.2)

@@ -14,7 +14,7 @@ class TransformerSeq2Seq(Seq2Seq):
     """Vaswani's Transformer: an encoder and a decoder of attention and feed-forward layers.
 
         x = sqrt(H) E w + PE,  PE(pos, 2i) = sin(pos / 10000^(2i / H)), PE(pos, 2i+1) = cos(...)   (3.4, 3.5)
-        Attention(Q, K, V) = softmax(Q K^T / sqrt(H / N)) V, in N heads                            (3.2.1, 3.2.2)
+        Attention(Q, K, V) = softmax(Q K^T / sqrt(H / N)) V   in N heads                           (3.2.1, 3.2.2)
         encoder layer: x <- LN(x + Attention(x, x, x)),  x <- LN(x + FFN(x))                       (3.1)
         decoder layer: the same over x_1 .. x_t, and Attention(x, h, h) in between
         FFN(x) = max(0, x W_1 + b_1) W_2 + b_2                                                     (3.3, eq. 2)
