@@ -8,28 +8,11 @@ Browsers draw MathML without a script or a font of the site. Two blanks separate
 import re
 from html import escape, unescape
 
-BLOCK = re.compile(
-    r'<div class="(?:language-text )?highlight"><pre>(?:<span></span>)?<code>(.*?)</code></pre></div>', re.S
-)
-PROGRAM = re.compile(r"-> |[a-z]\.[a-z]\w|[#$@]|[a-z]=[a-z]\w")
+BLOCK = re.compile(r'<div class="(?:language-text )?highlight"><pre>(?:<span></span>)?<code>([^<]*)</code></pre></div>')
+# No equations: programs, commands, and results with a decimal fraction.
+PROGRAM = re.compile(r"-> |[a-z]\.[a-z]\w|[#$@%]|[a-z]=[a-z]\w|--\w|\d\.\d\d\b")
 EQUATION = re.compile(r"(?!\([^=]*\)$|for |with ).* (=|<-|~|<=?|>=?) ")
-WORDS = (
-    "alpha",
-    "beta",
-    "epsilon",
-    "sigma",
-    "tau",
-    "Phi",
-    "exp",
-    "log",
-    "max",
-    "min",
-    "sin",
-    "cos",
-    "tanh",
-    "sum",
-    "prod",
-)
+WORDS = re.compile("alpha|beta|epsilon|sigma|tau|Phi|exp|log|max|min|sin|cos|tanh|sum|prod")
 SYMBOLS = {
     "in": r"\in ",
     "<-": r"\leftarrow ",
@@ -68,17 +51,15 @@ def tex(text: str, in_script: bool = False) -> str:
             found.append(rf"\sqrt{{{inner}}}" if token["root"] else f"{token[0]}{{{inner}}}")
             place = end + 1
         elif token["script"]:
-            inner = r"\top" if token["short"] == "T" else tex(token["short"], True)
+            inner = r"\top" if token[0] == "^T" else tex(token["short"], True)
             found.append(f"{token['script']}{{{inner}}}")
         elif name:
-            if name in WORDS or name in SYMBOLS:
+            if WORDS.fullmatch(name) or name == "in":
                 name = SYMBOLS.get(name, rf"\{name} ")
             elif len(name) > 2 or (len(name) == 2 and (name.isupper() or not in_script)):
-                is_function = in_script or name.isupper() or text[place : place + 1] in ("(", "_", "^")
                 before = " " * bool(re.match(r"[\w}),] ", text[max(begin - 2, 0) : begin]))
                 after = " " * bool(re.match(r" (?![A-Za-z]{2})[\w(]", text[place:]))
-                name = name.replace("_", r"\_")
-                name = rf"\operatorname{{{name}}}" if is_function else rf"\text{{{before}{name}{after}}}"
+                name = rf"\text{{{before}{name}{after}}}"
             name = rf"\over{'right' if token['arrow'] == '->' else 'left'}arrow{{{name}}}" if token["arrow"] else name
             name = rf"\tilde{{{name}}}" if token["mark"] == "~" else name
             mark = r"\prime" * len(token["prime"]) or r"\ast" * (token["mark"] == "*")

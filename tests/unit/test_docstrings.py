@@ -225,7 +225,7 @@ def test_the_reference_has_every_public_name():
     """Under the name by which it is imported, in the shortest way."""
     hubs = [path.parent for path in ROOT.rglob("__init__.py") if "\nfrom keras_attn" in path.read_text("utf-8")]
     assert {".".join(path.relative_to(ROOT).parts) for path in hubs} <= set(PACKAGES)
-    pages = "".join(path.read_text("utf-8") for path in (ROOT.parent / "docs" / "reference").glob("*.md"))
+    pages = "".join(path.read_text("utf-8") for path in (ROOT.parent / "docs" / "reference").rglob("*.md"))
     listed = set(re.findall(r"^::: keras_attn\.(\S+)$", pages, flags=re.M))
     public = {f"{package}.{value.__name__}".lstrip(".") for package, value in (each.values for each in PUBLIC)}
     assert not {name for name in public - listed if not re.match("losses\\.[a-z]", name)}  # its file's own functions
