@@ -42,7 +42,7 @@ LONG_SHELL = {
     r"(\w+=\S+ )*python -m tests\.benchmarks\.": "a benchmark, or a peer in an environment of its own",
     r"((\w+=\S+ )*pytest|\.ci/(run|nightly))\b": "the tests themselves",
     r"(echo .* \| )?keras-attn .*(runs/|[A-Z]{3,}|saved_models/)": "needs a run; the tests of commands call each",
-    r"(docker|curl|mkdocs|\s*--model_config_file)\b": "needs a server or its image",
+    r"(docker|curl|mkdocs|\s*--model_config_file|\s*\{?\"(inputs|signature_name))\b": "needs a server or its image",
     r"gcloud ": "needs machines in a cloud",
 }
 
