@@ -1,6 +1,6 @@
 """Checks a built site: nothing is loaded from elsewhere, every link and anchor inside it has a target, ids are unique.
 
-The search ranks titles first: what many look for is in the title of a guide.
+Equations are drawn. The search ranks titles first: what many look for is in the title of a guide.
 
 python .ci/check_site.py build/site
 """
@@ -63,6 +63,8 @@ for path in sorted(site.rglob("*.css")):
     errors += [
         f"{path.relative_to(site)} loads {u}" for u in re.findall(r"url\([\"']?((?:https?:)?//[^)]*)", path.read_text())
     ]
+if "<math" not in (site / "reference" / "layers" / "scores" / "index.html").read_text("utf-8"):
+    errors.append("no equation of the score functions is MathML")
 found = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]
 guides = [page["title"].lower() for page in found if not page["location"].startswith("reference/")]
 errors += [
