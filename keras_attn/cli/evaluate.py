@@ -198,17 +198,14 @@ def _compare(systems: Sequence[System], test: TestSet, metric: str, tokenize: st
 
 
 def _files(arguments: argparse.Namespace) -> TestSet:
-    from keras_attn.text import read_lines
+    from keras_attn.text import read_lines, unequal_lengths_error
 
     if not (arguments.input and arguments.references) or arguments.corpus:
         raise ValueError("Expected --input together with --references, or --corpus alone.")
     sources, *references = (read_lines(path) for path in (arguments.input, *arguments.references))
     for path, lines in zip(arguments.references, references, strict=True):
         if len(lines) != len(sources):
-            raise ValueError(
-                f"Expected as many lines in {str(arguments.input)!r} as in {str(path)!r}. "
-                f"Received: {len(sources):,} and {len(lines):,}"
-            )
+            raise unequal_lengths_error(arguments.input, path, len(sources), len(lines))
     names = {"input": str(arguments.input), "references": [str(path) for path in arguments.references]}
     return TestSet(sources, references, str(arguments.input), names)
 

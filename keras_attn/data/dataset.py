@@ -14,9 +14,8 @@ import numpy as np
 
 from keras_attn.backend import data_shard
 from keras_attn.data.alignment_targets import AlignmentTargets
-from keras_attn.data.array_store import ArrayStore
 from keras_attn.data.batch_plan import BatchOrder, PlanOptions, batch_plan
-from keras_attn.data.token_store import DrawnStore, TokenStore, encode_files
+from keras_attn.data.token_store import ArrayStore, DrawnStore, TokenStore, encode_files
 from keras_attn.text import (
     DEFAULT_IDS,
     PathLike,

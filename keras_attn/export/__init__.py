@@ -4,8 +4,7 @@
     saved_model.py  writes a version, checks it and publishes it; `export_translator`
     signatures.py   the graph: repair the text, tokenize, search in chunks, join the tokens
     tokenizers.py   tokenizers and copied words as TensorFlow graphs
-    search.py       search as a graph function: length limits, shortlist, the shapes that XLA compiles
-    weights.py      quantized matrices inside a graph
+    search.py       search as a graph function: limits, shortlist, quantized weights, the shapes that XLA compiles
     assets.py       the files beside the graph: warm-up records, origin, batching parameters
     onnx.py         encoding and one step as graphs in ONNX; `export_onnx`
     process.py      runs an export in a TensorFlow process, for the JAX and torch backends and for ONNX

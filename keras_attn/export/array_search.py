@@ -13,7 +13,7 @@ from keras import tree
 from keras_attn import files
 from keras_attn.export.options import ExportOptions
 from keras_attn.export.process import on_tensorflow
-from keras_attn.export.saved_model import check_tokenizers, check_version, publish_version
+from keras_attn.export.saved_model import check_answers, check_tokenizers, check_version, publish_version
 from keras_attn.models import Seq2Seq
 from keras_attn.requirements import require
 from keras_attn.saving import rounded_model
@@ -137,14 +137,10 @@ def check_ids(
         token_ids, scores: `(B, K, L)` and `(B, K)`, the hypotheses of `generate`, best first.
         dtype: The precision in which the model computes.
     """
-    tolerance = 1e-4 if dtype == "float32" else 3e-2
-    for row, (several, of_each) in enumerate(zip(token_ids, scores, strict=True)):
-        near = tolerance * (1 + abs(of_each[0]))
-        ids = np.zeros(several.shape[-1], several.dtype)
-        ids[: found.shape[1]] = found[row]
-        ties = [its for its, score in zip(several, of_each, strict=True) if of_each[0] - score <= near]
-        if not (any((ids == its).all() for its in ties) and abs(found_scores[row] - of_each[0]) <= near):
-            raise ValueError(
-                f"Expected the exported graph to find {several[0].tolist()} with score {of_each[0]:.6f} for sample "
-                f"{row}. Received: {ids.tolist()} with score {found_scores[row]:.6f}"
-            )
+    references = [
+        (f"sample {row}", [(ids.tolist(), float(score)) for ids, score in zip(*several, strict=True)])
+        for row, several in enumerate(zip(token_ids, scores, strict=True))
+    ]
+    padded = np.zeros((len(found), token_ids.shape[-1]), token_ids.dtype)
+    padded[:, : found.shape[1]] = found
+    check_answers(references, list(zip(padded.tolist(), found_scores.tolist(), strict=True)), dtype)

@@ -22,7 +22,7 @@ from keras_attn.saving import rounded_model
 from keras_attn.text import DEFAULT_IDS, Tokenizer
 from keras_attn.translation import Translator, token_ids_of
 
-Reference = tuple[str, list[tuple[str, float]]]  # a text, and its translations with their scores, best first
+Reference = tuple[str, list[tuple[Any, float]]]  # a text, and its translations with their scores, best first
 
 
 def export_translator(
@@ -219,8 +219,8 @@ def check_signatures(
         check_answers(some, list(zip(texts, found["score"].numpy().tolist(), strict=True)), dtype)
 
 
-def check_answers(references: list[Reference], answers: list[tuple[str, float]], dtype: str) -> None:
-    """Compares references with answers, each a translation and its score.
+def check_answers(references: list[Reference], answers: list[tuple[Any, float]], dtype: str) -> None:
+    """Compares references with answers, each a translation, or ids, and its score.
 
     Args:
         references: From `reference_translations`.
@@ -238,6 +238,6 @@ def check_answers(references: list[Reference], answers: list[tuple[str, float]],
         is_tie = any(other == received and abs(its - best) <= near for other, its in expected)
         if not (is_tie and abs(score - best) <= near):
             raise ValueError(
-                f"Expected the exported graph to translate {text!r} to {first!r} with score {best:.6f}. "
+                f"Expected the exported graph to turn {text!r} into {first!r} with score {best:.6f}. "
                 f"Received: {received!r} with score {score:.6f}"
             )

@@ -7,9 +7,9 @@ import tensorflow as tf
 from keras import tree
 
 from keras_attn.export.options import ExportOptions
+from keras_attn.export.search import QuantizedWeights
 from keras_attn.export.signatures import run_in_chunks
 from keras_attn.export.tokenizers import graph_tokenizer, without_end
-from keras_attn.export.weights import QuantizedWeights
 from keras_attn.models import Seq2Seq
 from keras_attn.search import beam_search, greedy_search, length_norm, run_beam_search, start_beam_search
 from keras_attn.text import Tokenizer

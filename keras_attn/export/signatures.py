@@ -13,6 +13,7 @@ from keras_attn.export.options import ExportOptions
 from keras_attn.export.search import (
     GraphSearch,
     GraphShortlist,
+    QuantizedWeights,
     RequestOptions,
     are_larger,
     compiled_lengths,
@@ -28,7 +29,6 @@ from keras_attn.export.tokenizers import (
     with_end,
     without_end,
 )
-from keras_attn.export.weights import QuantizedWeights
 from keras_attn.models import ScoreModel
 from keras_attn.text import SpecialIds
 from keras_attn.translation import Translator, token_ids_of
