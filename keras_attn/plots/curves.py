@@ -4,12 +4,11 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, check_ending, new_figure, plain_axes, save
+from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, drawing, plain_axes
 
 
 def training_curves(
@@ -38,7 +37,6 @@ def training_curves(
         >>> [axes.get_title(loc="left") for axes in figure.axes]
         ['Loss', 'BLEU, validation']
     """
-    check_ending(path)
     table = _read_history(history)
     names = [name for name in _CURVES if name in table or f"val_{name}" in table]
     if not names:
@@ -49,12 +47,11 @@ def training_curves(
     rows = max(len(table.get(n, table.get(f"val_{n}"))) for n in names)
     epochs = table.get("epoch", np.arange(1.0, rows + 1))
     epochs = epochs + 1 if epochs.size and epochs[0] == 0 else epochs
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(3.3 * len(names), 2.7), layout="constrained")
+    with drawing(path, figsize=(3.3 * len(names), 2.7)) as figure:
         figure.get_layout_engine().set(wspace=0.06, w_pad=0.08, h_pad=0.08)
         for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
             _draw_curves(axes, name, epochs, table)
-    return save(figure, path)
+    return figure
 
 
 # name -> (title, whether the highest value is the best; None: the best value is not marked)

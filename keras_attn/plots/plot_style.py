@@ -3,7 +3,9 @@
 Figures are made without pyplot, so that no window, backend or other global state is touched.
 """
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +50,17 @@ def save(figure: Figure, path: str | Path | None) -> Figure:
             warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
             figure.savefig(path, metadata=metadata)
     return figure
+
+
+@contextlib.contextmanager
+def drawing(path: str | Path | None, **options: Any) -> Iterator[Figure]:
+    """Gives an empty figure to draw in the block, and writes it to `path` at its end, unless that is None.
+
+    Raises:
+        ValueError: If the ending of `path` is unknown.
+    """
+    check_ending(path)
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(layout="constrained", **options)
+        yield figure
+    save(figure, path)

@@ -6,12 +6,11 @@ The functions return figures and write files as those of `keras_attn.plots.heatm
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from keras_attn.plots.plot_style import GREY, INK, STYLE, check_ending, new_figure, save
+from keras_attn.plots.plot_style import GREY, INK, drawing
 from keras_attn.plots.word_alignment import as_matrix
 
 
@@ -48,7 +47,6 @@ def image_alignment(
         >>> [axes.get_title() for axes in figure.axes]
         ['', 'a', 'seven']
     """
-    check_ending(path)
     weights, image = np.asarray(alignment, float), np.asarray(image)
     rows, places = grid or (weights.shape[1:] if weights.ndim == 3 else (int(np.prod(weights.shape[1:]) ** 0.5),) * 2)
     count = len(target_tokens)
@@ -69,8 +67,7 @@ def image_alignment(
     columns = min(columns, count + 1)
     lines = -(-(count + 1) // columns)
     size = 1.3  # inches, the width of a picture
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(size * columns, (size * height / width + 0.3) * lines), layout="constrained")
+    with drawing(path, figsize=(size * columns, (size * height / width + 0.3) * lines)) as figure:
         for n, axes in enumerate(figure.subplots(lines, columns, squeeze=False).flat):
             axes.set(xticks=[], yticks=[], frame_on=False)
             if n > count:
@@ -82,7 +79,7 @@ def image_alignment(
                 picture = 0.4 * shown + 0.6 * (light if image.ndim == 2 else light[..., None])
                 axes.set_title(target_tokens[n - 1], fontsize=9, color=INK, parse_math=False)
             axes.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    return save(figure, path)
+    return figure
 
 
 def spectrogram_alignment(
@@ -116,7 +113,6 @@ def spectrogram_alignment(
         >>> [label.get_text() for label in figure.axes[1].get_yticklabels()]
         ['two', 'six']
     """
-    check_ending(path)
     weights, frames = as_matrix(alignment), np.asarray(spectrogram)
     if weights.shape[0] != len(target_tokens) or 0 in weights.shape or frames.ndim != 2 or 0 in frames.shape:
         raise ValueError(
@@ -124,8 +120,7 @@ def spectrogram_alignment(
             f"{weights.shape} and {frames.shape}, {len(target_tokens)} tokens"
         )
     count, end = len(weights), len(frames) if seconds is None else seconds
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(4.4, 1.5 + 0.22 * count), layout="constrained")
+    with drawing(path, figsize=(4.4, 1.5 + 0.22 * count)) as figure:
         heights = {"height_ratios": [1.0, 0.22 * count]}
         upper, lower = figure.subplots(2, 1, sharex=True, gridspec_kw=heights)
         upper.pcolormesh(np.linspace(0, end, len(frames) + 1), np.arange(frames.shape[1] + 1), frames.T, cmap="gray_r")
@@ -141,4 +136,4 @@ def spectrogram_alignment(
             axes.tick_params(length=0, labelsize=8.5, colors=INK)
             for spine in axes.spines.values():
                 spine.set(color=GREY, linewidth=0.6)
-    return save(figure, path)
+    return figure

@@ -1,4 +1,8 @@
-"""The figures of the studies, each made from the study's report alone."""
+"""The figures of the studies, each made from the report of the study of this name alone.
+
+All functions have an argument `path`, the file to write in the format of its ending; None: none. Those with `narrow`
+draw for a phone, too: `NARROW` wide, with legends, panels or parts of names below each other.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +14,7 @@ from matplotlib.patches import Rectangle
 from keras_attn import plots
 from keras_attn.evaluation import Gold
 from keras_attn.plots import WordAlignment
-from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, check_ending, new_figure, plain_axes, save
+from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, check_ending, drawing, plain_axes, save
 from recipes.studies.heads import named, weights
 
 _RECIPE_COLOURS = {"rnnsearch": BLUE, "rnnencdec": ORANGE}
@@ -26,17 +30,9 @@ _MARKS = {  # of a single model, and of ensembles
 
 
 def length(report: dict, path: Path | None = None, *, narrow: bool = False) -> Figure:
-    """BLEU against source length as in figure 2 of Bahdanau 2015, each system in its bootstrap interval.
-
-    Args:
-        report: of `recipes.studies.length`.
-        path: file to write, in the format of its ending.
-        narrow: whether it is for a phone: `NARROW` wide, with the legend below.
-    """
-    check_ending(path)
+    """BLEU against source length as in figure 2 of Bahdanau 2015, each system in its bootstrap interval."""
     x = [one["mean_words"] for one in report["bins"]]
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(NARROW, 4.2) if narrow else (6.4, 4.0), layout="constrained")
+    with drawing(path, figsize=(NARROW, 4.2) if narrow else (6.4, 4.0)) as figure:
         axes = figure.add_subplot()
         for limit in sorted({system["max_words"] for system in report["systems"]}):
             axes.axvline(limit, color=GREY, linewidth=0.8, linestyle=":")
@@ -53,7 +49,7 @@ def length(report: dict, path: Path | None = None, *, narrow: bool = False) -> F
         axes.set_title("BLEU", loc="left", fontsize=10.5, color=INK, pad=9)
         plain_axes(axes)
         _legend(axes, **_BELOW if narrow else _BESIDE)
-    return save(figure, path)
+    return figure
 
 
 def _legend(axes, **place) -> None:
@@ -65,14 +61,7 @@ def _legend(axes, **place) -> None:
 
 
 def attention(report: dict, path: Path | None = None, *, narrow: bool = False) -> Figure:
-    """The score functions in the order of their BLEU: BLEU with its interval, perplexity, entropy of the alignment.
-
-    Args:
-        report: of `recipes.studies.attention`.
-        path: file to write, in the format of its ending.
-        narrow: whether it is for a phone: `NARROW` wide, with the panels below each other.
-    """
-    check_ending(path)
+    """The score functions in the order of their BLEU: BLEU with its interval, perplexity, entropy of the alignment."""
     rows = sorted(report["scores"], key=lambda row: row["bleu"]["score"])
     y, height = range(len(rows)), 0.8 + 0.3 * len(rows)
     panels = [
@@ -80,8 +69,7 @@ def attention(report: dict, path: Path | None = None, *, narrow: bool = False) -
         ("Perplexity", [row["perplexity"] for row in rows], GREY),
         ("Entropy of the alignment, nats", [row["sharpness"]["entropy"] for row in rows], ORANGE),
     ]
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(NARROW, 2.4 * height) if narrow else (9.0, height), layout="constrained")
+    with drawing(path, figsize=(NARROW, 2.4 * height) if narrow else (9.0, height)) as figure:
         shape = (3, 1) if narrow else (1, 3)
         for axes, (title, x, colour) in zip(figure.subplots(*shape, sharey=True), panels, strict=True):
             if title == "BLEU":
@@ -92,25 +80,17 @@ def attention(report: dict, path: Path | None = None, *, narrow: bool = False) -
             axes.set_title(title, loc="left", fontsize=10, color=INK, pad=8)
             axes.margins(y=0.6 / len(rows))
             plain_axes(axes, grid="both")
-    return save(figure, path)
+    return figure
 
 
 def alignment(report: dict, path: Path | None = None, *, narrow: bool = False) -> Figure:
-    """Alignment error rates as bars, the best at the top; baselines are grey.
-
-    Args:
-        report: of `recipes.studies.alignment`.
-        path: file to write, in the format of its ending.
-        narrow: whether it is for a phone: `NARROW` wide, with names in two lines.
-    """
-    check_ending(path)
+    """Alignment error rates as bars, the best at the top; baselines are grey."""
     rows = [(row["name"], row["test"]["aer"], BLUE) for row in report["systems"]]
     rows += [(row["name"], row["test"]["aer"], GREY) for row in report["baselines"]]
     names, rates, colours = zip(*sorted(rows, key=lambda row: -row[1]), strict=True)
     names = [name.replace(", ", ",\n") for name in names] if narrow else names
-    with matplotlib.rc_context(STYLE):
-        size = (NARROW, 0.8 + 0.38 * len(rows)) if narrow else (6.4, 0.8 + 0.32 * len(rows))
-        figure = new_figure(figsize=size, layout="constrained")
+    size = (NARROW, 0.8 + 0.38 * len(rows)) if narrow else (6.4, 0.8 + 0.32 * len(rows))
+    with drawing(path, figsize=size) as figure:
         axes = figure.add_subplot()
         bars = axes.barh(range(len(rows)), rates, color=colours, height=0.62)
         axes.bar_label(bars, fmt="%.1f", padding=4, fontsize=8.5, color=INK)
@@ -118,21 +98,14 @@ def alignment(report: dict, path: Path | None = None, *, narrow: bool = False) -
         axes.set_yticks(range(len(rows)), names)
         axes.set_title("Alignment error rate, %", loc="left", fontsize=10, color=INK, pad=8)
         plain_axes(axes, grid="x")
-    return save(figure, path)
+    return figure
 
 
 def ingredients(report: dict, path: Path | None = None) -> Figure:
-    """The difference in BLEU that each ingredient makes, with its interval and the single seeds, the best at the top.
-
-    Args:
-        report: of `recipes.studies.ingredients`.
-        path: file to write, in the format of its ending.
-    """
-    check_ending(path)
+    """The difference in BLEU that each ingredient makes, with interval and single seeds, the best at the top."""
     base = report["ingredients"][0]["bleu"]["mean"]
     rows = sorted(report["ingredients"][1:], key=lambda row: row["difference"])
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(6.4, 0.9 + 0.32 * len(rows)), layout="constrained")
+    with drawing(path, figsize=(6.4, 0.9 + 0.32 * len(rows))) as figure:
         axes = figure.add_subplot()
         axes.axvline(0, color=GREY, linewidth=0.8)
         for y, row in enumerate(rows):
@@ -147,20 +120,13 @@ def ingredients(report: dict, path: Path | None = None) -> Figure:
         axes.set_title(title, loc="left", fontsize=10, color=INK, pad=8)
         axes.margins(y=0.6 / max(1, len(rows)))
         plain_axes(axes, grid="both")
-    return save(figure, path)
+    return figure
 
 
 def low_resource(report: dict, path: Path | None = None) -> Figure:
-    """BLEU against the number of training pairs, the plain system and the adapted one, each with its interval.
-
-    Args:
-        report: of `recipes.studies.low_resource`.
-        path: file to write, in the format of its ending.
-    """
-    check_ending(path)
+    """BLEU against the number of training pairs, the plain system and the adapted one, each with its interval."""
     sizes = sorted({row["size"] for row in report["systems"]})
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(6.4, 4.0), layout="constrained")
+    with drawing(path, figsize=(6.4, 4.0)) as figure:
         axes = figure.add_subplot()
         for kind, colour in (("plain", GREY), ("adapted", BLUE)):
             rows = sorted((row for row in report["systems"] if row["kind"] == kind), key=lambda row: row["size"])
@@ -177,24 +143,18 @@ def low_resource(report: dict, path: Path | None = None) -> Figure:
         axes.set_title("BLEU", loc="left", fontsize=10.5, color=INK, pad=9)
         plain_axes(axes)
         axes.legend(frameon=False, fontsize=9, labelcolor=INK, loc="lower right")
-    return save(figure, path)
+    return figure
 
 
 def pronunciation(report: dict, path: Path | None = None) -> Figure:
     """Word error rates of each language: the task's baseline as a bar, and a lane of marks for each system.
 
     A dot is the mean of the single models, with a tick for each seed; a ring and a cross are ensembles.
-
-    Args:
-        report: of `recipes.studies.g2p`.
-        path: file to write, in the format of its ending.
     """
-    check_ending(path)
     rows = [(row["language"], row) for row in report["languages"]]
     rows = [*rows, *((f"mean, {row['amount']}", row) for row in report["means"])][::-1]
     systems = list(dict.fromkeys(one["name"] for _, row in rows for one in row["scores"]))
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(7.4, 1.2 + (0.14 + 0.11 * len(systems)) * len(rows)), layout="constrained")
+    with drawing(path, figsize=(7.4, 1.2 + (0.14 + 0.11 * len(systems)) * len(rows))) as figure:
         axes = figure.add_subplot()
         axes.barh(range(len(rows)), [row["baseline"] for _, row in rows], color=GREY, alpha=0.3, height=0.8)
         for n, system in enumerate(systems):
@@ -212,16 +172,14 @@ def pronunciation(report: dict, path: Path | None = None) -> Figure:
         axes.set_xlim(left=-0.5)
         plain_axes(axes, grid="x")
         axes.legend(frameon=False, fontsize=8.5, labelcolor=INK, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return save(figure, path)
+    return figure
 
 
 def heads(report: dict, sentence: int, path: Path | None = None, *, of: str | None = None) -> Figure:
     """The alignments of a sentence, as wide as a phone if it is short: each model's, or those of each head of one.
 
     Args:
-        report: of `recipes.studies.heads`.
         sentence: its number in the report, from 0.
-        path: file to write, in the format of its ending.
         of: name of the model whose heads are drawn, two in a row; None: the models, below each other.
     """
     words = report["sentences"][sentence]
@@ -252,7 +210,6 @@ def gold_alignments(
     Args:
         systems: names, each with a panel for every sentence.
         gold: links of these sentences.
-        path: file to write, in the format of its ending.
     """
     check_ending(path)
     panels = [panel for _, own in systems for panel in own]
