@@ -19,10 +19,10 @@ from keras import layers, ops
 
 import keras_attn
 from keras_attn import plots
-from recipes.tasks.corpora import CANVAS, NUMBERS, canvases
-from recipes.tasks.task import Task, optimizer, search
+from recipes.tasks.corpora import CANVAS, canvases
+from recipes.tasks.task import Task, longest
 
-UNITS, GRID, LAMBDA = 128, 6, 0.02
+UNITS, LAMBDA = 128, 0.02
 
 
 @keras.saving.register_keras_serializable(package="captioning")
@@ -44,7 +44,7 @@ class DeepHead(layers.Layer):
 
     def __init__(self, vocabulary_size: int, **kwargs):
         super().__init__(**kwargs)
-        self.vocabulary_size, self.supports_masking = vocabulary_size, True
+        self.supports_masking = True
         self.hidden, self.projection = keras_attn.DeepOutput(UNITS, activation="tanh"), layers.Dense(vocabulary_size)
         self.dropout = layers.Dropout(0.3)
 
@@ -54,19 +54,14 @@ class DeepHead(layers.Layer):
             self.add_loss(LAMBDA * ops.mean((1 - ops.sum(real * alignments, axis=1)) ** 2))
         return self.projection(self.dropout(self.hidden(outputs, embedded, contexts), training=training))
 
-    def get_config(self):
-        return {**super().get_config(), "vocabulary_size": self.vocabulary_size}
-
 
 def show_attend_tell(vocabulary_size: int) -> keras.Model:
-    """The model, from images `(B, 36, 36, 3)`: the light of each pixel, its row and its column."""
-    image = keras.Input((CANVAS, CANVAS, 3))
-    features = image
+    """The model, from images `(B, 36, 36, 3)`."""
+    image = values = keras.Input((CANVAS, CANVAS, 3))
     for filters, size, stride in ((32, 5, 2), (96, 5, 3), (128, 3, 1)):
-        features = layers.Conv2D(filters, size, stride, "same", activation="relu")(features)
-        features = layers.BatchNormalization(momentum=0.9)(features)
-    values = layers.Reshape((GRID * GRID, 128))(features)  # a, (B, L, D)
-    mean = layers.GlobalAveragePooling1D()(values)
+        values = layers.Conv2D(filters, size, stride, "same", activation="relu")(values)
+        values = layers.BatchNormalization(momentum=0.9)(values)  # in the end a, (B, 6, 6, D)
+    mean = layers.GlobalAveragePooling2D()(values)
     state = [layers.Dense(UNITS, "tanh")(mean) for _ in "hc"]
     encoder = keras.Model(image, {"values": values, "cell_state": state})
     decoder = keras_attn.AttentionDecoder(layers.LSTMCell(UNITS), GatedAttention(UNITS // 2))
@@ -77,41 +72,27 @@ def show_attend_tell(vocabulary_size: int) -> keras.Model:
 def main(argv=None) -> None:
     task = Task("captioning", __doc__, argv, epochs=6, items=12000)
     train, test = canvases(task.items, task.seed, test=False), canvases(task.tests(500), task.seed + 1, test=True)
-    tokenizer = keras_attn.Tokenizer.train([one.sentence for one in train], level="word")
-    targets = [tokenizer.encode(one.sentence) for one in train]
-    places = np.indices((CANVAS, CANVAS), "float32") / CANVAS
-    images, unseen = (np.stack([[one.image, *places] for one in part]).transpose(0, 2, 3, 1) for part in (train, test))
-    data = keras_attn.ParallelDataset.from_arrays(images, targets, batch_size=64, seed=task.seed)
+    images, sentences, _ = zip(*train, strict=True)
+    unseen, references, _ = zip(*test, strict=True)
+    tokenizer = keras_attn.Tokenizer.train(sentences, level="word")
+    targets = tokenizer.encode_batch(sentences)
+    data = keras_attn.ParallelDataset.from_arrays(np.stack(images), targets, batch_size=64, seed=task.seed)
     model = show_attend_tell(tokenizer.vocabulary_size)
-    model.compile(optimizer(task, len(data), 3e-3), keras_attn.losses.SmoothedCrossentropy(0.0))
-    task.fit(model, data)
-    found, alignments = search(model, unseen, max_length=20)
-    captions = [tokenizer.decode(ids) for ids in found]
-    exact = 100 * np.mean([one.sentence == caption for one, caption in zip(test, captions, strict=True)])
-    mass, chance = masses(test, captions, alignments)
-    best = max(range(min(50, len(test))), key=lambda n: (captions[n] == test[n].sentence, len(found[n])))
-    tokens = [*captions[best].split(), "</s>"]
-    path = task.out / "picture.png"
-    plots.image_alignment(alignments[best][: len(tokens)], test[best].image, tokens, columns=6, path=path)
+    task.fit(model, data, learning_rate=3e-3)
+    found = keras_attn.Translator(model, None, tokenizer).generate(np.stack(unseen), max_length=20, beam_size=4)
+    captions = [one.text for one in found]
+    right = np.array(captions) == np.array(references)
+    inside = [share for n in np.flatnonzero(right) for share in test[n].inside(found[n].alignment)]
+    scores = {"captions right in percent": 100 * np.mean(right)}
+    scores["attention inside the right box in percent"] = 100 * np.mean(inside or [0])
+    best = longest(right, [len(one.tokens) for one in found])
+    light, shown = unseen[best][:, :, 0], found[best]
+    plots.image_alignment(shown.alignment, light, shown.tokens, columns=6, path=task.picture)
     measured = (
         f"{len(test)} canvases of digits that were not trained on, beam 4; exact captions, and the share of the "
-        f"attention, while a digit's name is written, inside its box, which is {chance:.0f} % of a canvas."
+        f"attention, while a digit's name is written, inside its box, which is {6400 / CANVAS**2:.0f} % of a canvas."
     )
-    scores = {"captions right in percent": exact, "attention inside the right box in percent": mass}
-    pairs = [{"reference": one.sentence, "caption": two} for one, two in zip(test[:20], captions, strict=False)]
-    alt = "A canvas of digits, and for each word of its caption the places that the model looks at"
-    task.finish("scikit-learn's digits", scores, measured, alt, samples=pairs)
-
-
-def masses(test, captions, alignments) -> tuple[float, float]:
-    """The share of attention inside the right box, in captions that are right, and a uniform one's, in percent."""
-    inside = []
-    for canvas, caption, alignment in zip(test, captions, alignments, strict=True):
-        places = [t for t, word in enumerate(caption.split()) if word in NUMBERS]
-        for t, (y, x) in zip(places, canvas.corners, strict=False) if caption == canvas.sentence else ():
-            pixels = np.kron(alignment[t].reshape(GRID, GRID), np.ones((CANVAS // GRID,) * 2)) / (CANVAS // GRID) ** 2
-            inside.append(pixels[y : y + 8, x : x + 8].sum())
-    return 100 * float(np.mean(inside or [0])), 100 * 64 / CANVAS**2
+    task.finish("scikit-learn's digits", scores, measured, {"reference": references, "caption": captions})
 
 
 if __name__ == "__main__":

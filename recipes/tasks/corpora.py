@@ -3,9 +3,11 @@
 import csv
 import importlib.util
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import keras
 import numpy as np
 
 
@@ -28,8 +30,8 @@ def bicycles(hours: int, test: int, items: int | None = None):
     """The rented bicycles of each hour of 2011 in Washington, with the weather (Fanaee-T & Gama 2014).
 
     Returns:
-        `(driving (N, T, n), past (N, T - 1, 1), next (N,))` of windows of `hours`, standardised by the hours before the
-        last `test`; the names of the driving series; mean and deviation of the series to forecast.
+        `[driving (N, T, n), past (N, T - 1, 1)], next (N,)` of windows of `hours` to train on, and of the last `test`,
+        standardised by the hours before these; the names of the driving series; mean and deviation of the series.
     """
     with open(folder_of("ISLP", "--no-deps") / "data" / "Bikeshare.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))[-items if items else None :]
@@ -41,10 +43,18 @@ def bicycles(hours: int, test: int, items: int | None = None):
     mean, deviation = table[:-test].mean(0), table[:-test].std(0)
     windows = np.lib.stride_tricks.sliding_window_view((table - mean) / deviation, hours, axis=0)
     windows = np.ascontiguousarray(windows.transpose(0, 2, 1))  # (N, T, n + 1)
-    return (windows[..., :-1], windows[:, :-1, -1:], windows[:, -1, -1]), list(driving), (mean[-1], deviation[-1])
+    parts = [([one[..., :-1], one[:, :-1, -1:]], one[:, -1, -1]) for one in (windows[:-test], windows[-test:])]
+    return *parts, list(driving), (mean[-1], deviation[-1])
 
 
 # Texts
+
+
+def sentence_ids(texts: Sequence[Sequence[str]], tokenizer, shape: tuple[int, int], padding="post") -> np.ndarray:
+    """Ids `(B, sentences, words)` of the first sentences of texts; `padding` says on which side sentences are added."""
+    pad, (sentences, words) = keras.utils.pad_sequences, shape
+    rows = [pad(tokenizer.encode_batch(text), words, padding="post", truncating="post") for text in texts]
+    return pad(rows, sentences, padding=padding, truncating="post")  # (B, N, S)
 
 
 def news(seed: int, items: int | None = None) -> tuple[list[list[str]], np.ndarray, list[str]]:
@@ -151,11 +161,22 @@ CANVAS, CELL = 36, 12  # pixels; a digit has 8
 
 
 class Canvas(NamedTuple):
-    """An image `(36, 36)` from 0 to 1, its sentence, and the top left corner of each digit, in the sentence's order."""
+    """The light of each pixel from 0 to 1, its row and its column `(36, 36, 3)`; what stands where; corners of digits.
+
+    A corner is the top left one of the box of 8 by 8 pixels around a digit, in the order of the sentence.
+    """
 
     image: np.ndarray
     sentence: str
     corners: list[tuple[int, int]]
+
+    def inside(self, alignment: np.ndarray) -> list[float]:
+        """The share of the attention to the digit's box, for the word of each digit, of an alignment `(T, places)`."""
+        grid = int(alignment.shape[1] ** 0.5)
+        size = CANVAS // grid  # pixels, the side of a place
+        words = [t for t, word in enumerate(self.sentence.split()) if word in NUMBERS]
+        pixels = np.kron(alignment[words].reshape(-1, grid, grid), np.full((1, size, size), 1 / size**2))
+        return [float(one[y : y + 8, x : x + 8].sum()) for one, (y, x) in zip(pixels, self.corners, strict=True)]
 
 
 def canvases(count: int, seed: int, test: bool) -> list[Canvas]:
@@ -165,7 +186,7 @@ def canvases(count: int, seed: int, test: bool) -> list[Canvas]:
     """
     table = np.loadtxt(folder_of("sklearn") / "datasets" / "data" / "digits.csv.gz", delimiter=",", dtype="int32")
     digits, numbers = table[:, :64].reshape(-1, 8, 8) / 16, table[:, 64]
-    random, drawn = np.random.default_rng(seed), []
+    random, drawn, places = np.random.default_rng(seed), [], np.indices((CANVAS, CANVAS)) / CANVAS
     pool = np.flatnonzero((np.arange(len(digits)) % 5 == 0) == test)
     for _ in range(count):
         image, parts, corners = np.zeros((CANVAS, CANVAS), "float32"), [], []
@@ -175,11 +196,26 @@ def canvases(count: int, seed: int, test: bool) -> list[Canvas]:
             image[y : y + 8, x : x + 8] = digits[one]
             parts.append(f"{NUMBERS[numbers[one]]} at {ROWS[row]} {COLUMNS[column]}")
             corners.append((int(y), int(x)))
+        image = np.stack([image, *places], axis=-1).astype("float32")
         drawn.append(Canvas(image, " , ".join(parts), corners))
     return drawn
 
 
 # Points
+
+
+def point_sets(count: int, solve: Callable, seed: int, sizes: Sequence[int]) -> tuple[list[np.ndarray], list[list]]:
+    """Sets of points in the unit square, of these sizes in turn, and the points of each that solve a problem.
+
+    Returns:
+        Elements `(3 + n, 3)`, three special ones and the points, of which the third number marks the second special
+        one's end; the ids of the points to choose, which begin with 3.
+    """
+    random = np.random.default_rng(seed)
+    points = [random.random((sizes[i % len(sizes)], 2)).astype("float32") for i in range(count)]
+    special = np.float32([[0, 0, 0], [0, 0, 0], [0, 0, 1]])
+    elements = [np.concatenate([special, np.pad(one, [(0, 0), (0, 1)])]) for one in points]
+    return elements, [[3 + i for i in solve(one)] for one in points]
 
 
 def hull(points: np.ndarray) -> list[int]:
@@ -231,11 +267,17 @@ VOICES = [f"en-us+{variant}" for variant in ("m1", "m2", "m4", "m5", "m7", "f1",
 
 
 class Utterance(NamedTuple):
-    """Frames `(S, 32)`, what is said, and by which voice."""
+    """Frames `(S, 32)`, and what is said."""
 
     frames: np.ndarray
     words: str
-    voice: str
+
+
+def spoken_numbers(count: int, tests: int, seed: int) -> tuple[list[Utterance], list[Utterance]]:
+    """Utterances to train on, and others to test with, whose numbers and voices are not among the first."""
+    numbers = np.random.default_rng(seed).permutation(1000)
+    train = utterances(np.resize(numbers[200:], count).tolist(), VOICES[:-2], seed)
+    return train, utterances(numbers[:tests].tolist(), VOICES[-2:], seed + 1)
 
 
 def utterances(numbers: list[int], voices: list[str], seed: int) -> list[Utterance]:
@@ -267,7 +309,7 @@ def utterances(numbers: list[int], voices: list[str], seed: int) -> list[Utteran
         text = words.encode() + b"\0"
         speech.espeak_Synth(text, len(text), 0, 1, 0, 1, None, None)  # 1: UTF-8
         noise = random.normal(size=sum(map(len, heard))) * 30  # without any, silence would be minus infinity
-        found.append(Utterance(log_mel(np.concatenate(heard) + noise), words, voice))
+        found.append(Utterance(log_mel(np.concatenate(heard) + noise), words))
     return found
 
 

@@ -14,14 +14,13 @@ picture: `recipes/reports/bikeshare/forecasting.json`, `.png`).
 """
 
 import keras
-import matplotlib
 import numpy as np
 from keras import layers, ops
 
 import keras_attn
-from keras_attn.plots.plot_style import BLUE, GREY, STYLE, new_figure, plain_axes, save
+from keras_attn.plots.plot_style import BLUE, GREY, drawing, plain_axes
 from recipes.tasks.corpora import bicycles
-from recipes.tasks.task import Task, optimizer
+from recipes.tasks.task import Task
 
 HOURS, UNITS, TEST = 24, 64, 1440
 
@@ -52,9 +51,6 @@ class InputAttention(layers.Layer):
         _, (values, alphas) = keras_attn.scan(step, first, ops.transpose(series, (1, 0, 2)))
         return ops.transpose(values, (1, 0, 2)), ops.transpose(alphas, (1, 0, 2))
 
-    def get_config(self):
-        return {**super().get_config(), "units": self.cell.units}
-
 
 def da_rnn(number: int) -> keras.Model:
     """Driving series `(B, T, n)` and the past `(B, T - 1, 1)` -> the next value, alpha `(B, T, n)`, beta `(B, T)`."""
@@ -70,40 +66,28 @@ def da_rnn(number: int) -> keras.Model:
 
 def main(argv=None) -> None:
     task = Task("forecasting", __doc__, argv, epochs=15)
-    windows, names, (mean, deviation) = bicycles(HOURS, TEST, task.items)
-    train, test = (tuple(one[part] for one in windows) for part in (slice(0, -TEST), slice(-TEST, None)))
-    attentive = da_rnn(len(names))
-    model = keras.Model(attentive.inputs, attentive.outputs[0])
-    model.compile(optimizer(task, -(-len(train[0]) // 64), 3e-3), "mean_squared_error")
-    task.fit(model, list(train[:2]), train[2], batch_size=64)
-    forecast, alpha, _ = attentive.predict([*test[:2]], verbose=0)
-    truth = test[2] * deviation + mean
-    rivals = {"": forecast[:, 0] * deviation + mean}
-    rivals |= {" of the hour before": test[1][:, -1, 0] * deviation + mean}
-    rivals |= {" of the same hour a week before": (windows[2][-TEST - 168 : -168]) * deviation + mean}
-    scores = {f"RMSE{name}": np.sqrt(np.mean((one - truth) ** 2)) for name, one in rivals.items()}
-    scores |= {f"MAE{name}": np.mean(np.abs(one - truth)) for name, one in rivals.items()}
-    draw(task, truth[:168], rivals[""][:168], alpha[:168, -1], names)
-    weights = dict(zip(names, alpha[:, -1].mean(0).round(4).tolist(), strict=True))
-    measured = f"The next hour's rents, in bicycles, of the last {TEST:,} hours of 2011, from the {HOURS} hours before."
-    alt = "A week of hourly rents and their forecasts above; below, the weight of each driving series at each hour"
-    task.finish("Bikeshare, hourly", scores, measured, alt, mean_weights=weights)
-
-
-def draw(task, truth, forecast, alpha, names) -> None:
-    """A week: the series and its forecast, and the weights of the driving series."""
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(figsize=(5.0, 3.4), layout="constrained")
+    train, test, names, (mean, deviation) = bicycles(HOURS, TEST, task.items)
+    model = da_rnn(len(names))
+    task.fit(model, *train, learning_rate=3e-3, batch_size=64, loss="mean_squared_error")
+    forecast, alpha, _ = model.predict(test[0], verbose=0)
+    forecast, bikes = (one * deviation + mean for one in (forecast[:, 0], np.concatenate([train[1], test[1]])))
+    rivals = {"": forecast, " of the hour before": bikes[-TEST - 1 : -1]}
+    rivals[" of the same hour a week before"] = bikes[-TEST - 168 : -168]
+    errors = {name: one - bikes[-TEST:] for name, one in rivals.items()}
+    scores = {f"RMSE{name}": np.sqrt(np.mean(error**2)) for name, error in errors.items()}
+    scores |= {f"MAE{name}": np.mean(np.abs(error)) for name, error in errors.items()}
+    with drawing(task.picture, figsize=(5.0, 3.4)) as figure:
         upper, lower = figure.subplots(2, 1, sharex=True)
-        upper.plot(truth, color=GREY, linewidth=1.6, label="rents")
-        upper.plot(forecast, color=BLUE, linewidth=1.0, label="forecast")
+        upper.plot(bikes[-TEST:][:168], color=GREY, linewidth=1.6, label="rents")
+        upper.plot(forecast[:168], color=BLUE, linewidth=1.0, label="forecast")
         upper.legend(fontsize=8, frameon=False, ncols=2, loc="upper left")
         plain_axes(upper)
-        lower.pcolormesh(np.arange(len(alpha) + 1), np.arange(len(names) + 1), alpha.T, cmap="gray", vmin=0)
+        lower.pcolormesh(np.arange(169), np.arange(len(names) + 1), alpha[:168, -1].T, cmap="gray", vmin=0)
         lower.set_yticks(np.arange(len(names)) + 0.5, names)
         lower.tick_params(length=0, labelsize=8)
         lower.set_xlabel("hours", fontsize=8.5)
-    save(figure, task.out / "picture.png")
+    measured = f"The next hour's rents, in bicycles, of the last {TEST:,} hours of 2011, from the {HOURS} hours before."
+    task.finish("Bikeshare, hourly", scores, measured)
 
 
 if __name__ == "__main__":

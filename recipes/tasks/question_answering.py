@@ -21,11 +21,10 @@ from keras import layers, ops
 
 import keras_attn
 from keras_attn import plots
-from recipes.tasks.corpora import FACTS, Question, questions
-from recipes.tasks.task import Task, optimizer
+from recipes.tasks.corpora import FACTS, questions, sentence_ids
+from recipes.tasks.task import Task, longest
 
 UNITS, WORDS = 64, 6
-KINDS = {1: "one fact", 2: "two facts"}
 
 
 @keras.saving.register_keras_serializable(package="question_answering")
@@ -34,7 +33,6 @@ class BagOfWords(layers.Layer):
 
     def __init__(self, vocabulary_size: int, **kwargs):
         super().__init__(**kwargs)
-        self.vocabulary_size = vocabulary_size
         self.embedding, self.times = (layers.Embedding(n, UNITS, "normal") for n in (vocabulary_size, FACTS))
 
     def build(self, _):
@@ -47,9 +45,6 @@ class BagOfWords(layers.Layer):
         words = self.embedding(ids) * ops.cast(ids != 0, "float32")[..., None]
         bags = ops.sum(words * weights, axis=-2)  # (..., D)
         return bags + self.times(np.arange(FACTS)) if len(ids.shape) == 3 else bags
-
-    def get_config(self):
-        return {**super().get_config(), "vocabulary_size": self.vocabulary_size}
 
 
 def memory_network(vocabulary_size: int, hops: int) -> keras.Model:
@@ -64,44 +59,36 @@ def memory_network(vocabulary_size: int, hops: int) -> keras.Model:
     return keras.Model([story, question], [layers.Dense(vocabulary_size, use_bias=False)(u), *weights])
 
 
+def arrays(rows, tokenizer):
+    """Stories `(B, N, S)`, whose last sentence is the last, and questions `(B, S)`; answers `(B,)`."""
+    ids = sentence_ids([[*one.story, one.text] for one in rows], tokenizer, (FACTS + 1, WORDS), padding="pre")
+    return [ids[:, :-1], ids[:, -1]], np.array([tokenizer.vocabulary.index(one.answer) for one in rows])
+
+
 def main(argv=None) -> None:
     task = Task("question_answering", __doc__, argv, epochs=12, items=20000)
-    train = [one for facts in KINDS for one in questions(task.items // 2, task.seed + facts, facts)]
-    tests = {facts: questions(task.tests(1000), task.seed + 2 + facts, facts) for facts in KINDS}
+    train = [one for facts in (1, 2) for one in questions(task.items // 2, task.seed + facts, facts)]
+    tests = [questions(task.tests(1000), task.seed + 2 + facts, facts) for facts in (1, 2)]
     lines = [line for one in train for line in (*one.story, one.text)]
     tokenizer = keras_attn.Tokenizer.train(lines, level="word")
-    scores, panels, titles, (*source, answers) = {}, [], [], arrays(train, tokenizer)
+    networks, scores, panels, titles = {}, {}, [], []
     for hops in (1, 3):
-        attentive = memory_network(tokenizer.vocabulary_size, hops)
-        model = keras.Model(attentive.input, attentive.outputs[0])
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(optimizer(task, -(-len(train) // 32), 5e-3), loss, metrics=["accuracy"])
-        task.fit(model, source, answers, name=f"hops {hops}", batch_size=32)
-        found = {}
-        for facts, test in tests.items():
-            *source_of_test, right = arrays(test, tokenizer)
-            logits, *weights = attentive.predict(source_of_test, verbose=0)
-            answered = logits.argmax(-1)
-            found[f"{KINDS[facts]} right in percent{' with one hop' * (hops == 1)}"] = 100 * np.mean(answered == right)
-            if hops > 1:
-                n = max(range(min(50, len(test))), key=lambda n: (answered[n] == right[n], len(test[n].story)))
+        networks[hops] = memory_network(tokenizer.vocabulary_size, hops)
+        options = {"learning_rate": 5e-3, "batch_size": 32, "name": f"hops {hops}"}
+        task.fit(networks[hops], *arrays(train, tokenizer), **options)
+    for hops, note in ((3, ""), (1, " with one hop")):
+        for kind, test in zip(("one fact", "two facts"), tests, strict=True):
+            source, answers = arrays(test, tokenizer)
+            logits, *weights = networks[hops].predict(source, verbose=0)
+            right = logits.argmax(-1) == answers
+            scores[f"{kind} right in percent{note}"] = 100 * np.mean(right)
+            n = longest(right, [len(one.story) for one in test])
+            if hops == 3:
                 panels.append((np.stack(weights, -1)[n, -len(test[n].story) :], ["1", "2", "3"], test[n].story))
-                titles.append(f"{test[n].text.removeprefix('where is ')}?\n{tokenizer.tokens(answered[n : n + 1])[0]}")
-        scores = found | scores
-    plots.alignments(panels, titles=titles, path=task.out / "picture.png")
+                titles.append(f"{test[n].text.removeprefix('where is ')}?\n{tokenizer.vocabulary[logits[n].argmax()]}")
+    plots.alignments(panels, titles=titles, path=task.picture)
     measured = f"{task.tests(1000):,} new stories for each of both kinds, of 2 to {FACTS} sentences, three hops or one."
-    alt = "The sentences of two stories with their questions, and the weight that each of three hops gives to each"
-    task.finish("generated stories", scores, measured, alt)
-
-
-def arrays(rows: list[Question], tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ids of stories `(B, N, S)`, whose last sentence is the last, of questions `(B, S)` and of answers `(B,)`."""
-    stories, asked = np.zeros((len(rows), FACTS, WORDS), "int32"), np.zeros((len(rows), WORDS), "int32")
-    for story, question, row in zip(stories, asked, rows, strict=True):
-        places = [*story[FACTS - len(row.story) :], question]
-        for place, ids in zip(places, tokenizer.encode_batch([*row.story, row.text]), strict=True):
-            place[: len(ids)] = ids
-    return stories, asked, np.array([tokenizer.vocabulary.index(row.answer) for row in rows])
+    task.finish("generated stories", scores, measured)
 
 
 if __name__ == "__main__":

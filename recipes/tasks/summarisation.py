@@ -17,7 +17,7 @@ import numpy as np
 import keras_attn
 from keras_attn import plots
 from recipes.tasks.corpora import reports
-from recipes.tasks.task import Task, optimizer
+from recipes.tasks.task import Task
 
 
 def main(argv=None) -> None:
@@ -27,41 +27,26 @@ def main(argv=None) -> None:
     (texts, headlines), (unseen, references) = reports(task.items, task.seed), reports(task.tests(300), task.seed + 1)
     # A word that occurs in few texts is a name, and in no vocabulary.
     tokenizer = keras_attn.Tokenizer.train(texts + headlines, level="word", min_frequency=task.items // 60)
-    words = tokenizer.vocabulary_size
     data = keras_attn.ParallelDataset.from_text(
         texts, headlines, tokenizer, tokenizer, batch_size=64, pointer=True, seed=task.seed
     )
+    sizes = dict.fromkeys(("units", "embedding_size", "readout_size", "attention_units"), 96)
     model = keras_attn.models.RNNSearch(
-        words,
-        words,
-        units=96,
-        embedding_size=96,
-        readout_size=96,
-        attention_units=96,
-        initializer="glorot_uniform",
-        pointer=True,
-        coverage_loss=1.0,
+        *[tokenizer.vocabulary_size] * 2, **sizes, initializer="glorot_uniform", pointer=True, coverage_loss=1.0
     )
-    model.compile(optimizer(task, len(data), 3e-3), keras_attn.losses.SmoothedCrossentropy(0.0))
-    task.fit(model, data)
-    translator = keras_attn.Translator(model, tokenizer, tokenizer)
-    found = translator.generate(unseen, beam_size=4, max_length=16)
+    task.fit(model, data, learning_rate=3e-3)
+    found = keras_attn.Translator(model, tokenizer, tokenizer).generate(unseen, beam_size=4, max_length=16)
     written = [one.text for one in found]
-    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"])
-    scores = {}
+    scorer, scores = RougeScorer(["rouge1", "rouge2", "rougeL"]), {}
     for name, systems in (("", written), (" of the first sentence", [text.split(" . ")[0] for text in unseen])):
         rows = [scorer.score(*pair) for pair in zip(references, systems, strict=True)]
         scores |= {f"{kind}{name}": 100 * np.mean([row[kind].fmeasure for row in rows]) for kind in rows[0]}
     scores["headlines right in percent"] = 100 * np.mean(np.array(written) == np.array(references))
     panel = plots.align_words(found[0], tokenizer, tokenizer, source_text=unseen[0])
-    plots.alignment(*panel, path=task.out / "picture.png")
+    plots.alignment(*panel, path=task.picture)
     measured = f"{len(unseen)} reports, all of whose names are new, beam 4; F-measures of rouge-score."
-    samples = [
-        dict(zip(("report", "headline", "written"), row, strict=True))
-        for row in zip(unseen[:20], references, written, strict=False)
-    ]
-    alt = "The words of a report from left to right, and those that each word of the headline is copied from"
-    task.finish("generated reports", scores, measured, alt, samples=samples)
+    samples = {"report": unseen, "headline": references, "written": written}
+    task.finish("generated reports", scores, measured, samples)
 
 
 if __name__ == "__main__":

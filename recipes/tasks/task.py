@@ -5,14 +5,15 @@ results, `picture.png`, and the weights, `model.keras`.
 """
 
 import argparse
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
+from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.training import report, surroundings
 
 
@@ -28,6 +29,7 @@ class Task:
 
     Attributes:
         seed, epochs, items, out: Of the command line.
+        picture: The file of the picture.
     """
 
     def __init__(self, name: str, doc: str, argv: Sequence[str] | None, *, epochs: int, items: int | None = None):
@@ -38,11 +40,12 @@ class Task:
         parser.add_argument("--out", type=Path, default=Path("runs") / name, help="folder of the run")
         options = parser.parse_args(argv)
         self.seed, self.epochs, self.items, self.out = options.seed, options.epochs, options.items, options.out
+        self.picture = self.out / "picture.png"
         command = [parser.prog, "--seed", str(self.seed)]
         for flag, chosen, default in (("--epochs", self.epochs, epochs), ("--items", self.items, items)):
             command += [flag, str(chosen)] if chosen != default else []
         self.report: dict[str, Any] = {"task": name, "title": doc.partition("\n")[0], "command": " ".join(command)}
-        self.report |= {"seed": self.seed}
+        self.report["seed"] = self.seed
         self.out.mkdir(parents=True, exist_ok=True)
         keras.utils.set_random_seed(self.seed)
 
@@ -50,46 +53,53 @@ class Task:
         """The number of test items: `count`, or as many as there are training items, if these are fewer."""
         return min(count, self.items or count)
 
-    def fit(self, model: keras.Model, x: Any, y: Any = None, *, name: str = "model", **options: Any) -> None:
-        """`model.fit`, whose seconds and losses the report has, and saves the model under its name."""
+    def fit(self, model: keras.Model, x: Any, y: Any = None, *, learning_rate: float, **options: Any) -> None:
+        """Compiles, trains and saves a model; the report has its seconds and losses.
+
+        Args:
+            model: A model, of whose outputs the first is trained.
+            x, y: A dataset; or arrays and labels.
+            learning_rate: Of Adam. It falls to zero along half a cosine over the whole training.
+            **options: `loss`, instead of the cross-entropy of logits; `name` of the file; `batch_size` of arrays.
+        """
+        name, loss, metrics = options.pop("name", "model"), options.pop("loss", None), None
+        if loss is None and y is None:
+            loss = SmoothedCrossentropy(0.0)
+        elif loss is None:
+            loss, metrics = keras.losses.SparseCategoricalCrossentropy(from_logits=True), ["accuracy"]
+        trained = keras.Model(model.input, model.outputs[0]) if len(model.outputs) > 1 else model
+        batches = len(x) if y is None else -(-len(y) // options["batch_size"])
+        schedule = keras.optimizers.schedules.CosineDecay(learning_rate, self.epochs * batches)
+        trained.compile(keras.optimizers.Adam(schedule, global_clipnorm=1.0), loss, metrics=metrics)
         started, used = time.monotonic(), time.process_time()
-        history = model.fit(x, y, epochs=self.epochs, verbose=2, **options).history
+        history = trained.fit(x, y, epochs=self.epochs, verbose=2, **options).history
         spent = {"train_seconds": time.monotonic() - started, "processor_seconds": time.process_time() - used}
         spent = {key: round(self.report.get(key, 0) + seconds, 1) for key, seconds in spent.items()}
-        self.report |= {"parameters": model.count_params(), "epochs": self.epochs, **spent}
+        self.report |= {"parameters": trained.count_params(), "epochs": self.epochs, **spent}
         losses = {key: [round(float(one), 4) for one in values] for key, values in history.items()}
         self.report.setdefault("history", {})[name] = losses
-        model.save(self.out / f"{name.replace(' ', '-')}.keras")
+        trained.save(self.out / f"{name.replace(' ', '-')}.keras")
 
-    def finish(self, corpus: str, scores: dict[str, float], measured: str, alt: str, **more: Any) -> None:
-        """Writes the report.
+    def finish(
+        self, corpus: str, scores: Mapping[str, float], measured: str, samples: Mapping[str, Sequence] | None = None
+    ) -> None:
+        """Writes the report, and prints the scores.
 
         Args:
             corpus: What was learned, in a few words.
             scores: By name, the main one first.
             measured: A sentence: on what, and how.
-            alt: What the picture shows.
-            **more: Samples, and whatever else belongs to the report.
+            samples: Columns by name, such as references and outputs, of which the report has the first rows.
         """
         scores = {name: round(float(score), 4) for name, score in scores.items()}
-        self.report |= {"corpus": corpus, "scores": scores, "measured": measured, "alt": alt, **more}
+        self.report |= {"corpus": corpus, "scores": scores, "measured": measured}
+        if samples:
+            rows = itertools.islice(zip(*samples.values(), strict=True), 20)
+            self.report["samples"] = [dict(zip(samples, row, strict=True)) for row in rows]
         report.write(self.out / "report.json", self.report | surroundings())
         print(*(f"{name} {score:g}" for name, score in scores.items()), f"The run is in {self.out}.", sep="\n")
 
 
-def optimizer(task: Task, batches: int, learning_rate: float) -> keras.optimizers.Optimizer:
-    """Adam, whose rate falls to zero along half a cosine over the whole training, with clipped gradients."""
-    schedule = keras.optimizers.schedules.CosineDecay(learning_rate, task.epochs * batches)
-    return keras.optimizers.Adam(schedule, global_clipnorm=1.0)
-
-
-def search(model, source: Any, max_length: int, beam_size: int = 4) -> tuple[list[list[int]], list[np.ndarray]]:
-    """The best target ids for each row, without the end, and their alignments `(L, S)`, those of the first memory."""
-    found = model.generate(source, max_length=max_length, beam_size=beam_size)
-    alignments = found.alignments[0] if isinstance(found.alignments, list) else found.alignments
-    end = model.target_special_ids.end
-    rows = [
-        [int(i) for i in ids[:length] if i != end]
-        for ids, length in zip(found.token_ids[:, 0], found.lengths[:, 0], strict=True)
-    ]
-    return rows, list(alignments[:, 0])
+def longest(right: Sequence[bool], lengths: Sequence[int]) -> int:
+    """The number of the longest of the first 50 items that are right: the one to be drawn."""
+    return max(range(min(50, len(right))), key=lambda n: (right[n], lengths[n]))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import keras_attn
 from recipes.pages import results
 from recipes.tasks import corpora
 
@@ -64,13 +65,31 @@ def test_the_answer_to_a_question_follows_from_the_story_read_backwards(facts):
 
 def test_a_canvas_has_its_digits_inside_their_boxes():
     for canvas in corpora.canvases(20, seed=5, test=True):
-        image = canvas.image.copy()
+        image = canvas.image[:, :, 0].copy()
         assert len(canvas.corners) == canvas.sentence.count(" at ")
         for (y, x), part in zip(canvas.corners, canvas.sentence.split(" , "), strict=True):
             assert image[y : y + 8, x : x + 8].any()
             image[y : y + 8, x : x + 8] = 0
             assert part.split(" at ")[1] == f"{corpora.ROWS[y // 12]} {corpora.COLUMNS[x // 12]}"
         assert not image.any()
+        words = len(canvas.sentence.split())
+        first = [max(0, 6 - y) * max(0, 6 - x) / 36 for y, x in canvas.corners]  # of the first place, 6 by 6 pixels
+        np.testing.assert_allclose(canvas.inside(np.eye(1, 36).repeat(words, axis=0)), first)
+        np.testing.assert_allclose(canvas.inside(np.full((words, 36), 1 / 36)), [64 / 36**2] * len(first))
+
+
+def test_sentence_ids_are_cut_and_padded():
+    tokenizer = keras_attn.Tokenizer.train(["a b c"], level="word")
+    a, b, c = tokenizer.encode("a b c")
+    texts = [["a b c", "c"], ["b"], ["a", "b", "c"]]
+    after = corpora.sentence_ids(texts, tokenizer, (2, 2))
+    assert after.tolist() == [[[a, b], [c, 0]], [[b, 0], [0, 0]], [[a, 0], [b, 0]]]
+    assert corpora.sentence_ids(texts[1:2], tokenizer, (2, 2), padding="pre").tolist() == [[[0, 0], [b, 0]]]
+
+
+def test_spoken_numbers_of_the_test_are_no_others():
+    train, test = corpora.spoken_numbers(3, 3, seed=5)
+    assert len({one.words for one in [*train, *test]}) == 6
 
 
 def test_an_utterance_is_as_long_as_its_number():
