@@ -23,7 +23,7 @@ import textwrap
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -47,6 +47,7 @@ _NOT_THE_CORPUS = (
 
 Fetch = Callable[[str], Path]
 Lines = dict[str, list[str]]
+_LETTERS = ("letters", "phones")
 
 
 class Origin(NamedTuple):
@@ -85,6 +86,15 @@ class Source(NamedTuple):
     derived: Mapping[str, tuple[str, Callable[[str], str]]] = {}
 
 
+def _by_file(languages: tuple[str, str], rows: Iterable[tuple[str, str, str]]) -> Lines:
+    """The lines of each file, of rows of a split and a line in either language."""
+    texts: Lines = {f"{split}.{language}": [] for split in corpora.SPLITS for language in languages}
+    for split, *lines in rows:
+        for language, line in zip(languages, lines, strict=True):
+            texts[f"{split}.{language}"].append(line)
+    return texts
+
+
 def _multi30k(names: str, fetch: Fetch) -> Lines:
     root = f"{BASE}/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1"
     upstream = {"train": "train", "val": "val", "test": "test_2016_flickr"}
@@ -121,13 +131,11 @@ def _bible(fetch: Fetch) -> Lines:
         for book in json.loads(fetch(spanish).read_text("utf-8-sig"))
         for chapter in book["chapters"]
     ]
-    texts: Lines = {f"{split}.{language}": [] for split in corpora.SPLITS for language in ("en", "es")}
+    rows = []
     for index, chapters in enumerate(zip(king_james, reina_valera, strict=False)):
         split = "test" if index % 15 == 7 else "val" if index % 30 == 3 else "train"
-        for verses in zip(*chapters, strict=False):
-            for language, verse in zip(("en", "es"), verses, strict=True):
-                texts[f"{split}.{language}"].append(" ".join(verse.split()))
-    return texts
+        rows += [(split, *(" ".join(verse.split()) for verse in verses)) for verses in zip(*chapters, strict=False)]
+    return _by_file(("en", "es"), rows)
 
 
 def _tatoeba(fetch: Fetch) -> Lines:
@@ -139,15 +147,13 @@ def _tatoeba(fetch: Fetch) -> Lines:
         text = archive.read("fra.txt").decode("utf-8")
     pairs = [line.split("\t")[:2] for line in text.split("\n") if line]
     held = corpora.held_out((english for english, _ in pairs), 17, 2000, 2000)
-    texts: Lines = {f"{split}.{language}": [] for split in corpora.SPLITS for language in ("en", "fr")}
-    seen = set()
+    rows, seen = [], set()
     for english, french in pairs:
         split = held.get(english, "train")
         if split == "train" or english not in seen:
             seen.add(english)
-            texts[f"{split}.en"].append(english)
-            texts[f"{split}.fr"].append(french)
-    return texts
+            rows.append((split, english, french))
+    return _by_file(("en", "fr"), rows)
 
 
 def _cmudict(fetch: Fetch, stress: bool = False) -> Lines:
@@ -162,12 +168,8 @@ def _cmudict(fetch: Fetch, stress: bool = False) -> Lines:
         pronunciation = " ".join(phones) if stress else re.sub(r"\d", "", " ".join(phones))
         entries[re.sub(r"\(\d+\)$", "", word), pronunciation] = None
     held = corpora.held_out((word for word, _ in entries), 23, len({word for word, _ in entries}) // 10, 2000)
-    texts: Lines = {f"{split}.{language}": [] for split in corpora.SPLITS for language in ("letters", "phones")}
-    for word, phones in sorted(entries, key=lambda entry: entry[0]):
-        split = held.get(word, "train")
-        texts[f"{split}.letters"].append(" ".join(word))
-        texts[f"{split}.phones"].append(phones)
-    return texts
+    words = sorted(entries, key=lambda entry: entry[0])
+    return _by_file(_LETTERS, [(held.get(word, "train"), " ".join(word), phones) for word, phones in words])
 
 
 def _pronunciations(amount: str, language: str, fetch: Fetch) -> Lines:
@@ -186,7 +188,6 @@ def _decomposed(letters: str) -> str:
     return " ".join(unicodedata.normalize("NFD", letters.replace(" ", "")))
 
 
-_LETTERS = ("letters", "phones")
 SOURCES = {
     "multi30k": Source(("de", "en", "fr"), ("de", "en"), partial(_multi30k, "raw/{split}.{language}.gz")),
     "multi30k-tok": Source(("de", "en", "fr"), ("de", "en"), partial(_multi30k, "tok/{split}.lc.norm.tok.{language}")),

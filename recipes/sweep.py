@@ -13,6 +13,7 @@ from pathlib import Path
 
 from keras_attn.cli import command, line_streaming
 from keras_attn.training import read_report, surroundings
+from recipes.studies.options import numbers
 
 
 def main(argv=None) -> int:
@@ -28,8 +29,8 @@ def main(argv=None) -> int:
 
 
 def sweep(arguments: argparse.Namespace) -> None:
-    beams = _numbers("--beams", arguments.beams, int)
-    penalties = _numbers("--penalties", arguments.penalties, float)
+    beams = numbers("--beams", arguments.beams, int, 1, 1000)
+    penalties = numbers("--penalties", arguments.penalties, float, 0, 1000)
     trained = read_report(arguments.run)
     if trained["corpus"] is None:
         raise ValueError(f"Expected a run with a report.json. There is none in {str(arguments.run)!r}.")
@@ -70,21 +71,6 @@ def _row(translator, sources, references, tokenize: str, shared: dict, beam: int
     )
     figures = {"beam_size": beam, "length_penalty": penalty, "length_ratio": round(words, 3)}
     return figures | {"seconds": round(seconds, 1)} | scores
-
-
-def _numbers(flag: str, text: str, kind: type) -> list:
-    """The numbers of a comma-separated list, sorted, each once.
-
-    Raises:
-        ValueError: for anything else, or a number out of range.
-    """
-    try:
-        numbers = sorted({kind(part) for part in text.split(",")})
-    except ValueError:
-        numbers = [-1]
-    if numbers[0] < (1 if kind is int else 0) or numbers[-1] > 1000:
-        raise ValueError(f"Expected {flag} to be numbers up to 1,000, separated by commas. Received: {text!r}")
-    return numbers
 
 
 if __name__ == "__main__":

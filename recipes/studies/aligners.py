@@ -7,7 +7,7 @@ takes its random numbers from the system, so that its links differ a little from
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -19,14 +19,13 @@ from keras_attn.plots import WordAlignment
 from keras_attn.requirements import is_installed
 from keras_attn.text import read_lines
 from keras_attn.training import corpora
-from keras_attn.translation import Translation, padded
+from keras_attn.translation import Translation
 
 ITERATIONS = 5  # of EM
 MAX_WORDS = 60  # of Model 1's sentences
 METHODS: dict[str, Callable] = {"intersection": operator.and_, "grow-diag-final-and": grow_diag_final_and}
 ROWS = {"own": 0, "next": 1}  # offset of a word's rows: those that predict its pieces, or have just read them
 NEXT_WORD = "next-word"  # the rows that predict the next word, the first of which has just read the whole word
-_BATCH = 32
 _EFLOMAL = "eflomal"  # its folder in the study's
 _SIDES = "forward", "backward"
 
@@ -42,20 +41,19 @@ def candidates(
     Raises:
         ValueError: for a sentence whose pieces do not add up to the words between its blanks.
     """
-    forced = translator.score(sources, targets, batch_size=_BATCH)
+    is_layered = hasattr(translator.model, "attentions")
+    forced = translator.score(sources, targets, batch_size=32, each_head=is_layered)
     by_attention = {"all": [one.alignment for one in forced]}
-    if hasattr(translator.model, "attentions"):
-        for aligned in _by_layer(translator.model, forced):
-            for number, alignment in enumerate(aligned, start=1):
-                by_attention.setdefault(f"layer {number}", []).append(alignment)
+    for one in forced if is_layered else ():
+        heads = one.head_alignments  # (layers N, T, S)
+        layers = heads.reshape(-1, translator.model.num_heads, *heads.shape[1:]).mean(axis=1)  # (layers, T, S)
+        for number, alignment in enumerate(layers, start=1):
+            by_attention.setdefault(f"layer {number}", []).append(alignment)
     panels = {}
     for attention, weights in by_attention.items():
         for name, offset in ROWS.items():
             rows = [np.concatenate([one[offset:], one[len(one) - offset :]]) for one in weights]  # each (T, S)
-            panels[attention, name] = [
-                panel(translator, replace(one, alignment=alignment), source, target)
-                for one, alignment, source, target in zip(forced, rows, sources, targets, strict=True)
-            ]
+            panels[attention, name] = panels_of(translator, forced, rows, sources, targets)
         panels[attention, NEXT_WORD] = [_next_word(panel) for panel in panels[attention, "own"]]
     return panels
 
@@ -65,32 +63,20 @@ def _next_word(panel: WordAlignment) -> WordAlignment:
     return panel._replace(alignment=np.concatenate([panel.alignment[1:], panel.alignment[-1:]]))  # (T, S)
 
 
-def _by_layer(model, forced: Sequence[Translation]) -> Iterator[np.ndarray]:
-    """Yields for each sentence the alignments of all layers `(layers, T, S)`, each the mean of its heads."""
-    import keras
-
-    start = model.target_special_ids.start
-    for first in range(0, len(forced), _BATCH):
-        chunk = forced[first : first + _BATCH]
-        sides = [one.source_token_ids for one in chunk], [(start, *one.token_ids[:-1]) for one in chunk]
-        ids = [padded(rows, (len(rows), max(map(len, rows)))) for rows in sides]  # (B, S), (B, T)
-        cross = model.attentions(dict(zip(("encoder_token_ids", "decoder_token_ids"), ids, strict=True)))["cross"]
-        layers = keras.ops.convert_to_numpy(cross).mean(axis=2)  # (layers, B, T, S)
-        for row, (source, target) in enumerate(zip(*sides, strict=True)):
-            yield layers[:, row, : len(target), : len(source)]
-
-
-def panel(translator: Translator, translation: Translation, source: str, target: str) -> WordAlignment:
-    """The alignment of a translation between the words of its texts.
+def panels_of(translator: Translator, forced: Sequence[Translation], alignments, sources, targets) -> list:
+    """The alignments `(T, S)` of given translations between the words of their texts.
 
     Raises:
-        ValueError: if its pieces do not add up to the words between blanks.
+        ValueError: if the pieces of one do not add up to the words between blanks.
     """
-    words = plots.align_words(translation, translator.source_tokenizer, translator.target_tokenizer)
-    counts = len(words.source_tokens) - 1, len(words.target_tokens) - 1  # without </s>
-    if counts != (len(source.split()), len(target.split())):
-        raise ValueError(f"Expected words separated by blanks. Received {counts} words for {source!r} and {target!r}.")
-    return words
+    panels, tokenizers = [], (translator.source_tokenizer, translator.target_tokenizer)
+    for one, alignment, source, target in zip(forced, alignments, sources, targets, strict=True):
+        words = plots.align_words(replace(one, alignment=alignment), *tokenizers)
+        counts = len(words.source_tokens) - 1, len(words.target_tokens) - 1  # without </s>
+        if counts != (len(source.split()), len(target.split())):
+            raise ValueError(f"Expected words separated by blanks. Received {counts} for {source!r} and {target!r}.")
+        panels.append(words)
+    return panels
 
 
 def links(panel: WordAlignment) -> frozenset[Link]:

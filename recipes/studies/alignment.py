@@ -49,10 +49,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from keras_attn import files
 from keras_attn.cli import command
 from recipes.studies.options import add_options, changes_by_recipe, chosen, folder_of
-from recipes.studies.study import Run, Study, merge_earlier, read_earlier
+from recipes.studies.study import Run, Study, merge_earlier, read_earlier, write_corpus
 
 CORPUS = "tatoeba-en-fr+news-en-fr"
 MAX_STEPS = 4800
@@ -186,18 +185,15 @@ def _write_text(corpus, folder: Path) -> None:
     """Writes the corpus, tokenized as the gold is, as a corpus of its own, in the same order."""
     from recipes.studies import hansards
 
-    with files.staging(folder.parent) as temporary:
-        new = temporary / "text"
-        new.mkdir()
-        for split, sides in corpus.splits.items():
-            pairs = zip(map(hansards.english, sides[0]), map(hansards.french, sides[1]), strict=True)
-            pairs = [pair for pair in pairs if all(pair)]
-            if split != "train":
-                # From both ends, so that both of two joined corpora are represented.
-                pairs = pairs if len(pairs) <= 2 * LINES else [*pairs[:LINES], *pairs[-LINES:]]
-            for language, lines in zip(("en", "fr"), zip(*pairs, strict=True), strict=True):
-                (new / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        files.publish(new, folder)
+    splits = {}
+    for split, sides in corpus.splits.items():
+        pairs = zip(map(hansards.english, sides[0]), map(hansards.french, sides[1]), strict=True)
+        pairs = [pair for pair in pairs if all(pair)]
+        if split != "train":
+            # From both ends, so that both of two joined corpora are represented.
+            pairs = pairs if len(pairs) <= 2 * LINES else [*pairs[:LINES], *pairs[-LINES:]]
+        splits[split] = list(zip(*pairs, strict=True))
+    write_corpus(folder, ("en", "fr"), splits)
 
 
 def write(study: Study, corpus, gold, earlier: dict) -> None:

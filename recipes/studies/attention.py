@@ -30,17 +30,7 @@ from recipes.studies.study import Run, Study
 
 MAX_STEPS = {"multi30k": 1800, "phrases": 1200}
 DEFAULT_MAX_STEPS = 3000
-SCORES = {
-    "additive": ("attention=additive",),
-    "dot": ("attention=dot",),
-    "scaled-dot": ("attention=scaled_dot",),
-    "general": ("attention=general",),
-    "concat": ("attention=concat",),
-    "cosine": ("attention=cosine",),
-    "location": ("attention=location",),
-    "local-m": ("attention=local_m",),
-    "local-p": ("attention=local_p",),
-}
+SCORES = ("additive", "dot", "scaled-dot", "general", "concat", "cosine", "location", "local-m", "local-p")
 SIZES = {  # smaller than the recipe's, because there are nine runs
     "multi30k": (
         "source_vocabulary_size=4000",
@@ -65,7 +55,7 @@ def run_study(arguments: argparse.Namespace) -> None:
     changes = changes_by_recipe(arguments, "luong")["luong"]
     max_steps = arguments.max_steps or MAX_STEPS.get(arguments.corpus, DEFAULT_MAX_STEPS)
     shared = (f"max_steps={max_steps}", *SIZES.get(arguments.corpus, ()), *changes)
-    runs = {name: Run(name, "luong", (*own, *shared)) for name, own in SCORES.items()}
+    runs = {name: Run(name, "luong", (f"attention={name.replace('-', '_')}", *shared)) for name in SCORES}
 
     from keras_attn.training import corpora
 

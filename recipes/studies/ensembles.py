@@ -17,7 +17,6 @@ from pathlib import Path
 from keras_attn.cli import command
 from recipes.studies import repeated
 from recipes.studies.options import add_options, changes_by_recipe
-from recipes.studies.repeated import Variant
 from recipes.studies.study import Run, Study
 
 
@@ -35,7 +34,7 @@ def run_study(arguments: argparse.Namespace) -> None:
         raise ValueError(f"Expected --seeds of at least 2, for an ensemble. Received: {arguments.seeds}")
     changes = changes_by_recipe(arguments, arguments.recipe)[arguments.recipe]
     steps = (f"max_steps={arguments.max_steps}",) if arguments.max_steps else ()
-    variant = Variant(arguments.recipe, arguments.recipe, (*steps, *changes))
+    variant = Run(arguments.recipe, arguments.recipe, (*steps, *changes))
 
     from keras_attn.training import corpora
 
@@ -55,7 +54,7 @@ def _scores(study: Study, runs: list[Run]) -> Path:
     return study.out / f"ensemble-seeds-{runs[0].seed}-{runs[-1].seed}.json"
 
 
-def write(study: Study, variant: Variant, scored: dict[int, Path]) -> None:
+def write(study: Study, variant: Run, scored: dict[int, Path]) -> None:
     """Writes the report."""
     (single,) = repeated.rows(study, [variant])
     ensembles = []

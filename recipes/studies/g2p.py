@@ -36,8 +36,7 @@ from keras_attn.cli import command
 from recipes import named_corpora
 from recipes.studies import repeated
 from recipes.studies.options import add_options, changes_by_recipe, chosen, settings_for
-from recipes.studies.repeated import Variant
-from recipes.studies.study import Step, Study
+from recipes.studies.study import Run, Step, Study
 
 CORPUS = "g2p"
 ALL = "all"
@@ -140,14 +139,14 @@ def _starts(texts: Sequence[str], systems: Sequence[str]) -> dict[str, str]:
 
 def _variant(
     arguments: argparse.Namespace, language: str, system: str, changes: dict[str, list[str]], starts: dict[str, str]
-) -> Variant:
+) -> Run:
     recipe, own = SYSTEMS[system]
     known = settings_for(recipe, "g2p/*") if arguments.corpus != CORPUS else ()  # a folder is not known
     steps = (f"max_steps={arguments.max_steps}",) if arguments.max_steps else ()
     settings = (*known, *steps, *changes[recipe], *own)
     start = ("--from", starts[system], "--tags", "corpus") if system in starts else ()
     where = _corpus(arguments, language), _sides(arguments, language)
-    return Variant(f"{language}-{system}", recipe, settings, *where, options=start)
+    return Run(f"{language}-{system}", recipe, settings, *where, options=start)
 
 
 def _ending(arguments: argparse.Namespace, kind: str) -> str:
@@ -169,7 +168,7 @@ def _ensembles(
     return steps
 
 
-def write(study: Study, variants: dict[tuple[str, str], Variant]) -> None:
+def write(study: Study, variants: dict[tuple[str, str], Run]) -> None:
     """Writes the report and the figure of all finished runs and ensembles, of this call or an earlier one."""
     from recipes.studies import figures
 

@@ -15,7 +15,6 @@ import argparse
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from keras_attn.cli import command, line_streaming
 from keras_attn.cli.command import between, run_folder
 from keras_attn.search import SearchOptions
 from keras_attn.training import length_penalty, surroundings
-from recipes.studies.options import compared
+from recipes.studies.options import add_comparison, compared, comparison
 
 BEAM = SearchOptions.beam_size
 
@@ -35,16 +34,14 @@ def main(argv=None) -> int:
     option("runs", metavar="RUN", nargs="+", type=run_folder, help="folders of runs, or names of presets")
     number = between(int, 1, 10**9)
     option("--lines", metavar="N", nargs="+", type=number, required=True, help="sentences to show, from 1")
-    option("--corpus", help="a name or a folder (default: that of the first RUN)")
-    option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
-    option("--split", default="test", help="default: %(default)s")
+    add_comparison(parser, "the first RUN")
     option("--max-words", metavar="N", type=number, help="measures sentences of at most N words (default: all)")
     option("--out", type=Path, default=Path("runs", "heads"), help="a new folder (default: %(default)s)")
     return command.run(run_study, parser, argv)
 
 
 def run_study(arguments: argparse.Namespace) -> None:
-    reports, corpus = compared(arguments.runs, arguments.corpus, arguments.data)
+    reports, corpus = compared(arguments, arguments.runs)
     measured, shown = chosen(corpus, arguments.split, arguments.max_words, arguments.lines)
     with line_streaming.new_folder(arguments.out):
         systems, panels, first = [], [], None
@@ -59,10 +56,8 @@ def chosen(corpus, split: str, max_words: int | None, lines: Sequence[int]) -> t
     """The pairs of a split whose source has at most so many words, and those of the lines by their number, from 1.
 
     Raises:
-        ValueError: if there is no such split, sentence or line, or a line is given twice.
+        ValueError: if there is no such sentence or line, or a line is given twice.
     """
-    if split not in corpus.splits:
-        raise ValueError(f"Expected --split among: {', '.join(corpus.splits)}. Received: {split!r}")
     pairs = list(zip(*corpus.splits[split], strict=True))
     if len(set(lines)) < len(lines):
         raise ValueError(f"Expected --lines that differ. Received: {' '.join(map(str, lines))}")
@@ -118,22 +113,17 @@ def attentions(translator, pairs: Sequence[tuple[str, str]], heads: int) -> dict
         pairs: Sources and their translations.
         heads: The number of heads of each attention layer.
     """
-    from recipes.studies.aligners import panel
+    from recipes.studies.aligners import panels_of
 
-    forced = translator.score(*map(list, zip(*pairs, strict=True)), each_head=True)
+    texts = [list(side) for side in zip(*pairs, strict=True)]
+    forced = translator.score(*texts, each_head=True)
     count = len(forced[0].head_alignments)
     by_name = {f"mean of {count} heads" if count > 1 else "": [one.alignment for one in forced]}
     for number in range(count if count > 1 else 0):
         layer, head = divmod(number, heads)
         parts = [f"layer {layer + 1}"] * (count > heads) + [f"head {head + 1}"] * (heads > 1)
         by_name[", ".join(parts)] = [one.head_alignments[number] for one in forced]
-    return {
-        name: [
-            panel(translator, replace(one, alignment=alignment), *pair)
-            for one, alignment, pair in zip(forced, own, pairs, strict=True)
-        ]
-        for name, own in by_name.items()
-    }
+    return {name: panels_of(translator, forced, own, *texts) for name, own in by_name.items()}
 
 
 def per_mille(alignment: np.ndarray) -> str:
@@ -151,16 +141,6 @@ def named(system: dict, attention: int = 0) -> str:
     return ", ".join(filter(None, (system["name"], system["attentions"][attention]["name"])))
 
 
-def command_line(arguments: argparse.Namespace, corpus: str) -> str:
-    """The command without the folders of this machine."""
-    parts = ["python -m recipes.studies.heads", *(run.resolve().name for run in arguments.runs)]
-    parts += ["--lines", *map(str, arguments.lines)]
-    parts += ["--max-words", str(arguments.max_words)] if arguments.max_words else []
-    parts += ["--corpus", corpus] if arguments.corpus else []
-    parts += ["--split", arguments.split] if arguments.split != "test" else []
-    return " ".join(parts)
-
-
 def _write(arguments, corpus, systems: list[dict], panels: list[dict], count: int) -> None:
     from keras_attn.training import report
 
@@ -169,14 +149,10 @@ def _write(arguments, corpus, systems: list[dict], panels: list[dict], count: in
         {"line": line, "source": list(words.source_tokens), "target": list(words.target_tokens)}
         for line, words in zip(arguments.lines, labels, strict=True)
     ]
-    figures = {
-        "study": "heads",
-        "corpus": corpus.name,
-        "source": corpus.source,
-        "target": corpus.target,
-        "split": arguments.split,
+    own = ["--lines", *map(str, arguments.lines)]
+    own += ["--max-words", str(arguments.max_words)] if arguments.max_words else []
+    figures = comparison("heads", arguments, arguments.runs, corpus, own) | {
         "max_words": arguments.max_words,
-        "command": command_line(arguments, corpus.name),
         "beam_size": BEAM,
         "measured": count,
         "sentences": sentences,

@@ -21,8 +21,7 @@ from pathlib import Path
 from keras_attn.cli import command
 from recipes.studies import repeated
 from recipes.studies.options import add_options, changes_by_recipe, chosen
-from recipes.studies.repeated import Variant
-from recipes.studies.study import Study, merge_earlier, read_earlier
+from recipes.studies.study import Run, Study, merge_earlier, read_earlier
 
 MAX_STEPS = {"multi30k": 3600, "multi30k-tok": 3600, "phrases": 1600}
 DEFAULT_MAX_STEPS = 5000
@@ -67,7 +66,7 @@ def run_study(arguments: argparse.Namespace) -> None:
     changes = changes_by_recipe(arguments, *dict.fromkeys(recipe for recipe, _, _ in INGREDIENTS.values()))
     max_steps = arguments.max_steps or MAX_STEPS.get(arguments.corpus, DEFAULT_MAX_STEPS)
     variants = [
-        Variant(name, recipe, (f"max_steps={max_steps}", *changes[recipe], *own))
+        Run(name, recipe, (f"max_steps={max_steps}", *changes[recipe], *own))
         for name, (recipe, own, _) in INGREDIENTS.items()
     ]
 
@@ -85,7 +84,7 @@ def run_study(arguments: argparse.Namespace) -> None:
         write(study, variants, earlier)
 
 
-def write(study: Study, variants: Sequence[Variant], earlier: dict) -> None:
+def write(study: Study, variants: Sequence[Run], earlier: dict) -> None:
     """Writes the report and the figure of all ingredients that have a finished run, in this folder or in `earlier`."""
     from recipes.studies import figures
 

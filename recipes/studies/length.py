@@ -120,16 +120,8 @@ def _system(run: Run, trained: dict, hypotheses: list[str], references: Sequence
 
     recipe, words = run.name.split("-")
     system = {"name": f"{RECIPES[recipe]}-{words}", "recipe": recipe, "max_words": int(words), "bins": []}
-    names = (
-        "parameters",
-        "updates",
-        "epochs",
-        "training_pairs",
-        "train_seconds",
-        "target_tokens_per_second",
-        "command",
-    )
-    system |= {name: trained[name] for name in names}
+    names = "parameters updates epochs training_pairs train_seconds target_tokens_per_second command"
+    system |= {name: trained[name] for name in names.split()}
     for rows in bins:
         pair = [[lines[n] for n in rows] for lines in (hypotheses, references)]
         interval = evaluation.bleu_interval(*pair, samples=SAMPLES, tokenize=trained["config"]["tokenize"])

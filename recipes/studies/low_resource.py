@@ -20,14 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_attn import files
 from keras_attn.cli import command
 from keras_attn.training import override
 from recipes import nematus
 from recipes.studies import repeated
-from recipes.studies.options import add_options, changes_by_recipe, settings_for
-from recipes.studies.repeated import Variant
-from recipes.studies.study import Study
+from recipes.studies.options import add_options, changes_by_recipe, numbers, settings_for
+from recipes.studies.study import Run, Study, write_corpus
 
 RECIPE = "nematus"
 SIZES = (5000, 10000, 29000)
@@ -60,7 +58,7 @@ def run_study(arguments: argparse.Namespace) -> None:
 
     corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
     pairs = len(corpus.splits["train"][0])
-    sizes = _sizes(arguments.sizes, pairs)
+    sizes = numbers("--sizes", arguments.sizes, int, 1, pairs)
     arguments.source, arguments.target = corpus.source, corpus.target
     max_steps = arguments.max_steps or MAX_STEPS
     study = Study(arguments, "low_resource_study", [], max_steps=max_steps, adapted=arguments.adapted)
@@ -72,7 +70,7 @@ def run_study(arguments: argparse.Namespace) -> None:
             "plain": (*shared, f"max_steps={steps}"),
             "adapted": adapted(size, steps, shared, arguments.adapted),
         }
-        variants += [Variant(f"{kind}-{size}", RECIPE, settings[kind], _text(study, size)) for kind in KINDS]
+        variants += [Run(f"{kind}-{size}", RECIPE, settings[kind], _text(study, size)) for kind in KINDS]
     study.runs = repeated.runs(variants, arguments)
     repeated.check(study)
     with study.opened():
@@ -82,18 +80,6 @@ def run_study(arguments: argparse.Namespace) -> None:
             _check_vocabularies(study, corpus)
         study.work({run.name: [study.train_step(run)] for run in study.runs})
         write(study, variants, sizes)
-
-
-def _sizes(text: str, most: int) -> list[int]:
-    """The numbers of a comma-separated list, in rising order.
-
-    Raises:
-        ValueError: if it has something else, or a number that is not from 1 to `most`.
-    """
-    parts = text.split(",")
-    if not all(part.isdecimal() and 1 <= int(part) <= most for part in parts):
-        raise ValueError(f"Expected --sizes from 1 to {most:,}, separated by commas. Received: {text!r}")
-    return sorted({int(part) for part in parts})
 
 
 def adapted(size: int, steps: int, shared: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
@@ -110,17 +96,10 @@ def _text(study: Study, size: int) -> Path:
 
 def _write_text(corpus, size: int, seed: int, folder: Path) -> None:
     """Writes a corpus that has so many of the training pairs, in their order, and the other splits as they are."""
-    if folder.exists():
-        return
-    kept = sorted(np.random.default_rng(seed).permutation(len(corpus.splits["train"][0]))[:size])
-    with files.staging(folder.parent) as temporary:
-        new = temporary / folder.name
-        new.mkdir()
-        for split, sides in corpus.splits.items():
-            for language, lines in zip((corpus.source, corpus.target), sides, strict=True):
-                chosen = [lines[n] for n in kept] if split == "train" else lines
-                (new / f"{split}.{language}").write_text("".join(f"{line}\n" for line in chosen), encoding="utf-8")
-        files.publish(new, folder)
+    train = corpus.splits["train"]
+    kept = sorted(np.random.default_rng(seed).permutation(len(train[0]))[:size])
+    splits = corpus.splits | {"train": [[lines[n] for n in kept] for lines in train]}
+    write_corpus(folder, (corpus.source, corpus.target), splits)
 
 
 def _check_vocabularies(study: Study, corpus) -> None:
@@ -133,7 +112,7 @@ def _check_vocabularies(study: Study, corpus) -> None:
         fitting.train_tokenizers(config, *text.splits["train"])
 
 
-def write(study: Study, variants: Sequence[Variant], sizes: Sequence[int]) -> None:
+def write(study: Study, variants: Sequence[Run], sizes: Sequence[int]) -> None:
     """Writes the report and the figure."""
     from recipes.studies import figures
 

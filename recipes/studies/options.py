@@ -64,6 +64,21 @@ def chosen(flag: str, text: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name in received]
 
 
+def numbers(flag: str, text: str, kind: type, lowest: float, highest: float) -> list:
+    """The numbers of a comma-separated list, sorted, each once.
+
+    Raises:
+        ValueError: for anything else, or a number out of range.
+    """
+    try:
+        found = sorted({kind(part) for part in text.split(",")})
+    except ValueError:
+        found = []
+    if not found or not lowest <= found[0] <= found[-1] <= highest:
+        raise ValueError(f"Expected {flag} from {lowest} to {highest:,}, separated by commas. Received: {text!r}")
+    return found
+
+
 def folder_of(arguments, name: str) -> Path:
     """The folder of the study of this name."""
     return arguments.out or Path("runs", f"{name}-{corpus_name(arguments)}")
@@ -74,17 +89,25 @@ def corpus_name(arguments) -> str:
     return Path(arguments.corpus).resolve().name if Path(arguments.corpus).is_dir() else arguments.corpus
 
 
-def compared(runs: Sequence[Path], corpus: str | None, data: str | None, of: int = 0):
+def add_comparison(parser: command.Parser, first: str) -> None:
+    """Adds the options of a study that compares finished runs on the corpus of one of them, `first`."""
+    option = parser.add_argument
+    option("--corpus", help=f"a name or a folder (default: that of {first})")
+    option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
+    option("--split", default="test", help="default: %(default)s")
+
+
+def compared(arguments, runs: Sequence[Path], first: int = 0):
     """The reports of runs, by folder, and the corpus whose sentences all of them translate, with the runs' tags.
 
     Args:
+        arguments: Of the command, with the options of `add_comparison`.
         runs: Their folders.
-        corpus: A name or a folder; None: that of a run.
-        data: The folder of corpora.
-        of: The place of that run.
+        first: The place of the run whose corpus is the default.
 
     Raises:
-        ValueError: if a run is given twice, has no report, or another direction or other tags than the others.
+        ValueError: if a run is given twice, has no report, or another direction or other tags than the others; or the
+            corpus has no such split.
     """
     reports = {run: read_report(run) for run in runs}
     directions = {(one["source"], one["target"]) for one in reports.values()}
@@ -100,8 +123,27 @@ def compared(runs: Sequence[Path], corpus: str | None, data: str | None, of: int
     from keras_attn import Tokenizer
     from keras_attn.training import corpora, starting_point
 
-    name = corpus or reports[runs[of]]["corpus"]
-    found = corpora.load(name, source, target, data=data, tags=tags.pop())
+    name = arguments.corpus or reports[runs[first]]["corpus"]
+    found = corpora.load(name, source, target, data=arguments.data, tags=tags.pop())
+    if arguments.split not in found.splits:
+        raise ValueError(f"Expected --split among: {', '.join(found.splits)}. Received: {arguments.split!r}")
     for run in reports:
         starting_point.check_tags(found, Tokenizer.load(run / "source_tokenizer"))
     return reports, found
+
+
+def comparison(study: str, arguments, runs: Sequence[Path], corpus, own: Sequence[str]) -> dict:
+    """The head of the report of a study of finished runs, whose command has no folders of this machine.
+
+    Args:
+        study: Its name, which is its module's.
+        arguments: Of the command, with the options of `add_comparison`.
+        runs: Their folders.
+        corpus: The corpus.
+        own: The study's own options in the command.
+    """
+    parts = [f"python -m recipes.studies.{study}", *(run.resolve().name for run in runs), *own]
+    parts += ["--corpus", corpus.name] if arguments.corpus else []
+    parts += ["--split", arguments.split] if arguments.split != "test" else []
+    direction = {"corpus": corpus.name, "source": corpus.source, "target": corpus.target}
+    return {"study": study, **direction, "split": arguments.split, "command": " ".join(parts)}

@@ -9,7 +9,6 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 
 from keras_attn.cli import command
 from recipes.studies.study import Run, Study
@@ -20,35 +19,24 @@ _OF_THE_FIRST = ("parameters", "updates", "training_pairs", "test_sentences", "c
 _QUANTILES = (12.706, 4.303, 3.182)  # Student's, of 97.5 %, for 1, 2 and 3 degrees of freedom
 
 
-@dataclasses.dataclass(frozen=True)
-class Variant:
-    """A configuration: a `Run` without a seed."""
-
-    name: str
-    recipe: str
-    changes: tuple[str, ...]
-    corpus: Path | str | None = None
-    languages: tuple[str, str] | None = None
-    options: tuple[str, ...] = ()
-
-
 def add_seeds(parser: command.Parser) -> None:
     """Adds the option for the number of seeds."""
     kind = command.between(int, 1, 100)
     parser.add_argument("--seeds", type=kind, default=1, help="runs of each, from --seed on (default: %(default)s)")
 
 
-def runs(variants: Sequence[Variant], arguments) -> list[Run]:
-    """The runs of all variants with the first seed, then with the next, so that each round is a whole table."""
+def runs(variants: Sequence[Run], arguments) -> list[Run]:
+    """The runs of all variants with the first seed, then with the next, so that each round is a whole table.
+
+    A variant is a `Run` without a seed.
+    """
     seeds = range(arguments.seed, arguments.seed + arguments.seeds)
-    return [
-        Run(**{**vars(variant), "name": run_name(variant, seed)}, seed=seed) for seed in seeds for variant in variants
-    ]
+    return [with_seed(variant, seed) for seed in seeds for variant in variants]
 
 
-def run_name(variant: Variant, seed: int) -> str:
-    """The name of the run of a variant with a seed."""
-    return f"{variant.name}-seed-{seed}"
+def with_seed(variant: Run, seed: int) -> Run:
+    """The run of a variant with a seed."""
+    return dataclasses.replace(variant, name=f"{variant.name}-seed-{seed}", seed=seed)
 
 
 def check(study: Study, metric: str = "bleu") -> None:
@@ -57,7 +45,7 @@ def check(study: Study, metric: str = "bleu") -> None:
         raise ValueError(f"Expected runs scored by {metric.upper()}. Received: {', '.join(other)}")
 
 
-def rows(study: Study, variants: Sequence[Variant], metric: str = "bleu") -> list[dict]:
+def rows(study: Study, variants: Sequence[Run], metric: str = "bleu") -> list[dict]:
     """A row for each variant that has a finished run: BLEU with mean, interval and scores, chrF, and what it took.
 
     For the metric "wer" word and phoneme error rate are in their places. An interval is the half of its width, and None
@@ -65,7 +53,7 @@ def rows(study: Study, variants: Sequence[Variant], metric: str = "bleu") -> lis
     """
     finished = study.reports()
     seeds = range(study.arguments.seed, study.arguments.seed + study.arguments.seeds)
-    found = {variant.name: [finished.get(run_name(variant, seed)) for seed in seeds] for variant in variants}
+    found = {variant.name: [finished.get(with_seed(variant, seed).name) for seed in seeds] for variant in variants}
     reports = {name: present for name, many in found.items() if (present := [one for one in many if one])}
     scores = {name: [one[metric]["score"] for one in many] for name, many in reports.items()}
     deviation = pooled_deviation(list(scores.values()))

@@ -19,7 +19,7 @@ from keras_attn.cli import command, line_streaming
 from keras_attn.cli.command import between
 from keras_attn.search import SearchOptions
 from keras_attn.training import length_penalty, surroundings
-from recipes.studies.options import compared
+from recipes.studies.options import add_comparison, compared, comparison
 
 EXAMPLES = 10  # shown at most
 PAPER = (
@@ -33,9 +33,7 @@ def main(argv=None) -> int:
     option = parser.add_argument
     option("fixed", metavar="RUN_FIXED", type=Path, help="folder of a run, such as rnnencdec's")
     option("attention", metavar="RUN_ATTENTION", type=Path, help="folder of a run, such as rnnsearch's")
-    option("--corpus", help="a name or a folder (default: that of RUN_ATTENTION)")
-    option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
-    option("--split", default="test", help="default: %(default)s")
+    add_comparison(parser, "RUN_ATTENTION")
     option("--min-words", metavar="N", type=between(int, 2, 10**6), default=30, help="default: %(default)s")
     option("--max-examples", metavar="N", type=between(int, 1, 10**4), default=EXAMPLES, help="default: %(default)s")
     beam = {"type": between(int, 1, 1000), "default": SearchOptions.beam_size}
@@ -46,7 +44,7 @@ def main(argv=None) -> int:
 
 def run_study(arguments: argparse.Namespace) -> None:
     runs = arguments.fixed, arguments.attention
-    reports, corpus = compared(runs, arguments.corpus, arguments.data, of=1)
+    reports, corpus = compared(arguments, runs, first=1)
     rows = sentences(corpus, arguments.split, arguments.min_words)
     with line_streaming.new_folder(arguments.out):
         for run, one in reports.items():
@@ -69,10 +67,8 @@ def sentences(corpus, split: str, min_words: int) -> list[Sentence]:
     """The long sentences of a split; from English to French also the paper's.
 
     Raises:
-        ValueError: if there is no such split or sentence.
+        ValueError: if there is no such sentence.
     """
-    if split not in corpus.splits:
-        raise ValueError(f"Expected --split among: {', '.join(corpus.splits)}. Received: {split!r}")
     pairs = enumerate(zip(*corpus.splits[split], strict=True), start=1)
     rows = [Sentence(f"{split} {n:,}", *pair) for n, pair in pairs if len(pair[0].split()) >= min_words]
     if not rows:
@@ -98,18 +94,6 @@ def _translate(run: Path, name: str, rows: list[Sentence], beam_size: int) -> No
         row.panels.append((name + scores, plots.align_words(translation, *tokenizers, row.source)))
 
 
-def command_line(arguments: argparse.Namespace, corpus: str) -> str:
-    """The command without the folders of this machine."""
-    parts = ["python -m recipes.studies.showcase"]
-    parts += [run.resolve().name for run in (arguments.fixed, arguments.attention)]
-    parts += ["--min-words", str(arguments.min_words)]
-    parts += ["--corpus", corpus] if arguments.corpus else []
-    parts += ["--split", arguments.split] if arguments.split != "test" else []
-    parts += ["--max-examples", str(arguments.max_examples)] if arguments.max_examples != EXAMPLES else []
-    parts += ["--beam", str(arguments.beam)] if arguments.beam != SearchOptions.beam_size else []
-    return " ".join(parts)
-
-
 def _write(arguments, corpus, reports: list[dict], rows: list[Sentence]) -> None:
     from keras_attn.training import report
 
@@ -124,15 +108,12 @@ def _write(arguments, corpus, reports: list[dict], rows: list[Sentence]) -> None
         }
         for n, one in enumerate(reports)
     ]
-    figures = {
-        "study": "showcase",
-        "corpus": corpus.name,
-        "source": corpus.source,
-        "target": corpus.target,
-        "split": arguments.split,
+    own = ["--min-words", str(arguments.min_words)]
+    own += ["--max-examples", str(arguments.max_examples)] if arguments.max_examples != EXAMPLES else []
+    own += ["--beam", str(arguments.beam)] if arguments.beam != SearchOptions.beam_size else []
+    figures = comparison("showcase", arguments, (arguments.fixed, arguments.attention), corpus, own) | {
         "beam_size": arguments.beam,
         "min_words": arguments.min_words,
-        "command": command_line(arguments, corpus.name),
         "sentences": len(scored),
         "lost": len(chosen),
         "systems": systems,

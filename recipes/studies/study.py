@@ -272,6 +272,19 @@ class Study:
         return " ".join(parts)
 
 
+def write_corpus(folder: Path, languages: Sequence[str], splits: Mapping[str, Sequence[Sequence[str]]]) -> None:
+    """Writes the sides of each split as a corpus of its own, unless the folder exists."""
+    if folder.exists():
+        return
+    with files.staging(folder.parent) as temporary:
+        new = temporary / folder.name
+        new.mkdir()
+        for split, sides in splits.items():
+            for language, lines in zip(languages, sides, strict=True):
+                (new / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        files.publish(new, folder)
+
+
 def read_earlier(arguments, settings: dict[str, Any], lists: Sequence[str]) -> dict:
     """The report that `--earlier` names, or one whose lists are empty. The argument becomes the file's name.
 

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_attn import Translator
 from keras_attn.evaluation import bleu
-from recipes.studies import figures, heads
+from recipes.studies import figures, heads, options
 
 LINES = (3, 1)
 
@@ -90,8 +90,10 @@ def test_the_command_is_the_one_that_was_run(report, tmp_path):
     start = "python -m recipes.studies.heads rnnsearch transformer --lines 3 1"
     assert report["command"] == f"{start} --max-words 9 --corpus digits"
     runs = [tmp_path / "rnnsearch", tmp_path / "transformer"]
-    given = argparse.Namespace(runs=runs, lines=[3, 1], max_words=None, corpus=None, split="val")
-    assert heads.command_line(given, "digits") == f"{start} --split val"
+    corpus = argparse.Namespace(name="digits", source="en", target="fr")
+    given = argparse.Namespace(corpus=None, split="val")
+    head = options.comparison("heads", given, runs, corpus, ["--lines", "3", "1"])
+    assert head["command"] == f"{start} --split val"
 
 
 def test_the_pages_and_the_figures_have_each_model_and_each_head(study, report, tmp_path):

@@ -58,7 +58,7 @@ CASES = [
     (showcase, "{0} {1} --min-words 99", "at least 99 words"),
     (showcase, "{0} {1} --split dev", "among: train, val, test"),
     (showcase, "{0} {1} --min-words 5 --out {corpus}", "new or empty"),
-    (sweep, "{0} --beams 0", "--beams to be numbers up to 1,000"),
+    (sweep, "{0} --beams 0", "--beams from 1 to 1,000"),
     (results, "{tmp}", "RUN and --report together"),
     (results, "--report digits/run", "RUN and --report together"),
     (results, "{tmp} --report ../run/run", "CORPUS/NAME"),

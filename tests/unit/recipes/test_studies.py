@@ -230,7 +230,7 @@ def test_showcase_has_the_papers_sentence_and_the_long_ones(showcase_folder):
     assert paper["source"].startswith("An admitting privilege is the right of a doctor")
     assert paper["reference"] is None
     start = "python -m recipes.studies.showcase rnnsearch transformer"
-    assert report["command"] == f"{start} --min-words 5 --corpus digits --beam 2"
+    assert report["command"] == f"{start} --min-words 5 --beam 2 --corpus digits"
     assert (report["sentences"], report["lost"]) == (5, len(rest))  # of 5, 9, 12, 13 and 16 words
     for one in rest:
         fixed, other = one["translations"]
