@@ -1,6 +1,6 @@
-"""Makes a registered preset of a run: `python -m recipes.publish RUN NAME [--dtype float16|int8]`.
+"""Makes a registered preset of a run: `python -m recipes.publish RUN NAME [--dtype float16|int8] [--lexicon FILE]`.
 
-Stores the run's weights in fewer bits, scores what is stored on the test split of the run's corpus, with the beam and
+Stores the run's weights in fewer bits, and of a model that reads single letters a tokenizer that cuts words, scores what is stored on the test split of the run's corpus, with the beam and
 the length penalty of its report, and writes `saved_models/presets/NAME/`: the preset, `report.json` and the card. Then
 it writes the entry, with the SHA-256 of each file, into the registry (keras_attn/saving/registry.json). A corpus whose
 licence does not allow that is refused: see recipes/named_corpora.py.
@@ -14,7 +14,8 @@ from pathlib import Path
 
 from keras_attn import files
 from keras_attn.cli import command
-from keras_attn.saving import PresetEntry, add_preset, model_card, presets, task_of
+from keras_attn.pronunciation import read_lexicon
+from keras_attn.saving import LEXICON, PresetEntry, add_preset, model_card, presets, task_of
 from keras_attn.training import read_report
 
 PRESETS = Path(__file__).parents[1] / "saved_models" / "presets"
@@ -29,6 +30,9 @@ def main(argv=None) -> int:
     option("run", metavar="RUN", type=Path, help="folder of a finished run")
     option("name", metavar="NAME", help="of the preset: lower-case letters, digits and _")
     option("--dtype", choices=("float16", "int8"), help="store matrices in fewer bits (default: as they are)")
+    option(
+        "--lexicon", metavar="FILE", type=Path, help="of pronunciations, packed by xz, which G2P asks before the model"
+    )
     option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
     return command.run(publish, parser, argv)
 
@@ -63,7 +67,14 @@ def publish(arguments: argparse.Namespace) -> None:
         )
     with files.staging(PRESETS) as folder:
         preset = folder / name
-        Translator.from_preset(run).save_to_preset(preset, dtype=arguments.dtype)
+        translator = Translator.from_preset(run)
+        letters, phones = translator.source_tokenizer, translator.target_tokenizer
+        if trained["config"]["metric"] == "wer" and letters.level == "symbol":
+            translator = Translator(translator.model, letters.with_letters(), phones, **translator.length_arguments)
+        translator.save_to_preset(preset, dtype=arguments.dtype)
+        if arguments.lexicon:
+            read_lexicon(arguments.lexicon)  # refuses what is none
+            shutil.copyfile(arguments.lexicon, preset / LEXICON)
         stored = Translator.from_preset(preset)
         scores = _scores(stored, trained, arguments.data)
         report = {key: trained[key] for key in _COPIED if key in trained}

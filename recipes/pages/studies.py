@@ -133,7 +133,12 @@ def _marian(report: dict) -> str:
 
 def _peers(report: dict) -> str:
     rows = sorted(report["systems"], key=lambda one: one["wer"]["score"])
-    return ", ".join(f"{one['name']} {one['wer']['score']:.2f}" for one in rows)
+    parts = {"wer_without_stress": "without stress", "wer_of_stress": "of stress alone"}
+    own = [[f"{one[name]['score']:.2f} {what}" for name, what in parts.items() if name in one] for one in rows]
+    return ", ".join(
+        f"{one['name']} {one['wer']['score']:.2f}{' (' * bool(more)}{'; '.join(more)}{')' * bool(more)}"
+        for one, more in zip(rows, own, strict=True)
+    )
 
 
 def _sweep(report: dict) -> str:

@@ -43,7 +43,15 @@ PACKAGES = {
 }
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
 BEAM = 5
-OF_REPORTS = "wer", "per", "parameters", "train_seconds", "command"  # what a row has of a run's report
+OF_REPORTS = (
+    "wer",
+    "wer_without_stress",
+    "wer_of_stress",
+    "per",
+    "parameters",
+    "train_seconds",
+    "command",
+)  # what a row has of a run's report
 # `G2p()` looks a word up in its dictionary first, and needs NLTK's data for that: here the network answers alone.
 G2P_EN = """
 import json, re, sys, time
@@ -215,7 +223,7 @@ def of_run(work: Path, words: list[str], run: Path) -> dict:
 
 def of_report(report: dict) -> dict:
     """The scores in the report of a run."""
-    return {name: report[name] for name in OF_REPORTS} | {"about": f"beam of {report['beam_size']}"}
+    return {name: report[name] for name in OF_REPORTS if name in report} | {"about": f"beam of {report['beam_size']}"}
 
 
 def listed(work: Path, words: Sequence[str]) -> Path:

@@ -1,11 +1,12 @@
 """A run becomes a registered preset: stored, scored as it is stored, described, entered; or it is refused."""
 
 import json
+import lzma
 
 import numpy as np
 import pytest
 
-from keras_attn import Tokenizer, Translator, files, saving
+from keras_attn import G2P, Tokenizer, Translator, files, saving
 from keras_attn.evaluation import bleu
 from keras_attn.models import RNNSearch
 from keras_attn.saving import registry
@@ -67,6 +68,24 @@ def test_a_run_is_published(run, place, dtype, capsys):
     report = json.loads((place / "tiny" / "report.json").read_text())
     assert report["config"]["length_penalty"] == 1.0
     assert "history" not in report
+
+
+def test_a_model_of_letters_is_published_with_a_lexicon(run, place, tmp_path, monkeypatch):
+    """Its tokenizer cuts words, and the report of its run has the settings of pronunciation."""
+    corpus = corpora.Corpus("phrases", "de", "fr", {"test": (["a b", "b a"], ["A B", "B A"])})
+    monkeypatch.setattr(corpora, "load", lambda *_, **__: corpus)
+    tokenizers = [Tokenizer.train(lines, level="symbol") for lines in corpus.splits["test"]]
+    model = RNNSearch(6, 6, units=3, embedding_size=5, readout_size=7, attention_units=4, decoder_units=6)
+    Translator(model, *tokenizers).save_to_preset(tmp_path / "run")
+    report = json.loads((run / "report.json").read_text())
+    report["config"]["metric"] = "wer"
+    (tmp_path / "run" / "report.json").write_text(json.dumps(report))
+    lexicon = tmp_path / "lexicon.xz"
+    lexicon.write_bytes(lzma.compress(b"ab Q\n"))
+    assert publish.main([str(tmp_path / "run"), "tiny", "--lexicon", str(lexicon)]) == 0
+    assert saving.presets()["tiny"].files == files.digests(place / "tiny")
+    g2p = G2P.from_preset("tiny")
+    assert (g2p("AB"), g2p.translator.source_tokenizer.pieces("Ba")) == ("Q", ["b", "a"])
 
 
 def test_what_cannot_be_published_is_refused_before_any_work(run, place, tmp_path, monkeypatch, capsys):
