@@ -1,9 +1,10 @@
 """Makes a registered preset of a run: `python -m recipes.publish RUN NAME [--dtype float16|int8] [--lexicon FILE]`.
 
-Stores the run's weights in fewer bits, and of a model that reads single letters a tokenizer that cuts words, scores what is stored on the test split of the run's corpus, with the beam and
-the length penalty of its report, and writes `saved_models/presets/NAME/`: the preset, `report.json` and the card. Then
-it writes the entry, with the SHA-256 of each file, into the registry (keras_attn/saving/registry.json). A corpus whose
-licence does not allow that is refused: see recipes/named_corpora.py.
+Stores the run's weights in fewer bits, and of a model that reads letters a tokenizer that cuts words. Scores what
+is stored on the test split of the run's corpus, with the beam and the length penalty of its report, and writes
+`saved_models/presets/NAME/`: the preset, `report.json`, the card and the lexicon, if there is one. Then it writes the
+entry, with the SHA-256 of each file, into the registry (keras_attn/saving/registry.json). A corpus whose licence does
+not allow that is refused: see recipes/named_corpora.py.
 """
 
 import argparse
@@ -30,9 +31,7 @@ def main(argv=None) -> int:
     option("run", metavar="RUN", type=Path, help="folder of a finished run")
     option("name", metavar="NAME", help="of the preset: lower-case letters, digits and _")
     option("--dtype", choices=("float16", "int8"), help="store matrices in fewer bits (default: as they are)")
-    option(
-        "--lexicon", metavar="FILE", type=Path, help="of pronunciations, packed by xz, which G2P asks before the model"
-    )
+    option("--lexicon", metavar="FILE", type=Path, help="of pronunciations, packed by xz, for G2P")
     option("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
     return command.run(publish, parser, argv)
 
