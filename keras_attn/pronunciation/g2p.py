@@ -103,11 +103,11 @@ class G2P:
     Example:
         >>> g2p = keras_attn.G2P.from_preset("g2p_en_us")
         >>> g2p("hello")
-        'HH AH L OW'
+        'HH AH0 L OW1'
         >>> g2p("Hello, Bahdanau!")
-        'HH AH L OW, B AA D AH N AW!'
+        'HH AH0 L OW1, B AA1 D AH0 N AW0!'
         >>> keras_attn.G2P.from_preset("g2p_en_us", alphabet="ipa")(["read", "reads"])
-        ['ɹ ɛ d', 'ɹ i d z']
+        ['ɹ ˈɛ d', 'ɹ ˈi d z']
     """
 
     def __init__(

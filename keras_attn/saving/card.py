@@ -7,6 +7,7 @@ from typing import Any
 
 CARD = "README.md"
 _METRICS = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "wer": "WER", "per": "PER"}
+_METRICS |= {"wer_without_stress": "WER without stress", "wer_of_stress": "WER of stress alone"}
 _TAGS = {"target": "target language", "corpus": "corpus"}
 _LANGUAGE = re.compile(r"[a-z]{2,3}")  # ISO 639; "letters" and "phones" are no languages
 # The licences of the Hub's list that corpora have; the others are "other", by their name.

@@ -60,7 +60,7 @@ EXAMPLES = {
     "g2p_arm_e": ("խ ա շ ն", "χ ɑ ʃ ə n"),
     "g2p_bul": ("Хляб", "x lʲ a p"),
     "g2p_dut": ("g e w a s s e n", "ɣ ə ʋ ɑ s ə n"),
-    "g2p_en_us": ("Knight", "N AY T"),
+    "g2p_en_us": ("Knight", "N AY1 T"),
     "g2p_fre": ("RE\u0301USSITE", "ʁ e y s i t"),
     "g2p_geo": ("წ ყ ა ლ ი", "t͡sʼ qʼ ɑ l i"),
     "g2p_jpn_hira": ("が っ こ う", "ɡ a̠ k̚ k o̞ː"),

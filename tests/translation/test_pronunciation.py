@@ -19,11 +19,9 @@ def g2p():
 
 
 def test_words_of_a_lexicon_come_first_and_the_users_before_the_presets(g2p):
-    assert (
-        g2p("hello") == g2p(" HELLO ").strip() == "HH AH L OW"
-    )  # CMUdict's entry, without stress, as the model has it
-    assert g2p(["Keras", "tf"]) == ["K EH R AH S", "T IY EH F"]
-    assert [(one.text, one.origin) for one in g2p.pronounce("read")] == [("R EH D", "lexicon"), ("R IY D", "lexicon")]
+    assert g2p("hello") == g2p(" HELLO ").strip() == "HH AH0 L OW1"  # CMUdict's entry
+    assert g2p(["Keras", "tf"]) == ["K EH1 R AH0 S", "T IY EH F"]
+    assert [(one.text, one.origin) for one in g2p.pronounce("read")] == [("R EH1 D", "lexicon"), ("R IY1 D", "lexicon")]
     assert g2p.pronounce(["tf", ""], n_best=3)[1] == []
 
 
@@ -37,8 +35,14 @@ def test_the_model_has_the_rest(g2p):
     assert best.alignment.shape == (len(best.text.split()) + 1, len("bahdanau") + 1)
 
 
+def test_a_model_without_stress_leaves_out_that_of_a_lexicon(g2p):
+    letters, phones = g2p.translator.source_tokenizer, keras_attn.Tokenizer.train(["HH AH NG K"], level="symbol")
+    plain = types.SimpleNamespace(source_tokenizer=letters, target_tokenizer=phones)  # which no word of a lexicon asks
+    assert keras_attn.G2P(plain, [{"hello": "HH AH0 L OW1"}])("hello") == "HH AH L OW"
+
+
 def test_sentences_keep_what_is_no_word(g2p):
-    assert g2p("Hello, Keras! \U0001f600") == "HH AH L OW, K EH R AH S! \U0001f600"
+    assert g2p("Hello, Keras! \U0001f600") == "HH AH0 L OW1, K EH1 R AH0 S! \U0001f600"
     spelled = keras_attn.G2P(g2p.translator, g2p.lexicons, normalize=lambda text: text.replace("2", "two"))
     assert spelled("2 don’ts.") == f"{g2p('two')} {g2p(chr(39).join(['don', 'ts']))}."
 
@@ -50,11 +54,11 @@ def test_letters_that_the_model_has_not_seen_are_named(g2p):
     assert found.unknown == ("9",)
     assert repr(found).endswith("unknown 9>")
     with pytest.warns(UserWarning, match=r"with a letter that the model has seen. Received 1 without: 42"):
-        assert g2p("42 Keras") == "42 K EH R AH S"
+        assert g2p("42 Keras") == "42 K EH1 R AH0 S"
 
 
 def test_another_alphabet_and_a_language_of_several(g2p):
-    for alphabet, text in (("ipa", "k ɛ ɹ ʌ s"), ("x-sampa", "k E r\\ V s"), ("arpabet", "K EH R AH S")):
+    for alphabet, text in (("ipa", "k ˈɛ ɹ ə s"), ("x-sampa", "k \"E r\\ @ s"), ("arpabet", "K EH1 R AH0 S")):
         assert keras_attn.G2P(g2p.translator, [{"keras": "K EH1 R AH0 S"}], alphabet=alphabet)("keras") == text
     with pytest.raises(ValueError, match=r"Expected no tag for a model of one language. Received: tag='<2it>'"):
         keras_attn.G2P(g2p.translator, tag="<2it>")
@@ -76,19 +80,19 @@ def test_the_command_writes_words_and_lexicons(tmp_path, monkeypatch, capsys):
     (tmp_path / "own.tsv").write_text(";;; mine\nTF\tT IY EH1 F\n")
     line = ["g2p", "g2p_en_us", str(tmp_path / "in"), "--lexicon", str(tmp_path / "own.tsv")]
     assert main(line) == 0
-    assert capsys.readouterr().out == "HH AH L OW, T IY EH F!\nR EH D T IY EH F\n"
+    assert capsys.readouterr().out == "HH AH0 L OW1, T IY EH1 F!\nR EH1 D T IY EH1 F\n"
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(b"tf\r\nt\xff"))))
     assert main([*line[:2], *line[3:], "--max-characters", "2"]) == 0
     printed = capsys.readouterr()
-    assert printed.out.startswith("T IY EH F\n")
+    assert printed.out.startswith("T IY EH1 F\n")
     assert "1 of 2 lines contained bytes that are not UTF-8" in printed.err
     assert main([*line, "--format", "dict"]) == 0
     entries = capsys.readouterr().out
-    assert entries == "Hello HH AH L OW\nHello(2) HH EH L OW\ntf T IY EH F\nread R EH D\nread(2) R IY D\n"
+    assert entries == "Hello HH AH0 L OW1\nHello(2) HH EH0 L OW1\ntf T IY EH1 F\nread R EH1 D\nread(2) R IY1 D\n"
     (tmp_path / "again").write_text(entries)
-    assert read_lexicon(tmp_path / "again")["read"] == ("R EH D", "R IY D")
+    assert read_lexicon(tmp_path / "again")["read"] == ("R EH1 D", "R IY1 D")
     assert main([*line, "--format", "tsv"]) == 0
-    assert "tf\tT IY EH F\tlexicon\t1.000\n" in capsys.readouterr().out
+    assert "tf\tT IY EH1 F\tlexicon\t1.000\n" in capsys.readouterr().out
     (tmp_path / "own.tsv").write_text("a\tb\nalone\n")
     assert main(line) == 2
     assert "Expected a word and its phones in line 2 of" in capsys.readouterr().err
