@@ -12,7 +12,7 @@ Results, on one or two cores shared with other work (`recipes/README.md`):
     phrases       1.3 M parameters, BLEU 96.83, 4 minutes
     multi30k      5.9 M parameters, BLEU 39.77, 33 minutes
     multi30k-tok  5.9 M parameters, BLEU 40.11, 40 minutes
-    cmudict       3.1 M parameters, WER 23.87, 57 minutes; with stress (cmudict-stress) 28.55, 143 minutes
+    cmudict       3.1 M parameters, WER 23.87, 57 minutes
 
 The model is the paper's. The defaults of `keras_attn.models.RNNSearch` are the paper's sizes (units 1000, embeddings
 620, maxout 500, trained for 252 hours on 12 M pairs). The sizes here suit some ten thousand pairs and a CPU, with the

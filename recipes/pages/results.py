@@ -10,6 +10,7 @@ The page has a section for each folder: a table of its runs, then each study. Sp
 """
 
 import argparse
+import itertools
 import json
 import math
 import re
@@ -113,9 +114,9 @@ def page(reports: dict[str, dict], speed: Sequence[dict]) -> str:
         parts.append(f"## {corpus}")
         if runs := {name: report for name, report in own.items() if "bleu" in report or "wer" in report}:
             parts += _runs(runs)
-        for name, report in own.items():
-            if "study" in report:
-                parts += studies.section(name, report)
+        found = [(name, report) for name, report in own.items() if "study" in report]
+        for _, same in itertools.groupby(found, lambda one: one[1]["study"]):
+            parts.append("\\\n".join(part for one in same for part in studies.section(*one)))
     return "\n\n".join([*parts, *_tasks(tasks), *_speed(speed)]) + "\n"
 
 
@@ -168,7 +169,9 @@ def _score(report: dict, metric: str) -> str:
     score = report[metric]["score"]
     if metric == "wer":
         items = int(re.search(r"items:(\d+)", report["wer"]["signature"])[1])
-        return f"{score:.2f} ± {1.96 * math.sqrt(score * (100 - score) / items):.2f}"
+        plain = report.get("wer_without_stress")
+        more = f", without stress {plain['score']:.2f}" if plain else ""
+        return f"{score:.2f} ± {1.96 * math.sqrt(score * (100 - score) / items):.2f}{more}"
     low, high = report["bleu"].get("low"), report["bleu"].get("high")
     return f"{score:.2f}" if low is None else f"{score:.2f} ± {(high - low) / 2:.2f}"
 

@@ -58,7 +58,7 @@ def test_letters_that_the_model_has_not_seen_are_named(g2p):
 
 
 def test_another_alphabet_and_a_language_of_several(g2p):
-    for alphabet, text in (("ipa", "k ˈɛ ɹ ə s"), ("x-sampa", "k \"E r\\ @ s"), ("arpabet", "K EH1 R AH0 S")):
+    for alphabet, text in (("ipa", "k ˈɛ ɹ ə s"), ("x-sampa", 'k "E r\\ @ s'), ("arpabet", "K EH1 R AH0 S")):
         assert keras_attn.G2P(g2p.translator, [{"keras": "K EH1 R AH0 S"}], alphabet=alphabet)("keras") == text
     with pytest.raises(ValueError, match=r"Expected no tag for a model of one language. Received: tag='<2it>'"):
         keras_attn.G2P(g2p.translator, tag="<2it>")

@@ -24,6 +24,7 @@ PAGES = [*TEXTS, *ROOT.glob("docs/**/*.md"), *ROOT.glob("saved_models/*.md"), *R
 FOLDERS = ROOT / "recipes", ROOT / "keras_attn", ROOT / "tests" / "benchmarks"
 FILES = sorted([*PAGES, *(path for folder in FOLDERS for path in folder.rglob("*.py"))])
 RECIPES = sorted(path.stem for path in (ROOT / "recipes").glob("*.py") if "\ndef build(" in path.read_text("utf-8"))
+TRAIN = r"^(python -m recipes\.train|keras-attn train) "
 NO_MORE = {"alignment_links", "shift_alignment"}  # settings of some reports that only a study has now
 
 
@@ -44,7 +45,7 @@ def run_of(command: str) -> dict | None:
     arguments = train.parser().parse_args(shlex.split(command))
     wanted = arguments.recipe, arguments.corpus, sorted(arguments.changes)
     for report in RUNS.values():
-        trained = train.parser().parse_args(shlex.split(report["command"])[3:])
+        trained = train.parser().parse_args(shlex.split(re.sub(TRAIN, "", report["command"])))
         if (trained.recipe, trained.corpus, sorted(trained.changes)) == wanted:
             return report
     return None
@@ -52,7 +53,7 @@ def run_of(command: str) -> dict | None:
 
 # Without the recipes that a reader writes.
 QUOTED = quoted(r"(?:python -m recipes\.train|keras-attn train) (?!my[\w.]*[./])(\w[^#\n`|'\"]*)")
-TRAININGS = [*QUOTED, *(report["command"].removeprefix("python -m recipes.train ") for report in RUNS.values())]
+TRAININGS = [*QUOTED, *(re.sub(TRAIN, "", report["command"]) for report in RUNS.values())]
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(TRAININGS))
@@ -75,7 +76,7 @@ def test_a_quoted_training_gives_the_configuration_of_its_report(command):
 def test_the_commands_of_a_study_are_those_of_its_runs(name):
     for row in [*STUDIES[name].get("systems", []), *STUDIES[name].get("scores", [])]:
         if "updates" in row:
-            config, _ = configuration(row["command"].removeprefix("python -m recipes.train "))
+            config, _ = configuration(re.sub(TRAIN, "", row["command"]))
             assert (config.max_steps, config.max_words) == (row["updates"], row.get("max_words"))
 
 
