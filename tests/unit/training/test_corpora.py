@@ -224,3 +224,11 @@ def test_the_embedded_corpus_is_that_of_the_reports(monkeypatch, tmp_path) -> No
     monkeypatch.setattr(corpora, "PHRASES", tmp_path / "phrases")
     with pytest.raises(ValueError, match=r"Expected .*phrases to have the SHA-256 .*\. Received: "):
         corpora.load("phrases")
+
+
+def test_pairs_of_at_most_so_many_words_on_each_side() -> None:
+    lines = (["a b", "a b c", "a", "a"], ["x y", "x", "x y z", "x"], [1, 2, 3, 4])
+    assert [*zip(*corpora.pairs_up_to(2, lines), strict=True)] == [("a b", "x y", 1), ("a", "x", 4)]
+    assert corpora.pairs_up_to(None, lines) is lines
+    with pytest.raises(ValueError, match=r"at most 1 words a side\. There are none"):
+        corpora.pairs_up_to(1, (["a b"], ["x"]))
