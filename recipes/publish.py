@@ -72,8 +72,8 @@ def publish(arguments: argparse.Namespace) -> None:
             translator = Translator(translator.model, letters.with_letters(), phones, **translator.length_arguments)
         translator.save_to_preset(preset, dtype=arguments.dtype)
         if arguments.lexicon:
-            read_lexicon(arguments.lexicon)  # refuses what is none
             shutil.copyfile(arguments.lexicon, preset / LEXICON)
+            read_lexicon(preset / LEXICON)  # refuses what is none, or packed otherwise
         stored = Translator.from_preset(preset)
         scores = _scores(stored, trained, arguments.data)
         report = {key: trained[key] for key in _COPIED if key in trained}

@@ -11,7 +11,7 @@ A corpus is one of
 - two files, `text.de` and `text.en`, given by what their names share, `text`.
 
 Of a table, or two files, a twentieth of the distinct source lines, at most 1,000, is held out for validation, and as
-many for the test, always the same ones, each with its first translation.
+many for the test, always the same ones, each with its first translation; of a lexicon with all its pronunciations.
 
 A plus sign joins several corpora: `load("a+b")`, with weights `load("a:3+b:1")`, and with tags before the source lines
 that name the target language or the corpus.
@@ -31,11 +31,15 @@ from keras_attn import files
 from keras_attn.pronunciation import read_lexicon
 from keras_attn.text import PACKED, corpus_paths, iterate_lines, read_lines, read_parallel
 from keras_attn.training.recipes import named_corpora
-from keras_attn.training.tables import ENDINGS, Table, read_table
+from keras_attn.training.tables import ENDINGS, Table, ending, read_table
 
 SPLITS = ("train", "val", "test")
 _VALIDATION = ("val", "dev", "valid", "validation")  # names of that split
 TAGS = ("target", "corpus")
+LEXICON = ".dict"
+_OF_A_FILE = re.compile(
+    rf"({'|'.join(map(re.escape, [*ENDINGS, '.txt', LEXICON]))})({'|'.join(map(re.escape, PACKED))})?$"
+)
 LARGE = 64_000_000  # bytes of both sides of a training split in a folder, beyond which they stay in their files
 PHRASES = Path(__file__).with_name("phrases_en_fr.tsv.bz2")
 _PHRASES_SHA256 = "02546519ef2fa49acae4d6073023ab2cbbd6c11c001b010bfa99e603a2d2ecf0"
@@ -175,7 +179,8 @@ def tagged(corpus: Corpus, kind: str) -> Corpus:
         corpus: One in memory.
         kind: "target" for the target language, "corpus" for the corpus' name, "ice" of "g2p/ice" and "ice.tsv".
     """
-    name = corpus.target if kind == "target" else corpus.name.split("/")[-1].split(".")[0]
+    name = corpus.target if kind == "target" else corpus.name.split("/")[-1]
+    name = _OF_A_FILE.sub("", name)
     tag = "<2" + re.sub(r"[\s,▁]", "_", name.lower()) + ">"
     splits = {
         split: ([f"{tag} {line}" if line.strip() else line for line in source], target)
@@ -279,8 +284,9 @@ def _load(name: str, source: str | None, target: str | None, data: str | os.Path
     if name and path.is_dir():
         return _folder(path, source, target, stream)
     if path.is_file():
-        table = _lexicon(path) if ".dict" in path.suffixes else read_table(path, source, target)
-        splits = _with_held_out(path, table.sources, table.targets)
+        is_lexicon = ending(path) == LEXICON
+        table = _lexicon(path) if is_lexicon else read_table(path, source, target)
+        splits = _with_held_out(path, table.sources, table.targets, all_targets=is_lexicon)
         return Corpus(
             path.name, *_languages(table, source, target), splits, read_as=f"{_columns_of(table)}, {_DIVIDED}"
         )
@@ -369,7 +375,9 @@ def _languages(table: Table, source: str | None, target: str | None) -> tuple[st
     return ("source", "target") if is_number else (source or "source", target or "target")
 
 
-def _with_held_out(path: Path, sources: list[str], targets: list[str]) -> dict[str, Lines]:
+def _with_held_out(
+    path: Path, sources: list[str], targets: list[str], *, all_targets: bool = False
+) -> dict[str, Lines]:
     """The splits of pairs that have none.
 
     Raises:
@@ -388,7 +396,7 @@ def _with_held_out(path: Path, sources: list[str], targets: list[str]) -> dict[s
     seen = set()
     for source, target in pairs:
         split = held.get(source, "train")
-        if split == "train" or source not in seen:
+        if split == "train" or all_targets or source not in seen:
             seen.add(source)
             splits[split][0].append(source)
             splits[split][1].append(target)

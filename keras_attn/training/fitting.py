@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-import keras
-
 from keras_attn import ParallelDataset, Tokenizer, Translator
 from keras_attn.backend import Job, bfloat16_products
 from keras_attn.evaluation import model1_links
@@ -18,6 +16,7 @@ from keras_attn.training.config import TrainingConfig
 from keras_attn.training.corpora import TextFiles
 from keras_attn.training.plan import TrainingPlan
 from keras_attn.training.progress import Progress, SampleBoard, Samples, overview
+from keras_attn.training.schedules import schedule
 from keras_attn.training.termination import Termination
 from keras_attn.translation import compile_model
 
@@ -174,7 +173,7 @@ def fit(
     checkpoint = Checkpoint(out / "checkpoint.npz", out / "history.csv", scorer, budget, job)
     batches, validation_batches = (RunBatches(data, (job.rank, job.count)) for data in (training, validation))
     stopping = Stopping(max_batches, termination, budget, checkpoint, batches)
-    shown = [Progress(training, max_batches, budget.seconds_left), Samples(scorer)]
+    shown = [Progress(training, max_batches, seconds_left=budget.seconds_left), Samples(scorer)]
     shown += [SampleBoard(out / "tensorboard", scorer)] if plan.tensorboard else []
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     print(overview(model, training, [lines[:1000] for lines in validation_pairs], tokenizers, updates), flush=True)
@@ -230,62 +229,3 @@ def note_on_average(decay: float, updates: int) -> str | None:
         f"Note: ema_decay={decay:g} averages the weights of about the last {window:,} updates, and the run has "
         f"{updates:,}. For so few set it to {fewer:.4g}."
     )
-
-
-@keras.saving.register_keras_serializable(package="keras_attn_recipes")
-class ConstantThenLinear(keras.optimizers.schedules.LearningRateSchedule):
-    """A rate that warms up linearly, stays constant for a fraction of all steps, then falls linearly to zero."""
-
-    def __init__(
-        self,
-        learning_rate: float,
-        total_steps: int,
-        hold_fraction: float = 0.5,
-        warmup_steps: int = 0,
-        accumulation_steps: int = 1,
-    ):
-        self.learning_rate = learning_rate
-        self.total_steps = total_steps
-        self.hold_fraction = hold_fraction
-        self.warmup_steps = warmup_steps
-        self.accumulation_steps = accumulation_steps
-
-    def __call__(self, step):
-        step = keras.ops.floor(keras.ops.cast(step, "float32") / self.accumulation_steps)
-        warm = (step + 1) / max(1, self.warmup_steps)
-        left = (1 - step / self.total_steps) / max(1e-9, 1 - self.hold_fraction)
-        return self.learning_rate * keras.ops.clip(keras.ops.minimum(warm, left), 0.0, 1.0)
-
-    def get_config(self):
-        return dict(vars(self))
-
-
-@keras.saving.register_keras_serializable(package="keras_attn_recipes")
-class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
-    """A rate that warms up linearly to its peak, then falls with the square root of the number of steps.
-
-        rate = H^-0.5 min(step^-0.5, step warmup^-1.5)                               (Vaswani 2017, section 5.3, eq. 3)
-
-    The peak, H^-0.5 warmup^-0.5 in the paper, is `learning_rate` here.
-    """
-
-    def __init__(self, learning_rate: float, warmup_steps: int, accumulation_steps: int = 1):
-        self.learning_rate = learning_rate
-        self.warmup_steps = max(1, warmup_steps)
-        self.accumulation_steps = accumulation_steps
-
-    def __call__(self, step):
-        step = keras.ops.floor(keras.ops.cast(step, "float32") / self.accumulation_steps) + 1
-        warm = step / self.warmup_steps
-        return self.learning_rate * keras.ops.minimum(warm, keras.ops.rsqrt(warm))
-
-    def get_config(self):
-        return dict(vars(self))
-
-
-def schedule(config: TrainingConfig, total_steps: int):
-    """The schedule of a run of `total_steps` updates."""
-    options = {"warmup_steps": config.warmup_steps, "accumulation_steps": config.accumulation_steps}
-    if config.schedule == "inverse_sqrt":
-        return InverseSquareRoot(config.learning_rate, **options)
-    return ConstantThenLinear(config.learning_rate, total_steps, config.hold_fraction, **options)

@@ -59,8 +59,8 @@ class Progress(keras.callbacks.Callback):
     Args:
         data: The training dataset, whose target tokens and batches are counted.
         max_batches: Of the run; None: those of the epochs of `fit`.
-        seconds_left: A function without arguments that returns the most that is left; None: no limit.
         stream: Where to write; None: `sys.stdout`.
+        seconds_left: A function without arguments that returns the most that is left; None: no limit.
 
     Example:
         from keras_attn.training.progress import Progress
@@ -72,8 +72,8 @@ class Progress(keras.callbacks.Callback):
         self,
         data: ParallelDataset,
         max_batches: int | None = None,
-        seconds_left: Callable[[], float] | None = None,
         stream=None,
+        seconds_left: Callable[[], float] | None = None,
     ):
         super().__init__()
         report = data.report()

@@ -36,7 +36,7 @@ def read_table(path: Path, source: str | None = None, target: str | None = None)
     Raises:
         ValueError: for a line without one of the columns, a header with one of two names, or what is no table.
     """
-    kind = Path(path.name.removesuffix(path.suffix) if path.suffix in PACKED else path.name).suffix.lower()
+    kind = ending(path)
     wanted = source or "source", target or "target"
     if kind == ".jsonl":
         rows, columns = _objects(path, wanted), wanted
@@ -47,6 +47,11 @@ def read_table(path: Path, source: str | None = None, target: str | None = None)
         for side, text in zip(sides, row, strict=True):
             side.append(" ".join(text.splitlines()) if "\n" in text or "\r" in text else text)
     return Table(*sides, columns)
+
+
+def ending(path: Path) -> str:
+    """Returns the ending of a file's name, without that of its packing: ".tsv" of "words.TSV.gz"."""
+    return Path(path.name.removesuffix(path.suffix) if path.suffix in PACKED else path.name).suffix.lower()
 
 
 def _tab_separated(path: Path) -> Iterator[tuple[int, list[str]]]:

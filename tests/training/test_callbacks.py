@@ -11,8 +11,8 @@ import pytest
 
 from keras_attn.training import Terminated, callbacks, config
 from keras_attn.training.callbacks import Stopping, TimeBudget, Validation
-from keras_attn.training.fitting import ConstantThenLinear, InverseSquareRoot, schedule
 from keras_attn.training.progress import Progress
+from keras_attn.training.schedules import ConstantThenLinear, InverseSquareRoot, schedule
 from keras_attn.training.termination import Termination
 from keras_attn.translation import Translation
 from recipes import rnnsearch

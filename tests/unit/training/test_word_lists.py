@@ -6,6 +6,7 @@ import pytest
 
 from keras_attn import G2P
 from keras_attn.cli import train
+from keras_attn.training import TrainingConfig, corpora
 
 SIZES = ["units=4", "num_layers=1", "embedding_size=5", "decoder_units=6", "readout_size=7", "max_steps=2"]
 SOUNDS = {"a": "A1", "b": "B", "é": "E:", "n": "n"}
@@ -47,3 +48,19 @@ def test_another_language_goes_on_with_a_tag(runs):
     assert letters.vocabulary[: old.vocabulary_size] == old.vocabulary
     assert set(letters.vocabulary[old.vocabulary_size :]) == {"<2xyz>", "é"}
     assert letters.pieces("<2xyz> Bé") == ["<2xyz>", "b", "é"]
+
+
+def test_words_of_a_lexicon_are_held_out_with_all_pronunciations(tmp_path):
+    entries = [f"w{n} A{n}\nw{n}(2) B{n}\n" for n in range(40)]
+    (tmp_path / "v1.2.dict").write_text("".join(entries))
+    corpus = corpora.load(tmp_path / "v1.2.dict", tags="corpus")
+    assert corpus.tags == ("<2v1.2>",)
+    assert [len(corpus.splits[split][0]) for split in corpora.SPLITS] == [72, 4, 4]
+    for sources, targets in corpus.splits.values():
+        assert all(line.split()[1][1:] == phones[1:] for line, phones in zip(sources, targets, strict=True))
+    assert len({target[0] for target in corpus.splits["test"][1]}) == 2
+
+
+def test_letters_and_phones_share_no_vocabulary():
+    with pytest.raises(ValueError, match=r'Expected another `level` with `shared_vocabulary`\. Received: "letter"'):
+        TrainingConfig(level="letter", shared_vocabulary=True)
