@@ -25,7 +25,12 @@ def write(path: Path, format: Mapping[str, Any], properties: Mapping[str, Any]) 
 
 
 def read(
-    path: Path, kind: str, format: Mapping[str, Any], required: Collection[str], parse: Callable[[dict[str, Any]], Any]
+    path: Path,
+    kind: str,
+    format: Mapping[str, Any],
+    required: Collection[str],
+    parse: Callable[[dict[str, Any]], Any],
+    optional: Collection[str] = (),
 ) -> Any:
     """Checks every file against a manifest, and returns the parsed properties.
 
@@ -33,8 +38,9 @@ def read(
         path: The manifest.
         kind: The kind of folder, for errors.
         format: As it was written.
-        required: The names of the files that there must be. There may be SentencePiece models besides.
+        required: The names of the files that there must be.
         parse: Maps the properties to the result. An error in it is that of a changed manifest.
+        optional: The names of files that there may be, besides SentencePiece models.
 
     Raises:
         FileNotFoundError: if the manifest or a file is missing.
@@ -51,7 +57,7 @@ def read(
             raise TypeError
         if known == format:
             properties = parse(manifest)
-            if not {*required} <= recorded.keys() <= {*required, *SENTENCEPIECE_FILES}:
+            if not {*required} <= recorded.keys() <= {*required, *optional, *SENTENCEPIECE_FILES}:
                 raise ValueError
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         raise ValueError(f"Expected {str(path)!r} to be the manifest of {kind}. It is truncated or changed.") from None

@@ -1,4 +1,4 @@
-"""A preset: a folder with a model, its two tokenizers, a manifest and a card. An incomplete one is refused."""
+"""A preset: a folder with a model, its tokenizers, a manifest and a card. An incomplete one is refused."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ _STAGED = "preset"
 def save_preset(
     directory: str | os.PathLike,
     model: Seq2Seq,
-    source_tokenizer: Tokenizer,
+    source_tokenizer: Tokenizer | None,
     target_tokenizer: Tokenizer,
     options: Mapping[str, float | None],
     *,
@@ -41,7 +41,7 @@ def save_preset(
     Args:
         directory: The new preset. It may exist with other files in it.
         model: The model; its optimizer's state is left out.
-        source_tokenizer, target_tokenizer: Its tokenizers.
+        source_tokenizer, target_tokenizer: Its tokenizers; the first is None where the source is no text.
         options: `max_length_ratio`, `max_length_constant` and, if it is known, `trained_length` of the translator.
         dtype: "float16" or "int8" to store matrices in fewer bits; None: as they are.
         report: The run's report, for the card; see `keras_attn.saving.model_card`.
@@ -71,11 +71,13 @@ def save_preset(
         if dtype:
             narrow(preset / "model.keras", dtype)
         for name, tokenizer in zip(manifest.TOKENIZERS, (source_tokenizer, target_tokenizer), strict=True):
-            tokenizer.save(preset / name)
+            if tokenizer is not None:
+                tokenizer.save(preset / name)
         manifest.write(preset / MANIFEST, _FORMAT, {"options": options})
-        if not files.publish(preset / NAMES[0], directory / NAMES[0]):
+        first, *others = [name for name in NAMES if (preset / name).exists()]
+        if not files.publish(preset / first, directory / first):
             _refuse_taken(directory)
-        for name in NAMES[1:]:
+        for name in others:
             files.move(preset / name, directory / name)
         if not (directory / CARD).exists():
             sizes = {"model": type(model).__name__, "parameters": model.count_params()}
@@ -103,15 +105,15 @@ def _undo_killed(directory: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def load_preset(preset: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, Any]]:
+def load_preset(preset: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer | None, Tokenizer, dict[str, Any]]:
     """Loads a preset in Keras' safe mode.
 
     Args:
         preset: A folder, the name of a registered preset or "hf://USER/NAME": see `keras_attn.saving.locate`.
 
     Returns:
-        The model, the source tokenizer, the target tokenizer and the options, as given to `save_preset`; a
-        `trained_length` that is not known is None.
+        The model, the source tokenizer, the target tokenizer and the options, as given to `save_preset`; a source
+        tokenizer that it has not and a `trained_length` that is not known are None.
 
     Raises:
         FileNotFoundError: if the folder contains no preset, or a file of it is missing; and see `locate`.
@@ -124,17 +126,23 @@ def load_preset(preset: str | os.PathLike) -> tuple[Seq2Seq, Tokenizer, Tokenize
         'RNNSearch'
     """
     directory = locate(preset)
-    required = "model.keras", *manifest.TOKENIZER_FILES
+    source, target = (directory / name for name in manifest.TOKENIZERS)
+    optional, *required = (*manifest.TOKENIZER_FILES, "model.keras")
     options = manifest.read(
-        directory / MANIFEST, "a preset", _FORMAT, required, lambda found: manifest.length_arguments(found["options"])
+        directory / MANIFEST,
+        "a preset",
+        _FORMAT,
+        [*required, *([optional] if source.exists() else [])],
+        lambda found: manifest.length_arguments(found["options"]),
+        optional=[optional],
     )
-    tokenizers = [Tokenizer.load(directory / name) for name in manifest.TOKENIZERS]
-    return load_model(directory / "model.keras"), *tokenizers, options
+    source_tokenizer = Tokenizer.load(source) if source.exists() else None
+    return load_model(directory / "model.keras"), source_tokenizer, Tokenizer.load(target), options
 
 
 def load_presets(
     directories: Sequence[str | os.PathLike], average: str
-) -> tuple[Seq2Seq, Tokenizer, Tokenizer, dict[str, Any]]:
+) -> tuple[Seq2Seq, Tokenizer | None, Tokenizer, dict[str, Any]]:
     """Loads several presets as one model.
 
     Args:
@@ -163,7 +171,7 @@ def load_presets(
     _, *tokenizers, options = presets[0]
     for directory, (_, *others, _) in zip(directories, presets, strict=True):
         for side, tokenizer, other in zip(("source", "target"), tokenizers, others, strict=True):
-            if tokenizer.fingerprint != other.fingerprint:
+            if getattr(tokenizer, "fingerprint", None) != getattr(other, "fingerprint", None):
                 raise ValueError(
                     f"Expected presets with the same tokenizers. Received: {str(directory)!r}, with another "
                     f"{side} tokenizer than {str(directories[0])!r}"

@@ -49,7 +49,9 @@ class Translator(TextSearch):
         model: A `keras_attn.models.Seq2Seq`.
         source_tokenizer, target_tokenizer: A `keras_attn.Tokenizer` for each side (the same one twice for a shared
             vocabulary). A source tokenizer of None is for a source that is no text, such as images or speech:
-            `generate` and `sample` then take its arrays, as `generate` of the model does, instead of texts.
+            `generate` and `sample` then take its arrays, as `generate` of the model does, instead of texts. A target
+            tokenizer of None is for a target that is no text, such as classes: ids are their own tokens, and the text
+            is those of an output, "7 12", without pad, start and end.
         max_length_ratio, max_length_constant: A translation has at most `ratio * source tokens + constant`
             tokens. The limit depends on the sentence alone, so that its translation never depends on its
             batch mates. Search continues until no hypothesis up to this length can be better: a generous limit costs
@@ -77,12 +79,18 @@ class Translator(TextSearch):
         self,
         model: Seq2Seq,
         source_tokenizer: Tokenizer | None,
-        target_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer | None,
         *,
         max_length_ratio: float = 1.5,
         max_length_constant: float = 10,
         trained_length: int | None = None,
     ):
+        if source_tokenizer is None and target_tokenizer is None:
+            raise ValueError(
+                "Expected a tokenizer of source or target; `model.generate` finds ids from arrays. Received: None twice"
+            )
+        if target_tokenizer is None:
+            target_tokenizer = _tokenizer_of_ids(model)
         _check_parts(model, source_tokenizer, target_tokenizer)
         lengths = max_length_ratio, max_length_constant, trained_length
         reads = {"pointer": model.pointer, "source_length": model.source_length}
@@ -267,7 +275,6 @@ class Translator(TextSearch):
             ValueError: if `dtype` is another.
             FileExistsError: if `directory` already contains a preset, or part of one.
         """
-        self._check_text("for a preset, beside `model.save` and `tokenizer.save`")
         tokenizers = self.source_tokenizer, self.target_tokenizer
         save_preset(directory, self.model, *tokenizers, self.length_arguments, dtype=dtype, report=report)
 
@@ -432,7 +439,18 @@ class Translator(TextSearch):
         return Translation(text, tuple(self.target_tokenizer.tokens(known)), tuple(ids), -np.inf, log_probs)
 
 
-def _check_parts(model: Seq2Seq, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
+def _tokenizer_of_ids(model: Seq2Seq) -> Tokenizer:
+    """A tokenizer of the model's target ids, whose words are the ids."""
+    ids = [str(token_id) for token_id in range(getattr(model, "target_vocabulary_size", None) or 0)]
+    if not ids:
+        raise ValueError(
+            "Expected a model with a `target_vocabulary_size` for a target of ids; `model.generate` finds those of a "
+            f"model whose outputs depend on the source. Received: {type(model).__name__}, without one"
+        )
+    return Tokenizer.from_vocabulary(ids, level="symbol", **model.target_special_ids.get_config())
+
+
+def _check_parts(model: Seq2Seq, source_tokenizer: Tokenizer | None, target_tokenizer: Tokenizer) -> None:
     """Raises ValueError for tokenizers of other sizes or special ids than the model's, or translations that vary.
 
     Without a mask and without `source_length`, a translation would depend on the padding of its batch.
@@ -443,13 +461,8 @@ def _check_parts(model: Seq2Seq, source_tokenizer: Tokenizer, target_tokenizer: 
             "`step`. Keras' `clone_model` gives such a one: `type(model).from_config(model.get_config())` is a copy "
             "that has them, and `copy.set_weights(model.get_weights())` gives it the weights"
         )
-    if target_tokenizer is None:
-        raise ValueError(
-            "Expected a tokenizer of the target, because a translator writes text; `model.generate` finds ids. "
-            "Received: target_tokenizer=None"
-        )
     for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
-        if side == "source" and tokenizer is None:
+        if tokenizer is None:
             continue
         expected, special_ids = (getattr(model, f"{side}_{name}") for name in ("vocabulary_size", "special_ids"))
         if expected is None:
