@@ -22,7 +22,7 @@ source |= {f"keras_attn/recipes/{name}" for name in ("__init__.py", "named_corpo
 for folder in ("g2p_en_us", "phrases_en_fr"):
     files = [path for path in Path("saved_models/presets", folder).rglob("*") if path.is_file()]
     source |= {path.as_posix().replace("saved_models/presets", "keras_attn/saving/shipped") for path in files}
-source |= {f"keras_attn/{path}" for path in Path("recipes").glob("*.py") if "\ndef build(" in path.read_text("utf-8")}
+source |= {f"keras_attn/{path}" for path in Path("recipes").glob("*.py") if "\nCONFIGS = " in path.read_text("utf-8")}
 packed = {name for name in names if name.startswith("keras_attn/")}
 if source != packed:
     missing, surplus = sorted(source - packed), sorted(packed - source)

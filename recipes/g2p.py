@@ -11,15 +11,9 @@ for `keras_attn.G2P`. The last line goes on from a model of eight languages, whi
 fewer gains from: its words have the tag `<2afr>`.
 """
 
-import keras
-
 from keras_attn.models import HardMonotonicSeq2Seq
-from keras_attn.training import G2P, load_recipe, model_arguments
+from keras_attn.training import G2P, builder, load_recipe
 
 Config = load_recipe("hard_monotonic").Config
 CONFIGS = {"*": Config(**{**G2P, "level": "letter", "extend_vocabulary": True})}
-
-
-def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
-    """The model of this recipe."""
-    return HardMonotonicSeq2Seq(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))
+build = builder(HardMonotonicSeq2Seq)

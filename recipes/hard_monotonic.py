@@ -19,10 +19,8 @@ of symbols; with large vocabularies its training needs too much memory. After 1,
 
 import dataclasses
 
-import keras
-
 from keras_attn.models import HardMonotonicSeq2Seq
-from keras_attn.training import G2P, TrainingConfig, model_arguments
+from keras_attn.training import G2P, TrainingConfig, builder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,8 +52,4 @@ CONFIGS = {
     "g2p/*": Config(**G2P),
     "cmudict*": Config(**{**G2P, "batch_size": 256, "max_steps": 14000, "validate_every": 466}),
 }
-
-
-def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
-    """The model of this recipe."""
-    return HardMonotonicSeq2Seq(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))
+build = builder(HardMonotonicSeq2Seq)

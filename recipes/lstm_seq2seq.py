@@ -18,10 +18,8 @@ about as many parameters as `rnnsearch`.
 
 import dataclasses
 
-import keras
-
 from keras_attn.models import LSTMSeq2Seq
-from keras_attn.training import MULTI30K, PHRASES, RecurrentConfig, model_arguments
+from keras_attn.training import MULTI30K, PHRASES, RecurrentConfig, builder, multi30k
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,15 +30,9 @@ class Config(RecurrentConfig):
     num_layers: int = 2
     embedding_size: int = 280
     reverse_source: bool = True
-    tie_embeddings: str | None = "target"
-    initializer: str | None = "glorot_uniform"
-    scale_embeddings: bool = False
-    embedding_dropout: float = 0.4
     layer_dropout: float = 0.2
-    output_dropout: float = 0.4
 
 
-_MULTI30K = Config(**MULTI30K)
 CONFIGS = {
     "phrases": Config(
         **PHRASES,
@@ -51,11 +43,6 @@ CONFIGS = {
         layer_dropout=0.0,
         output_dropout=0.1,
     ),
-    "multi30k": _MULTI30K,
-    "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),
+    **multi30k(Config(**MULTI30K)),
 }
-
-
-def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
-    """The model of this recipe."""
-    return LSTMSeq2Seq(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))
+build = builder(LSTMSeq2Seq)

@@ -29,7 +29,7 @@ import keras
 
 from keras_attn.layers import LocalMonotonicAttention, LocalPredictiveAttention
 from keras_attn.models import LuongSeq2Seq
-from keras_attn.training import G2P, MULTI30K, PHRASES, RecurrentConfig, check_range, model_arguments
+from keras_attn.training import DROPOUT, G2P, MULTI30K, PHRASES, RecurrentConfig, check_range, model_arguments, multi30k
 
 _LOCAL = {"local_m": LocalMonotonicAttention, "local_p": LocalPredictiveAttention}
 
@@ -48,13 +48,8 @@ class Config(RecurrentConfig):
     input_feeding: bool = True
     reverse_source: bool = True
     bidirectional: bool = False
-    tie_embeddings: str | None = "target"
-    initializer: str | None = "glorot_uniform"
-    scale_embeddings: bool = False
-    embedding_dropout: float = 0.4
     layer_dropout: float = 0.2
     memory_dropout: float = 0.24
-    output_dropout: float = 0.4
     pointer: bool = False
     coverage_loss: float = 0.0
 
@@ -68,34 +63,27 @@ class Config(RecurrentConfig):
             )
 
 
-_MULTI30K = Config(**(MULTI30K | {"learning_rate": 2e-3, "scale_embeddings": True}))
 CONFIGS = {
     "phrases": Config(
         **PHRASES,
+        **DROPOUT["phrases"],
         scale_embeddings=True,
         units=152,
         embedding_size=128,
         readout_size=128,
-        embedding_dropout=0.1,
         layer_dropout=0.0,
-        memory_dropout=0.0,
-        output_dropout=0.1,
     ),
     "g2p/*": Config(
         **G2P,
+        **DROPOUT["g2p"],
         units=192,
         embedding_size=96,
         readout_size=192,
         reverse_source=False,
         bidirectional=True,
         tie_embeddings=None,
-        embedding_dropout=0.2,
-        layer_dropout=0.2,
-        memory_dropout=0.2,
-        output_dropout=0.3,
     ),
-    "multi30k": _MULTI30K,
-    "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),
+    **multi30k(Config(**(MULTI30K | {"learning_rate": 2e-3, "scale_embeddings": True}))),
 }
 
 

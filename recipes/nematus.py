@@ -25,10 +25,8 @@ parameters as `rnnsearch`, and the same regularisation.
 
 import dataclasses
 
-import keras
-
 from keras_attn.models import NematusSeq2Seq
-from keras_attn.training import BIBLE, G2P, MULTI30K, PHRASES, RecurrentConfig, model_arguments
+from keras_attn.training import BIBLE, DROPOUT, G2P, MULTI30K, PHRASES, RecurrentConfig, builder, multi30k
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,34 +43,24 @@ class Config(RecurrentConfig):
     upper_transitions: int = 1
     layer_normalization: bool = False
     attention_units: int = 512
-    tie_embeddings: str | None = "target"
-    initializer: str | None = "glorot_uniform"
-    scale_embeddings: bool = False
-    embedding_dropout: float = 0.4
     memory_dropout: float = 0.24
-    output_dropout: float = 0.4
     pointer: bool = False
 
 
-_MULTI30K = Config(**MULTI30K, memory_dropout=0.3)
 CONFIGS = {
     "phrases": Config(
         **PHRASES,
+        **DROPOUT["phrases"],
         units=160,
         embedding_size=128,
         attention_units=192,
-        embedding_dropout=0.1,
-        memory_dropout=0.0,
-        output_dropout=0.1,
     ),
     "bible-en-es": Config(
         **BIBLE,
+        **DROPOUT["bible"],
         units=184,
         embedding_size=192,
         attention_units=256,
-        embedding_dropout=0.2,
-        memory_dropout=0.1,
-        output_dropout=0.2,
     ),
     "tatoeba-en-fr": Config(
         source_vocabulary_size=6000,
@@ -116,19 +104,12 @@ CONFIGS = {
     ),
     "g2p/*": Config(
         **G2P,
+        **DROPOUT["g2p"],
         units=192,
         embedding_size=128,
         attention_units=192,
         tie_embeddings=None,
-        embedding_dropout=0.2,
-        memory_dropout=0.2,
-        output_dropout=0.3,
     ),
-    "multi30k": _MULTI30K,
-    "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),
+    **multi30k(Config(**MULTI30K, memory_dropout=0.3)),
 }
-
-
-def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
-    """The model of this recipe."""
-    return NematusSeq2Seq(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))
+build = builder(NematusSeq2Seq)

@@ -18,10 +18,8 @@ the layers.
 
 import dataclasses
 
-import keras
-
 from keras_attn.models import RNMTPlusSeq2Seq
-from keras_attn.training import BIBLE, MULTI30K, PHRASES, RecurrentConfig, model_arguments
+from keras_attn.training import BIBLE, DROPOUT, MULTI30K, PHRASES, RecurrentConfig, builder, multi30k
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,41 +31,26 @@ class Config(RecurrentConfig):
     encoder_layers: int = 3
     decoder_layers: int = 3
     num_heads: int = 4
-    tie_embeddings: str | None = "target"
-    initializer: str | None = "glorot_uniform"
-    scale_embeddings: bool = False
-    embedding_dropout: float = 0.4
     layer_dropout: float = 0.2
     memory_dropout: float = 0.24
-    output_dropout: float = 0.4
     pointer: bool = False
 
 
-_MULTI30K = Config(**MULTI30K, memory_dropout=0.3)
 CONFIGS = {
     "phrases": Config(
         **PHRASES,
+        **DROPOUT["phrases"],
         units=80,
         embedding_size=160,
-        embedding_dropout=0.1,
         layer_dropout=0.0,
-        memory_dropout=0.0,
-        output_dropout=0.1,
     ),
     "bible-en-es": Config(
         **BIBLE,
+        **DROPOUT["bible"],
         units=100,
         embedding_size=200,
-        embedding_dropout=0.2,
         layer_dropout=0.1,
-        memory_dropout=0.1,
-        output_dropout=0.2,
     ),
-    "multi30k": _MULTI30K,
-    "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),
+    **multi30k(Config(**MULTI30K, memory_dropout=0.3)),
 }
-
-
-def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
-    """The model of this recipe."""
-    return RNMTPlusSeq2Seq(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))
+build = builder(RNMTPlusSeq2Seq)

@@ -16,10 +16,8 @@ are the paper's sizes; here it has about as many parameters as `rnnsearch`, and 
 
 import dataclasses
 
-import keras
-
 from keras_attn.models import RNNEncoderDecoder
-from keras_attn.training import BIBLE, MULTI30K, PHRASES, RecurrentConfig, model_arguments
+from keras_attn.training import BIBLE, DROPOUT, MULTI30K, PHRASES, RecurrentConfig, builder, multi30k
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,40 +29,25 @@ class Config(RecurrentConfig):
     readout_size: int = 256
     project_context: bool = True
     readout_activation: str = "tanh"
-    tie_embeddings: str | None = "target"
-    initializer: str | None = "glorot_uniform"
-    scale_embeddings: bool = False
-    embedding_dropout: float = 0.4
     memory_dropout: float = 0.24
-    output_dropout: float = 0.4
 
 
-_MULTI30K = Config(**MULTI30K)
 CONFIGS = {
     "phrases": Config(
         **PHRASES,
+        **DROPOUT["phrases"],
         scale_embeddings=True,
         units=232,
         embedding_size=128,
         readout_size=128,
-        embedding_dropout=0.1,
-        memory_dropout=0.0,
-        output_dropout=0.1,
     ),
     "bible-en-es": Config(
         **BIBLE,
+        **DROPOUT["bible"],
         units=272,
         embedding_size=192,
         readout_size=192,
-        embedding_dropout=0.2,
-        memory_dropout=0.1,
-        output_dropout=0.2,
     ),
-    "multi30k": _MULTI30K,
-    "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),
+    **multi30k(Config(**MULTI30K)),
 }
-
-
-def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
-    """The model of this recipe."""
-    return RNNEncoderDecoder(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))
+build = builder(RNNEncoderDecoder)

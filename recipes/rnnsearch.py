@@ -21,10 +21,8 @@ regularisation that so little data needs: dropout, label smoothing, an output ti
 
 import dataclasses
 
-import keras
-
 from keras_attn.models import RNNSearch
-from keras_attn.training import BIBLE, G2P, MULTI30K, PHRASES, RecurrentConfig, model_arguments
+from keras_attn.training import BIBLE, DROPOUT, G2P, MULTI30K, PHRASES, RecurrentConfig, builder, multi30k
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,40 +36,30 @@ class Config(RecurrentConfig):
     decoder_units: int = 384
     readout_activation: str = "tanh"
     read_previous_state: bool = False
-    tie_embeddings: str | None = "target"
-    initializer: str | None = "glorot_uniform"
-    scale_embeddings: bool = False
-    embedding_dropout: float = 0.4
     memory_dropout: float = 0.24
-    output_dropout: float = 0.4
     pointer: bool = False
     coverage_loss: float = 0.0
     context_gate: str | None = None
 
 
-_MULTI30K = Config(**MULTI30K, memory_dropout=0.3)
 CONFIGS = {
     "phrases": Config(
         **PHRASES,
+        **DROPOUT["phrases"],
         units=128,
         embedding_size=128,
         readout_size=128,
         attention_units=128,
         decoder_units=256,
-        embedding_dropout=0.1,
-        memory_dropout=0.0,
-        output_dropout=0.1,
     ),
     "bible-en-es": Config(
         **BIBLE,
+        **DROPOUT["bible"],
         units=160,
         embedding_size=192,
         readout_size=192,
         attention_units=192,
         decoder_units=256,
-        embedding_dropout=0.2,
-        memory_dropout=0.1,
-        output_dropout=0.2,
     ),
     "cmudict*": Config(
         level="symbol",
@@ -84,9 +72,7 @@ CONFIGS = {
         hold_fraction=0.4,
         ema_decay=0.998,
         patience=30,
-        units=256,
         embedding_size=128,
-        readout_size=256,
         attention_units=256,
         decoder_units=512,
         tie_embeddings=None,
@@ -98,21 +84,14 @@ CONFIGS = {
     ),
     "g2p/*": Config(
         **G2P,
+        **DROPOUT["g2p"],
         units=192,
         embedding_size=96,
         readout_size=192,
         attention_units=192,
         decoder_units=384,
         tie_embeddings=None,
-        embedding_dropout=0.2,
-        memory_dropout=0.2,
-        output_dropout=0.3,
     ),
-    "multi30k": _MULTI30K,
-    "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),
+    **multi30k(Config(**MULTI30K, memory_dropout=0.3)),
 }
-
-
-def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
-    """The model of this recipe."""
-    return RNNSearch(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))
+build = builder(RNNSearch)

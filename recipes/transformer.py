@@ -15,10 +15,8 @@ are the paper's, with fewer warm-up steps.
 
 import dataclasses
 
-import keras
-
 from keras_attn.models import TransformerSeq2Seq
-from keras_attn.training import MULTI30K, PHRASES, TrainingConfig, model_arguments
+from keras_attn.training import MULTI30K, PHRASES, TrainingConfig, builder, multi30k
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,20 +37,13 @@ class Config(TrainingConfig):
     schedule: str = "inverse_sqrt"
 
 
-_MULTI30K = Config(**MULTI30K | {"warmup_steps": 1000})
 CONFIGS = {
     "phrases": Config(
         **PHRASES | {"warmup_steps": 400},
         units=128,
-        num_layers=2,
         feed_forward_units=448,
         dropout=0.1,
     ),
-    "multi30k": _MULTI30K,
-    "multi30k-tok": dataclasses.replace(_MULTI30K, curriculum_epochs=0, tokenize="none"),
+    **multi30k(Config(**MULTI30K | {"warmup_steps": 1000})),
 }
-
-
-def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:
-    """The model of this recipe."""
-    return TransformerSeq2Seq(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))
+build = builder(TransformerSeq2Seq)

@@ -5,14 +5,17 @@ What a recipe needs, and what reads a run, is here and light to import. `corpora
 
 from keras_attn.training.config import (
     BIBLE,
+    DROPOUT,
     G2P,
     MULTI30K,
     PHRASES,
     RecurrentConfig,
     TrainingConfig,
+    builder,
     check_range,
     config_for,
     model_arguments,
+    multi30k,
     override,
 )
 from keras_attn.training.recipes import load_recipe

@@ -9,8 +9,9 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,7 @@ def check_range(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecurrentConfig(TrainingConfig):
-    """The settings that the recipes of recurrent models share besides.
+    """The settings that the recipes of recurrent models share besides, arguments of all of them.
 
     Raises:
         ValueError: For a `scheduled_sampling` that `keras_attn.ScheduledSampling` refuses, too.
@@ -106,6 +107,11 @@ class RecurrentConfig(TrainingConfig):
     recurrent_dropout: float = 0.0  # of the cells' states: one mask a sentence (Gal & Ghahramani 2016)
     word_dropout: float = 0.0  # of whole words of source and target (Gal & Ghahramani 2016, Sennrich & Zhang 2019)
     scheduled_sampling: str | None = None  # such as "inverse_sigmoid,k=1000" or "0.25"
+    tie_embeddings: str | None = "target"
+    initializer: str | None = "glorot_uniform"
+    scale_embeddings: bool = False
+    embedding_dropout: float = 0.4
+    output_dropout: float = 0.4
 
     def __post_init__(self):
         super().__post_init__()
@@ -160,6 +166,17 @@ G2P = {
     "validation_sentences": 1000,
     "metric": "wer",
 }
+# Of the recurrent models; on Multi30k it is the default.
+DROPOUT = {
+    "phrases": {"embedding_dropout": 0.1, "memory_dropout": 0.0, "output_dropout": 0.1},
+    "bible": {"embedding_dropout": 0.2, "memory_dropout": 0.1, "output_dropout": 0.2},
+    "g2p": {"embedding_dropout": 0.2, "memory_dropout": 0.2, "output_dropout": 0.3},
+}
+
+
+def multi30k(config: TrainingConfig) -> dict[str, TrainingConfig]:
+    """Returns a recipe's configurations for Multi30k, and for its tokenised text."""
+    return {"multi30k": config, "multi30k-tok": dataclasses.replace(config, curriculum_epochs=0, tokenize="none")}
 
 
 def config_for(configs: Mapping[str, TrainingConfig], corpus: str) -> TrainingConfig | None:
@@ -178,10 +195,23 @@ def config_for(configs: Mapping[str, TrainingConfig], corpus: str) -> TrainingCo
     return configs[corpus] if corpus in configs else next(matching, None)
 
 
-def model_arguments(config: TrainingConfig) -> dict[str, typing.Any]:
+def model_arguments(config: TrainingConfig) -> dict[str, Any]:
     """Returns the fields that a recipe's `Config` adds to `TrainingConfig`: its model's arguments of the same names."""
     shared = {field.name for field in dataclasses.fields(TrainingConfig)}
     return {field.name: getattr(config, field.name) for field in dataclasses.fields(config) if field.name not in shared}
+
+
+def builder(model: Callable[..., Any]) -> Callable[[TrainingConfig, int, int], Any]:
+    """Returns a recipe's `build`, for a model whose arguments are all fields of its `Config`.
+
+    Args:
+        model: Its class.
+    """
+
+    def build(config: TrainingConfig, source_vocabulary_size: int, target_vocabulary_size: int) -> Any:
+        return model(source_vocabulary_size, target_vocabulary_size, **model_arguments(config))
+
+    return build
 
 
 def override(config: TrainingConfig, assignments: Sequence[str]) -> TrainingConfig:
@@ -246,7 +276,7 @@ def _unknown(name: str, names: list[str], kind: type[TrainingConfig]) -> str:
     )
 
 
-def _parse(name: str, text: str, kind) -> typing.Any:
+def _parse(name: str, text: str, kind) -> Any:
     allowed = kind.__args__ if isinstance(kind, types.UnionType) else (kind,)
     if text.lower() == "none" and types.NoneType in allowed:
         return None

@@ -33,7 +33,7 @@ def load_recipe(name: str) -> ModuleType:
     if hasattr(recipe, "build"):
         return recipe
     folder = Path(importlib.import_module(PACKAGE).__path__[0])
-    known = sorted(path.stem for path in folder.glob("*.py") if "\ndef build(" in path.read_text("utf-8"))
+    known = sorted(path.stem for path in folder.glob("*.py") if "\nCONFIGS = " in path.read_text("utf-8"))
     raise ValueError(
         f"Expected a recipe among: {', '.join(known)}; or a module or file of your own with Config, CONFIGS and build. "
         f"Received: {name!r}{did_you_mean(name, known)}"

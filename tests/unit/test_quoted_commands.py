@@ -23,7 +23,7 @@ TEXTS = [path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"]  # w
 PAGES = [*TEXTS, *ROOT.glob("docs/**/*.md"), *ROOT.glob("saved_models/*.md"), *ROOT.glob("recipes/*.md")]
 FOLDERS = ROOT / "recipes", ROOT / "keras_attn", ROOT / "tests" / "benchmarks"
 FILES = sorted([*PAGES, *(path for folder in FOLDERS for path in folder.rglob("*.py"))])
-RECIPES = sorted(path.stem for path in (ROOT / "recipes").glob("*.py") if "\ndef build(" in path.read_text("utf-8"))
+RECIPES = sorted(path.stem for path in (ROOT / "recipes").glob("*.py") if "\nCONFIGS = " in path.read_text("utf-8"))
 TRAIN = r"^(python -m recipes\.train|keras-attn train) "
 NO_MORE = {"alignment_links", "shift_alignment"}  # settings of some reports that only a study has now
 
