@@ -20,7 +20,7 @@ from keras import layers, ops
 import keras_attn
 from keras_attn import plots
 from recipes.tasks.corpora import CANVAS, canvases
-from recipes.tasks.task import Task, longest
+from recipes.tasks.task import Task, search
 
 UNITS, LAMBDA = 128, 0.02
 
@@ -79,20 +79,17 @@ def main(argv=None) -> None:
     data = keras_attn.ParallelDataset.from_arrays(np.stack(images), targets, batch_size=64, seed=task.seed)
     model = show_attend_tell(tokenizer.vocabulary_size)
     task.fit(model, data, learning_rate=3e-3)
-    found = keras_attn.Translator(model, None, tokenizer).generate(np.stack(unseen), max_length=20, beam_size=4)
-    captions = [one.text for one in found]
-    right = np.array(captions) == np.array(references)
+    found, captions, right, best = search((model, None, tokenizer), np.stack(unseen), references, max_length=20)
     inside = [share for n in np.flatnonzero(right) for share in test[n].inside(found[n].alignment)]
-    scores = {"captions right in percent": 100 * np.mean(right)}
-    scores["attention inside the right box in percent"] = 100 * np.mean(inside or [0])
-    best = longest(right, [len(one.tokens) for one in found])
-    light, shown = unseen[best][:, :, 0], found[best]
-    plots.image_alignment(shown.alignment, light, shown.tokens, columns=6, path=task.picture)
+    task.scores["captions right in percent"] = 100 * np.mean(right)
+    task.scores["attention inside the right box in percent"] = 100 * np.mean(inside or [0])
+    light = unseen[best][:, :, 0]
+    plots.image_alignment(found[best].alignment, light, found[best].tokens, columns=6, path=task.picture)
     measured = (
         f"{len(test)} canvases of digits that were not trained on, beam 4; exact captions, and the share of the "
         f"attention, while a digit's name is written, inside its box, which is {6400 / CANVAS**2:.0f} % of a canvas."
     )
-    task.finish("scikit-learn's digits", scores, measured, {"reference": references, "caption": captions})
+    task.finish("scikit-learn's digits", measured, {"reference": references, "caption": captions})
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ import numpy as np
 from keras import layers, ops
 
 import keras_attn
-from keras_attn import plots
 from recipes.tasks.corpora import news, sentence_ids
+from recipes.tasks.pictures import heaviest_sentences
 from recipes.tasks.task import Task
 
 SENTENCES, WORDS, VOCABULARY, UNITS = 12, 30, 8000, 50
@@ -48,16 +48,11 @@ def main(argv=None) -> None:
     model = han(len(classes))
     task.fit(model, ids[test:], labels[test:], learning_rate=2e-3, batch_size=32)
     logits, of_words, of_sentences = model.predict(ids[:test], verbose=0)
-    scores = {"accuracy in percent": 100 * np.mean(logits.argmax(-1) == labels[:test])}
-    scores["of the most frequent class"] = 100 * np.bincount(labels[:test]).max() / test
-    panels = []
-    for n in sorted(of_sentences[0].argsort()[-5:]):  # the heaviest sentences of the first article
-        words = tokenizer.tokens(ids[0, n][ids[0, n] > 0])
-        weights = of_words[0, n, : len(words)] / of_words[0, n].max()
-        panels.append((weights[None], words, [f"{of_sentences[0, n]:.2f}"]))
-    plots.alignments(panels, columns=1, titles=[""] * len(panels), path=task.picture)
+    task.scores["accuracy in percent"] = 100 * np.mean(logits.argmax(-1) == labels[:test])
+    task.scores["of the most frequent class"] = 100 * np.bincount(labels[:test]).max() / test
+    heaviest_sentences(tokenizer, ids[0], of_words[0], of_sentences[0], task.picture)
     measured = f"{test} articles, a fifth of the shuffled corpus; the first {SENTENCES} sentences of each are read."
-    task.finish("BBC News, 5 classes", scores, measured)
+    task.finish("BBC News, 5 classes", measured)
 
 
 if __name__ == "__main__":

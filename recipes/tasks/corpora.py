@@ -10,6 +10,8 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
+from keras_attn.evaluation import edit_distance
+
 
 def folder_of(package: str, *options: str) -> Path:
     """The folder of an installed package, which is not imported.
@@ -45,6 +47,16 @@ def bicycles(hours: int, test: int, items: int | None = None):
     windows = np.ascontiguousarray(windows.transpose(0, 2, 1))  # (N, T, n + 1)
     parts = [([one[..., :-1], one[:, :-1, -1:]], one[:, -1, -1]) for one in (windows[:-test], windows[-test:])]
     return *parts, list(driving), (mean[-1], deviation[-1])
+
+
+def forecast_errors(forecast: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """RMSE and MAE of a forecast of the last hours of a series, and of the values an hour and a week before them."""
+    rivals = {"": forecast}
+    for name, back in ((" of the hour before", 1), (" of the same hour a week before", 168)):
+        rivals[name] = truth[-len(forecast) - back : -back]
+    errors = {name: one - truth[-len(forecast) :] for name, one in rivals.items()}
+    scores = {f"RMSE{name}": np.sqrt(np.mean(error**2)) for name, error in errors.items()}
+    return scores | {f"MAE{name}": np.mean(np.abs(error)) for name, error in errors.items()}
 
 
 # Texts
@@ -153,6 +165,12 @@ def questions(count: int, seed: int, facts: int) -> list[Question]:
     return found
 
 
+def question_ids(rows: Sequence[Question], tokenizer, words: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Stories `(B, N, S)`, whose last sentence is the last, and questions `(B, S)`; answers `(B,)`."""
+    ids = sentence_ids([[*one.story, one.text] for one in rows], tokenizer, (FACTS + 1, words), padding="pre")
+    return [ids[:, :-1], ids[:, -1]], np.array([tokenizer.vocabulary.index(one.answer) for one in rows])
+
+
 # Images
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -244,6 +262,11 @@ def ascending(points: np.ndarray) -> list[int]:
     return points[:, 0].argsort().tolist()
 
 
+def same_ring(found: list[int], target: list[int]) -> bool:
+    """Whether two polygons are the same, wherever their points begin."""
+    return target in [found[i:] + found[:i] for i in range(len(found))]
+
+
 # Speech
 
 ONES = (*NUMBERS, "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen")
@@ -266,28 +289,30 @@ RATE, HOP, WINDOW, FILTERS = 22050, 276, 551, 32  # 12.5 and 25 ms
 VOICES = [f"en-us+{variant}" for variant in ("m1", "m2", "m4", "m5", "m7", "f1", "f3", "f4", "m3", "f2")]
 
 
-class Utterance(NamedTuple):
-    """Frames `(S, 32)`, and what is said."""
-
-    frames: np.ndarray
-    words: str
+Utterances = tuple[list[np.ndarray], list[str]]  # frames (S, 32) of each, and what is said
 
 
-def spoken_numbers(count: int, tests: int, seed: int) -> tuple[list[Utterance], list[Utterance]]:
+def spoken_numbers(count: int, tests: int, seed: int) -> tuple[Utterances, Utterances]:
     """Utterances to train on, and others to test with, whose numbers and voices are not among the first."""
     numbers = np.random.default_rng(seed).permutation(1000)
     train = utterances(np.resize(numbers[200:], count).tolist(), VOICES[:-2], seed)
     return train, utterances(numbers[:tests].tolist(), VOICES[-2:], seed + 1)
 
 
-def utterances(numbers: list[int], voices: list[str], seed: int) -> list[Utterance]:
+def edits_in_percent(references: Sequence[str], texts: Sequence[str], cut: Callable) -> float:
+    """The edits of texts in percent of the units, such as words, into which `cut` divides their references."""
+    edits = [edit_distance(cut(one), cut(other)) for one, other in zip(references, texts, strict=True)]
+    return 100 * sum(edits) / sum(len(cut(one)) for one in references)
+
+
+def utterances(numbers: list[int], voices: list[str], seed: int) -> Utterances:
     """Numbers spoken by eSpeak NG, a synthesiser by rules, each by a voice at a speed and a pitch drawn at random.
 
     The package `espeakng_loader` has the library and its voices.
     """
     import ctypes
 
-    folder, random, found, heard = folder_of("espeakng_loader"), np.random.default_rng(seed), [], []
+    folder, random, found, heard = folder_of("espeakng_loader"), np.random.default_rng(seed), ([], []), []
     speech = ctypes.CDLL(str(next(folder.glob("*espeak-ng.[sd]*"))))
 
     @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
@@ -309,7 +334,8 @@ def utterances(numbers: list[int], voices: list[str], seed: int) -> list[Utteran
         text = words.encode() + b"\0"
         speech.espeak_Synth(text, len(text), 0, 1, 0, 1, None, None)  # 1: UTF-8
         noise = random.normal(size=sum(map(len, heard))) * 30  # without any, silence would be minus infinity
-        found.append(Utterance(log_mel(np.concatenate(heard) + noise), words))
+        found[0].append(log_mel(np.concatenate(heard) + noise))
+        found[1].append(words)
     return found
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from keras import layers, ops
 
 import keras_attn
-from keras_attn.plots.plot_style import BLUE, GREY, drawing, plain_axes
-from recipes.tasks.corpora import bicycles
+from recipes.tasks.corpora import bicycles, forecast_errors
+from recipes.tasks.pictures import forecast_week
 from recipes.tasks.task import Task
 
 HOURS, UNITS, TEST = 24, 64, 1440
@@ -71,23 +71,11 @@ def main(argv=None) -> None:
     task.fit(model, *train, learning_rate=3e-3, batch_size=64, loss="mean_squared_error")
     forecast, alpha, _ = model.predict(test[0], verbose=0)
     forecast, bikes = (one * deviation + mean for one in (forecast[:, 0], np.concatenate([train[1], test[1]])))
-    rivals = {"": forecast, " of the hour before": bikes[-TEST - 1 : -1]}
-    rivals[" of the same hour a week before"] = bikes[-TEST - 168 : -168]
-    errors = {name: one - bikes[-TEST:] for name, one in rivals.items()}
-    scores = {f"RMSE{name}": np.sqrt(np.mean(error**2)) for name, error in errors.items()}
-    scores |= {f"MAE{name}": np.mean(np.abs(error)) for name, error in errors.items()}
-    with drawing(task.picture, figsize=(5.0, 3.4)) as figure:
-        upper, lower = figure.subplots(2, 1, sharex=True)
-        upper.plot(bikes[-TEST:][:168], color=GREY, linewidth=1.6, label="rents")
-        upper.plot(forecast[:168], color=BLUE, linewidth=1.0, label="forecast")
-        upper.legend(fontsize=8, frameon=False, ncols=2, loc="upper left")
-        plain_axes(upper)
-        lower.pcolormesh(np.arange(169), np.arange(len(names) + 1), alpha[:168, -1].T, cmap="gray", vmin=0)
-        lower.set_yticks(np.arange(len(names)) + 0.5, names)
-        lower.tick_params(length=0, labelsize=8)
-        lower.set_xlabel("hours", fontsize=8.5)
+    task.scores |= forecast_errors(forecast, bikes)
+    week = slice(168)
+    forecast_week(forecast[week], bikes[-TEST:][week], alpha[week, -1], names, task.picture)
     measured = f"The next hour's rents, in bicycles, of the last {TEST:,} hours of 2011, from the {HOURS} hours before."
-    task.finish("Bikeshare, hourly", scores, measured)
+    task.finish("Bikeshare, hourly", measured)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,15 @@ points right in percent 92.0; sorting of 10 points right in percent 49.9. 0.26 M
 (jax; report, picture: `recipes/reports/points/pointer_network.json`, `.png`).
 """
 
+import operator
+
 import keras
 import numpy as np
 from keras import layers, ops
 
 import keras_attn
-from keras_attn.plots.plot_style import BLUE, GREY, ORANGE, drawing
-from recipes.tasks.corpora import ascending, hull, point_sets
+from recipes.tasks.corpora import ascending, hull, point_sets, same_ring
+from recipes.tasks.pictures import polygons
 from recipes.tasks.task import Task
 
 IDS = keras_attn.SpecialIds(pad=0, unknown=None, start=1, end=2)  # the elements of a source; points follow
@@ -54,8 +56,8 @@ def pointer_network(units: int = 96) -> keras.Model:
 
 def main(argv=None) -> None:
     task = Task("pointer_network", __doc__, argv, epochs=6, items=48000)
-    order, results = {"bucket_boundaries": [8, 13], "target_special_ids": IDS, "seed": task.seed}, {}
-    for problem, solve in (("convex hull", hull), ("sorting", ascending)):
+    order, samples = {"bucket_boundaries": [8, 13], "target_special_ids": IDS, "seed": task.seed}, {}
+    for problem, solve, is_right in (("convex hull", hull, same_ring), ("sorting", ascending, operator.eq)):
         elements, targets = point_sets(task.items, solve, task.seed, sizes=(5, 10))
         data = keras_attn.ParallelDataset.from_arrays(elements, targets, batch_size=128, **order)
         model = pointer_network()
@@ -64,22 +66,16 @@ def main(argv=None) -> None:
             elements, targets = point_sets(task.tests(1000), solve, task.seed + 1, sizes=(size,))
             ids = model.generate(np.stack(elements), max_length=size + 1, beam_size=4).token_ids[:, 0]
             found = [[int(i) for i in row if i > IDS.end] for row in ids]
-            same = [[row[i:] + row[:i] for i in range(len(row) if solve is hull else 1)] for row in found]
-            right = [target in rows for target, rows in zip(targets, same, strict=True)]
-            results[f"{problem} of {size} points"] = elements, targets, found, right
-    scores = {f"{name} right in percent": 100 * np.mean(right) for name, (*_, right) in results.items()}
-    samples = {name: list(zip(targets, found, strict=True)) for name, (_, targets, found, _) in results.items()}
-    with drawing(task.picture, figsize=(6.4, 1.7)) as figure:
-        hulls = results["convex hull of 10 points"]
-        for axes, points, _, ring, right in zip(figure.subplots(1, 4), *hulls, strict=False):
-            axes.plot(*points[[*ring, *ring[:1]], :2].T, color=BLUE if right else ORANGE, linewidth=1.2)
-            axes.plot(*points[3:, :2].T, "o", color=GREY, markersize=3)
-            axes.set(xticks=[], yticks=[], aspect="equal")
+            right = list(map(is_right, found, targets))
+            task.scores[f"{problem} of {size} points right in percent"] = 100 * np.mean(right)
+            samples[f"{problem} of {size} points"] = list(zip(targets, found, strict=True))
+        if solve is hull:
+            polygons(elements, found, right, task.picture)
     measured = (
         f"{task.tests(1000):,} new sets of points each, beam 4; a polygon is right wherever its points begin. The "
         "paper's network has 92.0 % of the hulls of 5 points and 87.0 % of those of 10."
     )
-    task.finish("random points", scores, measured, samples)
+    task.finish("random points", measured, samples)
 
 
 if __name__ == "__main__":

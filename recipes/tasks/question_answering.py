@@ -21,48 +21,31 @@ from keras import layers, ops
 
 import keras_attn
 from keras_attn import plots
-from recipes.tasks.corpora import FACTS, questions, sentence_ids
+from recipes.tasks.corpora import FACTS, question_ids, questions
 from recipes.tasks.task import Task, longest
 
 UNITS, WORDS = 64, 6
 
 
-@keras.saving.register_keras_serializable(package="question_answering")
-class BagOfWords(layers.Layer):
-    """sum_j l_j * A x_j for sentences of ids `(..., S)`; those of a story `(B, N, S)` also have their times T_A."""
-
-    def __init__(self, vocabulary_size: int, **kwargs):
-        super().__init__(**kwargs)
-        self.embedding, self.times = (layers.Embedding(n, UNITS, "normal") for n in (vocabulary_size, FACTS))
-
-    def build(self, _):
-        for embedding in (self.embedding, self.times):
-            embedding.build(())
-
-    def call(self, ids):
-        k, j = np.arange(1, UNITS + 1) / UNITS, np.arange(1, WORDS + 1)[:, None] / WORDS
-        weights = ((1 - j) - k * (1 - 2 * j)).astype("float32")  # l, (S, D)
-        words = self.embedding(ids) * ops.cast(ids != 0, "float32")[..., None]
-        bags = ops.sum(words * weights, axis=-2)  # (..., D)
-        return bags + self.times(np.arange(FACTS)) if len(ids.shape) == 3 else bags
+def bags(embedding, ids):
+    """sum_j l_j * A x_j for sentences of ids `(..., S)`, by the embedding A."""
+    k, j = np.arange(1, UNITS + 1) / UNITS, np.arange(1, WORDS + 1)[:, None] / WORDS
+    weights = ((1 - j) - k * (1 - 2 * j)).astype("float32")  # l, (S, D)
+    words = embedding(ids) * ops.cast(ids != 0, "float32")[..., None]
+    return ops.sum(ops.multiply(words, weights), axis=-2)  # (..., D)
 
 
 def memory_network(vocabulary_size: int, hops: int) -> keras.Model:
     """Stories `(B, N, S)` and questions `(B, S)` of token ids -> logits of answers, p `(B, N)` of each hop."""
     story, question = keras.Input((FACTS, WORDS), dtype="int32"), keras.Input((WORDS,), dtype="int32")
-    embeddings = [BagOfWords(vocabulary_size) for _ in range(hops + 1)]
-    u, real, weights = embeddings[0](question), ops.any(story != 0, axis=-1), []
-    memories = [embedding(story) for embedding in embeddings]
+    embeddings = [[layers.Embedding(n, UNITS, "normal") for n in (vocabulary_size, FACTS)] for _ in range(hops + 1)]
+    u, real, weights = bags(embeddings[0][0], question), ops.any(story != 0, axis=-1), []
+    time = ops.zeros_like(story[..., 0]) + ops.arange(FACTS, dtype="int32")  # (B, N)
+    memories = [bags(of_words, story) + of_times(time) for of_words, of_times in embeddings]
     for keys, values in itertools.pairwise(memories):
         context, p, _ = keras_attn.DotAttention()(u, values, keys, mask=real)
         u, weights = u + context, [*weights, p]
     return keras.Model([story, question], [layers.Dense(vocabulary_size, use_bias=False)(u), *weights])
-
-
-def arrays(rows, tokenizer):
-    """Stories `(B, N, S)`, whose last sentence is the last, and questions `(B, S)`; answers `(B,)`."""
-    ids = sentence_ids([[*one.story, one.text] for one in rows], tokenizer, (FACTS + 1, WORDS), padding="pre")
-    return [ids[:, :-1], ids[:, -1]], np.array([tokenizer.vocabulary.index(one.answer) for one in rows])
 
 
 def main(argv=None) -> None:
@@ -71,24 +54,24 @@ def main(argv=None) -> None:
     tests = [questions(task.tests(1000), task.seed + 2 + facts, facts) for facts in (1, 2)]
     lines = [line for one in train for line in (*one.story, one.text)]
     tokenizer = keras_attn.Tokenizer.train(lines, level="word")
-    networks, scores, panels, titles = {}, {}, [], []
+    networks, panels, titles = {}, [], []
     for hops in (1, 3):
         networks[hops] = memory_network(tokenizer.vocabulary_size, hops)
         options = {"learning_rate": 5e-3, "batch_size": 32, "name": f"hops {hops}"}
-        task.fit(networks[hops], *arrays(train, tokenizer), **options)
+        task.fit(networks[hops], *question_ids(train, tokenizer, WORDS), **options)
     for hops, note in ((3, ""), (1, " with one hop")):
         for kind, test in zip(("one fact", "two facts"), tests, strict=True):
-            source, answers = arrays(test, tokenizer)
+            source, answers = question_ids(test, tokenizer, WORDS)
             logits, *weights = networks[hops].predict(source, verbose=0)
             right = logits.argmax(-1) == answers
-            scores[f"{kind} right in percent{note}"] = 100 * np.mean(right)
+            task.scores[f"{kind} right in percent{note}"] = 100 * np.mean(right)
             n = longest(right, [len(one.story) for one in test])
             if hops == 3:
                 panels.append((np.stack(weights, -1)[n, -len(test[n].story) :], ["1", "2", "3"], test[n].story))
                 titles.append(f"{test[n].text.removeprefix('where is ')}?\n{tokenizer.vocabulary[logits[n].argmax()]}")
     plots.alignments(panels, titles=titles, path=task.picture)
     measured = f"{task.tests(1000):,} new stories for each of both kinds, of 2 to {FACTS} sentences, three hops or one."
-    task.finish("generated stories", scores, measured)
+    task.finish("generated stories", measured)
 
 
 if __name__ == "__main__":

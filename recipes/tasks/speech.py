@@ -18,9 +18,8 @@ from keras import layers
 
 import keras_attn
 from keras_attn import plots
-from keras_attn.evaluation import edit_distance
-from recipes.tasks.corpora import FILTERS, HOP, RATE, spoken_numbers
-from recipes.tasks.task import Task, longest
+from recipes.tasks.corpora import FILTERS, HOP, RATE, edits_in_percent, spoken_numbers
+from recipes.tasks.task import Task, search
 
 
 def listen_attend_spell(vocabulary_size: int, units: int = 96) -> keras.Model:
@@ -29,10 +28,9 @@ def listen_attend_spell(vocabulary_size: int, units: int = 96) -> keras.Model:
     stacks = [layers.StackedRNNCells([layers.LSTMCell(units) for _ in range(3)]) for _ in range(2)]
     values, *_ = keras_attn.PyramidEncoder(stacks[0], backward_cell=stacks[1], dropout=0.2)(layers.Masking()(frames))
     attention = keras_attn.LocationSensitiveAttention(units, filters=8, kernel_size=11, cumulative=False)
-    cell, attentional = layers.LSTMCell(2 * units), keras_attn.AttentionalLayer(2 * units)
-    decoder = keras_attn.AttentionDecoder(
-        cell, attention, attend="after", attentional=attentional, input_feeding=True, dropout=0.2
-    )
+    cell, vector = layers.LSTMCell(2 * units), keras_attn.AttentionalLayer(2 * units)
+    options = {"attend": "after", "attentional": vector, "input_feeding": True, "dropout": 0.2}
+    decoder = keras_attn.AttentionDecoder(cell, attention, **options)
     embedding = layers.Embedding(vocabulary_size, units, mask_zero=True)
     encoder, head = keras.Model(frames, values), layers.Dense(vocabulary_size)
     return keras_attn.models.AttentionSeq2Seq(encoder, decoder, embedding, head)
@@ -40,27 +38,22 @@ def listen_attend_spell(vocabulary_size: int, units: int = 96) -> keras.Model:
 
 def main(argv=None) -> None:
     task = Task("speech", __doc__, argv, epochs=4, items=2000)
-    train, test = spoken_numbers(task.items, task.tests(200), task.seed)
-    (frames, words), (unseen, references) = (map(list, zip(*part, strict=True)) for part in (train, test))
+    (frames, words), (unseen, references) = spoken_numbers(task.items, task.tests(200), task.seed)
     tokenizer = keras_attn.Tokenizer.train(words, level="character")
     order = {"bucket_boundaries": 3, "curriculum_epochs": 1, "seed": task.seed}
     data = keras_attn.ParallelDataset.from_arrays(frames, tokenizer.encode_batch(words), batch_size=32, **order)
     model = listen_attend_spell(tokenizer.vocabulary_size)
     task.fit(model, data, learning_rate=2e-3)
     padded = keras.utils.pad_sequences(unseen, dtype="float32", padding="post")
-    found = keras_attn.Translator(model, None, tokenizer).generate(padded, max_length=48, beam_size=4)
-    written, scores = [one.text for one in found], {}
-    for unit, cut in (("word", str.split), ("letter", list)):
-        edits = [edit_distance(cut(one), cut(other)) for one, other in zip(references, written, strict=True)]
-        scores[f"{unit} error rate in percent"] = 100 * sum(edits) / sum(len(cut(one)) for one in references)
-    right = np.array(written) == np.array(references)
-    scores["numbers right in percent"] = 100 * np.mean(right)
-    best = longest(right, [len(text) for text in written])
+    found, written, right, best = search((model, None, tokenizer), padded, references, max_length=48)
+    task.scores["word error rate in percent"] = edits_in_percent(references, written, str.split)
+    task.scores["letter error rate in percent"] = edits_in_percent(references, written, list)
+    task.scores["numbers right in percent"] = 100 * np.mean(right)
     letters, frames, seconds = [*written[best]], unseen[best], len(unseen[best]) * HOP / RATE
     alignment = found[best].alignment[: len(letters), : -(-len(frames) // 4)]  # without the end and the padding
     plots.spectrogram_alignment(alignment, frames, letters, seconds=seconds, path=task.picture)
     measured = f"{len(found)} numbers that were not trained on, by two voices that were not either, beam 4."
-    task.finish("numbers by eSpeak NG", scores, measured, {"reference": references, "written": written})
+    task.finish("numbers by eSpeak NG", measured, {"reference": references, "written": written})
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 import keras_attn
 from keras_attn import plots
 from recipes.tasks.corpora import reports
-from recipes.tasks.task import Task
+from recipes.tasks.task import Task, search
 
 
 def main(argv=None) -> None:
@@ -35,18 +35,17 @@ def main(argv=None) -> None:
         *[tokenizer.vocabulary_size] * 2, **sizes, initializer="glorot_uniform", pointer=True, coverage_loss=1.0
     )
     task.fit(model, data, learning_rate=3e-3)
-    found = keras_attn.Translator(model, tokenizer, tokenizer).generate(unseen, beam_size=4, max_length=16)
-    written = [one.text for one in found]
-    scorer, scores = RougeScorer(["rouge1", "rouge2", "rougeL"]), {}
+    found, written, right, _ = search((model, tokenizer, tokenizer), unseen, references, max_length=16)
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"])
     for name, systems in (("", written), (" of the first sentence", [text.split(" . ")[0] for text in unseen])):
         rows = [scorer.score(*pair) for pair in zip(references, systems, strict=True)]
-        scores |= {f"{kind}{name}": 100 * np.mean([row[kind].fmeasure for row in rows]) for kind in rows[0]}
-    scores["headlines right in percent"] = 100 * np.mean(np.array(written) == np.array(references))
+        task.scores |= {f"{kind}{name}": 100 * np.mean([row[kind].fmeasure for row in rows]) for kind in rows[0]}
+    task.scores["headlines right in percent"] = 100 * np.mean(right)
     panel = plots.align_words(found[0], tokenizer, tokenizer, source_text=unseen[0])
     plots.alignment(*panel, path=task.picture)
     measured = f"{len(unseen)} reports, all of whose names are new, beam 4; F-measures of rouge-score."
     samples = {"report": unseen, "headline": references, "written": written}
-    task.finish("generated reports", scores, measured, samples)
+    task.finish("generated reports", measured, samples)
 
 
 if __name__ == "__main__":

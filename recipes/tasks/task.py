@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
+from keras_attn import Translator
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.training import report, surroundings
+from keras_attn.translation import Translation
 
 
 class Task:
@@ -30,6 +33,7 @@ class Task:
     Attributes:
         seed, epochs, items, out: Of the command line.
         picture: The file of the picture.
+        scores: By name, the main one first.
     """
 
     def __init__(self, name: str, doc: str, argv: Sequence[str] | None, *, epochs: int, items: int | None = None):
@@ -41,6 +45,7 @@ class Task:
         options = parser.parse_args(argv)
         self.seed, self.epochs, self.items, self.out = options.seed, options.epochs, options.items, options.out
         self.picture = self.out / "picture.png"
+        self.scores: dict[str, float] = {}
         command = [parser.prog, "--seed", str(self.seed)]
         for flag, chosen, default in (("--epochs", self.epochs, epochs), ("--items", self.items, items)):
             command += [flag, str(chosen)] if chosen != default else []
@@ -80,24 +85,32 @@ class Task:
         self.report.setdefault("history", {})[name] = losses
         trained.save(self.out / f"{name.replace(' ', '-')}.keras")
 
-    def finish(
-        self, corpus: str, scores: Mapping[str, float], measured: str, samples: Mapping[str, Sequence] | None = None
-    ) -> None:
+    def finish(self, corpus: str, measured: str, samples: Mapping[str, Sequence] | None = None) -> None:
         """Writes the report, and prints the scores.
 
         Args:
             corpus: What was learned, in a few words.
-            scores: By name, the main one first.
             measured: A sentence: on what, and how.
             samples: Columns by name, such as references and outputs, of which the report has the first rows.
         """
-        scores = {name: round(float(score), 4) for name, score in scores.items()}
+        scores = {name: round(float(score), 4) for name, score in self.scores.items()}
         self.report |= {"corpus": corpus, "scores": scores, "measured": measured}
         if samples:
             rows = itertools.islice(zip(*samples.values(), strict=True), 20)
             self.report["samples"] = [dict(zip(samples, row, strict=True)) for row in rows]
         report.write(self.out / "report.json", self.report | surroundings())
         print(*(f"{name} {score:g}" for name, score in scores.items()), f"The run is in {self.out}.", sep="\n")
+
+
+def search(parts: Sequence, source: Any, references: Sequence[str], max_length: int):
+    """The translations by a beam of 4, their texts, which of them are right, and the number of the longest such one.
+
+    `parts` are the model and the two tokenizers of a translator.
+    """
+    found: list[Translation] = Translator(*parts).generate(source, max_length=max_length, beam_size=4)
+    texts = [one.text for one in found]
+    right = np.array(texts) == np.array(references)
+    return found, texts, right, longest(right, [len(one.tokens) for one in found])
 
 
 def longest(right: Sequence[bool], lengths: Sequence[int]) -> int:
