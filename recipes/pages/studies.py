@@ -198,7 +198,7 @@ STUDIES = {
         "Languages",
         lambda report: f"Beside the second SIGMORPHON shared task's baseline (Ashby et al. 2021). {_seeds(report)}",
         _languages,
-        figures.pronunciation,
+        figures.g2p,
     ),
     "pronunciation_peers": Kind(
         "Beside other programs",

@@ -50,7 +50,7 @@ import sys
 from pathlib import Path
 
 from keras_attn.cli import command
-from recipes.studies.options import add_options, changes_by_recipe, chosen, folder_of
+from recipes.studies.options import changes_by_recipe, chosen, folder_of, study_parser
 from recipes.studies.study import Run, Study, merge_earlier, read_earlier, write_corpus
 
 CORPUS = "tatoeba-en-fr+news-en-fr"
@@ -94,8 +94,7 @@ NONE, BACKWARD = "none", "-backward"
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.alignment", description=__doc__)
-    add_options(parser, CORPUS)
+    parser = study_parser("alignment", __doc__, CORPUS)
     parser.add_argument("--gold", type=Path, help="folder of enfr.gold.gz and enfr.src-tgt.gz (default: see --data)")
     parser.add_argument("--development", type=int, default=DEVELOPMENT, help="sentences (default: %(default)s)")
     parser.add_argument("--systems", metavar="NAME,...", help=f"or {NONE} (default: {','.join(SYSTEMS)})")
@@ -228,7 +227,6 @@ def write(study: Study, corpus, gold, earlier: dict) -> None:
         training_pairs=len(corpus.splits["train"][0]),
         **merge_earlier(earlier, baselines=baselines, systems=systems),
     )
-    figures.alignment(report, study.out / "alignment.svg")
     sentences = _crossing(gold, study.arguments.development)
     rows = [(name, [many[n] for n in sentences]) for name, many in alignments.items() if not name.endswith(BACKWARD)]
     if rows:
@@ -236,7 +234,6 @@ def write(study: Study, corpus, gold, earlier: dict) -> None:
     for row in [*report["baselines"], *report["systems"]]:
         rates = ", ".join(f"{name} {row['test'][name]:.2f}" for name in ("aer", "precision", "recall"))
         print(f"{row['name']:>46}  {rates}")
-    print(f"The study is in {study.out}: report.json, alignment.svg{' and examples.svg' * bool(rows)}.")
 
 
 def _system(study: Study, run: Run, gold, scorer) -> tuple[dict, list, list]:

@@ -25,7 +25,7 @@ import sys
 import numpy as np
 
 from keras_attn.cli import command
-from recipes.studies.options import add_options, changes_by_recipe, chosen
+from recipes.studies.options import changes_by_recipe, chosen, load_corpus, study_parser
 from recipes.studies.study import Run, Study
 
 MAX_STEPS = {"multi30k": 1800, "phrases": 1200}
@@ -44,8 +44,7 @@ SAMPLES = 1000
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.attention", description=__doc__)
-    add_options(parser, "multi30k")
+    parser = study_parser("attention", __doc__, "multi30k")
     parser.add_argument("--scores", default=",".join(SCORES), help="default: %(default)s")
     return command.run(run_study, parser, argv)
 
@@ -57,10 +56,8 @@ def run_study(arguments: argparse.Namespace) -> None:
     shared = (f"max_steps={max_steps}", *SIZES.get(arguments.corpus, ()), *changes)
     runs = {name: Run(name, "luong", (f"attention={name.replace('-', '_')}", *shared)) for name in SCORES}
 
-    from keras_attn.training import corpora
-
     with Study(arguments, "attention_study", list(runs.values()), max_steps=max_steps).opened() as study:
-        corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
+        corpus = load_corpus(arguments)
         finished = set(study.reports())
         if not set(names) <= finished:
             study.check_sizes(corpus, [run for run in runs.values() if run.name in finished.union(names)])
@@ -101,20 +98,16 @@ def measure(study: Study, run: Run, corpus) -> None:
 
 def write(study: Study) -> None:
     """Writes the report and the figure of all scores that are measured."""
-    from recipes.studies import figures
-
     paths = [study.out / f"{run.name}.json" for run in study.runs]
     rows = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
     measured = [row["name"] for row in rows]  # in this call or an earlier one
     study.arguments.scores = None if measured == list(SCORES) else ",".join(measured)
-    report = study.write_report(scores=rows, samples=SAMPLES, confidence=0.95)
-    figures.attention(report, study.out / "attention.svg")
+    study.write_report(scores=rows, samples=SAMPLES, confidence=0.95)
     for row in sorted(rows, key=lambda row: -row["bleu"]["score"]):
         print(
             f"{row['name']:>10}  BLEU {row['bleu']['score']:5.2f}, chrF {row['chrf']['score']:5.2f}, perplexity "
             f"{row['perplexity']:6.3f}, entropy {row['sharpness']['entropy']:.3f} nats, {row['train_seconds']:.0f} s"
         )
-    print(f"The study is in {study.out}: report.json and attention.svg.")
 
 
 if __name__ == "__main__":

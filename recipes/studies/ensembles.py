@@ -16,13 +16,12 @@ from pathlib import Path
 
 from keras_attn.cli import command
 from recipes.studies import repeated
-from recipes.studies.options import add_options, changes_by_recipe
+from recipes.studies.options import changes_by_recipe, load_corpus, study_parser
 from recipes.studies.study import Run, Study
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.ensembles", description=__doc__)
-    add_options(parser, "multi30k")
+    parser = study_parser("ensembles", __doc__, "multi30k")
     repeated.add_seeds(parser)
     parser.set_defaults(seeds=4)
     parser.add_argument("--recipe", default="nematus", help="default: %(default)s")
@@ -36,12 +35,10 @@ def run_study(arguments: argparse.Namespace) -> None:
     steps = (f"max_steps={arguments.max_steps}",) if arguments.max_steps else ()
     variant = Run(arguments.recipe, arguments.recipe, (*steps, *changes))
 
-    from keras_attn.training import corpora
-
     settings = {"recipe": arguments.recipe, "max_steps": arguments.max_steps}
     study = Study(arguments, "ensembles_study", repeated.runs([variant], arguments), **settings)
     repeated.check(study)
-    corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
+    load_corpus(arguments)
     with study.opened():
         study.work({run.name: [study.train_step(run)] for run in study.runs})
         scored = {many: _scores(study, study.runs[:many]) for many in range(2, arguments.seeds + 1)}
@@ -68,7 +65,6 @@ def write(study: Study, variant: Run, scored: dict[int, Path]) -> None:
     print(f"single model  BLEU {single['bleu']['mean']:5.2f}{interval}")
     for row in ensembles:
         print(f"{row['models']:>5} models  BLEU {row['bleu']:5.2f}  ({row['gain']:+.2f})")
-    print(f"The study is in {study.out}: report.json.")
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ def low_resource(report: dict, path: Path | None = None) -> Figure:
     return figure
 
 
-def pronunciation(report: dict, path: Path | None = None) -> Figure:
+def g2p(report: dict, path: Path | None = None) -> Figure:
     """Word error rates of each language: the task's baseline as a bar, and a lane of marks for each system.
 
     A dot is the mean of the single models, with a tick for each seed; a ring and a cross are ensembles.

@@ -35,7 +35,7 @@ from pathlib import Path
 from keras_attn.cli import command
 from recipes import named_corpora
 from recipes.studies import repeated
-from recipes.studies.options import add_options, changes_by_recipe, chosen, settings_for
+from recipes.studies.options import changes_by_recipe, chosen, settings_for, study_parser
 from recipes.studies.study import Run, Step, Study
 
 CORPUS = "g2p"
@@ -56,8 +56,7 @@ BASELINE |= {"ady": 22, "ice": 12, "ita": 19, "khm": 34, "lav": 55, "mlt_latn": 
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.g2p", description=__doc__)
-    add_options(parser, CORPUS)
+    parser = study_parser("g2p", __doc__, CORPUS)
     parser.set_defaults(source="letters", target="phones")
     repeated.add_seeds(parser)
     option = parser.add_argument
@@ -170,8 +169,6 @@ def _ensembles(
 
 def write(study: Study, variants: dict[tuple[str, str], Run]) -> None:
     """Writes the report and the figure of all finished runs and ensembles, of this call or an earlier one."""
-    from recipes.studies import figures
-
     languages = []
     for amount, names in named_corpora.G2P_LANGUAGES.items():
         keys = {variant.name: key for key, variant in variants.items() if key[0] in names}
@@ -192,14 +189,12 @@ def write(study: Study, variants: dict[tuple[str, str], Run]) -> None:
         means=means(languages),
         confidence=repeated.CONFIDENCE,
     )
-    figures.pronunciation(report, study.out / "g2p.svg")
     for row in [*report["languages"], *report["means"]]:
         print(
             f"{row.get('language') or 'mean, ' + row['amount']:>12}  WER {row['baseline']:5.2f}  baseline of the task"
         )
         for one in row["scores"]:
             print(f"{'':>12}  WER {one['wer']['mean']:5.2f}  PER {one['per']:5.2f}  {one['name']}, {one['kind']}")
-    print(f"The study is in {study.out}: report.json and g2p.svg.")
 
 
 def _combined(study: Study, language: str) -> list[dict]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from keras_attn.cli import command
 from recipes.studies import repeated
-from recipes.studies.options import add_options, changes_by_recipe, chosen
+from recipes.studies.options import changes_by_recipe, chosen, load_corpus, study_parser
 from recipes.studies.study import Run, Study, merge_earlier, read_earlier
 
 MAX_STEPS = {"multi30k": 3600, "multi30k-tok": 3600, "phrases": 1600}
@@ -53,8 +53,7 @@ INGREDIENTS = {
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.ingredients", description=__doc__)
-    add_options(parser, "multi30k")
+    parser = study_parser("ingredients", __doc__, "multi30k")
     repeated.add_seeds(parser)
     parser.add_argument("--ingredients", metavar="NAME,...", default=",".join(INGREDIENTS), help="default: %(default)s")
     parser.add_argument("--earlier", type=Path, metavar="REPORT", help="report.json that has rows of other ingredients")
@@ -70,14 +69,12 @@ def run_study(arguments: argparse.Namespace) -> None:
         for name, (recipe, own, _) in INGREDIENTS.items()
     ]
 
-    from keras_attn.training import corpora
-
     study = Study(arguments, "ingredients_study", repeated.runs(variants, arguments), max_steps=max_steps)
     repeated.check(study)
     earlier = read_earlier(arguments, study.settings | {"seeds": arguments.seeds}, ("ingredients",))
     if BASE not in [row["name"] for row in earlier["ingredients"]]:
         names.append(BASE)
-    corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
+    load_corpus(arguments)
     with study.opened():
         todo = repeated.runs([variant for variant in variants if variant.name in names], arguments)
         study.work({run.name: [study.train_step(run)] for run in todo})
@@ -86,8 +83,6 @@ def run_study(arguments: argparse.Namespace) -> None:
 
 def write(study: Study, variants: Sequence[Run], earlier: dict) -> None:
     """Writes the report and the figure of all ingredients that have a finished run, in this folder or in `earlier`."""
-    from recipes.studies import figures
-
     here = repeated.rows(study, variants)
     study.arguments.ingredients = ",".join(row["name"] for row in here)
     if study.arguments.ingredients == ",".join(INGREDIENTS):
@@ -100,12 +95,10 @@ def write(study: Study, variants: Sequence[Run], earlier: dict) -> None:
         row["bleu"]["interval"] = repeated.half_width(repeated.pooled_deviation(scores), len(row["bleu"]["scores"]))
         row |= repeated.difference(row, rows[0], scores)
     merged["ingredients"] = rows
-    report = study.write_report(seeds=study.arguments.seeds, **merged, confidence=repeated.CONFIDENCE)
-    figures.ingredients(report, study.out / "ingredients.svg")
+    study.write_report(seeds=study.arguments.seeds, **merged, confidence=repeated.CONFIDENCE)
     for row in sorted(rows, key=lambda row: -row["difference"]):
         interval = "" if row["interval"] is None else f" ± {row['interval']:.2f}"
         print(f"{row['name']:>24}  BLEU {row['bleu']['mean']:5.2f}, {row['difference']:+.2f}{interval}")
-    print(f"The study is in {study.out}: report.json and ingredients.svg.")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from keras_attn.cli import command
-from recipes.studies.options import add_options, changes_by_recipe
+from recipes.studies.options import changes_by_recipe, load_corpus, study_parser
 from recipes.studies.study import Run, Step, Study
 
 MAX_STEPS = {"phrases": 1600, "bible-en-es": 4000}
@@ -41,8 +41,7 @@ SIZE_TOLERANCE = 0.05
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.length", description=__doc__)
-    add_options(parser, "phrases")
+    parser = study_parser("length", __doc__, "phrases")
     parser.add_argument(
         "--size-tolerance",
         metavar="PART",
@@ -61,10 +60,8 @@ def run_study(arguments: argparse.Namespace) -> None:
         for words in MAX_WORDS
     ]
 
-    from keras_attn.training import corpora
-
     with Study(arguments, "length_study", runs, max_steps=max_steps).opened() as study:
-        corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
+        corpus = load_corpus(arguments)
         sources, references = corpus.splits.get("lengths", corpus.splits["test"])
         lengths = [len(line.split()) for line in sources]
         if not any(low <= length <= high for low, high in BINS for length in lengths):
@@ -87,8 +84,6 @@ def _translation(study: Study, run: Run, text: Path) -> Step:
 
 def write(study: Study, corpus, lengths: Sequence[int], references: Sequence[str]) -> None:
     """Writes the report and the figure of the finished runs."""
-    from recipes.studies import figures
-
     reports = study.reports()
     bins = [[n for n, length in enumerate(lengths) if low <= length <= high] for low, high in BINS]
     described = [
@@ -101,7 +96,7 @@ def write(study: Study, corpus, lengths: Sequence[int], references: Sequence[str
         with (study.out / f"{run.name}.txt").open(encoding="utf-8", newline="\n") as file:
             hypotheses = [line.removesuffix("\n") for line in file]
         systems.append(_system(run, reports[run.name], hypotheses, references, [rows for rows in bins if rows]))
-    report = study.write_report(
+    study.write_report(
         bins=described,
         systems=systems,
         samples=SAMPLES,
@@ -109,10 +104,8 @@ def write(study: Study, corpus, lengths: Sequence[int], references: Sequence[str
         signature=reports[study.runs[0].name]["bleu"]["signature"],
         overlong=sum(length > BINS[-1][1] for length in lengths),
     )
-    figures.length(report, study.out / "length.svg")
     for system in systems:
         print(f"{system['name']:>13}", *(f"{one['bleu']:6.2f}" for one in system["bins"]))
-    print(f"The study is in {study.out}: report.json and length.svg.")
 
 
 def _system(run: Run, trained: dict, hypotheses: list[str], references: Sequence[str], bins: list[list[int]]) -> dict:

@@ -24,7 +24,7 @@ from keras_attn.cli import command
 from keras_attn.training import override
 from recipes import nematus
 from recipes.studies import repeated
-from recipes.studies.options import add_options, changes_by_recipe, numbers, settings_for
+from recipes.studies.options import changes_by_recipe, load_corpus, numbers, settings_for, study_parser
 from recipes.studies.study import Run, Study, write_corpus
 
 RECIPE = "nematus"
@@ -43,8 +43,7 @@ _ADAPTED = (
 
 
 def main(argv=None) -> int:
-    parser = command.Parser("recipes.studies.low_resource", description=__doc__)
-    add_options(parser, "multi30k")
+    parser = study_parser("low_resource", __doc__, "multi30k")
     repeated.add_seeds(parser)
     parser.add_argument("--sizes", metavar="N,...", default=",".join(map(str, SIZES)), help="default: %(default)s")
     parser.add_argument("--adapted", nargs="+", action="extend", default=[], metavar="NAME=VALUE")
@@ -54,9 +53,7 @@ def main(argv=None) -> int:
 def run_study(arguments: argparse.Namespace) -> None:
     changes = changes_by_recipe(arguments, RECIPE)[RECIPE]
 
-    from keras_attn.training import corpora
-
-    corpus = corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
+    corpus = load_corpus(arguments)
     pairs = len(corpus.splits["train"][0])
     sizes = numbers("--sizes", arguments.sizes, int, 1, pairs)
     arguments.source, arguments.target = corpus.source, corpus.target
@@ -114,8 +111,6 @@ def _check_vocabularies(study: Study, corpus) -> None:
 
 def write(study: Study, variants: Sequence[Run], sizes: Sequence[int]) -> None:
     """Writes the report and the figure."""
-    from recipes.studies import figures
-
     rows = repeated.rows(study, variants)
     for row in rows:
         kind, _, size = row["name"].rpartition("-")
@@ -125,18 +120,16 @@ def write(study: Study, variants: Sequence[Run], sizes: Sequence[int]) -> None:
     for size in sizes:
         plain, adapted = (next(row for row in rows if (row["kind"], row["size"]) == (kind, size)) for kind in KINDS)
         gains.append({"size": size} | repeated.difference(adapted, plain, scores))
-    report = study.write_report(
+    study.write_report(
         corpus=study.settings["corpus"],
         seeds=study.arguments.seeds,
         systems=rows,
         gains=gains,
         confidence=repeated.CONFIDENCE,
     )
-    figures.low_resource(report, study.out / "low_resource.svg")
     for row in rows:
         interval = "" if row["bleu"]["interval"] is None else f" ± {row['bleu']['interval']:.2f}"
         print(f"{row['size']:>9,} pairs, {row['kind']:>8}  BLEU {row['bleu']['mean']:5.2f}{interval}")
-    print(f"The study is in {study.out}: report.json and low_resource.svg.")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ from keras_attn.cli import command
 from keras_attn.training import config_for, plan, read_report
 
 
-def add_options(parser: command.Parser, corpus: str) -> None:
-    """Adds the options that every study has."""
+def study_parser(name: str, doc: str, corpus: str) -> command.Parser:
+    """The parser of the study `recipes.studies.<name>`, with the options that every study has."""
+    parser = command.Parser(f"recipes.studies.{name}", description=doc)
     option = parser.add_argument
     option("--corpus", default=corpus, help="a name or a folder (default: %(default)s)")
     option("--source", help="language of the source side (default: the corpus decides)")
@@ -22,6 +23,7 @@ def add_options(parser: command.Parser, corpus: str) -> None:
     option("--seed", type=int, default=0)
     option("--beam", type=int, default=5, help="beam size of the scores (default: %(default)s)")
     option("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="runs in parallel (default: %(default)s)")
+    return parser
 
 
 def changes_by_recipe(arguments, *recipes: str) -> dict[str, list[str]]:
@@ -77,6 +79,13 @@ def numbers(flag: str, text: str, kind: type, lowest: float, highest: float) -> 
     if not found or not lowest <= found[0] <= found[-1] <= highest:
         raise ValueError(f"Expected {flag} from {lowest} to {highest:,}, separated by commas. Received: {text!r}")
     return found
+
+
+def load_corpus(arguments):
+    """The study's corpus."""
+    from keras_attn.training import corpora  # late, because `command.run` imports Keras quietly
+
+    return corpora.load(arguments.corpus, arguments.source, arguments.target, data=arguments.data)
 
 
 def folder_of(arguments, name: str) -> Path:

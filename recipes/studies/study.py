@@ -67,7 +67,7 @@ class Study:
     """A study's folder. Its `study.json` has the settings, so that no other study continues in it, and the seconds.
 
     Args:
-        arguments: of the command, with the options of `add_options`.
+        arguments: of the command, of `study_parser`.
         name: name of the study, such as "length_study".
         runs: its runs.
         settings: whatever else determines the outcome.
@@ -86,6 +86,7 @@ class Study:
         }
         self.settings |= {"seed": arguments.seed, "beam_size": arguments.beam, "changes": arguments.changes}
         self.settings |= {"backend": keras.backend.backend()} | settings
+        self.module = name.removesuffix("_study")  # which is also its figure's name
         self.seconds = 0.0
 
     def folder(self, run: Run) -> Path:
@@ -250,19 +251,23 @@ class Study:
         report.write(self.out / _SETTINGS_FILE, self.settings | {"seconds": round(self.seconds, 1)})
 
     def write_report(self, **figures: Any) -> dict:
-        """Writes `report.json`: the study's figures, and what they depend on. Returns it."""
+        """Writes `report.json`, the study's figures and what they depend on, and draws it. Returns it."""
+        from recipes.studies import figures as drawings
+
         self._tick()
         first = next(iter(self.reports().values()), self.settings)
         contents = self.settings | {name: first[name] for name in ("corpus", "source", "target")}
         contents |= {"command": self._command(), "minutes": round(self.seconds / 60, 1), "jobs": self.arguments.jobs}
         contents |= figures | surroundings()
         report.write(self.out / "report.json", contents)
+        print(f"The study is in {self.out}.")
+        if draw := getattr(drawings, self.module, None):
+            draw(contents, self.out / f"{self.module}.svg")
         return contents
 
     def _command(self) -> str:
         """The command line, without the folders of this machine."""
-        module = self.settings["study"].removesuffix("_study")
-        parts = [f"python -m recipes.studies.{module} --corpus {self.settings['corpus']}"]
+        parts = [f"python -m recipes.studies.{self.module} --corpus {self.settings['corpus']}"]
         for name in _OPTIONS:
             value = getattr(self.arguments, name, None)
             parts += [f"--{name.replace('_', '-')} {value}"] if value is not None else []
