@@ -43,7 +43,7 @@ def _seed_and_policy():
 def _pipelines_as_they_are():
     """A command that runs in this process would change `tf.data` for the tests after it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("keras_attn.backend.disable_pipeline_autotuning", lambda: None)
+        patch.setattr("keras_attn.backend.tune_process", lambda: None)
         yield
 
 

@@ -34,12 +34,12 @@ from keras_attn.backend.products import (
     training_products,
 )
 from keras_attn.backend.settings import (
-    disable_pipeline_autotuning,
     has_accelerator,
     has_bfloat16_products,
     keep_compiled,
     preferred_jit_compile,
     preferred_precision,
+    tune_process,
 )
 from keras_attn.backend.tensorflow_files import read_checkpoint
 from keras_attn.backend.variables import (

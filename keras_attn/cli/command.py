@@ -258,9 +258,9 @@ def import_keras(prepare: Callable[[], None] = choose_backend) -> None:
         os.dup2(sys.stderr.fileno(), 2)
     prepare()
     with quietly():
-        from keras_attn.backend import disable_pipeline_autotuning
+        from keras_attn.backend import tune_process
 
-        disable_pipeline_autotuning()
+        tune_process()
 
 
 def _complain(parser: argparse.ArgumentParser, error: object, status: int) -> int:

@@ -22,7 +22,7 @@ import keras
 import numpy as np
 
 from keras_attn import ParallelDataset, Tokenizer
-from keras_attn.backend import bfloat16_products, disable_pipeline_autotuning, preferred_jit_compile
+from keras_attn.backend import bfloat16_products, preferred_jit_compile, tune_process
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.text import read_parallel
 from keras_attn.training.report import peak_memory_mb
@@ -59,7 +59,7 @@ def main(argv=None) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    disable_pipeline_autotuning()
+    tune_process()
     folder = Path(arguments.data or ".", "data", "multi30k-tok")
     if not folder.is_dir():
         print(f"Expected --data with data/multi30k-tok in it. There is no {folder}.", file=sys.stderr)
