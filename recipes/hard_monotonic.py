@@ -52,4 +52,5 @@ CONFIGS = {
     "g2p/*": Config(**G2P),
     "cmudict*": Config(**{**G2P, "batch_size": 256, "max_steps": 14000, "validate_every": 466}),
 }
+CONFIGS["wikipron/*"] = CONFIGS["g2p/*"]
 build = builder(HardMonotonicSeq2Seq)

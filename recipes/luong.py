@@ -85,6 +85,7 @@ CONFIGS = {
     ),
     **multi30k(Config(**(MULTI30K | {"learning_rate": 2e-3, "scale_embeddings": True}))),
 }
+CONFIGS["wikipron/*"] = CONFIGS["g2p/*"]
 
 
 def build(config: Config, source_vocabulary_size: int, target_vocabulary_size: int) -> keras.Model:

@@ -10,6 +10,11 @@ in the task's own splits, collected by WikiPron (CC BY-SA 3.0): 33,344 words of 
 "_". The side "decomposed" has the same letters as NFD code points, which are the consonants and vowels of Korean's
 syllables: 67 of them instead of 1,089 letters.
 
+`wikipron/LANGUAGE` are WikiPron's lists of 2,000 words and more, 85 of them by its names, such as `ara_arab_broad`;
+`wikipron/*` is all (Wiktionary, CC BY-SA). Words are in lower case and NFD. A word's SHA-256 decides its split, so that
+a word that is held out in one list is trained on in none; at most 6,000 words of a list are for training, 500 for the
+test, 50 for validation, with all their pronunciations.
+
 `keras_attn.training.corpora` finds this module beside the recipes, and adds the corpus of its package, `phrases`.
 """
 
@@ -183,11 +188,39 @@ def _pronunciations(amount: str, language: str, fetch: Fetch) -> Lines:
     return texts
 
 
+def _wikipron(name: str, fetch: Fetch) -> Lines:
+    """A list, its words in the order of their SHA-256, a number from 0 to 1: below 0.05 test, below 0.06 val."""
+    path = fetch(f"{BASE}/CUNY-CL/wikipron/185dfcf514fe37fe4cfddddeacff1eda3afdca55/data/scrape/tsv/{name}.tsv")
+    words: dict[str, dict[str, None]] = {}
+    for line in read_lines(path):
+        word, phones = line.split("\t")
+        words.setdefault(unicodedata.normalize("NFD", word.lower()), {})[phones] = None
+    shares = {word: int(hashlib.sha256(word.encode("utf-8")).hexdigest()[:8], 16) / 16**8 for word in words}
+    rows, counts = [], dict.fromkeys(corpora.SPLITS, 0)
+    for word in sorted(words, key=lambda word: (shares[word], word)):
+        split = "test" if shares[word] < 0.05 else "val" if shares[word] < 0.06 else "train"
+        counts[split] += 1
+        if counts[split] <= {"test": 500, "val": 50, "train": 6000}[split]:
+            rows += [(split, " ".join(word.replace(" ", "_")), phones) for phones in words[word]]
+    return _by_file(_LETTERS, rows)
+
+
 def _decomposed(letters: str) -> str:
     """Letters with blanks between, as NFD code points with blanks between."""
     return " ".join(unicodedata.normalize("NFD", letters.replace(" ", "")))
 
 
+def _hashes() -> dict[str, dict[str, str]]:
+    """The SHA-256 of each decompressed file of each corpus."""
+    found: dict[str, dict[str, str]] = {}
+    for line in read_lines(Path(__file__).with_name("named_corpora.sha256")):
+        sha256, path = line.split()
+        corpus, _, file = path.rpartition("/")
+        found.setdefault(corpus, {})[file] = sha256
+    return found
+
+
+SHA256 = _hashes()
 SOURCES = {
     "multi30k": Source(("de", "en", "fr"), ("de", "en"), partial(_multi30k, "raw/{split}.{language}.gz")),
     "multi30k-tok": Source(("de", "en", "fr"), ("de", "en"), partial(_multi30k, "tok/{split}.lc.norm.tok.{language}")),
@@ -200,6 +233,11 @@ SOURCES = {
         )
         for amount, languages in G2P_LANGUAGES.items()
         for language in languages
+    },
+    **{
+        name: Source(_LETTERS, _LETTERS, partial(_wikipron, name.removeprefix("wikipron/")))
+        for name in SHA256
+        if name.startswith("wikipron/")
     },
     "cmudict": Source(_LETTERS, _LETTERS, _cmudict),
     "cmudict-stress": Source(_LETTERS, _LETTERS, partial(_cmudict, stress=True)),
@@ -247,6 +285,13 @@ _ORIGINS = {
             "https://github.com/sigmorphon/2021-task1",
             "Attribution: https://www.wiktionary.org.",
         ),
+        Origin(
+            "wikipron",
+            "Words and pronunciations of Wiktionary, collected by WikiPron",
+            "cc-by-sa-4.0",
+            "https://github.com/CUNY-CL/wikipron",
+            "Attribution: https://www.wiktionary.org.",
+        ),
         Origin("multi30k", "Captions of Multi30k", None, "https://github.com/multi30k/dataset", "For research."),
         Origin("multi30k-tok", "Captions of Multi30k", None, "https://github.com/multi30k/dataset", "For research."),
         Origin(
@@ -258,19 +303,6 @@ _ORIGINS = {
         ),
     )
 }
-
-
-def _hashes() -> dict[str, dict[str, str]]:
-    """The SHA-256 of each decompressed file of each corpus."""
-    found: dict[str, dict[str, str]] = {}
-    for line in read_lines(Path(__file__).with_name("named_corpora.sha256")):
-        sha256, path = line.split()
-        corpus, _, file = path.rpartition("/")
-        found.setdefault(corpus, {})[file] = sha256
-    return found
-
-
-SHA256 = _hashes()
 
 
 def read(

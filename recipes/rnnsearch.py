@@ -94,4 +94,5 @@ CONFIGS = {
     ),
     **multi30k(Config(**MULTI30K, memory_dropout=0.3)),
 }
+CONFIGS["wikipron/*"] = CONFIGS["g2p/*"]
 build = builder(RNNSearch)

@@ -13,10 +13,11 @@ A corpus is one of
 Of a table, or two files, a twentieth of the distinct source lines, at most 1,000, is held out for validation, and as
 many for the test, always the same ones, each with its first translation; of a lexicon with all its pronunciations.
 
-A plus sign joins several corpora: `load("a+b")`, with weights `load("a:3+b:1")`, and with tags before the source lines
-that name the target language or the corpus.
+A plus sign or a pattern of names joins several corpora: `load("a+b")`, `load("g2p/*")`, with weights `load("a:3+b:1")`,
+and with tags before the source lines that name the target language or the corpus.
 """
 
+import fnmatch
 import math
 import os
 import random
@@ -166,10 +167,17 @@ def names() -> tuple[str, ...]:
     return ("phrases", *named_corpora().SOURCES)
 
 
+def _families() -> list[str]:
+    """The corpora that have a name, those below one, such as "g2p/*", as one."""
+    return list(dict.fromkeys(re.sub("/.*", "/*", name) for name in names()))
+
+
 def public_name(name_or_path: str | os.PathLike) -> str:
     """Returns the corpus' name in reports: a folder or file by its own name, without its path on this machine."""
-    parts = _parts_of(name_or_path)
-    return "+".join((part if part in names() else Path(part).resolve().name) + _suffix(one) for part, one in parts)
+    parts = _parts_of(name_or_path, expand=False)
+    return "+".join(
+        (part if fnmatch.filter(names(), part) else Path(part).resolve().name) + _suffix(one) for part, one in parts
+    )
 
 
 def tagged(corpus: Corpus, kind: str) -> Corpus:
@@ -294,8 +302,8 @@ def _load(name: str, source: str | None, target: str | None, data: str | os.Path
         sides = read_parallel(path.parent, path.name, source, target or "")
         return Corpus(path.name, source, target, _with_held_out(path, *sides), read_as=_DIVIDED)
     raise ValueError(
-        f"Expected a corpus ({', '.join(names())}), a folder of <split>.<language> files, a table of pairs, or, with "
-        f"--source and --target, what the names of two files share. Received: {name!r}"
+        f"Expected a corpus ({', '.join(_families())}), a folder of <split>.<language> files, a table of pairs, or, "
+        f"with --source and --target, what the names of two files share. Received: {name!r}"
     )
 
 
@@ -420,14 +428,20 @@ def _is_large(folders: Sequence[Path], source: str | None, target: str | None) -
 # --- several corpora
 
 
-def _parts_of(name_or_path: str | os.PathLike) -> list[tuple[str, float | None]]:
+def _parts_of(name_or_path: str | os.PathLike, expand: bool = True) -> list[tuple[str, float | None]]:
     """The corpora that are joined by "+", each with its weight, None without one.
+
+    Args:
+        name_or_path: As for `load`.
+        expand: Whether a pattern such as "g2p/*" becomes the named corpora that it matches.
 
     Raises:
         ValueError: If a weight is no positive number, or some corpora have one and others have none.
     """
     name = os.fspath(name_or_path)
     parts = [(name, None)] if Path(name).exists() else [_weighted(part) for part in name.split("+")]
+    if expand:
+        parts = [(one, weight) for part, weight in parts for one in fnmatch.filter(names(), part) or [part]]
     if len({weight is None for _, weight in parts}) > 1:
         raise ValueError(f"Expected a weight for each corpus, such as a:3+b:1, or for none. Received: {name!r}")
     return parts

@@ -263,7 +263,7 @@ def ascending(points: np.ndarray) -> list[int]:
 
 
 def same_ring(found: list[int], target: list[int]) -> bool:
-    """Whether two polygons are the same, wherever their points begin."""
+    """True if two polygons are the same, wherever their points begin."""
     return target in [found[i:] + found[:i] for i in range(len(found))]
 
 

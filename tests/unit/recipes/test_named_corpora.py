@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import random
 import zipfile
@@ -23,6 +24,7 @@ TEXT = {
 MULTI30K = "multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1"
 TATOEBA = "genimind/seq2seq/4f3f8eb0adde54fcc8b89394336b002e7961244c/fra-eng.zip"
 SIGMORPHON = "sigmorphon/2021-task1/821bcdece5a47820872215969f275004b0abe80c/data"
+KINDS = [name for name in named_corpora.SOURCES if not name.startswith("wikipron/")] + ["wikipron/ben_beng_broad"]
 PAGE = b"<html><body>Please log in to use this network.</body></html>"
 
 
@@ -166,7 +168,7 @@ def test_a_file_that_is_not_the_corpus_is_not_kept(serve, cache, content):
     assert not cache.exists() or not list(cache.iterdir())
 
 
-@pytest.mark.parametrize("name", named_corpora.SOURCES)
+@pytest.mark.parametrize("name", KINDS)
 def test_neither_no_network_nor_the_page_of_a_portal_is_a_corpus(monkeypatch, cache, name):
     monkeypatch.setattr(named_corpora, "BASE", "file:///nowhere")
     with pytest.raises(FileNotFoundError, match=rf"the corpus {name}\. Could not download .*folder DATA/{name}"):
@@ -269,8 +271,46 @@ def test_pronunciations_are_split_into_letters_and_syllables_of_korean_are_decom
     assert corpora.load("g2p/kor", "letters", "decomposed").splits["test"] == (["다"], ["\u1103 \u1161"])
 
 
+def _wikipron(language):
+    return f"CUNY-CL/wikipron/185dfcf514fe37fe4cfddddeacff1eda3afdca55/data/scrape/tsv/{language}.tsv"
+
+
+def test_wikipron_is_split_by_the_words_of_all_languages(built):
+    words = [f"Été{n}" for n in range(12000)]
+    text = "".join(f"{word}\te t e\n{word}\te t e ː\n" for word in words)
+    some, others = text, "".join(f"{word.lower()}\tx\n" for word in words[::2])
+    swedish = built("wikipron/swe_latn_broad", {_wikipron("swe_latn_broad"): some})
+    kana = built("wikipron/jpn_kana_narrow_filtered", {_wikipron("jpn_kana_narrow_filtered"): others})
+    count = {split: len(set(swedish[f"{split}.letters"])) for split in corpora.SPLITS}
+    assert count == {"train": 6000, "val": 50, "test": 500}
+    assert swedish["val.phones"][:2] == ["e t e", "e t e ː"]
+    letter = swedish["train.letters"][0]
+    assert letter.startswith("e \u0301 t e \u0301 ")  # lower case, NFD
+    for split in ("val", "test"):
+        held = set(swedish[f"{split}.letters"]) | set(kana[f"{split}.letters"])
+        assert not held & (set(swedish["train.letters"]) | set(kana["train.letters"]))
+
+
+def test_a_pattern_joins_the_named_corpora_that_it_matches(monkeypatch):
+    monkeypatch.setattr(named_corpora, "read", lambda name, *_: ("a", "b", {"train": ([name], [name])}))
+    assert corpora.load("g2p/[ai]*", tags="corpus").splits["train"][0] == [
+        f"<2{name}> g2p/{name}" for name in ("arm_e", "ady", "ice", "ita")
+    ]
+    assert corpora.public_name("g2p/[ai]*") == "g2p/[ai]*"
+    assert [origin.name for origin in named_corpora.origins("wikipron/*")] == ["wikipron"]
+
+
 @pytest.mark.skipif(not DATA, reason="needs KERAS_ATTN_DATA, a folder with the real corpora")
-@pytest.mark.parametrize("name", named_corpora.SOURCES)
+@pytest.mark.parametrize("language", ["kor_hang_narrow_filtered", "vot_latn_broad"])
+def test_the_lists_of_wikipron_have_the_published_hashes(built, language):
+    path = Path(DATA, "data", "wikipron", f"{language}.tsv.xz")
+    name = f"wikipron/{language}"
+    files = built(name, {_wikipron(language): lzma.decompress(path.read_bytes())})
+    assert {file: named_corpora._digest(lines) for file, lines in files.items()} == named_corpora.SHA256[name]
+
+
+@pytest.mark.skipif(not DATA, reason="needs KERAS_ATTN_DATA, a folder with the real corpora")
+@pytest.mark.parametrize("name", KINDS)
 def test_the_real_corpora_have_the_published_hashes_and_sizes(name):
     if named_corpora.find(name, DATA) is None:
         pytest.skip(f"needs {name} in KERAS_ATTN_DATA")
