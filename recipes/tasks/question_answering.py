@@ -40,7 +40,7 @@ def memory_network(vocabulary_size: int, hops: int) -> keras.Model:
     story, question = keras.Input((FACTS, WORDS), dtype="int32"), keras.Input((WORDS,), dtype="int32")
     embeddings = [[layers.Embedding(n, UNITS, "normal") for n in (vocabulary_size, FACTS)] for _ in range(hops + 1)]
     u, real, weights = bags(embeddings[0][0], question), ops.any(story != 0, axis=-1), []
-    time = ops.zeros_like(story[..., 0]) + ops.arange(FACTS, dtype="int32")  # (B, N)
+    time = ops.zeros_like(story[..., 0]) + np.arange(FACTS, dtype="int32")  # (B, N)
     memories = [bags(of_words, story) + of_times(time) for of_words, of_times in embeddings]
     for keys, values in itertools.pairwise(memories):
         context, p, _ = keras_attn.DotAttention()(u, values, keys, mask=real)
