@@ -327,8 +327,22 @@ function taken(ort, { type, data, dims }, rows) {
   return new ort.Tensor(type, copy, [rows.length, ...dims.slice(1)]);
 }
 
-const WORD = /[\p{L}\p{N}]+(?:['\u2019.-][\p{L}\p{N}]+)*/gu;
-const wordKey = (word) => word.normalize("NFC").toLowerCase().replace(/[\u2018\u2019\u02bc\u0060\u00b4]/g, "'");
+const INVISIBLE = "\\u00ad\\u061c\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2064\\u2066-\\u206f\\ufe00-\\ufe0f\\ufeff";
+const RUN = `[\\p{L}\\p{N}]+(?:[\\p{M}${INVISIBLE}]+[\\p{L}\\p{N}]+)*\\p{M}*`;
+const WORD = new RegExp(`${RUN}(?:['\u2018\u2019\u02bc\u0060\u00b4\u2010\u2011.-]${RUN})*`, "gu");
+const isInvisible = (letter) => new RegExp(`^[${INVISIBLE}]`, "u").test(letter);
+const wordKey = (word) =>
+  word
+    .normalize("NFC")
+    .toLowerCase()
+    .replace(/[\u2018\u2019\u02bc\u0060\u00b4]/g, "'")
+    .replace(/[\u2010\u2011]/g, "-")
+    .replace(new RegExp(`[${INVISIBLE}]`, "gu"), "");
+// Latin letters that Unicode does not decompose, as CLDR's transform Latin-ASCII has them.
+const PLAIN_LETTERS = { ß: "ss", æ: "ae", œ: "oe", ø: "o", ł: "l", đ: "d", ð: "d", þ: "th", ħ: "h", ı: "i" };
+Object.assign(PLAIN_LETTERS, { ŋ: "ng", ŧ: "t", ĸ: "q" });
+const plainForm = (letter) =>
+  PLAIN_LETTERS[letter] ?? (/^[\p{L}\p{N}]/u.test(letter) ? letter.normalize("NFKC") : letter);
 
 /** Pronounces words and sentences, by a lexicon where it has the word, else by a model: `keras_attn.G2P`. */
 export class G2P {
@@ -367,7 +381,28 @@ export class G2P {
 
   /** Returns whether a word is in the lexicon. */
   knows(word) {
-    return this.entries.has(wordKey(word.trim()));
+    return this.entry(word).length > 0;
+  }
+
+  /** Returns the letters of a word as the model reads them; those without a form that it knows stay. */
+  read(word) {
+    const letters = this.translator.sourceTokenizer;
+    const isKnown = (text) => letters.encode(text).every((id) => id !== letters.special.unknown);
+    const plain = (letter) => (isKnown(plainForm(letter)) ? letters.pieces(plainForm(letter)) : [letter]);
+    return letters.pieces(word).flatMap((letter) => {
+      if (isKnown(letter)) return [letter];
+      return isInvisible(letter) ? [] : plain(letter);
+    });
+  }
+
+  /** Returns the entries of a word, of its plain letters, or of an abbreviation with a full stop behind it. */
+  entry(word) {
+    const forms = [wordKey(word.trim())];
+    if (!/\s/.test(forms[0])) {
+      forms.push(this.read(word).join(""));
+      if (forms[1].includes(".")) forms.push(`${forms[1]}.`);
+    }
+    return this.entries.get(forms.find((form) => this.entries.has(form))) ?? [];
   }
 
   /**
@@ -377,13 +412,15 @@ export class G2P {
   async pronounce(word, { nBest = 1, lexicon = true } = {}) {
     if (BLANKS.test(word)) return [];
     const shown = (text) => text.split(" ").map((phone) => this.phones[phone] ?? phone).join(" ");
-    const entries = (lexicon && this.entries.get(wordKey(word.trim()))) || [];
+    const entries = lexicon ? this.entry(word) : [];
     const texts = new Set(entries.map((one) => shown(this.stressless ? one.replace(/\d/g, "") : one)));
     if (texts.size) return [...texts].map((text) => ({ text, origin: "lexicon", probability: 1, unknown: [] }));
     const letters = this.translator.sourceTokenizer;
-    const [pieces, ids] = [letters.pieces(word), letters.encode(word)];
-    const unknown = pieces.filter((_, i) => ids[i] === letters.special.unknown);
-    if (unknown.length === pieces.length) return [{ text: "", origin: "model", probability: 0, unknown }];
+    const pieces = this.read(word);
+    const isKnown = (piece) => letters.encode(piece)[0] !== letters.special.unknown;
+    const unknown = pieces.filter((piece) => !isKnown(piece));
+    const isSpoken = pieces.some((piece) => isKnown(piece) && /^[\p{L}\p{N}]/u.test(piece));
+    if (!isSpoken) return [{ text: "", origin: "model", probability: 0, unknown }];
     const options = { nBest, beamSize: Math.max(5, nBest) };
     const { nBest: found } = await this.translator.generate([this.tag, ...pieces].join(" ").trim(), options);
     const skip = this.tag ? 1 : 0; // the tag is no letter of the word

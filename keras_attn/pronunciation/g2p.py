@@ -1,9 +1,8 @@
 """Graphemes to phonemes: `G2P`, a lexicon with a model behind it."""
 
 import re
-import unicodedata
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -11,17 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from keras_attn.pronunciation.alphabets import alphabet_of, converted
+from keras_attn.pronunciation.spelling import is_invisible, plain_form, word_key, word_pattern
 from keras_attn.saving import LEXICON, locate
 from keras_attn.search import SearchOptions
-from keras_attn.text import APOSTROPHES, iterate_lines
+from keras_attn.text import checked_text, iterate_lines, name_of
 from keras_attn.translation import TextSearch
-
-_PLAIN = str.maketrans(dict.fromkeys(APOSTROPHES, "'"))
-
-
-def word_key(word: str) -> str:
-    """Returns the form in which a lexicon has a word: NFC, lower case, with plain apostrophes."""
-    return unicodedata.normalize("NFC", word).lower().translate(_PLAIN)
 
 
 def read_lexicon(lexicon: str | PathLike | Mapping[str, str | list[str]]) -> dict[str, tuple[str, ...]]:
@@ -58,7 +51,6 @@ def read_lexicon(lexicon: str | PathLike | Mapping[str, str | list[str]]) -> dic
     return {word: tuple(texts) for word, texts in entries.items()}
 
 
-_WORD = re.compile(r"[^\W_]+(?:['\u2019.-][^\W_]+)*", re.UNICODE)
 _DIGITS = re.compile(r"[0-9]")
 
 
@@ -68,7 +60,8 @@ class Pronunciation:
 
     `text` has the phones with blanks between. `origin` is "lexicon" or "model". `probability` is the model's, 1 for an
     entry of a lexicon. `alignment` `(T, S)` is that of its phones and the word's letters, the end tokens included, or
-    None from a lexicon. `unknown` are letters of the word that the model has never seen.
+    None from a lexicon. `unknown` are letters of the word that the model has never seen. `letters` are those that were
+    read, "cafe" for "café" if the model has no "é": those of the lexicon's entry, or the columns of `alignment`.
     """
 
     word: str
@@ -77,9 +70,10 @@ class Pronunciation:
     probability: float = 1.0
     alignment: np.ndarray | None = None
     unknown: tuple[str, ...] = ()
+    letters: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        unknown = f", unknown {' '.join(self.unknown)}" if self.unknown else ""
+        unknown = f", unknown {' '.join(map(name_of, self.unknown))}" if self.unknown else ""
         return f"<Pronunciation of {self.word!r}: {self.text}, {self.origin} {self.probability:.3g}{unknown}>"
 
 
@@ -95,7 +89,8 @@ class G2P:
         normalize: A function of a sentence, called first, such as one that spells out numbers.
 
     If the model has no stress, that of lexicon entries is left out. Words of a sentence are runs of letters and digits,
-    with apostrophes, hyphens and full stops inside; all else stays in its place.
+    with apostrophes, hyphens and full stops inside; all else stays in its place. A letter that the model does not have
+    is read as its plain form, "ﬁ" as "fi" and "ø" as "o"; one without is unknown. Invisible characters have no sound.
 
     Raises:
         ValueError: if an alphabet, a tag or a lexicon is wrong.
@@ -131,7 +126,8 @@ class G2P:
         self.tag = tag
         self.normalize = normalize
         self._letters = letters if letters.level == "letter" else letters.with_letters()
-        self._unknown = self._letters.special_ids.unknown
+        ordinary = self._letters.special_ids.ordinary(self._letters.vocabulary_size)
+        self._known = {self._letters.vocabulary[i] for i in ordinary} - {*tags}
         self._has_stress = any(_DIGITS.search(token) for token in translator.target_tokenizer.vocabulary)
         self._converted("")  # refuses a wrong alphabet now
 
@@ -153,47 +149,50 @@ class G2P:
         own = [path] if (path := Path(folder) / LEXICON).is_file() else []
         return cls(Translator.from_preset(folder), [*lexicons, *own], **options)
 
-    def __call__(self, text: str | Sequence[str]) -> str | list[str]:
-        """Returns the best pronunciation of a word or sentence, or of each of a list."""
-        if not isinstance(text, str):
-            return self._sentences([str(one) for one in text])
-        return self._sentences([text])[0]
+    def __call__(self, text: str | Iterable[str]) -> str | list[str]:
+        """Returns the best pronunciation of a word or sentence, or of each of a list.
+
+        Raises:
+            ValueError: for what is no text.
+        """
+        return self._sentences([checked_text(text)])[0] if isinstance(text, str) else self._sentences(_texts(text))
 
     def pronounce(
-        self, words: str | Sequence[str], *, n_best: int = 1, beam_size: int | None = None
+        self, words: str | Iterable[str], *, n_best: int = 1, beam_size: int | None = None
     ) -> list[Pronunciation] | list[list[Pronunciation]]:
         """Returns the pronunciations of a word, or of each of a list, best first.
 
-        A word of a lexicon has its entries, whatever `n_best` is; any other the `n_best` of the model. A word without
+        A word of a lexicon has its entries, whatever `n_best` is; any other the `n_best` of the model. A lexicon is
+        asked for the word, then for its plain letters, and with a full stop behind an abbreviation. A word without
         any letter that the model knows has one, with the text "".
 
         Args:
             words: A word, or a list of them. A blank one has no pronunciation.
             n_best: Of the model.
             beam_size: Of its search; None: that of `Translator.generate`, or `n_best` if that is more.
+
+        Raises:
+            ValueError: for what is no text.
         """
         if isinstance(words, str):
             return self.pronounce([words], n_best=n_best, beam_size=beam_size)[0]
+        words = _texts(words)
         found: dict[str, list[Pronunciation]] = {}
+        letters: dict[str, list[str]] = {}
         for word in dict.fromkeys(words):
-            if not word.strip():
-                found[word] = []
-            elif texts := self._entry(word):
-                found[word] = [Pronunciation(word, text, "lexicon") for text in texts]
-        pieces = {word: self._letters.pieces(word) for word in dict.fromkeys(words) if word not in found}
-        strange = {
-            word: tuple(piece for piece, i in zip(own, self._letters.encode(word), strict=True) if i == self._unknown)
-            for word, own in pieces.items()
-        }
-        spoken = [word for word, own in pieces.items() if len(strange[word]) < len(own)]
-        if silent := [word for word, own in pieces.items() if len(strange[word]) == len(own)]:
-            warnings.warn(
-                f"Expected words with a letter that the model has seen. Received {len(silent):,} without: "
-                f"{' '.join(silent)[:200]}",
-                stacklevel=2,
-            )
+            key, texts = self._entry(word)
+            if texts or not key:
+                found[word] = [Pronunciation(word, text, "lexicon", letters=tuple(key)) for text in texts]
+            else:
+                letters[word] = self._read(word)
+        unknown = {word: tuple(x for x in read if x not in self._known) for word, read in letters.items()}
+        is_spoken = {word: any(x.isalnum() and x in self._known for x in read) for word, read in letters.items()}
+        spoken, silent = ([word for word in letters if is_spoken[word] is flag] for flag in (True, False))
+        _warn("words with a letter that the model has seen", "without", silent)
+        several = [word for word in spoken if len(word.split()) > 1]
+        _warn("words, and sentences as the argument of a call", "with blanks inside, which were left out", several)
         tag = [self.tag] if self.tag else []
-        lines = [" ".join([*tag, *pieces[word]]) for word in spoken]
+        lines = [" ".join([*tag, *letters[word]]) for word in spoken]
         options = {"beam_size": beam_size or max(SearchOptions.beam_size, n_best), "n_best": n_best}
         for word, best in zip(spoken, self.translator.generate(lines, **options) if lines else [], strict=True):
             found[word] = [
@@ -203,26 +202,47 @@ class G2P:
                     "model",
                     float(np.exp(np.sum(one.token_log_probs))),
                     None if one.alignment is None else one.alignment[:, len(tag) :],
-                    strange[word],
+                    unknown[word],
+                    tuple(letters[word]),
                 )
                 for one in (best.n_best or (best,))
             ]
         for word in silent:
-            found[word] = [Pronunciation(word, "", "model", 0.0, None, strange[word])]
+            found[word] = [Pronunciation(word, "", "model", 0.0, None, unknown[word], tuple(letters[word]))]
         return [found[word] for word in words]
 
     def words(self, text: str) -> list[str]:
         """Returns the words of a sentence, as they are pronounced."""
-        return _WORD.findall(self.normalize(text) if self.normalize else text)
+        return word_pattern().findall(self.normalize(text) if self.normalize else text)
 
     def _sentences(self, texts: list[str]) -> list[str]:
         texts = [self.normalize(text) for text in texts] if self.normalize else texts
-        words = list(dict.fromkeys(word for text in texts for word in _WORD.findall(text)))
+        pattern = word_pattern()
+        words = list(dict.fromkeys(word for text in texts for word in pattern.findall(text)))
         best = {word: found[0].text or word for word, found in zip(words, self.pronounce(words), strict=True)}
-        return [_WORD.sub(lambda match: best[match[0]], text) for text in texts]
+        return [pattern.sub(lambda match: best[match[0]], text) for text in texts]
 
-    def _entry(self, word: str) -> list[str]:
+    def _read(self, word: str) -> list[str]:
+        """Returns the letters of a word as the model reads them; those without a form that it knows stay."""
+        read = []
+        for letter in self._letters.pieces(word):
+            if letter in self._known:
+                read.append(letter)
+            elif not is_invisible(letter):
+                plain = self._letters.pieces(plain_form(letter))
+                read += plain if self._known.issuperset(plain) else [letter]
+        return read
+
+    def _entry(self, word: str) -> tuple[str, list[str]]:
+        """Returns the form of a word that a lexicon has, and its pronunciations there; else the word and none."""
         key = word_key(word.strip())
+        if (texts := self._texts_of(key)) or len(key.split()) != 1:
+            return key, texts
+        plain = "".join(self._read(word))
+        forms = [plain, f"{plain}."] if "." in plain else [plain]
+        return next(((form, texts) for form in forms if (texts := self._texts_of(form))), (key, []))
+
+    def _texts_of(self, key: str) -> list[str]:
         texts = next((lexicon[key] for lexicon in self.lexicons if key in lexicon), ())
         return list(dict.fromkeys(map(self._converted, texts)))
 
@@ -230,3 +250,16 @@ class G2P:
         if not self._has_stress and self.own_alphabet == "arpabet":
             text = _DIGITS.sub("", text)
         return " ".join(converted(text.split(), self.own_alphabet, self.alphabet))
+
+
+def _texts(texts: Iterable[str]) -> list[str]:
+    """Returns a list of texts; refuses all else, such as the letters of None."""
+    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        raise ValueError(f"Expected a str, or a list of str. Received: {texts!r:.80}")
+    return [checked_text(text) for text in texts]
+
+
+def _warn(expected: str, received: str, words: Sequence[str]) -> None:
+    if words:
+        shown = " ".join(words)[:200]
+        warnings.warn(f"Expected {expected}. Received {len(words):,} {received}: {shown}", stacklevel=3)

@@ -182,3 +182,9 @@ class LookupModel:
                 f"Received: {textwrap.shorten(token, 80)!r}"
             )
         return self._ids[token]
+
+
+def name_of(letter: str) -> str:
+    """Returns a letter, or its code point if it is invisible or stands on another, such as "U+0301"."""
+    shown = ((one, one.isprintable() and not unicodedata.combining(one)) for one in letter)
+    return "".join(one if is_shown else f"U+{ord(one):04X}" for one, is_shown in shown)

@@ -358,9 +358,10 @@ class Tokenizer:
             ids = [index(token_id) for token_id in ids]
         except TypeError:
             raise ValueError(f"Expected ids to be whole numbers. Received: {ids!r}") from None
+        size = self.vocabulary_size
         for token_id in ids:
-            if not 0 <= token_id < self.vocabulary_size:
-                raise ValueError(f"Expected ids from 0 to {self.vocabulary_size - 1}. Received: {token_id}")
+            if not 0 <= token_id < size:
+                raise ValueError(f"Expected ids from 0 to {size - 1}. Received: {token_id}")
         return ids
 
     @functools.cached_property

@@ -1,8 +1,13 @@
 """`G2P`: the lexicon first, the model for the rest; sentences, alphabets, files. Its model is a shipped preset."""
 
+import csv
 import io
 import sys
 import types
+import unicodedata
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +15,7 @@ import pytest
 import keras_attn
 from keras_attn.cli.main import main
 from keras_attn.pronunciation import converted, read_lexicon
+from keras_attn.text import name_of
 from tests.saving.test_model_file import EXAMPLES
 
 
@@ -55,6 +61,70 @@ def test_letters_that_the_model_has_not_seen_are_named(g2p):
     assert repr(found).endswith("unknown 9>")
     with pytest.warns(UserWarning, match=r"with a letter that the model has seen. Received 1 without: 42"):
         assert g2p("42 Keras") == "42 K EH1 R AH0 S"
+
+
+def odd_words():
+    """The rows of odd_words.tsv: group, text, letters read, unknown ones by name, entries of the lexicon."""
+    with (Path(__file__).with_name("odd_words.tsv")).open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            for name in ("text", "letters"):
+                row[name] = row[name].encode("ascii", "backslashreplace").decode("unicode_escape")
+            yield row | {"is_spoken": any(c.isascii() and c.isalpha() for c in row["letters"].replace("<2ita>", ""))}
+
+
+def test_odd_words_are_read_as_the_list_has_them_and_nothing_is_dropped_in_silence(g2p):
+    rows = list(odd_words())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = g2p.pronounce([row["text"] for row in rows], beam_size=1)
+    silent, several, strange = (str(one.message) for one in caught if "Expected" in str(one.message))
+    assert len(rows) >= 300
+    for row, several_of_word in zip(rows, found, strict=True):
+        text, entries = row["text"], [one for one in row["lexicon"].split(" | ") if one]
+        if not row["letters"]:
+            assert several_of_word == []
+            continue
+        (one, *_) = several_of_word
+        assert ("".join(one.letters), " ".join(map(name_of, one.unknown))) == (row["letters"], row["unknown"]), text
+        assert [x.text for x in several_of_word if x.origin == "lexicon"] == entries, text
+        seen = unicodedata.normalize("NFKD", "".join(filter(str.isalpha, text))).lower()
+        assert {c for c in seen if c.isascii() and c.isalpha()} <= {*row["letters"]}, text
+        assert (one.text != "") == row["is_spoken"], text
+        assert entries or one.alignment is None or one.alignment.shape[1] == len(one.letters) + 1, text
+    of_model = [row for row in rows if row["letters"] and not row["lexicon"]]
+    spoken = [row for row in of_model if row["is_spoken"]]
+    unseen = sum(row["unknown"] != "" for row in spoken)
+    assert f"Received {len(of_model) - len(spoken)} without: 42 0 007 9-11" in silent
+    assert f"Received {unseen} texts with others: " in strange
+    assert f"Received {sum(len(row['text'].split()) > 1 for row in spoken)} with blanks inside" in several
+
+
+def test_sentences_keep_marks_and_leave_invisible_characters_out(g2p):
+    odd = "nai\u0308ve cafe\u0301 hel\u00adlo \ufb01sh \u202bhello\u202c don`t U.S.A."
+    assert g2p(odd) == g2p("naive cafe hello fish \u202bhello\u202c don't U.S.A.")
+
+
+def test_what_is_no_text_is_refused(g2p):
+    for wrong in (None, 1, b"hello"):
+        for call in (g2p, g2p.pronounce):
+            with pytest.raises(ValueError, match=r"Expected a str, or a list of str. Received: "):
+                call(wrong)
+    for wrong in ([None], ["hello", ["hello"]], [b"hello"], "a\ud800"):
+        for call in (g2p, g2p.pronounce):
+            with pytest.raises(ValueError, match="Expected text"):
+                call(wrong)
+    words = ["hello", "Keras"]
+    for given in (tuple(words), iter(words), np.array(words), dict.fromkeys(words)):
+        assert [one[0].text for one in g2p.pronounce(given)] == ["HH AH0 L OW1", "K EH1 R AH0 S"]
+    assert g2p(np.str_("hello")) == g2p.pronounce(np.str_("hello"))[0].text
+
+
+def test_a_hundred_threads_give_the_answers_of_one(g2p):
+    words = ["hello", "bahdanau", "schmidhuber", "uszkoreit"]
+    expected = [g2p(word) for word in words]
+    with ThreadPoolExecutor(100) as threads:
+        for n, found in enumerate(threads.map(g2p, words * 25)):
+            assert found == expected[n % 4]
 
 
 def test_another_alphabet_and_a_language_of_several(g2p):
