@@ -13,7 +13,7 @@ from keras_attn.pronunciation.alphabets import alphabet_of, converted
 from keras_attn.pronunciation.spelling import is_invisible, plain_form, word_key, word_pattern
 from keras_attn.saving import LEXICON, locate
 from keras_attn.search import SearchOptions
-from keras_attn.text import checked_text, iterate_lines, name_of
+from keras_attn.text import checked_text, iterate_lines, visible_name
 from keras_attn.translation import TextSearch
 
 
@@ -73,7 +73,7 @@ class Pronunciation:
     letters: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        unknown = f", unknown {' '.join(map(name_of, self.unknown))}" if self.unknown else ""
+        unknown = f", unknown {' '.join(map(visible_name, self.unknown))}" if self.unknown else ""
         return f"<Pronunciation of {self.word!r}: {self.text}, {self.origin} {self.probability:.3g}{unknown}>"
 
 

@@ -2,7 +2,7 @@
 
 from keras_attn.text.bpe_dropout import BPEDropout
 from keras_attn.text.bpe_model import BPEModel
-from keras_attn.text.lookup_model import APOSTROPHES, LETTERS, LookupModel, name_of
+from keras_attn.text.lookup_model import APOSTROPHES, LETTERS, LookupModel, visible_name
 from keras_attn.text.special_tokens import (
     BLANKS,
     DEFAULT_IDS,

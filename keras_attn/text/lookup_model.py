@@ -184,7 +184,7 @@ class LookupModel:
         return self._ids[token]
 
 
-def name_of(letter: str) -> str:
+def visible_name(letter: str) -> str:
     """Returns a letter, or its code point if it is invisible or stands on another, such as "U+0301"."""
     shown = ((one, one.isprintable() and not unicodedata.combining(one)) for one in letter)
     return "".join(one if is_shown else f"U+{ord(one):04X}" for one, is_shown in shown)

@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from keras_attn.search import Limits, SampleOptions, SearchOptions, check_numbers, check_sizes
-from keras_attn.text import BLANKS, Tokenizer, name_of, temporary_ids, without_temporary_ids
+from keras_attn.text import BLANKS, Tokenizer, temporary_ids, visible_name, without_temporary_ids
 from keras_attn.translation.batching import (
     Sentence,
     batches,
@@ -348,7 +348,7 @@ def _warn_of_unknown(tokenizer: Tokenizer, texts: Sequence[str], rows: Sequence[
     if pieces:
         warnings.warn(
             f"Expected letters that the model has seen. Received {len(strange):,} texts with others: "
-            f"{' '.join(map(name_of, sorted(pieces)))[:200]}",
+            f"{' '.join(map(visible_name, sorted(pieces)))[:200]}",
             stacklevel=5,
         )
 

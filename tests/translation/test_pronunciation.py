@@ -15,7 +15,7 @@ import pytest
 import keras_attn
 from keras_attn.cli.main import main
 from keras_attn.pronunciation import converted, read_lexicon
-from keras_attn.text import name_of
+from keras_attn.text import visible_name
 from tests.saving.test_model_file import EXAMPLES
 
 
@@ -85,7 +85,9 @@ def test_odd_words_are_read_as_the_list_has_them_and_nothing_is_dropped_in_silen
             assert several_of_word == []
             continue
         (one, *_) = several_of_word
-        assert ("".join(one.letters), " ".join(map(name_of, one.unknown))) == (row["letters"], row["unknown"]), text
+        assert ("".join(one.letters), " ".join(map(visible_name, one.unknown))) == (row["letters"], row["unknown"]), (
+            text
+        )
         assert [x.text for x in several_of_word if x.origin == "lexicon"] == entries, text
         seen = unicodedata.normalize("NFKD", "".join(filter(str.isalpha, text))).lower()
         assert {c for c in seen if c.isascii() and c.isalpha()} <= {*row["letters"]}, text
