@@ -18,6 +18,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -248,3 +249,7 @@ def _split(arguments: argparse.Namespace, report: dict) -> TestSet:
     sources, references = map(list, corpus.splits[split])
     names = {"corpus": corpus.name, "split": split, "source": corpus.source, "target": corpus.target}
     return TestSet(sources, references, f"{corpus.name} {split}, {corpus.source} to {corpus.target}", names)
+
+
+if __name__ == "__main__":  # a step of a study
+    sys.exit(main())

@@ -5,8 +5,7 @@
 
 A report is named by whoever adds it: a folder for its corpus and a name that says what is special about the run; its
 command, seed, versions, machine and history are inside. BLEU gets its bootstrap interval from the run's translations.
-The page has a section for each folder: a table of its runs, then each study. Speed is that of
-`reports/speed.jsonl`, the last lines of the benchmarks. Nothing on the page is typed by hand.
+The page has a section for each folder: a table of its runs, then each study. Nothing on the page is typed by hand.
 """
 
 import argparse
@@ -56,8 +55,7 @@ def publish(arguments: argparse.Namespace) -> None:
     for name, report in found.items():
         if "study" in report:
             studies.draw(report, reports / name)
-    speed = [json.loads(line) for line in (reports / "speed.jsonl").read_text("utf-8").splitlines()]
-    (FOLDER / "README.md").write_text(page(found, speed), encoding="utf-8")
+    (FOLDER / "README.md").write_text(page(found), encoding="utf-8")
     print(f"{len(found)} reports in {reports.name}/, and {FOLDER.name}/README.md.")
 
 
@@ -101,12 +99,11 @@ def _add_translations(report: dict, run: Path) -> None:
         report["bleu"] |= {"low": round(bleu.low, 2), "high": round(bleu.high, 2)}
 
 
-def page(reports: dict[str, dict], speed: Sequence[dict]) -> str:
+def page(reports: dict[str, dict]) -> str:
     """Returns the page in Markdown.
 
     Args:
         reports: All reports by name, as `read_reports` returns them.
-        speed: The rows of the benchmarks.
     """
     parts, tasks = [_HEAD], {name: report for name, report in reports.items() if "task" in report}
     for corpus in dict.fromkeys(name.partition("/")[0] for name in reports if name not in tasks):
@@ -117,7 +114,7 @@ def page(reports: dict[str, dict], speed: Sequence[dict]) -> str:
         found = [(name, report) for name, report in own.items() if "study" in report]
         for _, same in itertools.groupby(found, lambda one: one[1]["study"]):
             parts.append("\\\n".join(part for one in same for part in studies.section(*one)))
-    return "\n\n".join([*parts, *_tasks(tasks), *_speed(speed)]) + "\n"
+    return "\n\n".join([*parts, *_tasks(tasks)]) + "\n"
 
 
 def _tasks(reports: dict[str, dict]) -> list[str]:
@@ -174,39 +171,6 @@ def _score(report: dict, metric: str) -> str:
         return f"{score:.2f} ± {1.96 * math.sqrt(score * (100 - score) / items):.2f}{more}"
     low, high = report["bleu"].get("low"), report["bleu"].get("high")
     return f"{score:.2f}" if low is None else f"{score:.2f} ± {(high - low) / 2:.2f}"
-
-
-def _speed(rows: Sequence[dict]) -> list[str]:
-    """Rates of training and search, with the ratio to JoeyNMT's in brackets."""
-
-    def figure(row: dict, name: str) -> str:
-        peer = row.get("peer", {}).get(name)
-        return f"{row[name]:,}" + (f" ({row[name] / peer:.1f})" if peer else "")
-
-    of = {name: [row for row in rows if row["benchmark"] == name] for name in ("train", "decode")}
-    trained = {row["backend"]: figure(row, "target_tokens_per_second") for row in of["train"]}
-    names = "sentences_per_second", "greedy_sentences_per_second", "single_sentence_ms"
-    rates = [[row["backend"], trained[row["backend"]], *(figure(row, name) for name in names)] for row in of["decode"]]
-    return [
-        "## Speed",
-        "13.0 M parameters on multi30k-tok, German to English, two cores, batches of 128; in brackets the ratio to "
-        "JoeyNMT 2.3, measured beside it with the same sizes and weights "
-        "([commands and newer figures](../docs/performance.md), [all figures](reports/speed.jsonl)):",
-        table(["backend", "training, target tokens/s", "beam 5, sentences/s", "greedy", "one sentence, ms"], rates),
-        *_differences(rows),
-    ]
-
-
-def _differences(rows: Sequence[dict]) -> list[str]:
-    """Sentences on the strings that depend on the batch, and on those of an exported model."""
-    one, other = "Translated one by one, in sevens and 128 at once", "Translated by an exported model and in Python"
-    parts = []
-    for name, start in (("batch_invariance", one), ("strings", other)):
-        own = [row for row in rows if row["benchmark"] == name]
-        lines, different = (sum(row[key] for row in own) for key in ("sentences", "different"))
-        hard = sum(row["adversarial"] for row in own)
-        parts.append(f"{start}, {different} strings of {lines:,} sentences and {hard:,} adversarial lines differ.")
-    return [" ".join(parts) + " All follow from ties, scores that differ by a rounding."]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

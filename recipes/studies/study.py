@@ -114,7 +114,7 @@ class Study:
         line = [first, "--ensemble", *others, "--beam", str(self.arguments.beam), "--output", str(output), *options]
         line += self._where(runs[0])
         line += ["--data", self.arguments.data] if self.arguments.data else []
-        return Step("recipes.evaluate", line, output)
+        return Step("keras_attn.cli.evaluate", line, output)
 
     def _where(self, run: Run) -> list[str]:
         """The options for a run's corpus and languages."""

@@ -21,6 +21,10 @@ import torch
 from keras_attn.backend import torch_loops
 
 on_cpu = pytest.mark.skipif(has_accelerator(), reason="the products are those on a processor")
+with_avx512 = pytest.mark.skipif(
+    "AVX512" not in torch.backends.cpu.get_cpu_capability(),
+    reason="needs AVX-512, with which oneDNN rounds to bfloat16",
+)
 
 
 def compacted(step, memory, state, **options):
@@ -254,6 +258,7 @@ def rnn_gradients(arrays, length=4):
 
 
 @on_cpu
+@with_avx512
 @pytest.mark.usefixtures("with_bfloat16")
 def test_products_in_bfloat16_have_gradients_of_that_precision(rng):
     """In a loop and outside, and those of gradients; nothing of the context is left afterwards."""
@@ -280,6 +285,7 @@ def test_products_in_bfloat16_have_gradients_of_that_precision(rng):
 
 
 @on_cpu
+@with_avx512
 @pytest.mark.usefixtures("with_bfloat16")
 def test_other_products_are_not_rounded_to_bfloat16():
     """Results without gradients, which a trace would keep; sparse, empty and narrow factors; autocast has its own."""

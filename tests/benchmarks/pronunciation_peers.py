@@ -4,7 +4,7 @@
     python -m tests.benchmarks.pronunciation_peers WORK --corpus g2p/fre --systems phonetisaurus yoyodyne --runs RUN
 
 Each peer gets an environment of its own in WORK from the package index, once. Each answers the distinct test words on
-one core; its score is that of `recipes.evaluate` for pronunciations, words a second are without loading the model.
+one core; its score is that of `keras-attn evaluate` for pronunciations, words a second are without loading the model.
 
 - g2p-en: its network alone, without its dictionary, for English. It was trained on all of CMUdict, so that it has seen
   the test words. It is greedy; stress is left out.
