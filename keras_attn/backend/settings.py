@@ -73,19 +73,18 @@ def tune_process() -> None:
       took 140 s. There is nothing to tune where a batch takes 0.1 ms to make. The switch is
       `tf.data.experimental.enable_debug_mode`, the one that reaches pipelines that Keras makes.
 
-    With an accelerator, for which batches are copied ahead, it does nothing.
+    With an accelerator, for which batches are copied ahead, TensorFlow stays as it is. JAX is not started: several
+    processes do that together.
     """
-    if keras.backend.backend() == "tensorflow":
-        _divide_threads()
-    if has_accelerator():
-        return
     if platform.libc_ver()[0] == "glibc":
         for parameter, value in _MALLOC.items():
             ctypes.CDLL(None).mallopt(parameter, value)
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        tf.data.experimental.enable_debug_mode()
+        _divide_threads()  # before `has_accelerator`, which starts TensorFlow
+        if not has_accelerator():
+            tf.data.experimental.enable_debug_mode()
 
 
 def _divide_threads() -> None:
