@@ -55,7 +55,7 @@ def has_accelerator() -> bool:
 
 @cache
 def tune_process() -> None:
-    """Settings with which training and searching on a CPU are faster. They change the whole process.
+    """Makes training and search on a CPU faster, by settings of memory and threads that hold for the whole process.
 
     Only programs call it, before they compute anything: the commands, the recipes and the benchmarks.
 

@@ -24,7 +24,14 @@ def task_of(report: Mapping[str, Any]) -> str:
 
 
 def model_card(
-    name: str, *, model: str, parameters: int, dtype: str, report: Mapping[str, Any], is_registered: bool = False
+    name: str,
+    *,
+    model: str,
+    parameters: int,
+    dtype: str,
+    report: Mapping[str, Any],
+    is_registered: bool = False,
+    reads_text: bool = True,
 ) -> str:
     """Returns the text of a card.
 
@@ -39,9 +46,11 @@ def model_card(
             and `digest`) and `tags`.
             What is missing, the card leaves out.
         is_registered: Whether `from_preset` takes the name.
+        reads_text: Whether the source is text, not the arrays of a model of images or sounds.
     """
     scores = {key: report[key] for key in _METRICS if isinstance(report.get(key), Mapping)}
     languages = [report[side] for side in ("source", "target") if report.get(side)]
+    example = json.dumps(report.get("example", "..."), ensure_ascii=False) if reads_text else "source"
     lines = [
         "---",
         *(f"{key}: {json.dumps(value)}" for key, value in _metadata(name, model, report, scores).items()),
@@ -56,7 +65,7 @@ def model_card(
         "import keras_attn",
         "",
         f'translator = keras_attn.Translator.from_preset("{name if is_registered else f"path/of/{name}"}")',
-        f"print(translator.generate({json.dumps(report.get('example', '...'), ensure_ascii=False)}).text)",
+        f"print(translator.generate({example}){'' if reads_text else '[0]'}.text)",
         "```",
         "",
         f"`from_preset` takes {'this name, ' if is_registered else ''}the folder that this file is in, or hf://USER/NAME"

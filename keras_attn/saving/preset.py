@@ -81,7 +81,8 @@ def save_preset(
             files.move(preset / name, directory / name)
         if not (directory / CARD).exists():
             sizes = {"model": type(model).__name__, "parameters": model.count_params()}
-            text = model_card(directory.name, **sizes, dtype=dtype or model.dtype, report=report or {})
+            sizes |= {"dtype": dtype or model.dtype, "reads_text": source_tokenizer is not None}
+            text = model_card(directory.name, **sizes, report=report or {})
             (folder / CARD).write_text(text, encoding="utf-8")
             files.move(folder / CARD, directory / CARD)
 

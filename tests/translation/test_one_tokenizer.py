@@ -1,5 +1,7 @@
 """A translator with a tokenizer of one side alone: arrays in and text out, or text in and ids out."""
 
+import shutil
+
 import keras
 import numpy as np
 import pytest
@@ -84,11 +86,15 @@ def test_a_preset_has_what_a_translator_with_one_tokenizer_finds(side, translato
     source = translator.model.source_of(inputs_of(NAME))
     saved, texts = (to_ids, ["w3 w1", "w5"]) if side == "source" else (translator, source)
     saved.save_to_preset(tmp_path / "preset")
+    card = (tmp_path / "preset" / "README.md").read_text("utf-8")
+    assert ('generate("...").text' if side == "source" else "generate(source)[0].text") in card
     loaded = Translator.from_presets([tmp_path / "preset"] * 2, average="weights")
     expected = saved.generate(texts, beam_size=3, max_length=5)
     for one, other in zip(loaded.generate(texts, beam_size=3, max_length=5), expected, strict=True):
         assert (one.text, one.token_ids) == (other.text, other.token_ids)
-    (tmp_path / "preset" / "target_tokenizer" / "tokenizer.json").unlink()
+    tokenizers = sorted((tmp_path / "preset").glob("*_tokenizer"))
+    assert len(tokenizers) == (2 if side == "source" else 1)
+    shutil.rmtree(tokenizers[0])
     with pytest.raises(FileNotFoundError, match=r"tokenizer\.json"):
         Translator.from_preset(tmp_path / "preset")
 
