@@ -30,7 +30,8 @@ def section(name: str, report: dict) -> list[str]:
 def draw(report: dict, stem: Path) -> None:
     """Draws the study's figures: `<stem>.svg`, and for some `<stem>-narrow.svg`, as wide as a phone.
 
-    The study of heads has one for each sentence, `<stem>-1.svg`, and `<stem>-each.svg` for each head.
+    The study of heads has one for each sentence, `<stem>-1.svg`, and `<stem>-each.svg` for each head; that of the
+    lecture has `<stem>-heads.svg` and `<stem>-transformer.svg`, too.
     """
 
     def path(ending: str) -> Path:
@@ -40,6 +41,9 @@ def draw(report: dict, stem: Path) -> None:
         figure(report, path(""))
     if figure in (figures.length, figures.attention, figures.alignment):
         figure(report, path("-narrow"), narrow=True)
+    if report["study"] == "lecture":
+        for of in ("heads", "transformer"):
+            figures.lecture_attentions(report, of, path(f"-{of}"))
     if report["study"] == "heads":
         for n in range(len(report["sentences"])):
             figures.heads(report, n, path(f"-{n + 1}"))
@@ -114,6 +118,14 @@ def _heads(report: dict) -> str:
             text += f", single heads {low:.0f} to {high:.0f} %"
         parts.append(text)
     return "; ".join(parts)
+
+
+def _lecture(report: dict) -> str:
+    rows = []
+    for task in (name for name in report["scores"][0] if name != "name"):
+        names = [row["name"] for row in report["scores"] if row[task] > 95]
+        rows.append(f"“{task}” by {', '.join(names)}")
+    return f"Tasks that a score function solves in more than 95 % of the steps: {'; '.join(rows)}"
 
 
 def _showcase(report: dict) -> str:
@@ -212,6 +224,15 @@ STUDIES = {
             f"the mean largest weight of a row, and rows with the same word as {report['systems'][0]['name']}:"
         ),
         _heads,
+    ),
+    "lecture": Kind(
+        "Score functions on generated tasks",
+        lambda report: (
+            "The value of a key, asked for by the key, by the key in another code, by the position, or by a key near "
+            f"the step; one attention each, {report['items']:,} generated sentences."
+        ),
+        _lecture,
+        figures.lecture,
     ),
     "showcase": Kind(
         "The second half of long sentences",

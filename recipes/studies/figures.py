@@ -202,6 +202,41 @@ def heads(report: dict, sentence: int, path: Path | None = None, *, of: str | No
     return plots.alignments(panels, path=path, columns=columns, titles=[title for title, _ in shown], cell=cell)
 
 
+def lecture(report: dict, path: Path | None = None) -> Figure:
+    """A table of the accuracies of each score in each task, blue where it is high."""
+    rows, tasks = report["scores"], [name for name in report["scores"][0] if name != "name"]
+    with drawing(path, figsize=(NARROW, 3.4)) as figure:
+        axes = figure.add_subplot()
+        for y, row in enumerate(rows):
+            for x, task in enumerate(tasks):
+                axes.add_patch(Rectangle((x, y), 0.96, 0.92, color=BLUE, alpha=row[task] / 100, linewidth=0))
+                colour = "white" if row[task] > 60 else INK
+                axes.text(x + 0.48, y + 0.46, f"{row[task]:.0f}", ha="center", va="center", fontsize=8.5, color=colour)
+        axes.set(xlim=(0, len(tasks)), ylim=(len(rows), 0))
+        axes.set_xticks([x + 0.48 for x in range(len(tasks))], tasks)
+        axes.set_yticks([y + 0.46 for y in range(len(rows))], [row["name"] for row in rows])
+        axes.xaxis.tick_top()
+        axes.tick_params(labelsize=8.5, length=0, colors=INK)
+        axes.spines[:].set_visible(False)
+    return figure
+
+
+def lecture_attentions(report: dict, of: str, path: Path | None = None) -> Figure:
+    """The alignments of one item: of each head ("heads"), or the Transformer's three attentions ("transformer")."""
+    if of == "heads":
+        found = report["heads"][-1]
+        titles = [f"head {n + 1}" for n in range(found["heads"])]
+        positions = [str(n + 1) for n in range(len(weights(found, 0)))]
+        labels = [(positions, positions)] * found["heads"]
+    else:
+        found = report["transformer"]
+        titles = ["encoder", "decoder", "cross"]
+        source, target = list(found["word"]), ["<s>", *found["word"][:0:-1]]
+        labels = [(source, source), (target, target), (source, target)]
+    panels = [WordAlignment(weights(found, n), *words) for n, words in enumerate(labels)]
+    return plots.alignments(panels, path=path, columns=2, titles=titles, cell=0.13 if of == "heads" else 0.2)
+
+
 def gold_alignments(
     systems: Sequence[tuple[str, Sequence[WordAlignment]]], gold: Sequence[Gold], path: Path | None = None
 ) -> Figure:
