@@ -161,3 +161,22 @@ def test_the_figures_in_docstrings_are_those_of_the_reports():
     aer = {row["name"]: row["test"]["aer"] for row in REPORTS["tatoeba-en-fr/aligners"]["systems"]}
     expected = f"({aer['luong-both-ways']:.1f}, against {aer['luong-general']:.1f} with a unidirectional one)"
     assert expected in words(alignment.__doc__)
+
+
+def numbers(value) -> list[float]:
+    if isinstance(value, dict | list):
+        return [one for part in (value.values() if isinstance(value, dict) else value) for one in numbers(part)]
+    return [value] if isinstance(value, int | float) else []
+
+
+def test_the_figures_beside_the_papers_are_those_of_the_reports():
+    """Each decimal fraction of the column "ours" is in a report that its row links."""
+    text = (ROOT / "docs" / "lecture" / "papers.md").read_text("utf-8")
+    rows = [line.split("|") for line in re.findall(r"^\|(.*reports/.*)\|$", text, re.M)]
+    assert len(rows) >= 20
+    for _, _, ours, sources, _ in rows:
+        known = [one for name in re.findall(r"reports/([\w/-]+)\.json", sources) for one in numbers(REPORTS[name])]
+        assert known
+        for figure in re.findall(r"\d+\.\d+", ours):
+            wanted, digits = float(figure), len(figure.partition(".")[2])
+            assert any(round(one / scale, digits) == wanted for one in known for scale in (1, 1e6)), (figure, ours)
