@@ -6,6 +6,7 @@ COMMANDS = {
     "train": "trains a recipe, then scores, draws, saves and exports it",
     "translate": "translates stdin to stdout, or files",
     "translate-corpus": "translates large files on a cluster",
+    "align": "links the words of given translations",
     "evaluate": "scores a system, or compares two, on a test set",
     "score": "scores given translations",
     "report": "writes a page of a run: scores, curves, translations",
