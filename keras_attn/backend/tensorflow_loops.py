@@ -43,6 +43,14 @@ def scan(step: Callable, init: Any, xs: Any, length: int | None, reverse: bool) 
             _products.reset(token)
         return tree.flatten(carry), y
 
+    if tf.executing_eagerly() and length:  # of such a loop the trace below would take most of the time
+        carry, ys, order = tree.flatten(init), [], slice(None, None, -1 if reverse else 1)
+        inputs = [tf.unstack(x)[order] for x in leaves]
+        for t in range(length):
+            carry, y = flat_step(carry, [x[t] for x in inputs])
+            ys.append(y)
+        return tree.pack_sequence_as(init, carry), tree.map_structure(lambda *y: tf.stack(y[order]), *ys)
+
     specs = [tf.TensorSpec(x.shape[1:], x.dtype) for x in leaves]
     carry_specs = [tf.TensorSpec(c.shape, c.dtype) for c in tree.flatten(init)]
     # One traced step gives the outputs' structure and shapes, and the products: the arrays must exist before the loop.
