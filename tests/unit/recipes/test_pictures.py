@@ -14,7 +14,8 @@ OKABE_ITO = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "
 PHONE = 328  # pixels of 360, without the margins of the page
 FIGURE = re.compile(r"!\[(.*?)\]\((.*?\.svg)\)")
 PAGES = [*sorted(DOCS.rglob("*.md")), *ROOT.glob("*.md"), ROOT / "recipes" / "README.md"]
-NARROW = sorted([*DOCS.glob("gallery/*.svg"), *(ROOT / "recipes" / "reports").glob("*/*-narrow.svg")])
+NARROW = [path for folder in ("gallery", "lecture") for path in DOCS.glob(f"{folder}/*.svg")]
+NARROW = sorted([*NARROW, *(ROOT / "recipes" / "reports").glob("*/*-narrow.svg")])
 
 
 def channels(colour):
