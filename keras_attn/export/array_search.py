@@ -96,6 +96,7 @@ def write_search(model: Seq2Seq, directory: str, options: Mapping[str, Any], has
 
     from keras_attn.export import assets
     from keras_attn.export.served_search import ServedSearch
+    from keras_attn.export.tokenizers import without_sentencepiece_log
 
     place, options = Path(directory), ExportOptions(**options)
     tokenizer = Tokenizer.load(place / _TOKENIZER) if has_tokenizer else None
@@ -109,7 +110,8 @@ def write_search(model: Seq2Seq, directory: str, options: Mapping[str, Any], has
     try:
         ServedSearch(model, options, tokenizer).save(str(folder))
         with tf.device("CPU"):  # where a server runs it
-            signatures = tf.saved_model.load(str(folder)).signatures
+            with without_sentencepiece_log():
+                signatures = tf.saved_model.load(str(folder)).signatures
             answers = [signatures[name](**inputs) for name, inputs in requests][1]
         check_ids(answers["token_ids"].numpy(), answers["score"].numpy(), *expected, model.compute_dtype)
         assets.write_server_files(folder, requests)

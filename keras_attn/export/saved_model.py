@@ -128,6 +128,7 @@ def write_version(
     import tensorflow as tf
 
     from keras_attn.export import assets, signatures
+    from keras_attn.export.tokenizers import without_sentencepiece_log
 
     folder, options = Path(directory), ExportOptions(**options)
     requests = assets.warm_up_requests(translator, options, sentences or [text for text, _ in references])
@@ -136,7 +137,8 @@ def write_version(
     try:
         signatures.ServedTranslator(translator, options).save(str(folder))
         with tf.device("CPU"):  # where a server runs it
-            loaded = tf.saved_model.load(str(folder))
+            with without_sentencepiece_log():
+                loaded = tf.saved_model.load(str(folder))
             check_signatures(loaded.signatures, references, requests, dtype)
         assets.write_assets(folder, translator, options, requests, report)
     except tf.errors.OpError as error:  # TensorFlow's own, of a full disk for example

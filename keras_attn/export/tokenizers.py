@@ -5,7 +5,10 @@ The Python API takes `str`, a server takes bytes. **Bytes that are not UTF-8 are
 U+FFFD. Everything else is unchanged, including control characters, NUL and byte order marks.
 """
 
+import contextlib
 import hashlib
+import os
+import tempfile
 from collections.abc import Callable
 
 import numpy as np
@@ -49,6 +52,21 @@ class GraphTokenizer(tf.Module):
         self.tokens = tf.function(tokens, input_signature=[ids], autograph=False).get_concrete_function()
 
 
+@contextlib.contextmanager
+def without_sentencepiece_log():
+    """Keeps a line off stderr that tensorflow-text's SentencePiece writes for each model; no variable turns it off."""
+    with tempfile.TemporaryFile() as log:
+        stderr = os.dup(2)
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            log.seek(0)
+            os.write(2, b"".join(line for line in log if b"precompiled_charsmap is empty" not in line))
+
+
 class _Pieces(GraphTokenizer):
     """The level "bpe": tensorflow-text's SentencePiece, which the stock server links. It gives the ids of Python's."""
 
@@ -59,7 +77,8 @@ class _Pieces(GraphTokenizer):
         model = tokenizer.sentencepiece_model
         # A loaded graph finds the resource by the name of the op: with equal names, two models would both be the first.
         name = f"sentencepiece_{hashlib.sha256(model).hexdigest()[:16]}"
-        self._tokenizer = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32, name=name)
+        with without_sentencepiece_log():
+            self._tokenizer = tensorflow_text.SentencepieceTokenizer(model=model, out_type=tf.int32, name=name)
 
     def encode(self, text):
         return self._tokenizer.tokenize(text)

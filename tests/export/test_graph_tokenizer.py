@@ -1,5 +1,7 @@
 """Tokenizers in the graph: the ids and the text of Python's, for any bytes."""
 
+import os
+
 import keras
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ if keras.backend.backend() != "tensorflow":
 
 import tensorflow as tf
 
-from keras_attn.export.tokenizers import graph_tokenizer, is_blank, repair, without_end
+from keras_attn.export.tokenizers import graph_tokenizer, is_blank, repair, without_end, without_sentencepiece_log
 
 ODD = [b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x80", b"\xe2\x82", b"\xf0\x9f\x98", b"\xef\xbb\xbf"]
 
@@ -82,3 +84,13 @@ def test_two_sentencepiece_models_stay_two_in_a_loaded_graph(tmp_path):
     line = "deux chats the cat"
     for ids, tokenizer in zip(tf.saved_model.load(str(tmp_path)).ids([line]), (small, large), strict=True):
         assert ids[0].numpy().tolist() == tokenizer.encode(line)
+
+
+def test_a_model_of_pieces_is_read_without_a_line_on_stderr(capfd):
+    """Other lines stay."""
+    text = tf.constant(["ein Mann"])
+    capfd.readouterr()  # what TensorFlow writes at its start
+    graph_tokenizer(Tokenizer.train(SENTENCES, vocabulary_size=320)).encode(text)
+    with without_sentencepiece_log():
+        os.write(2, b"another line\n")
+    assert capfd.readouterr().err == "another line\n"
