@@ -163,7 +163,7 @@ def _checked(panel: WordAlignment) -> WordAlignment:
             "Expected an alignment (T, S) with T target tokens and S source tokens, neither of them 0. Received: "
             f"shape {weights.shape} with {labels[0]} target and {labels[1]} source tokens"
         )
-    return WordAlignment(weights, list(panel.source_tokens), list(panel.target_tokens))
+    return WordAlignment(weights, [*map(str, panel.source_tokens)], [*map(str, panel.target_tokens)])
 
 
 def _extent(figure: Figure, label: str, font: Mapping[str, Any], rotation: int = 0) -> tuple[float, float]:

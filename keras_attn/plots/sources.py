@@ -76,7 +76,7 @@ def image_alignment(
             picture = shown
             if n:
                 light = (weights[n - 1] / max(weights[n - 1].max(), 1e-9))[y][:, x]  # (H, W)
-                picture = 0.4 * shown + 0.6 * (light if image.ndim == 2 else light[..., None])
+                picture = np.minimum(0.4 * shown + 0.6 * (light if image.ndim == 2 else light[..., None]), 1)
                 axes.set_title(target_tokens[n - 1], fontsize=9, color=INK, parse_math=False)
             axes.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     return figure

@@ -42,6 +42,15 @@ def test_alignment_shows_each_weight_in_its_cell_and_each_label_beside_it():
     assert box.width / S == pytest.approx(box.height / T)  # square cells
 
 
+def test_labels_may_be_numbers():
+    """Such as those of the places that a pointer network chose."""
+    (axes,) = plots.alignment(np.eye(2), [0.5, 0.25], np.array([4, 3])).axes
+    assert [[t.get_text() for t in texts] for texts in (axes.get_xticklabels(), axes.get_yticklabels())] == [
+        ["0.5", "0.25"],
+        ["4", "3"],
+    ]
+
+
 def test_figure_grows_with_the_sentence_up_to_a_bound():
     sizes = []
     for length in (7, 31, 149):

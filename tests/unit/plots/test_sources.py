@@ -16,11 +16,12 @@ def pixels(figure, axes, x, y):
     return picture[round(picture.shape[0] - row), round(column)] / 255
 
 
-@pytest.mark.parametrize("image", [IMAGE, np.stack([IMAGE] * 3, -1), (255 * IMAGE).astype("uint8")])
+@pytest.mark.parametrize("image", [IMAGE, np.stack([IMAGE] * 3, -1).astype("float32"), (255 * IMAGE).astype("uint8")])
 def test_the_places_of_a_token_are_light(image):
     figure = plots.image_alignment(WEIGHTS, image, ["one", "$5_{"], grid=(2, 3))
     assert cut_off(figure) == []
     assert [axes.get_title() for axes in figure.axes] == ["", "one", "$5_{"]
+    assert max(axes.images[0].get_array().max() for axes in figure.axes) <= 1, "of which matplotlib would warn"
     for axes, weights in zip(figure.axes, [np.ones(6), *WEIGHTS], strict=True):
         for place, weight in enumerate(weights / weights.max()):
             y, x = divmod(place, 3)
