@@ -1,6 +1,7 @@
 """The model with attention over any source, of which the recurrent models of text are a part."""
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -79,20 +80,40 @@ class TokenSampler(ScheduledSampler):
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SourceMask(keras.layers.Layer):
-    """The mask `(B, S)` of a sequence `(B, S, ...)`: the implicit one that Keras hands on, or else True everywhere."""
+    """The mask `(B, S)` of values `(B, S, M)`, or, flattened, of values with several axes of positions, `(B, ..., M)`.
+
+    Without an explicit one it is the implicit one that Keras hands on, or else True everywhere.
+    """
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
 
     def call(self, values, mask=None):
-        return ops.ones_like(values[:, :, 0], dtype="bool") if mask is None else ops.cast(mask, "bool")  # (B, S)
+        every = ops.ones_like(values[..., 0], dtype="bool")  # (B, ...)
+        mask = every if mask is None else ops.cast(mask, "bool")
+        if len(every.shape) == 2:
+            return mask  # (B, S)
+        mask = ops.reshape(mask, (*ops.shape(mask), *[1] * (len(every.shape) - len(mask.shape))))
+        return keras.layers.Reshape((-1,))(every & mask)  # (B, S)
 
     def compute_mask(self, inputs, previous_mask):
         return None
 
     def compute_output_spec(self, values, mask=None):
-        return keras.KerasTensor(values.shape[:2], dtype="bool")
+        positions = values.shape[1:-1]
+        return keras.KerasTensor((values.shape[0], None if None in positions else math.prod(positions)), dtype="bool")
+
+
+class _Flattened(keras.layers.Reshape):
+    """`Reshape` of values whose mask `SourceMask` has read, and of which Keras would warn."""
+
+    def __init__(self, target_shape):
+        super().__init__(target_shape)
+        self.supports_masking = True
+
+    def compute_mask(self, inputs, previous_mask):
+        return None
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -113,7 +134,7 @@ class AttentionSeq2Seq(Seq2Seq):
             and Keras' recurrent layers return it; or a dict of "values", h; "mask", `(B, S)` bool, True = real
             position, or a list (missing: the implicit mask); "cell_state", s_0 in the structure of the decoder's cell
             (missing: zeros); and any other entries, tensors with leading axis B, for the embedding and the head.
-            Values with several axes of positions, `(B, 7, 7, M)`, are flattened to `(B, 49, M)`.
+            Values with several axes of positions, `(B, 7, 7, M)`, are flattened to `(B, 49, M)`, and so is their mask.
         decoder: An `AttentionDecoder` or a `DecoderStack`.
         target_embedding: Layer from token ids `(B, T)` to vectors `(B, T, E)`. If its `call` has an argument `memory`,
             it gets the encoder's values, mask and other entries: so the next input of a pointer network is the
@@ -256,8 +277,8 @@ class AttentionSeq2Seq(Seq2Seq):
             )
         masks = encoded.get("mask")
         masks = list(masks) if isinstance(masks, (list, tuple)) else [masks] * len(memories)
+        masks = [self.source_mask_layer(one, mask=m) for one, m in zip(memories, masks, strict=True)]
         memories = [_flattened(one) for one in memories]
-        masks = [self.source_mask_layer(one) if m is None else m for one, m in zip(memories, masks, strict=True)]
         if not isinstance(values, (list, tuple)):
             (memories,), (masks,) = memories, masks
         return {"cell_state": None, **encoded, "values": memories, "mask": masks}
@@ -370,7 +391,7 @@ def _functional_inputs(encoder) -> Any:
 
 def _flattened(values):
     """Values with several axes of positions, (B, ..., M), as (B, S, M)."""
-    return values if len(values.shape) == 3 else keras.layers.Reshape((-1, values.shape[-1]))(values)
+    return values if len(values.shape) == 3 else _Flattened((-1, values.shape[-1]))(values)
 
 
 def _check_previous_state(decoder) -> None:

@@ -193,6 +193,22 @@ def test_static_axes_of_the_source_stay_static_in_a_search():
     assert set(seen) == {(4, 5)}
 
 
+@pytest.mark.parametrize("explicit", [False, True])
+def test_places_of_a_grid_are_flattened_with_their_mask(explicit):
+    """An image whose lower rows are padding: alignments 0, and what the image without them gives."""
+    image = keras.Input((None, 3, F))
+    values = keras.layers.Dense(5)(image if explicit else keras.layers.Masking()(image))  # (B, rows, 3, 5)
+    mask = {"mask": ops.any(ops.not_equal(image, 0), axis=-1)} if explicit else {}  # (B, rows, 3)
+    model = models.AttentionSeq2Seq(keras.Model(image, {"values": values, **mask}), *parts())
+    images = np.random.default_rng(3).normal(size=(2, 4, 3, F)).astype("float32")
+    images[:, 2:] = 0
+    found, alone = (model.generate(x, max_length=4) for x in (images, images[:, :2]))
+    np.testing.assert_allclose(found.scores, alone.scores, atol=1e-5)
+    np.testing.assert_allclose(found.alignments[..., :6], alone.alignments, atol=1e-6)
+    assert not found.alignments[..., 6:].any()
+    assert model.encode(ops.convert_to_tensor(images))[0]["mask"].shape == (2, 12)
+
+
 def test_guided_alignment_of_any_source():
     model = make("attention, two memories")
     model.compile("adam", ka.losses.SmoothedCrossentropy())
