@@ -134,7 +134,9 @@ class CompiledSearches:
 
     def get(self, kind: type, *arguments: Any, **options: Any) -> DecodingModel:
         """The model `kind(*arguments, **options)`, made once."""
-        key = kind, *map(repr, arguments[1:]), *sorted((name, repr(value)) for name, value in options.items())
+        # Two layers may have one name, and so one repr.
+        names = {name: id(value) if callable(value) else repr(value) for name, value in options.items()}
+        key = kind, *map(repr, arguments[1:]), *sorted(names.items())
         if key not in self._models:
             self._models.setdefault(key, kind(*arguments, **options))  # another thread may be first
         return self._models[key]

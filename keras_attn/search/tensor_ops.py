@@ -46,7 +46,14 @@ def take_step(config, old):
     if shortlist:
         logits = ops.where(memory["allowed"], logits, float("-inf"))  # (R, n)
     if config.logits_processor is not None:
-        logits = config.logits_processor(logits, old.history, old.position, state)
+        changed = config.logits_processor(logits, old.history, old.position, state)
+        sizes = [*zip(getattr(changed, "shape", ()), logits.shape, strict=False)]
+        if len(sizes) != 2 or any(None not in pair and pair[0] != pair[1] for pair in sizes):
+            raise ValueError(
+                f"Expected `logits_processor` to return logits of shape (R, V) = {tuple(logits.shape)}. Received: "
+                f"{getattr(changed, 'shape', changed)}"
+            )
+        logits = changed
     if isinstance(alignment, (list, tuple)):
         raise ValueError(
             f"Expected `step` to return one alignment (R, S). Received: {len(alignment)} of them, as an "

@@ -78,6 +78,18 @@ def test_a_logits_processor_sees_the_tokens_so_far(beam_size):
         assert not any(word % 2 for word in words)
 
 
+def test_processors_of_one_name_are_searched_with_apart_and_must_return_logits():
+    model, frames = make("attention, frames"), inputs_of("attention, frames")["encoder_inputs"]
+    language_model = keras.Sequential([keras.layers.Embedding(VT, 5), keras.layers.Dense(VT)])
+    processors = [ShallowFusion(language_model, weight, name="fusion") for weight in (0.0, 9.0)]
+    found = [model.generate(frames, max_length=L, logits_processor=one).scores for one in processors]
+    assert np.abs(found[0] - found[1]).max() > 1e-3
+    np.testing.assert_array_equal(model.generate(frames, max_length=L, logits_processor=processors[0]).scores, found[0])
+    for wrong in (lambda logits, *_: logits[:, :3], lambda *_: None):
+        with pytest.raises(ValueError, match=r"Expected `logits_processor` to return logits of shape \(R, V\)"):
+            model.generate(frames, max_length=L, logits_processor=wrong)
+
+
 def test_shallow_fusion_adds_the_language_models_log_probabilities():
     """Greedy search step by step in NumPy."""
     keras.utils.set_random_seed(1)
