@@ -7,7 +7,7 @@ from keras import ops, tree
 
 from keras_attn.backend import scan
 from keras_attn.layers.attention import get_attention
-from keras_attn.layers.layer import SourceReader, build_once, check_mask, refuse_unknown_arguments
+from keras_attn.layers.layer import SourceReader, build_once, check_mask, check_memory, refuse_unknown_arguments
 from keras_attn.layers.normalizers import score_dtype
 from keras_attn.layers.readout import attentional_vector, build_attentional
 from keras_attn.layers.recurrence import (
@@ -55,6 +55,7 @@ def make_memory(attentions: list, values, mask=None) -> dict[str, Any]:
     def known(values, mask):
         return ops.ones_like(values[:, :, 0], dtype="bool") if mask is None else check_mask(mask, values)  # (B, S)
 
+    check_memory(values)
     if not isinstance(values, (list, tuple)):
         mask = known(values, mask)
         return (

@@ -7,6 +7,7 @@ from keras_attn.layers.layer import (
     Layer,
     build_once,
     check_mask,
+    check_sequence,
     check_size,
     half_precision_safe,
     refuse_unknown_arguments,
@@ -134,6 +135,7 @@ class RNNEncoder(Layer):
         self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, inputs_shape, **_):
+        check_sequence("inputs", inputs_shape)
         batch, width = inputs_shape[0], inputs_shape[-1]
         if self.backward_cell is None and self._step == 1:
             build_once(self.cell, (batch, width))
@@ -532,6 +534,7 @@ class StackedEncoder(Layer):
         return stack(self.cells[:wide], False), stack(self.backward_cells, True), stack(self.cells[wide:], False)
 
     def build(self, inputs_shape, **_):
+        check_sequence("inputs", inputs_shape)
         forward, backward, above = self._stacks
         widths = [self._build_stack(stack, inputs_shape[-1]) for stack in (forward, backward)]
         self.output_width = self._build_stack(above, sum(widths))

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn.backend import dense, scan, tanh
 from keras_attn.layers.dot import GeneralAttention
-from keras_attn.layers.layer import SourceReader, WeightLayer, check_mask, check_size
+from keras_attn.layers.layer import SourceReader, WeightLayer, check_mask, check_sequence, check_size
 from keras_attn.layers.normalizers import at_least_float32
 
 
@@ -261,6 +261,7 @@ class PairReadout(WeightLayer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(self, states_shape, values_shape):
+        check_sequence("values", values_shape)
         kernels = {"state_kernel": (states_shape[-1], self.units), "memory_kernel": (values_shape[-1], self.units)}
         self.add_weights(self.kernel_initializer, **kernels)
         self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")

@@ -80,6 +80,11 @@ def check_mask(mask, values, steps: int | None = None) -> Any:
     """
     if mask is None:
         return None
+    if isinstance(mask, (list, tuple)) and any(one is None or hasattr(one, "shape") for one in mask):
+        raise ValueError(
+            f"Expected one mask of shape (B, S), that of the source. Received: a list of {len(mask)}. The mask of the "
+            "first argument, which is handed on to the outputs, is Keras' implicit one."
+        )
     mask = ops.cast(mask, "bool")
     batch, length = values.shape[:2]
     expected = (batch, length) if steps is None or len(mask.shape) != 3 else (batch, steps, length)
@@ -193,15 +198,21 @@ class WeightLayer(Layer):
         return super().add_weight(*args, name=name, **kwargs)
 
 
+def check_sequence(name: str, shape) -> None:
+    """Raises ValueError for the shape of a sequence that is not `(B, S, M)`."""
+    if len(shape) != 3:
+        raise ValueError(
+            f"Expected {name} of shape (B, S, M), with one axis of positions. Received: {name} of shape "
+            f"{tuple(shape)}. `keras.layers.Reshape((-1, M))` makes one axis of several, and "
+            "`keras.ops.reshape(mask, (B, -1))` of those of a mask"
+        )
+
+
 def check_memory(values) -> None:
     """Raises ValueError for a memory, or one of several, that is not `(B, S, M)`."""
     for one in values if isinstance(values, (list, tuple)) else [values]:
-        if one is not None and len(one.shape) != 3:
-            raise ValueError(
-                "Expected values of shape (B, S, M), with one axis of positions. Received: values of shape "
-                f"{tuple(one.shape)}. `keras.layers.Reshape((-1, M))` makes one axis of several, and "
-                "`keras.ops.reshape(mask, (B, -1))` of those of a mask"
-            )
+        if one is not None:
+            check_sequence("values", one.shape)
 
 
 class SourceReader(Layer):

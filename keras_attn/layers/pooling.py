@@ -5,7 +5,7 @@ from keras import initializers, ops
 
 from keras_attn.backend import dense, matmul
 from keras_attn.layers.additive import additive_scores
-from keras_attn.layers.layer import WeightLayer, check_mask, check_size, shapes_of
+from keras_attn.layers.layer import WeightLayer, check_mask, check_sequence, check_size, shapes_of
 from keras_attn.layers.normalizers import get_normalizer, normalize, score_dtype
 
 
@@ -68,8 +68,7 @@ class AttentionPooling(WeightLayer):
         self.query_initializer = initializers.get(query_initializer)
 
     def build(self, inputs_shape, **_):
-        if len(inputs_shape) != 3:
-            raise ValueError(f"Expected inputs (B, S, M). Received: inputs of shape {tuple(inputs_shape)}")
+        check_sequence("inputs", inputs_shape)
         shape = (inputs_shape[-1], self.units)
         self.kernel = self.add_weight(name="kernel", shape=shape, initializer=self.kernel_initializer)
         self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")

@@ -84,5 +84,28 @@ def test_a_memory_of_two_axes_is_refused_in_a_sentence():
             ValueError, match=r"Expected values of shape \(B, S, M\).* Received: .*7, 7, 6\)\. .*Reshape"
         ):
             call(query, values)
+    decoder(query, values[:, 0])
+    with pytest.raises(ValueError, match=r"Received: values of shape \(3, 7, 7, 6\)"):
+        decoder.memory(values)
+    stack = layers.StackedRNNCells([layers.GRUCell(H), layers.GRUCell(H)])
+    for encoder in (
+        ka.BiGRUEncoder(H),
+        ka.PyramidEncoder(stack),
+        ka.layers.StackedEncoder([stack.cells[0]], [stack.cells[1]]),
+    ):
+        with pytest.raises(
+            ValueError, match=r"Expected inputs of shape \(B, S, M\).* Received: .*7, 7, 6\)\. .*Reshape"
+        ):
+            encoder(values)
+    with pytest.raises(ValueError, match=r"Received: values of shape \(3, 7, 7, 6\)"):
+        ka.layers.PairReadout(H)(query, values)
     flat = layers.Reshape((-1, H))(values)
     assert ka.DotAttention()(query, flat, mask=ops.reshape(np.ones((B, 7, 7), "bool"), (B, -1)))[1].shape == (B, T, 49)
+
+
+def test_masks_in_a_list_as_for_kerass_attention_are_refused():
+    query, values, mask = np.ones((B, T, H), "float32"), np.ones((B, S, H), "float32"), SOURCE != 0
+    for given in ([None, mask], [TARGET != 0, mask]):
+        with pytest.raises(ValueError, match=r"Expected one mask of shape \(B, S\).* Received: a list of 2\."):
+            ka.DotAttention()(query, values, mask=given)
+    np.testing.assert_array_equal(ka.DotAttention()(query, values, mask=mask.tolist())[1].shape, (B, T, S))

@@ -151,7 +151,7 @@ ENCODERS = [
     (lambda: ka.PyramidEncoder(layers.StackedRNNCells([gru(), gru()]), reduce=1), "Expected `reduce` above 1"),
     (lambda: ka.PyramidEncoder(ka.ResidualCells([gru(), gru()])), "without skip connections"),
     (lambda: ka.AttentionPooling(0), "`units` to be a positive whole number"),
-    (lambda: ka.AttentionPooling(3)(np.ones((2, 3, 5, 7))), r"Expected inputs \(B, S, M\)"),
+    (lambda: ka.AttentionPooling(3)(np.ones((2, 3, 5, 7))), r"Expected inputs of shape \(B, S, M\)"),
     (lambda: stacks(order="sideways"), "`order` to be one of parallel, alternating, upwards, and as many"),
     (lambda: stacks(order="upwards"), "`order` to be one of parallel, alternating, upwards, and as many"),
     (lambda: stacks(second=0), "`order` to be one of parallel, alternating, upwards, and as many"),
