@@ -10,7 +10,9 @@ from keras import ops, tree
 
 from keras_attn.backend import scan, without_gradients
 from keras_attn.layers import (
+    AttentionDecoder,
     CoverageLoss,
+    DecoderStack,
     ScheduledSampler,
     ScheduledSampling,
     get_scheduled_sampling,
@@ -161,8 +163,8 @@ class AttentionSeq2Seq(Seq2Seq):
     which may be fewer than the source's elements (pyramidal encoders).
 
     Raises:
-        ValueError: for an unknown argument; an encoder without functional inputs and without `inputs`, or that returns
-            something else; a `coverage_loss` without an attention or below 0.
+        ValueError: for an unknown argument; parts that are no layers; an encoder without functional inputs and without
+            `inputs`, or that returns something else; a `coverage_loss` without an attention or below 0.
 
     Example:
         >>> encoder = keras.Sequential([keras.Input((None, 40)), keras.layers.Dense(7)])
@@ -193,6 +195,7 @@ class AttentionSeq2Seq(Seq2Seq):
         coverage_loss: float = 0.0,
         **kwargs,
     ):
+        _check_parts(decoder, target_embedding=target_embedding, head=head)
         if inputs is not None:  # without the history of a graph, which a config would have
             inputs = tree.map_structure(lambda x: keras.KerasTensor(x.shape, dtype=x.dtype), inputs)
         self.set_arguments(locals())
@@ -277,6 +280,8 @@ class AttentionSeq2Seq(Seq2Seq):
             )
         masks = encoded.get("mask")
         masks = list(masks) if isinstance(masks, (list, tuple)) else [masks] * len(memories)
+        if len(masks) != len(memories):
+            raise ValueError(f"Expected a mask for each of {len(memories)} memories, or None. Received: {len(masks)}")
         masks = [self.source_mask_layer(one, mask=m) for one, m in zip(memories, masks, strict=True)]
         memories = [_flattened(one) for one in memories]
         if not isinstance(values, (list, tuple)):
@@ -374,6 +379,15 @@ def _call(layer: keras.layers.Layer, first, *, memory: dict[str, Any], training,
             f"{', '.join(unknown)}"
         )
     return layer(first, **{name: x for name, x in others.items() if name in names}, training=training)
+
+
+def _check_parts(decoder, **layers) -> None:
+    """Raises ValueError for a decoder of another kind, and for other parts that are no layers."""
+    if not isinstance(decoder, (AttentionDecoder, DecoderStack)):
+        raise ValueError(f"Expected an `AttentionDecoder` or a `DecoderStack`. Received: decoder={decoder!r}")
+    for name, layer in layers.items():
+        if layer is not None and not isinstance(layer, keras.layers.Layer):  # None: the subclass has its own
+            raise ValueError(f"Expected `{name}` to be a layer. Received: {name}={layer!r}")
 
 
 def _functional_inputs(encoder) -> Any:

@@ -321,8 +321,8 @@ class Seq2Seq(keras.Model):
         """The source by the names of the inputs, as NumPy arrays of their dtypes.
 
         Raises:
-            ValueError: for floats where ids are expected, without rows, or of different numbers of them, or for rows of
-                different lengths.
+            ValueError: for floats where ids are expected, another shape, without rows, or of different numbers of them,
+                or for rows of different lengths.
         """
         inputs = self.inputs_of(source, None)
         specs = {name: self.input[name] for name in self.source_names}
@@ -331,6 +331,7 @@ class Seq2Seq(keras.Model):
             for name, spec in specs.items()
         }
         _refuse_floats(arrays, specs)
+        _refuse_shapes(arrays, specs)
         rows = {len(x) for x in tree.flatten(arrays)}
         if len(rows) != 1 or 0 in rows:
             raise ValueError(
@@ -579,6 +580,18 @@ def _refuse_floats(inputs: Any, specs: Any) -> None:
         if "int" in spec.dtype and "float" in dtype:
             name = ".".join(map(str, path)) or spec.name
             raise ValueError(f"Expected {name} of dtype {spec.dtype}. Received: dtype {dtype}")
+
+
+def _refuse_shapes(inputs: Any, specs: Any) -> None:
+    """Raises ValueError for arrays of other axes; Keras adds or leaves out a last one of size 1."""
+    for spec, (path, x) in zip(tree.flatten(specs), tree.flatten_with_path(inputs), strict=True):
+        shape, expected = x.shape, spec.shape
+        if len(shape) != len(expected):
+            shape, expected = (one[:-1] if one[-1:] == (1,) else one for one in (shape, expected))
+        pairs = zip(shape, expected, strict=False)
+        if len(shape) != len(expected) or any(None not in pair and pair[0] != pair[1] for pair in pairs):
+            name = ".".join(map(str, path))
+            raise ValueError(f"Expected {name} of shape {spec.shape}, rows first. Received: shape {x.shape}")
 
 
 def check_ids(x: Any, model: keras.Model) -> None:

@@ -86,6 +86,28 @@ def test_the_inputs_of_an_encoder_must_be_known_and_ids_must_be_whole():
     assert np.isfinite(numpy(model({"encoder_inputs": series, "decoder_token_ids": np.ones((B, T), "int32")}))).all()
 
 
+def test_parts_of_another_kind_and_masks_of_another_number_are_refused():
+    encoder, (decoder, embedding, head) = keras.Sequential([keras.Input((None, F)), keras.layers.Dense(5)]), parts()
+    for wrong, message in (
+        (
+            (keras.layers.GRU(5), embedding, head),
+            r"Expected an `AttentionDecoder` or a `DecoderStack`\. Received: .*GRU",
+        ),
+        ((decoder, VT, head), f"Expected `target_embedding` to be a layer. Received: target_embedding={VT}"),
+        ((decoder, embedding, VT), f"Expected `head` to be a layer. Received: head={VT}"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            models.AttentionSeq2Seq(encoder, *wrong)
+    with pytest.raises(ValueError, match=r"Expected a mask for each of 2 memories, or None\. Received: 1"):
+        model_of(lambda x: {"values": [x, x], "mask": [ops.any(x != 0, axis=-1)]}, ["additive", "additive"])
+
+
+@pytest.mark.parametrize("shape", [(3, F), (B, 3, F + 1), (B, 3, F, 1, 1)])
+def test_a_source_of_another_shape_is_refused(shape):
+    with pytest.raises(ValueError, match=rf"Expected encoder_inputs of shape \(None, None, {F}\), rows first"):
+        make("attention, frames").generate(np.ones(shape, "float32"), max_length=3)
+
+
 class Variadic(keras.layers.Layer):
     def call(self, outputs, *others, **named):
         assert not others
