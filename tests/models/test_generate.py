@@ -80,7 +80,7 @@ def test_a_logits_processor_sees_the_tokens_so_far(beam_size):
 
 def test_processors_of_one_name_are_searched_with_apart_and_must_return_logits():
     model, frames = make("attention, frames"), inputs_of("attention, frames")["encoder_inputs"]
-    language_model = keras.Sequential([keras.layers.Embedding(VT, 5), keras.layers.Dense(VT)])
+    language_model = keras.Sequential([keras.Input((None,)), keras.layers.Embedding(VT, 5), keras.layers.Dense(VT)])
     processors = [ShallowFusion(language_model, weight, name="fusion") for weight in (0.0, 9.0)]
     found = [model.generate(frames, max_length=L, logits_processor=one).scores for one in processors]
     assert np.abs(found[0] - found[1]).max() > 1e-3
