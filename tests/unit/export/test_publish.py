@@ -10,8 +10,7 @@ import pytest
 from keras_attn import quantize
 from keras_attn.backend import int8_products
 from keras_attn.cli import main
-from keras_attn.export import ExportOptions, export_translator, saved_model
-from keras_attn.export.process import on_tensorflow
+from keras_attn.export import ExportOptions, export_translator, process, saved_model
 from tests.export.small import build
 
 
@@ -126,18 +125,25 @@ def refuse(translator, number, sentence):
     raise kinds[sentence](number, f"{sentence}: {keras.backend.backend()}, {translator.max_length_constant}")
 
 
-def end(translator, code):
-    sys.exit(code)
+@pytest.mark.parametrize(
+    ("kind", "number", "sentence", "here"), [(FileNotFoundError, 2, "missing", False), (ValueError, 1, "wrong", True)]
+)
+def test_errors_of_the_process_are_raised_here(translator, kind, number, sentence, here, monkeypatch):
+    if here:  # because a backend takes seconds to start
+        monkeypatch.setattr(process.subprocess, "run", lambda command, **_: process._main(command[-1]))
+    backend = keras.backend.backend() if here else "tensorflow"
+    with pytest.raises(kind, match=rf"{sentence}: {backend}, 2\.5") as raised:
+        process.on_tensorflow(refuse, translator, number, sentence)
+    assert type(raised.value) is kind
+    assert getattr(raised.value, "errno", 1) == number
 
 
-def test_errors_of_the_process_are_raised_here(translator):
-    for kind, number, sentence in ((FileNotFoundError, 2, "missing"), (ValueError, 1, "wrong")):
-        with pytest.raises(kind, match=rf"{sentence}: tensorflow, 2\.5") as raised:
-            on_tensorflow(refuse, translator, number, sentence)
-        assert type(raised.value) is kind
-        assert getattr(raised.value, "errno", 1) == number
-    with pytest.raises(RuntimeError, match="ended with 3: "):
-        on_tensorflow(end, translator, 3)
+def test_the_end_of_a_process_without_an_error_is_raised_here(translator, tmp_path, monkeypatch):
+    (tmp_path / "python").write_text("#!/bin/sh\necho killed >&2\nexit 3\n")
+    (tmp_path / "python").chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(RuntimeError, match="ended with 3: killed$"):
+        process.on_tensorflow(refuse, translator, 1, "wrong")
 
 
 def test_int8_needs_the_compiler_and_stores_no_other_rounding(translator, tmp_path, capsys):
