@@ -100,13 +100,13 @@ def mutated(value, draw: random.Random):
     return value
 
 
-def mend(folder: Path) -> None:
-    """Makes the manifest of a preset fit its files, as who changes one on purpose can."""
+def mend(folder: Path, **changes) -> None:
+    """Makes the manifest of a preset fit its files, as who changes one on purpose can; `changes` are its entries."""
     path = folder / "translator.json"
     recorded = json.loads(path.read_text())
     path.unlink()
     digests = {name: digest for name, digest in files.digests(folder).items() if name != "README.md"}
-    path.write_text(json.dumps(recorded | {"files": digests}))
+    path.write_text(json.dumps(recorded | {"files": digests} | changes))
 
 
 def mended_tokenizer(recorded: dict) -> bytes:
@@ -121,7 +121,7 @@ def parts_of(path: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def write_parts(path: Path, parts: dict[str, bytes]) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+def write_parts(path: Path, parts: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> None:
+    with zipfile.ZipFile(path, "w", compression) as archive:
         for name, part in parts.items():
             archive.writestr(name, part)

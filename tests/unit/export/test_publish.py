@@ -142,7 +142,7 @@ def test_the_end_of_a_process_without_an_error_is_raised_here(translator, tmp_pa
     (tmp_path / "python").write_text("#!/bin/sh\necho killed >&2\nexit 3\n")
     (tmp_path / "python").chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with pytest.raises(RuntimeError, match="ended with 3: killed$"):
+    with pytest.raises(RuntimeError, match=r"ended with 3: killed$"):
         process.on_tensorflow(refuse, translator, 1, "wrong")
 
 

@@ -31,7 +31,6 @@ def test_a_layer_is_found_by_name_and_listed_in_the_error_of_another():
     layer = get_attention("mine", units=7, dtype="bfloat16")
     assert (type(layer), layer.units, layer.name, layer.compute_dtype) == (MyAttention, 7, "attention", "bfloat16")
     assert isinstance(ka.LuongAttention(layer).score, MyAttention)
-    assert ka.AttentionDecoder(keras.layers.GRUCell(5), "general").attention.name == "attention"
     with pytest.raises(ValueError, match=r"'local_p', 'location', .*'mine', .*'scaled_dot'.* Received: 'yours'"):
         get_attention("yours")
 

@@ -1,4 +1,4 @@
-"""Recurrent models: the paper's defaults, the cells that a dropout reaches, and what is refused."""
+"""Recurrent models: the paper's defaults, the cells that a dropout reaches; what they and the Transformer refuse."""
 
 import numpy as np
 import pytest
@@ -93,6 +93,10 @@ def test_an_output_that_is_no_state_cannot_be_the_previous_state():
         ("hard_monotonic", {"scheduled_sampling": 0.5}, "Expected arguments among.*Received: scheduled_sampling"),
         ("hard_monotonic", {"coverage_loss": 0.5}, "Expected arguments among.*Received: coverage_loss"),
         ("hard_monotonic", {"pointer": True}, "Expected arguments among.*Received: pointer"),
+        ("transformer", {"num_heads": 0}, "num_heads"),
+        ("transformer", {"num_layers": 0}, "num_layers"),
+        ("transformer", {"units": 6, "num_heads": 4}, "multiple of `num_heads`"),
+        ("transformer", {"tie_embeddings": "all"}, "one joint vocabulary"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(name, wrong, message):

@@ -32,7 +32,7 @@ def test_schedules_follow_the_papers_formulas(text, epsilon):
     [
         ("sigmoid,k=9", r"Expected `decay` among: constant, linear, .* Received: decay='sigmoid'"),
         ("exponential", r"with k, such as 'exponential,k=\.\.\.'"),
-        ("exponential,k=2", r"Expected `k` between 0 and 1"),
+        ("exponential,k=1", r"Expected `k` between 0 and 1"),
         ("inverse_sigmoid,k=0.5", r"Expected `k` of at least 1"),
         ("linear,k=1", r"Expected `c` above 0 with decay=\"linear\""),
         ("inverse_sigmoid,k=9,c=1", r"and only there"),

@@ -1,4 +1,4 @@
-"""TransformerSeq2Seq: the paper's defaults, what is refused, and which packages it needs."""
+"""TransformerSeq2Seq: the paper's defaults, and which packages it needs; test_recurrent.py has what is refused."""
 
 import subprocess
 import sys
@@ -17,17 +17,6 @@ def test_defaults_are_the_papers():
     assert shapes["decoder_0/cross_attention/value/kernel"] == (512, 8, 64)
     assert shapes["decoder_0/feedforward_intermediate_dense/kernel"] == (512, 2048)
     assert model.get_config()["dropout"] == 0.1
-
-
-def test_mistakes_are_refused_with_a_sentence():
-    with pytest.raises(ValueError, match="num_heads"):
-        TransformerSeq2Seq(31, 37, num_heads=0)
-    with pytest.raises(ValueError, match="num_layers"):
-        TransformerSeq2Seq(31, 37, num_layers=0)
-    with pytest.raises(ValueError, match="multiple of `num_heads`"):
-        TransformerSeq2Seq(31, 37, units=6, num_heads=4)
-    with pytest.raises(ValueError, match="one joint vocabulary"):
-        TransformerSeq2Seq(31, 37, tie_embeddings="all")
 
 
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="there TensorFlow is the backend")

@@ -1,7 +1,6 @@
 """The named corpora: downloads (from `file://` copies, without the network), hashes, splits and refusals."""
 
 import gzip
-import hashlib
 import io
 import json
 import lzma
@@ -14,6 +13,7 @@ import pytest
 
 from keras_attn.training import corpora
 from recipes import named_corpora
+from tests.unit.training.test_corpora import hashes, write
 
 DATA = os.environ.get("KERAS_ATTN_DATA")
 TEXT = {
@@ -65,8 +65,7 @@ def known(monkeypatch):
     """Makes these texts those that a name stands for."""
 
     def expect(name, texts):
-        hashes = {file: hashlib.sha256(text.encode()).hexdigest() for file, text in texts.items()}
-        monkeypatch.setitem(named_corpora.SHA256, name, hashes)
+        monkeypatch.setitem(named_corpora.SHA256, name, hashes(texts))
 
     return expect
 
@@ -84,17 +83,10 @@ def multi30k(serve, known):
         known(name, TEXT)
 
 
-def write(folder, texts):
-    folder.mkdir(parents=True)
-    for name, text in texts.items():
-        (folder / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
-    return folder
-
-
 @pytest.mark.parametrize("below", ["data/multi30k-tok", "multi30k-tok"])
 def test_a_named_corpus_in_the_data_folder(tmp_path, monkeypatch, known, below):
     known("multi30k-tok", TEXT)
-    write(tmp_path / below, TEXT)
+    write(tmp_path / below, TEXT, zipped=True)
     assert corpora.load("multi30k-tok", data=tmp_path).splits["test"] == (["fünf", "sechs"], ["five", "six"])
     monkeypatch.setenv("KERAS_ATTN_DATA", str(tmp_path))
     assert corpora.load("multi30k-tok", "en", "de").source == "en"
@@ -104,7 +96,7 @@ def test_a_named_corpus_in_the_data_folder(tmp_path, monkeypatch, known, below):
 
 def test_a_changed_copy_is_refused_but_not_deleted(tmp_path, known):
     known("multi30k-tok", TEXT)
-    folder = write(tmp_path / "multi30k-tok", TEXT | {"val.en": "fore\n"})
+    folder = write(tmp_path / "multi30k-tok", TEXT | {"val.en": "fore\n"}, zipped=True)
     with pytest.raises(ValueError, match=r"Expected val\.en of multi30k-tok .* Give the folder instead of the name"):
         corpora.load("multi30k-tok", data=tmp_path)
     assert corpora.load(folder, "de", "en").splits["val"] == (["vier"], ["fore"])

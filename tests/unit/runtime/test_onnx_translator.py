@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import math
 import re
 import shutil
@@ -22,12 +21,13 @@ from keras_attn.text import Tokenizer
 from keras_attn.translation import Translator
 from tests import adversarial
 from tests.export.small import READ, SENTENCES, build
+from tests.unit.translation.test_translator import change_manifest, flip_a_byte
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tf2onnx")
 
 OPTIONS = {
-    "small batches": {"beam_size": 3, "n_best": 3, "batch_size": 3, "tokens_per_batch": 64},
+    "small batches": {"beam_size": 3, "n_best": 3, "batch_size": 3, "tokens_per_batch": 64, "max_length": 12},
     "unknown ones replaced": {"replace_unknown": True, "prefixes": None},
     "ranked otherwise": {"normalization": "average", "length_penalty": 0.4, "coverage_penalty": 0.2},
     "limited": {"min_length": 3, "max_length": 6, "no_repeat_ngram_size": 2, "early_stopping": True},
@@ -114,7 +114,7 @@ def test_commands_take_the_folder(pieces, tmp_path, capsys):
 @pytest.mark.parametrize("name", OPTIONS)
 def test_translations_are_those_of_generate(pair, name):
     translator, folder = pair
-    lines = [*READ, *(line.decode(errors="replace")[:100] for line in adversarial.lines(23))]
+    lines = [*READ, *(line.decode(errors="replace")[:30] for line in adversarial.lines(23))]
     options = dict(OPTIONS[name])
     if "prefixes" in options:
         options["prefixes"] = [translator.target_tokenizer.decode(i % 3 * [4 + i % 9]) for i in range(len(lines))]
@@ -125,7 +125,7 @@ def test_translations_are_those_of_generate(pair, name):
 def test_the_limit_of_long_lines_is_the_translators(pieces, folder):
     translator, _ = pieces
     assert OnnxTranslator(folder).length_arguments == translator.length_arguments
-    changed(folder / "manifest.json", trained_length=2)
+    change_manifest(folder / "manifest.json", trained_length=2)
     with pytest.warns(UserWarning, match=r"at most 4 tokens for a model trained with up to 2\."):
         (found,) = OnnxTranslator(folder).generate(["zwei Hunde spielen im Gras"])
     limit = math.ceil(translator.max_length_ratio * 4 + translator.max_length_constant)
@@ -142,24 +142,17 @@ def test_threads_may_share_a_translator(pieces):
     assert found == [expected] * 4
 
 
-def changed(path: Path, **entries) -> None:
-    manifest = json.loads(path.read_text("utf-8")) | entries
-    path.write_text(json.dumps(manifest), "utf-8")
-
-
 # `saving.manifest` reads it as it reads a preset's: tests/unit/translation/test_translator.py has more of these.
 DAMAGES = {
     "no manifest": (lambda f: (f / "manifest.json").unlink(), FileNotFoundError, "There is no manifest.json"),
-    "no number": (lambda f: changed(f / "manifest.json", max_length_ratio="1"), ValueError, "truncated or changed"),
+    "no number": (
+        lambda f: change_manifest(f / "manifest.json", max_length_ratio="1"),
+        ValueError,
+        "truncated or changed",
+    ),
     "a truncated graph": (lambda f: (f / "step.onnx").write_bytes(b"x"), ValueError, "truncated?"),
-    "a changed graph": (lambda f: flip(f / "encode.onnx"), ValueError, "SHA-256 has changed"),
+    "a changed graph": (lambda f: flip_a_byte(f / "encode.onnx"), ValueError, "SHA-256 has changed"),
 }
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("name", DAMAGES)

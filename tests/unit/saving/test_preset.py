@@ -1,7 +1,6 @@
 """Presets whose files were changed by someone who also mended the manifest; saves that were killed, or meet."""
 
 import errno
-import hashlib
 import io
 import json
 import os
@@ -18,6 +17,7 @@ import pytest
 from keras_attn import Tokenizer, Translator, files
 from keras_attn.models import LSTMSeq2Seq, RNNSearch
 from keras_attn.saving import manifest, preset, quantization
+from tests.hostile import mend, mended_tokenizer, parts_of, write_parts
 
 LINES = ["ein hund läuft", "eine frau liest ein buch"]
 
@@ -43,32 +43,15 @@ def copy(saved, tmp_path):
     return Path(shutil.copytree(saved / "whole", tmp_path / "copy"))
 
 
-def digest(recorded):
-    return hashlib.sha256(json.dumps(recorded, sort_keys=True).encode()).hexdigest()
-
-
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def mend(folder, **changes):
-    """Makes a manifest that fits the files; the changes replace its entries."""
-    path = folder / preset.MANIFEST
-    recorded = json.loads(path.read_text())
-    path.unlink()
-    digests = {name: digest for name, digest in files.digests(folder).items() if name != preset.CARD}
-    path.write_text(json.dumps(recorded | {"files": digests} | changes))
-
-
 def rewrite(folder, compression=zipfile.ZIP_STORED, **parts):
     """Replaces parts of `model.keras`, and the manifest with it."""
-    path = folder / "model.keras"
-    with zipfile.ZipFile(path) as archive:
-        content = {name: archive.read(name) for name in archive.namelist()}
-    content |= {{"config": "config.json", "weights": "model.weights.h5"}[name]: part for name, part in parts.items()}
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        for name, part in content.items():
-            archive.writestr(name, part)
+    names = {"config": "config.json", "weights": "model.weights.h5"}
+    content = parts_of(folder / "model.keras") | {names[name]: part for name, part in parts.items()}
+    write_parts(folder / "model.keras", content, compression)
     mend(folder)
 
 
@@ -82,8 +65,7 @@ def rewrite_config(folder, name, by):
             return {key: by if key == name else changed(one) for key, one in value.items()}
         return value
 
-    with zipfile.ZipFile(folder / "model.keras") as archive:
-        config = json.loads(archive.read("config.json"))
+    config = json.loads(parts_of(folder / "model.keras")["config.json"])
     rewrite(folder, config=json.dumps(changed(config)).encode())
 
 
@@ -198,8 +180,7 @@ def test_narrow_models_are_smaller_and_keras_alone_refuses_int8(translator, save
 def rewrite_weights(saved, folder, change):
     """A copy of the int8 preset with its HDF5 file changed."""
     shutil.copytree(saved / "int8", folder)
-    with zipfile.ZipFile(folder / "model.keras") as archive:
-        file = io.BytesIO(archive.read("model.weights.h5"))
+    file = io.BytesIO(parts_of(folder / "model.keras")["model.weights.h5"])
     with h5py.File(file, "a") as weights:
         groups = []
         weights.visititems(lambda name, item: groups.append(item.parent) if name.endswith("/scale") else None)
@@ -279,8 +260,7 @@ def test_a_changed_tokenizer_is_refused(copy, change):
     path = copy / "source_tokenizer" / "tokenizer.json"
     recorded = json.loads(path.read_text())
     change(recorded)
-    rest = {name: value for name, value in recorded.items() if name not in ("format", "sha256")}
-    path.write_text(json.dumps(recorded | {"sha256": digest(rest)}))
+    path.write_bytes(mended_tokenizer(recorded))
     mend(copy)
     with pytest.raises((ValueError, FileNotFoundError), match=r"^Expected .*(tokenizer\.json|sentencepiece\.model)"):
         Translator.from_preset(copy)
@@ -291,9 +271,7 @@ def test_files_of_a_tokenizer_that_are_too_large_or_no_model_are_refused(copy):
     (folder / "sentencepiece.model").write_bytes(b"no model")
     recorded = json.loads((folder / "tokenizer.json").read_text())
     recorded["sentencepiece_sha256"] = files.sha256(folder / "sentencepiece.model")
-    del recorded["sha256"], recorded["format"]
-    whole = recorded | {"format": 1, "sha256": digest(recorded)}
-    (folder / "tokenizer.json").write_text(json.dumps(whole))
+    (folder / "tokenizer.json").write_bytes(mended_tokenizer(recorded))
     mend(copy)
     refused(copy, r"sentencepiece\.model")
     for name in ("sentencepiece.model", "tokenizer.json"):

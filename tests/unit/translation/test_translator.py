@@ -119,13 +119,11 @@ def test_failed_save_leaves_nothing(translator, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def change_manifest(folder, **changes):
-    path = folder / "translator.json"
+def change_manifest(path, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def flip_a_byte(folder):
-    path = folder / "model.keras"
+def flip_a_byte(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -137,15 +135,15 @@ def flip_a_byte(folder):
         (lambda f: (f / "translator.json").unlink(), FileNotFoundError, "no translator.json"),
         (lambda f: (f / "translator.json").write_text('{"format": '), ValueError, "truncated or changed"),
         (lambda f: (f / "translator.json").write_text("[1]"), ValueError, "truncated or changed"),
-        (lambda f: change_manifest(f, version=99), ValueError, "'version': 99"),
+        (lambda f: change_manifest(f / "translator.json", version=99), ValueError, "'version': 99"),
         (
-            lambda f: change_manifest(f, files={"../x": {"size": 1, "sha256": ""}}),
+            lambda f: change_manifest(f / "translator.json", files={"../x": {"size": 1, "sha256": ""}}),
             ValueError,
             "truncated or changed",
         ),
         (lambda f: (f / "model.keras").unlink(), FileNotFoundError, "model.keras. It is missing"),
         (lambda f: os.truncate(f / "model.keras", 100), ValueError, "truncated"),
-        (flip_a_byte, ValueError, "SHA-256 has changed"),
+        (lambda f: flip_a_byte(f / "model.keras"), ValueError, "SHA-256 has changed"),
         (
             lambda f: shutil.rmtree(f / "source_tokenizer"),
             FileNotFoundError,
