@@ -169,11 +169,12 @@ def numbers(value) -> list[float]:
     return [value] if isinstance(value, int | float) else []
 
 
-def test_the_figures_beside_the_papers_are_those_of_the_reports():
+@pytest.mark.parametrize(("page", "count"), [("papers", 22), ("beyond-text", 4)])
+def test_the_figures_beside_the_papers_are_those_of_the_reports(page, count):
     """Each decimal fraction of the column "ours" is in a report that its row links."""
-    text = (ROOT / "docs" / "lecture" / "papers.md").read_text("utf-8")
+    text = (ROOT / "docs" / "lecture" / f"{page}.md").read_text("utf-8")
     rows = [line.split("|") for line in re.findall(r"^\|(.*reports/.*)\|$", text, re.M)]
-    assert len(rows) >= 20
+    assert len(rows) == count
     for _, _, ours, sources, _ in rows:
         known = [one for name in re.findall(r"reports/([\w/-]+)\.json", sources) for one in numbers(REPORTS[name])]
         assert known
