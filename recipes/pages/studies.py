@@ -30,8 +30,8 @@ def section(name: str, report: dict) -> list[str]:
 def draw(report: dict, stem: Path) -> None:
     """Draws the study's figures: `<stem>.svg`, and for some `<stem>-narrow.svg`, as wide as a phone.
 
-    The study of heads has one for each sentence, `<stem>-1.svg`, and `<stem>-each.svg` for each head; that of the
-    lecture has `<stem>-heads.svg` and `<stem>-transformer.svg`, too.
+    The study of heads has one for each sentence, `<stem>-1.svg`, and `<stem>-each.svg` for each head; that of their
+    roles has `<stem>-removed.svg`, that of the lecture `<stem>-heads.svg` and `<stem>-transformer.svg`, too.
     """
 
     def path(ending: str) -> Path:
@@ -44,6 +44,8 @@ def draw(report: dict, stem: Path) -> None:
     if report["study"] == "lecture":
         for of in ("heads", "transformer"):
             figures.lecture_attentions(report, of, path(f"-{of}"))
+    if report["study"] == "head_roles":
+        figures.pruned_heads(report, path("-removed"))
     if report["study"] == "heads":
         for n in range(len(report["sentences"])):
             figures.heads(report, n, path(f"-{n + 1}"))
@@ -118,6 +120,15 @@ def _heads(report: dict) -> str:
             text += f", single heads {low:.0f} to {high:.0f} %"
         parts.append(text)
     return "; ".join(parts)
+
+
+def _head_roles(report: dict) -> str:
+    heads = [row for row in report["rows"] if "bleu" in row]
+    worst, half = min(heads, key=lambda row: row["bleu"]), report["pruned"][len(heads) // 2 - 1]
+    return (
+        f"Without its dearest head, {worst['name']}, {worst['bleu']:.1f} of {report['complete']['score']:.1f} BLEU are "
+        f"left, without the cheaper half of the {len(heads)} heads {half['bleu']:.1f}"
+    )
 
 
 def _lecture(report: dict) -> str:
@@ -224,6 +235,15 @@ STUDIES = {
             f"the mean largest weight of a row, and rows with the same word as {report['systems'][0]['name']}:"
         ),
         _heads,
+    ),
+    "head_roles": Kind(
+        "Roles of heads",
+        lambda report: (
+            f"Shares of the weights of each head of `{report['run']['recipe']}`, and BLEU of greedy search without it, "
+            f"on {report['measured']} sentences of at most {report['max_words']} words."
+        ),
+        _head_roles,
+        figures.head_roles,
     ),
     "lecture": Kind(
         "Score functions on generated tasks",

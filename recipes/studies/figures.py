@@ -205,19 +205,46 @@ def heads(report: dict, sentence: int, path: Path | None = None, *, of: str | No
 def lecture(report: dict, path: Path | None = None) -> Figure:
     """A table of the accuracies of each score in each task, blue where it is high."""
     rows, tasks = report["scores"], [name for name in report["scores"][0] if name != "name"]
-    with drawing(path, figsize=(NARROW, 3.4)) as figure:
+    return _table(rows, tasks, path, height=3.4)
+
+
+def head_roles(report: dict, path: Path | None = None) -> Figure:
+    """A table of the shares of each role in each head's weights, blue where it is high."""
+    return _table(report["rows"], [name for name in report["rows"][0] if name != "name"], path, height=6.4, rotation=60)
+
+
+def _table(rows: Sequence[dict], names: Sequence[str], path: Path | None, *, height: float, rotation=0) -> Figure:
+    """A table of percentages of rows with a name; None: an empty cell."""
+    with drawing(path, figsize=(NARROW, height)) as figure:
         axes = figure.add_subplot()
         for y, row in enumerate(rows):
-            for x, task in enumerate(tasks):
-                axes.add_patch(Rectangle((x, y), 0.96, 0.92, color=BLUE, alpha=row[task] / 100, linewidth=0))
-                colour = "white" if row[task] > 60 else INK
-                axes.text(x + 0.48, y + 0.46, f"{row[task]:.0f}", ha="center", va="center", fontsize=8.5, color=colour)
-        axes.set(xlim=(0, len(tasks)), ylim=(len(rows), 0))
-        axes.set_xticks([x + 0.48 for x in range(len(tasks))], tasks)
+            for x, value in ((x, row[name]) for x, name in enumerate(names) if row[name] is not None):
+                axes.add_patch(Rectangle((x, y), 0.96, 0.92, color=BLUE, alpha=value / 100, linewidth=0))
+                colour = "white" if value > 60 else INK
+                axes.text(x + 0.48, y + 0.46, f"{value:.0f}", ha="center", va="center", fontsize=8.5, color=colour)
+        axes.set(xlim=(0, len(names)), ylim=(len(rows), 0))
+        axes.set_xticks([x + 0.48 for x in range(len(names))], names, rotation=rotation)
         axes.set_yticks([y + 0.46 for y in range(len(rows))], [row["name"] for row in rows])
         axes.xaxis.tick_top()
         axes.tick_params(labelsize=8.5, length=0, colors=INK)
         axes.spines[:].set_visible(False)
+    return figure
+
+
+def pruned_heads(report: dict, path: Path | None = None) -> Figure:
+    """BLEU without more and more heads; the colours are those of the attention of the head that is removed."""
+    scores = [report["complete"]["score"], *(row["bleu"] for row in report["pruned"])]
+    with drawing(path, figsize=(NARROW, 2.8)) as figure:
+        axes = figure.add_subplot()
+        axes.plot(scores, color=GREY, linewidth=1.2)
+        for kind, colour in zip(("encoder", "decoder", "cross"), (BLUE, ORANGE, "#009E73"), strict=True):
+            x = [n + 1 for n, row in enumerate(report["pruned"]) if row["name"].startswith(kind)]
+            axes.plot(x, [scores[n] for n in x], "o", color=colour, markersize=4.5, label=kind)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("heads removed", fontsize=9, color=INK)
+        axes.set_title("BLEU", loc="left", fontsize=10, color=INK)
+        axes.legend(frameon=False, fontsize=8.5, labelcolor=INK)
+        plain_axes(axes)
     return figure
 
 
