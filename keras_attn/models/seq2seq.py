@@ -321,9 +321,14 @@ class Seq2Seq(keras.Model):
         """The source by the names of the inputs, as NumPy arrays of their dtypes.
 
         Raises:
-            ValueError: for floats where ids are expected, another shape, without rows, or of different numbers of them,
-                or for rows of different lengths.
+            ValueError: for what are no arrays, such as a dataset; floats where ids are expected, another shape, without
+                rows, or of different numbers of them, or for rows of different lengths.
         """
+        if not (isinstance(source, (dict, list, tuple)) or hasattr(source, "shape")):
+            raise ValueError(
+                "Expected a source of arrays; of a dataset, the inputs of a batch, `dataset[0][0]`. Received: "
+                f"{type(source).__name__}"
+            )
         inputs = self.inputs_of(source, None)
         specs = {name: self.input[name] for name in self.source_names}
         arrays = {

@@ -20,6 +20,9 @@ class ShallowFusion(keras.layers.Layer):
 
     Call arguments: those of a `logits_processor`, see `keras_attn.search.beam_search`.
 
+    Raises:
+        ValueError: when called, for a language model of another vocabulary.
+
     It reads all tokens so far at each step. Z_i, which the search's softmax adds, makes it a distribution again.
 
     Example:
@@ -35,6 +38,8 @@ class ShallowFusion(keras.layers.Layer):
 
     def __init__(self, language_model: keras.Model, weight: float, *, start: int = DEFAULT_IDS.start, **kwargs):
         super().__init__(**kwargs)
+        if not language_model.built:  # in a compiled search its weights would be those of one program
+            language_model(ops.full((1, 1), start, dtype="int32"))
         self.language_model = language_model
         self.weight = weight
         self.start = start
@@ -44,5 +49,10 @@ class ShallowFusion(keras.layers.Layer):
         first = ops.full_like(token_ids[:, :1], self.start)  # (R, 1)
         read = ops.concatenate([first, token_ids[:, :-1]], axis=1)  # (R, L)
         words = take(self.language_model(read, training=False), position, axis=1)  # (R, V)
+        if words.shape[-1] != logits.shape[-1]:
+            raise ValueError(
+                f"Expected a language model of as many tokens as the model has, {logits.shape[-1]}. Received: one of "
+                f"{words.shape[-1]}"
+            )
         own, words = (ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in (logits, words))
         return own + self.weight * words

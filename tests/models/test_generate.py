@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_attn import ParallelDataset
 from keras_attn.models import Ensemble
 from keras_attn.search import ShallowFusion, beam_search, sample
 from tests.contracts.model_rows import VT, B, S, inputs_of, make
@@ -57,6 +58,9 @@ def test_samples_are_those_of_the_seed_and_limits_hold():
         model.generate(frames, max_length=L, beams=3)
     with pytest.raises(ValueError, match=r"at least one, in each array\. Received: \[0\]"):
         model.generate(frames[:0], max_length=L)
+    dataset = ParallelDataset.from_arrays(frames, [[4]] * B, batch_size=2)
+    with pytest.raises(ValueError, match=r"Expected a source of arrays.*Received: ParallelDataset"):
+        model.generate(dataset, max_length=L)
 
 
 def only_even(logits, token_ids, position, state):
@@ -80,14 +84,16 @@ def test_a_logits_processor_sees_the_tokens_so_far(beam_size):
 
 def test_processors_of_one_name_are_searched_with_apart_and_must_return_logits():
     model, frames = make("attention, frames"), inputs_of("attention, frames")["encoder_inputs"]
-    language_model = keras.Sequential([keras.Input((None,)), keras.layers.Embedding(VT, 5), keras.layers.Dense(VT)])
-    processors = [ShallowFusion(language_model, weight, name="fusion") for weight in (0.0, 9.0)]
+    models = [keras.Sequential([keras.layers.Embedding(VT, 5), keras.layers.Dense(size)]) for size in (VT, 9)]
+    processors = [ShallowFusion(models[0], weight, name="fusion") for weight in (0.0, 9.0)]
     found = [model.generate(frames, max_length=L, logits_processor=one).scores for one in processors]
     assert np.abs(found[0] - found[1]).max() > 1e-3
     np.testing.assert_array_equal(model.generate(frames, max_length=L, logits_processor=processors[0]).scores, found[0])
     for wrong in (lambda logits, *_: logits[:, :3], lambda *_: None):
         with pytest.raises(ValueError, match=r"Expected `logits_processor` to return logits of shape \(R, V\)"):
             model.generate(frames, max_length=L, logits_processor=wrong)
+    with pytest.raises(ValueError, match=r"as many tokens as the model has, 37\. Received: one of 9"):
+        model.generate(frames, max_length=L, logits_processor=ShallowFusion(models[1], 1.0))
 
 
 def test_shallow_fusion_adds_the_language_models_log_probabilities():
