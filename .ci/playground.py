@@ -14,6 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from keras import ops
+
+from keras_attn import Translator
 from keras_attn.pronunciation import converted
 from keras_attn.saving import LEXICON, locate
 from keras_attn.text import Tokenizer
@@ -48,7 +51,16 @@ def make_model(name: str, quantize: str) -> None:
         (OUT / f"{name}.ipa.json").write_text(json.dumps(ipa, ensure_ascii=False), "utf-8")
 
 
+def make_weights(name: str) -> None:
+    """Writes the weights in half precision, and their shapes by name, for docs/lecture/rnnsearch.js."""
+    weights = {weight.path: ops.convert_to_numpy(weight.value) for weight in Translator.from_preset(name).model.weights}
+    shapes = {path: array.shape for path, array in weights.items()}
+    (OUT / name / "weights.json").write_text(json.dumps(shapes))
+    (OUT / name / "weights.f16").write_bytes(b"".join(array.astype("<f2").tobytes() for array in weights.values()))
+
+
 make_runtime()
 for preset, precision in PRESETS.items():
     make_model(preset, precision)
+make_weights("phrases_en_fr")
 print(f"{OUT.relative_to(ROOT)}: {sum(path.stat().st_size for path in OUT.rglob('*') if path.is_file()):,} bytes")

@@ -1,9 +1,10 @@
-/** The answers of docs/playground/keras_attn.js: a request as JSON comes in, and its answer goes out. */
+/** The answers of docs/playground/keras_attn.js and docs/lecture/rnnsearch.js: a request as JSON comes in, and its answer goes out. */
 
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { pathToFileURL } from "node:url";
 
+import { RNNSearch } from "../../docs/lecture/rnnsearch.js";
 import { G2P, Tokenizer, Translator } from "../../docs/playground/keras_attn.js";
 
 const reading = (folder) => (name) => readFile(`${folder}/${name}`);
@@ -34,6 +35,12 @@ async function run({ runtime, jobs }) {
   return answers;
 }
 
+/** Ids and weights of greedy translations by the lecture's model. */
+async function translate({ folder, rows, limits, settings }) {
+  const model = await RNNSearch.load(reading(folder));
+  return rows.map((ids) => model.translate(ids, limits, settings).map(({ id, weights }) => ({ id, weights })));
+}
+
 const { call, ...request } = JSON.parse(await text(process.stdin));
 const plain = (_, value) => (value instanceof Float32Array ? [...value] : value);
-process.stdout.write(JSON.stringify(await { tokenize, run }[call](request), plain));
+process.stdout.write(JSON.stringify(await { tokenize, run, translate }[call](request), plain));

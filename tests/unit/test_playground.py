@@ -1,4 +1,4 @@
-"""The JavaScript of the playground gives the ids, the strings and the alignments of `keras_attn.runtime`, in node."""
+"""The JavaScript of playground and lecture gives ids, strings and alignments of the Python programs, in node."""
 
 import gzip
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from keras_attn import Translator
 from keras_attn.pronunciation import G2P, read_lexicon
 from keras_attn.runtime import OnnxTranslator
 from keras_attn.text import Tokenizer
@@ -100,3 +101,20 @@ def test_sentences_are_pronounced_as_in_python(jobs):
     g2p = G2P(OnnxTranslator(jobs[-1]["folder"], threads=1), [jobs[-1]["lexicon"]])
     with pytest.warns(UserWarning, match="letter"):
         assert jobs[-1]["answers"] == g2p(SENTENCES_OF_WORDS)
+
+
+def test_the_lectures_model_is_that_of_keras():
+    """Greedily as it was trained, but for the half precision of its vectors; and with even weights."""
+    if not (FILES / "phrases_en_fr" / "weights.f16").exists():
+        pytest.skip("python .ci/playground.py has not been run")
+    translator = Translator.from_preset("phrases_en_fr")
+    expected = translator.generate(corpora.load("phrases").splits["test"][0][:6], beam_size=1)
+    rows = [one.source_token_ids for one in expected]
+    asked_for = {"folder": FILES / "phrases_en_fr", "rows": rows}
+    asked_for["limits"] = {"start": 2, "end": 3, "excluded": [0, 2], "longest": 100}
+    for found, one in zip(asked("translate", **asked_for), expected, strict=True):
+        assert [step["id"] for step in found] == list(one.token_ids)
+        np.testing.assert_allclose([step["weights"] for step in found], one.alignment, atol=2e-3)
+    even = asked("translate", **asked_for | {"rows": rows[:1]}, settings={"score": "even", "temperature": 1})
+    for ids, found in zip(rows, even, strict=False):
+        np.testing.assert_allclose([step["weights"] for step in found], 1 / len(ids))
