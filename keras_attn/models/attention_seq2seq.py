@@ -107,11 +107,12 @@ class SourceMask(keras.layers.Layer):
         return keras.KerasTensor((values.shape[0], None if None in positions else math.prod(positions)), dtype="bool")
 
 
-class _Flattened(keras.layers.Reshape):
+@keras.saving.register_keras_serializable(package="keras_attn")
+class FlattenedValues(keras.layers.Reshape):
     """`Reshape` of values whose mask `SourceMask` has read, and of which Keras would warn."""
 
-    def __init__(self, target_shape):
-        super().__init__(target_shape)
+    def __init__(self, target_shape, **kwargs):
+        super().__init__(target_shape, **kwargs)
         self.supports_masking = True
 
     def compute_mask(self, inputs, previous_mask):
@@ -405,7 +406,7 @@ def _functional_inputs(encoder) -> Any:
 
 def _flattened(values):
     """Values with several axes of positions, (B, ..., M), as (B, S, M)."""
-    return values if len(values.shape) == 3 else _Flattened((-1, values.shape[-1]))(values)
+    return values if len(values.shape) == 3 else FlattenedValues((-1, values.shape[-1]))(values)
 
 
 def _check_previous_state(decoder) -> None:

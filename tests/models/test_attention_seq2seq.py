@@ -229,6 +229,12 @@ def test_places_of_a_grid_are_flattened_with_their_mask(explicit):
     np.testing.assert_allclose(found.alignments[..., :6], alone.alignments, atol=1e-6)
     assert not found.alignments[..., 6:].any()
     assert model.encode(ops.convert_to_tensor(images))[0]["mask"].shape == (2, 12)
+    assert all(layer.name[0].isalnum() for layer in model.layers), "a scope of TensorFlow cannot begin otherwise"
+    inputs = {"encoder_inputs": images, "decoder_token_ids": np.array([[2, 5], [2, 6]])}
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    both = (ops.convert_to_numpy(one(inputs)) for one in (model, clone))
+    np.testing.assert_allclose(*both, atol=1e-6)
 
 
 def test_guided_alignment_of_any_source():
