@@ -1,6 +1,7 @@
 """Search and scoring as Keras models, so that each backend compiles them in `predict_on_batch`."""
 
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import keras
@@ -134,9 +135,8 @@ class CompiledSearches:
 
     def get(self, kind: type, *arguments: Any, **options: Any) -> DecodingModel:
         """The model `kind(*arguments, **options)`, made once."""
-        # Two layers may have one name, and so one repr.
-        names = {name: id(value) if callable(value) else repr(value) for name, value in options.items()}
-        key = kind, *map(repr, arguments[1:]), *sorted(names.items())
+        keys = {name: _identity(value) if callable(value) else repr(value) for name, value in options.items()}
+        key = kind, *map(repr, arguments[1:]), *sorted(keys.items())
         if key not in self._models:
             self._models.setdefault(key, kind(*arguments, **options))  # another thread may be first
         return self._models[key]
@@ -172,3 +172,10 @@ def search_in_batches(
         parts = model.split_alignments(ops.convert_to_tensor(joined["alignments"]), lengths[0].tolist())
         joined["alignments"] = [ops.convert_to_numpy(part) for part in parts]
     return SearchResult(**{name: joined.get(name) for name in SearchResult._fields})
+
+
+def _identity(function: Callable) -> tuple[int, ...]:
+    """The identity of a function, whose repr another may have; of a method, which is a new object at each access."""
+    if isinstance(function, MethodType):
+        return id(function.__self__), id(function.__func__)
+    return (id(function),)

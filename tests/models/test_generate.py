@@ -82,6 +82,15 @@ def test_a_logits_processor_sees_the_tokens_so_far(beam_size):
         assert not any(word % 2 for word in words)
 
 
+def test_a_method_is_one_processor():
+    """Each access makes a new object of it."""
+    model, frames = make("attention, frames"), inputs_of("attention, frames")["encoder_inputs"]
+    owner = type("Owner", (), {"process": lambda self, *arguments: only_even(*arguments)})()
+    for _ in range(2):
+        model.generate(frames, max_length=L, beam_size=1, logits_processor=owner.process)
+    assert len(model.searches._models) == 1
+
+
 def test_processors_of_one_name_are_searched_with_apart_and_must_return_logits():
     model, frames = make("attention, frames"), inputs_of("attention, frames")["encoder_inputs"]
     models = [keras.Sequential([keras.layers.Embedding(VT, 5), keras.layers.Dense(size)]) for size in (VT, 9)]
