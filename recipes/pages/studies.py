@@ -126,8 +126,8 @@ def _head_roles(report: dict) -> str:
     heads = [row for row in report["rows"] if "bleu" in row]
     worst, half = min(heads, key=lambda row: row["bleu"]), report["pruned"][len(heads) // 2 - 1]
     return (
-        f"Without its dearest head, {worst['name']}, {worst['bleu']:.1f} of {report['complete']['score']:.1f} BLEU are "
-        f"left, without the cheaper half of the {len(heads)} heads {half['bleu']:.1f}"
+        f"Without its most important head, {worst['name']}, {worst['bleu']:.1f} of {report['complete']['score']:.1f} "
+        f"BLEU are left, without the less important half of the {len(heads)} heads {half['bleu']:.1f}"
     )
 
 
