@@ -1,9 +1,11 @@
-"""Journeys of a user by the commands alone, each in a process of its own that reads the files of an earlier one.
+"""Journeys of a user by the commands alone, which read each other's files.
 
 A training is killed and resumed; its run is evaluated, saved as a preset, translated with, scored, exported, served and
-run without Keras. Every way to translate gives the same strings.
+run without Keras. Every way to translate gives the same strings. What is killed, resumed, translated and served has a
+process of its own.
 """
 
+import contextlib
 import io
 import json
 import os
@@ -21,6 +23,7 @@ import numpy as np
 import pytest
 
 from keras_attn import Translation, Translator
+from keras_attn.cli import main
 from keras_attn.requirements import is_installed
 from keras_attn.serving.client import Client
 from tests.serving import loader, served
@@ -49,12 +52,12 @@ def command_line(*words) -> dict:
     return {"args": [sys.executable, "-m", "keras_attn", *map(str, words)], "env": environment, "text": True}
 
 
-def command(*words, text: str | None = None, folder: Path | None = None) -> str:
-    """Runs `keras-attn WORDS`; returns its standard output."""
-    done = subprocess.run(**command_line(*words), input=text, capture_output=True, cwd=folder, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "Traceback" not in done.stderr
-    return done.stdout
+def command(*words) -> str:
+    """Runs `keras-attn WORDS` in this process; returns its standard output."""
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8")) as printed:
+        assert main.main([str(word) for word in words]) == 0
+        printed.flush()
+    return printed.buffer.getvalue().decode()
 
 
 # --- from text to a run
@@ -69,30 +72,30 @@ def home(tmp_path_factory) -> Path:
     return folder
 
 
-def training(home: Path, out: str, *more) -> dict:
+def training(home: Path, out: str) -> list:
     where = ["--corpus", home / "corpus", "--source", "de", "--target", "fr", "--out", home / out, "--beam", "3"]
-    return command_line("train", "rnnsearch", *where, "--no-export", "--epochs", "4", *more, "--set", *SETTINGS)
+    return ["train", "rnnsearch", *where, "--no-export", "--epochs", "4", "--set", *SETTINGS]
 
 
 @pytest.fixture(scope="module")
 def whole(home) -> Path:
     """A run that nobody disturbed."""
-    done = subprocess.run(**training(home, "whole"), capture_output=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
+    command(*training(home, "whole"))
     return home / "whole"
 
 
 @pytest.fixture(scope="module")
 def run(home) -> Path:
     """A run that was killed after its first epoch, and resumed."""
-    with subprocess.Popen(**training(home, "run"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    line, quiet = training(home, "run"), {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(**command_line(*line), **quiet) as process:
         end = time.monotonic() + 300
         while not (home / "run" / "checkpoint.npz").exists() and process.poll() is None and time.monotonic() < end:
             time.sleep(0.001)
         process.kill()
     assert process.returncode == -9, "it ended before it was killed"
     assert not (home / "run" / "report.json").exists()
-    done = subprocess.run(**training(home, "run", "--resume"), capture_output=True, timeout=600)
+    done = subprocess.run(**command_line(*line, "--resume"), capture_output=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     return home / "run"
 
@@ -151,7 +154,9 @@ def preset(run, home) -> Path:
 @pytest.fixture(scope="module")
 def translated(preset, home) -> list[str]:
     """The lines of the file, translated with the preset."""
-    command("translate", preset, home / "text.de", "--beam", "3", "--output", home / "text.fr")
+    line = command_line("translate", preset, home / "text.de", "--beam", "3", "--output", home / "text.fr")
+    done = subprocess.run(**line, capture_output=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
     return (home / "text.fr").read_text().split("\n")[:-1]
 
 
@@ -230,18 +235,3 @@ print(json.dumps([[one.text for one in found], [one.score for one in found]]))
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     check(*json.loads(done.stdout), expected)
-
-
-# --- in bulk
-
-
-@pytest.mark.skipif(not (is_installed("ray") and is_installed("pyarrow")), reason="the cluster is Ray's")
-def test_bulk_translation_writes_the_bytes_of_translate(preset, translated, home):
-    (home / "in").mkdir()
-    for name in ("a.txt", "b.txt"):
-        shutil.copy(home / "text.de", home / "in" / name)
-    line = ["--input", str(home / "in" / "*.txt"), "--output", home / "out", "--beam", "3", "--window", "4"]
-    command("translate-corpus", preset, *line, "--workers", "1")
-    for name in ("a.txt", "b.txt"):
-        assert (home / "out" / name).read_text() == (home / "text.fr").read_text()
-    assert sorted(path.name for path in (home / "out").iterdir()) == ["a.txt", "b.txt"]
