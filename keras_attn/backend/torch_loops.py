@@ -12,6 +12,7 @@ On a CPU with AVX-512 oneDNN multiplies float32 by large matrices in training to
 """
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -121,6 +122,9 @@ def _traced(function: Callable, owner, key) -> Callable:
     entries = _traces.setdefault(owner, {})
     # If weights are replaced by other tensors, or there are more of them (LoRA, quantisation), it is another model.
     key = (key, has_kernel_products(), *(id(weight.value) for weight in owner.weights))
+    # The mode sees each operation, which small models need not pay for.
+    has_large = any(math.prod(weight.shape) >= LEAST_SIZE for weight in owner.weights)
+    products = OneDNNProducts if has_large else contextlib.nullcontext
 
     def run(*arguments):
         entry = entries.get(key, 0)
@@ -130,14 +134,14 @@ def _traced(function: Callable, owner, key) -> Callable:
             entries[key] = entry + 1
         elif _tracing.acquire(blocking=False):  # else another thread traces: a later call will
             try:
-                with OneDNNProducts():
+                with products():
                     # Views, because a tensor that is passed twice would get a single name in the trace.
                     entries[key] = make_fx(function)(*tree.map_structure(lambda x: x.view_as(x), arguments))
                 entries[key].graph.eliminate_dead_code()
                 entries[key].recompile()
             finally:
                 _tracing.release()
-        with OneDNNProducts():
+        with products():
             return function(*arguments)
 
     return run
