@@ -3,6 +3,7 @@
 from keras_attn.layers.additive import (
     BahdanauAttention,
     ConcatAttention,
+    GatedAttention,
     LayerNormAttention,
     LocationSensitiveAttention,
 )
@@ -18,7 +19,13 @@ from keras_attn.layers.coverage import CoverageAttention, CoverageLoss, NeuralCo
 from keras_attn.layers.decoder import AttentionDecoder, FixedContextDecoder
 from keras_attn.layers.decoder_stack import DecoderStack
 from keras_attn.layers.dot import CosineAttention, DotAttention, GeneralAttention, LocationAttention, ScaledDotAttention
-from keras_attn.layers.encoders import BiGRUEncoder, PyramidEncoder, RNNEncoder, StackedEncoder
+from keras_attn.layers.encoders import (
+    BiGRUEncoder,
+    InputAttentionEncoder,
+    PyramidEncoder,
+    RNNEncoder,
+    StackedEncoder,
+)
 from keras_attn.layers.hard_alignment import HardAlignment, PairReadout, of_tokens
 from keras_attn.layers.layer import Float32Initializer, check_size, half_precision_safe, refuse_unknown_arguments
 from keras_attn.layers.luong import LocalMonotonicAttention, LocalPredictiveAttention, LuongAttention

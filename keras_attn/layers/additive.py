@@ -158,6 +158,44 @@ class LayerNormAttention(BahdanauAttention):
         return additive_scores(query, keys, self.score_vector)
 
 
+@register_attention("gated_additive")
+class GatedAttention(BahdanauAttention):
+    """Additive attention with a gate on the context: how much the next word needs the source.
+
+        z_i = beta_i sum_j alpha_ij h_j,   beta_i = sigmoid(w_g^T s_{i-1} + b_g)             (Xu 2015, section 4.2.1)
+
+    Args:
+        units: A.
+        gate_initializer: For w_g `(H, 1)`; b_g is 0 at first.
+        use_bias, normalize, query_initializer, key_initializer, score_initializer: As in `BahdanauAttention`.
+
+    Call arguments, returns and mask behaviour: see `Attention`. The alignment is the one without the gate.
+
+    Example:
+        >>> attention = keras_attn.GatedAttention(7)
+        >>> context, alignment, _ = attention(np.ones((2, 5), "float32"), np.ones((2, 3, 11), "float32"))
+        >>> context.shape, alignment.shape
+        ((2, 11), (2, 3))
+
+    Reference: Xu et al. Show, Attend and Tell: Neural Image Caption Generation with Visual Attention. ICML 2015,
+    arXiv:1502.03044.
+    """
+
+    def __init__(self, units: int, *, gate_initializer="zeros", **kwargs):
+        super().__init__(units, **kwargs)
+        self.gate_initializer = initializers.get(gate_initializer)
+
+    def build(self, query_shape, values_shape, **_):
+        super().build(query_shape, values_shape)
+        self.add_weights(self.gate_initializer, gate_kernel=(query_shape[-1], 1))
+        self.gate_bias = self.add_weight(name="gate_bias", shape=(1,), initializer="zeros")
+
+    def call(self, query, values, keys=None, mask=None, state=(), noise=None, training=False, values_mask=None):
+        context, *rest = super().call(query, values, keys, mask, state, noise, training, values_mask)
+        gate = dense(query, self.gate_kernel) + ops.cast(self.gate_bias, query.dtype)  # (B, 1) or (B, T, 1)
+        return context * ops.sigmoid(gate), *rest
+
+
 class StatefulAdditiveAttention(BahdanauAttention):
     """Base of additive attentions that have a state for each source word.
 

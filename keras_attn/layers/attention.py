@@ -207,8 +207,8 @@ def get_attention(
     Args:
         identifier: A registered name: "additive", "concat", "cosine", "dot", "general", "location" and "scaled_dot" by
             their score, "local_m" and "local_p" for Luong's local attention with the general score,
-            "additive_monotonic", "general_monotonic", "location_sensitive", "coverage" and "neural_coverage", and those
-            of `register_attention`; an `Attention`; or a serialised one.
+            "additive_monotonic", "general_monotonic", "gated_additive", "location_sensitive", "coverage" and
+            "neural_coverage", and those of `register_attention`; an `Attention`; or a serialised one.
         units: Width of the hidden layer, for a class that has one and is given by name.
         dtype: Dtype policy of a layer given by name.
         name: The name of a layer given by name.

@@ -1,8 +1,10 @@
-"""Encoders: any recurrent cell in one direction or both, the bidirectional GRU, pyramids, stacks that take turns."""
+"""Encoders: any recurrent cell in one direction or both, the bidirectional GRU, pyramids, stacks, several series."""
 
 import keras
 from keras import ops, tree
 
+from keras_attn.backend import scan
+from keras_attn.layers.attention import Attention
 from keras_attn.layers.layer import (
     Layer,
     build_once,
@@ -13,6 +15,7 @@ from keras_attn.layers.layer import (
     refuse_unknown_arguments,
     shapes_of,
 )
+from keras_attn.layers.normalizers import score_dtype
 from keras_attn.layers.recurrence import (
     as_lists,
     check_cell,
@@ -582,3 +585,78 @@ class StackedEncoder(Layer):
 
         states = [[spec(size) for size in as_lists(cell.state_size)] for cell in (*self.cells, *self.backward_cells)]
         return spec(length, self.output_width), states, spec(output_width(self.cells[-1]))
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class InputAttentionEncoder(Layer):
+    """Runs a recurrent cell over several series, of which an attention weighs each anew at every step.
+
+        e_t^k = v^T tanh(W [h_{t-1} ; s_{t-1}] + U x^k),   alpha_t = softmax(e_t)                  (Qin 2017, eqs. 8, 9)
+        h_t = cell((alpha_t^1 x_t^1, .., alpha_t^n x_t^n), h_{t-1})                             (Qin 2017, eqs. 10, 11)
+
+    The memory of the attention are the series x^k, each a vector of all its T values, and its query is made of the
+    states of the cell.
+
+    Args:
+        cell: A Keras RNN cell of one layer.
+        attention: An `Attention` without a state, such as `BahdanauAttention(T)`.
+
+    Call arguments:
+        inputs: `(B, T, n)`, n series of T values; T is static. There is no padding.
+
+    Returns:
+        `(values, alignments)`: the outputs `(B, T, H)`, a memory for a decoder, and alpha `(B, T, n)`.
+
+    Mask behaviour: every value is read. An implicit mask is handed on to `values`.
+
+    Raises:
+        ValueError: for what is not a cell, or no attention layer.
+
+    Example:
+        >>> encoder = keras_attn.InputAttentionEncoder(keras.layers.LSTMCell(5), keras_attn.BahdanauAttention(7))
+        >>> values, alignments = encoder(np.ones((2, 7, 3), "float32"))
+        >>> values.shape, alignments.shape
+        ((2, 7, 5), (2, 7, 3))
+
+    Differences from the paper: none with an LSTM cell and `BahdanauAttention(T)`.
+
+    Reference: Qin, Song, Chen, Cheng, Jiang, Cottrell. A Dual-Stage Attention-Based Recurrent Neural Network for Time
+    Series Prediction. IJCAI 2017, arXiv:1704.02971.
+    """
+
+    _layer_arguments = ("cell", "attention")
+
+    def __init__(self, cell, attention, **kwargs):
+        super().__init__(**kwargs)
+        check_cell(cell)
+        if not isinstance(attention, Attention):
+            raise ValueError(f"Expected `attention` to be an `Attention` layer. Received: {attention!r}")
+        self.cell = cell
+        self.attention = attention
+
+    def build(self, inputs_shape):
+        check_sequence("inputs", inputs_shape)
+        batch, length, number = inputs_shape
+        build_once(self.cell, (batch, number))
+        build_once(self.attention, (batch, sum(tree.flatten(self.cell.state_size))), (batch, number, length))
+
+    def call(self, inputs):
+        series = ops.transpose(inputs, (0, 2, 1))  # (B, n, T)
+        keys = self.attention.keys(series)
+
+        def step(states, x):
+            query = ops.concatenate(tree.flatten(states), axis=-1)  # (B, H) of a GRU, (B, 2 H) of an LSTM
+            _, alignment, _ = self.attention(query, series, keys=keys)
+            output, states = self.cell(ops.cast(alignment, x.dtype) * x, states)
+            return as_lists(states), (output, alignment)
+
+        first = as_lists(self.cell.get_initial_state(batch_size=ops.shape(inputs)[0]))
+        _, found = scan(step, first, ops.transpose(inputs, (1, 0, 2)))
+        return tuple(ops.transpose(x, (1, 0, 2)) for x in found)
+
+    def compute_output_spec(self, inputs):
+        values = keras.KerasTensor((*inputs.shape[:2], output_width(self.cell)), dtype=self.compute_dtype)
+        return values, keras.KerasTensor(inputs.shape, dtype=score_dtype(self.compute_dtype))
+
+    def compute_output_shape(self, inputs_shape):
+        return shapes_of(self.compute_output_spec(keras.KerasTensor(inputs_shape)))

@@ -140,10 +140,12 @@ class AttentionSeq2Seq(Seq2Seq):
             Values with several axes of positions, `(B, 7, 7, M)`, are flattened to `(B, 49, M)`, and so is their mask.
         decoder: An `AttentionDecoder` or a `DecoderStack`.
         target_embedding: Layer from token ids `(B, T)` to vectors `(B, T, E)`. If its `call` has an argument `memory`,
-            it gets the encoder's values, mask and other entries: so the next input of a pointer network is the
-            source element that it points at.
+            it gets the encoder's values, mask and other entries. None: an id is the place of an element of the source,
+            and the vector is that element, of the encoder's entry "elements" `(B, S, E)`, or else of its values.
         head: Layer from the decoder's outputs `(B, T, H)` to logits `(B, T, V)`. Its `call` may also have these
             arguments, by name: `contexts` `(B, T, C)`, `embedded` `(B, T, E)`, `alignments` `(B, T, S)` and `memory`.
+            None: log alpha, at least log 1e-9, so that the attention is the output, a place of the source. Without
+            embedding and head the model is a pointer network (Vinyals 2015, eq. 3); the special ids are places, too.
         inputs: The source as `keras.Input`s, in the structure that the encoder takes; None: the encoder is a functional
             model, and the source is its input.
         read_previous_state: The head reads s_{i-1} (Bahdanau 2015, A.2.2) instead of s_i.
@@ -165,7 +167,8 @@ class AttentionSeq2Seq(Seq2Seq):
 
     Raises:
         ValueError: for an unknown argument; parts that are no layers; an encoder without functional inputs and without
-            `inputs`, or that returns something else; a `coverage_loss` without an attention or below 0.
+            `inputs`, or that returns something else; a `coverage_loss` below 0; one without an attention, or neither a
+            head nor an attention.
 
     Example:
         >>> encoder = keras.Sequential([keras.Input((None, 40)), keras.layers.Dense(7)])
@@ -355,6 +358,9 @@ class AttentionSeq2Seq(Seq2Seq):
         """Token ids of all steps (B, T) -> (B, T, E), or those of one step (B,) -> (B, E)."""
         if len(token_ids.shape) == 1:
             return self._embed_target(token_ids[:, None], memory, training=False)[:, 0]
+        if self.target_embedding is None:
+            elements = memory["elements" if "elements" in memory else "values"]  # (B, S, E)
+            return ops.take_along_axis(elements, ops.cast(token_ids, "int32")[..., None], axis=1)  # (B, T, E)
         return _call(self.target_embedding, token_ids, memory=memory, training=training)
 
     def _logits(self, states, embedded, contexts, alignments, memory, *, has_dropout=True, part=None, training=None):
@@ -365,7 +371,12 @@ class AttentionSeq2Seq(Seq2Seq):
             states, read = states[:, None], {name: x[:, None] for name, x in read.items()}
         # A single step has no dropout, even within training.
         training = training if has_dropout else False
-        logits = _call(self.head, states, **read, memory=memory, training=training)
+        if self.head is not None:
+            logits = _call(self.head, states, **read, memory=memory, training=training)
+        elif self.decoder.attentions:
+            logits = ops.log(ops.maximum(read["alignments"], 1e-9))
+        else:
+            raise ValueError("Expected a `head`, or a decoder with an attention as the output. Received: neither")
         return logits[:, 0] if is_step else logits
 
 

@@ -14,28 +14,14 @@ minutes of one core (torch; report, picture: `recipes/reports/digits/captioning.
 """
 
 import keras
-import numpy as np
 from keras import layers, ops
 
 import keras_attn
-from keras_attn import plots
-from recipes.tasks.corpora import CANVAS, canvases
+from recipes.tasks.corpora import CANVAS, captioned_canvases, percent_inside
+from recipes.tasks.pictures import caption
 from recipes.tasks.task import Task, search
 
 UNITS, LAMBDA = 128, 0.02
-
-
-@keras.saving.register_keras_serializable(package="captioning")
-class GatedAttention(keras_attn.BahdanauAttention):
-    """z_t = beta_t sum_i alpha_ti a_i, beta_t = sigmoid(w^T h_{t-1} + b): how much the word needs the image."""
-
-    def build(self, query_shape, values_shape, **_):
-        super().build(query_shape, values_shape)
-        self.add_weights(keras.initializers.Zeros(), gate_kernel=(query_shape[-1], 1), gate_bias=(1,))
-
-    def call(self, query, values, keys=None, mask=None, state=(), values_mask=None):
-        context, *rest = super().call(query, values, keys, mask, state, values_mask)
-        return context * ops.sigmoid(ops.matmul(query, self.gate_kernel) + self.gate_bias), *rest
 
 
 @keras.saving.register_keras_serializable(package="captioning")
@@ -64,27 +50,22 @@ def show_attend_tell(vocabulary_size: int) -> keras.Model:
     mean = layers.GlobalAveragePooling2D()(values)
     state = [layers.Dense(UNITS, "tanh")(mean) for _ in "hc"]
     encoder = keras.Model(image, {"values": values, "cell_state": state})
-    decoder = keras_attn.AttentionDecoder(layers.LSTMCell(UNITS), GatedAttention(UNITS // 2))
+    decoder = keras_attn.AttentionDecoder(layers.LSTMCell(UNITS), keras_attn.GatedAttention(UNITS // 2))
     embedding = layers.Embedding(vocabulary_size, UNITS, mask_zero=True)
     return keras_attn.models.AttentionSeq2Seq(encoder, decoder, embedding, DeepHead(vocabulary_size))
 
 
 def main(argv=None) -> None:
     task = Task("captioning", __doc__, argv, epochs=6, items=12000)
-    train, test = canvases(task.items, task.seed, test=False), canvases(task.tests(500), task.seed + 1, test=True)
-    images, sentences, _ = zip(*train, strict=True)
-    unseen, references, _ = zip(*test, strict=True)
+    (images, sentences, _), (unseen, references, test) = captioned_canvases(task.items, task.tests(500), task.seed)
     tokenizer = keras_attn.Tokenizer.train(sentences, level="word")
-    targets = tokenizer.encode_batch(sentences)
-    data = keras_attn.ParallelDataset.from_arrays(np.stack(images), targets, batch_size=64, seed=task.seed)
-    model = show_attend_tell(tokenizer.vocabulary_size)
+    model, targets = show_attend_tell(tokenizer.vocabulary_size), tokenizer.encode_batch(sentences)
+    data = keras_attn.ParallelDataset.from_arrays(images, targets, batch_size=64, seed=task.seed)
     task.fit(model, data, learning_rate=3e-3)
-    found, captions, right, best = search((model, None, tokenizer), np.stack(unseen), references, max_length=20)
-    inside = [share for n in np.flatnonzero(right) for share in test[n].inside(found[n].alignment)]
-    task.scores["captions right in percent"] = 100 * np.mean(right)
-    task.scores["attention inside the right box in percent"] = 100 * np.mean(inside or [0])
-    light = unseen[best][:, :, 0]
-    plots.image_alignment(found[best].alignment, light, found[best].tokens, columns=6, path=task.picture)
+    found, captions, right, best = search((model, None, tokenizer), unseen, references, max_length=20)
+    task.count("captions", right)
+    task.scores["attention inside the right box in percent"] = percent_inside(test, found, right)
+    caption(unseen[best], found[best], task.picture)
     measured = (
         f"{len(test)} canvases of digits that were not trained on, beam 4; exact captions, and the share of the "
         f"attention, while a digit's name is written, inside its box, which is {6400 / CANVAS**2:.0f} % of a canvas."

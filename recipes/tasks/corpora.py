@@ -2,6 +2,8 @@
 
 import csv
 import importlib.util
+import itertools
+import operator
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
+from keras_attn import SpecialIds, Tokenizer, Translation
 from keras_attn.evaluation import edit_distance
 
 
@@ -120,7 +123,7 @@ def reports(count: int, seed: int) -> tuple[list[str], list[str]]:
 PEOPLE, THINGS = ("daniel", "john", "mary", "sandra"), ("apple", "football", "milk")
 PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
 GO, TAKE, DROP = ("goes to", "moves to", "travels to"), ("gets", "picks up", "takes"), ("discards", "drops", "leaves")
-FACTS = 16  # the longest story
+FACTS, WORDS = 16, 6  # of the longest story, and of its longest sentence
 
 
 class Question(NamedTuple):
@@ -165,10 +168,20 @@ def questions(count: int, seed: int, facts: int) -> list[Question]:
     return found
 
 
-def question_ids(rows: Sequence[Question], tokenizer, words: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """Stories `(B, N, S)`, whose last sentence is the last, and questions `(B, S)`; answers `(B,)`."""
-    ids = sentence_ids([[*one.story, one.text] for one in rows], tokenizer, (FACTS + 1, words), padding="pre")
-    return [ids[:, :-1], ids[:, -1]], np.array([tokenizer.vocabulary.index(one.answer) for one in rows])
+def question_sets(count: int, tests: int, seed: int):
+    """Stories of both kinds to train on, as many of each; others by kind to test with, also as text; a tokenizer.
+
+    A text `(N + 1, S)` is a story, whose last sentence is the last, and its question; answers are `(B,)`.
+    """
+    train = [one for facts in (1, 2) for one in questions(count // 2, seed + facts, facts)]
+    tokenizer = Tokenizer.train([line for one in train for line in (*one.story, one.text)], level="word")
+
+    def ids(rows):
+        texts = sentence_ids([[*one.story, one.text] for one in rows], tokenizer, (FACTS + 1, WORDS), padding="pre")
+        return texts, np.array([tokenizer.vocabulary.index(one.answer) for one in rows])
+
+    asked = {kind: questions(tests, seed + 2 + facts, facts) for facts, kind in ((1, "one fact"), (2, "two facts"))}
+    return ids(train), {kind: (rows, *ids(rows)) for kind, rows in asked.items()}, tokenizer
 
 
 # Images
@@ -219,7 +232,22 @@ def canvases(count: int, seed: int, test: bool) -> list[Canvas]:
     return drawn
 
 
+def captioned_canvases(count: int, tests: int, seed: int):
+    """Images `(N, 36, 36, 3)`, sentences and canvases to train on, and others of other digits to test with."""
+    train, test = canvases(count, seed, test=False), canvases(tests, seed + 1, test=True)
+    return [(np.stack([one.image for one in part]), [one.sentence for one in part], part) for part in (train, test)]
+
+
+def percent_inside(drawn: Sequence[Canvas], found: Sequence[Translation], right: Sequence[bool]) -> float:
+    """The share of the attention inside the right box, in percent, of the captions that are right."""
+    captions = itertools.compress(zip(drawn, found, strict=True), right)
+    shares = [share for one, caption in captions for share in one.inside(caption.alignment)]
+    return 100 * float(np.mean(shares or [0]))
+
+
 # Points
+
+POINT_IDS = SpecialIds(pad=0, unknown=None, start=1, end=2)  # the first elements of a set
 
 
 def point_sets(count: int, solve: Callable, seed: int, sizes: Sequence[int]) -> tuple[list[np.ndarray], list[list]]:
@@ -265,6 +293,14 @@ def ascending(points: np.ndarray) -> list[int]:
 def same_ring(found: list[int], target: list[int]) -> bool:
     """True if two polygons are the same, wherever their points begin."""
     return target in [found[i:] + found[:i] for i in range(len(found))]
+
+
+PROBLEMS = {"convex hull": (hull, same_ring), "sorting": (ascending, operator.eq)}  # how to solve one, what is right
+
+
+def chosen_points(found) -> list[list[int]]:
+    """The ids of points, without the special ones, in the best outputs of a search."""
+    return [[int(i) for i in row if i > POINT_IDS.end] for row in found.token_ids[:, 0]]
 
 
 # Speech

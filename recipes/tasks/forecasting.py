@@ -25,37 +25,11 @@ from recipes.tasks.task import Task
 HOURS, UNITS, TEST = 24, 64, 1440
 
 
-@keras.saving.register_keras_serializable(package="forecasting")
-class InputAttention(layers.Layer):
-    """An LSTM over driving series `(B, T, n)`, which an attention weighs at each step: states `(B, T, H)`, alpha."""
-
-    def __init__(self, units: int, **kwargs):
-        super().__init__(**kwargs)
-        self.cell, self.attention = layers.LSTMCell(units), keras_attn.BahdanauAttention(HOURS)
-
-    def build(self, shape):
-        self.cell.build((None, shape[2]))
-        self.attention.build((None, 2 * self.cell.units), (None, shape[2], shape[1]))
-
-    def call(self, series):
-        driving = ops.transpose(series, (0, 2, 1))  # (B, n, T): a series is a "word"
-        keys = self.attention.keys(driving)
-
-        def step(states, x):
-            query = ops.concatenate(states, axis=-1)  # [h ; s] (B, 2 H), eq. 8
-            _, alpha, _ = self.attention(query, driving, keys=keys)
-            output, states = self.cell(alpha * x, states)
-            return states, (output, alpha)
-
-        first = self.cell.get_initial_state(batch_size=ops.shape(series)[0])
-        _, (values, alphas) = keras_attn.scan(step, first, ops.transpose(series, (1, 0, 2)))
-        return ops.transpose(values, (1, 0, 2)), ops.transpose(alphas, (1, 0, 2))
-
-
 def da_rnn(number: int) -> keras.Model:
     """Driving series `(B, T, n)` and the past `(B, T - 1, 1)` -> the next value, alpha `(B, T, n)`, beta `(B, T)`."""
     series, past = keras.Input((HOURS, number)), keras.Input((HOURS - 1, 1))
-    values, alpha = InputAttention(UNITS)(series)
+    encoder = keras_attn.InputAttentionEncoder(layers.LSTMCell(UNITS), keras_attn.BahdanauAttention(HOURS))
+    values, alpha = encoder(series)
     decoder = keras_attn.AttentionDecoder(
         layers.LSTMCell(UNITS), keras_attn.BahdanauAttention(UNITS), cell_input=layers.Dense(1)
     )

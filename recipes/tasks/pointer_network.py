@@ -13,34 +13,13 @@ points right in percent 92.0; sorting of 10 points right in percent 49.9. 0.26 M
 (jax; report, picture: `recipes/reports/points/pointer_network.json`, `.png`).
 """
 
-import operator
-
 import keras
-import numpy as np
-from keras import layers, ops
+from keras import layers
 
 import keras_attn
-from recipes.tasks.corpora import ascending, hull, point_sets, same_ring
+from recipes.tasks.corpora import POINT_IDS, PROBLEMS, chosen_points, point_sets
 from recipes.tasks.pictures import polygons
 from recipes.tasks.task import Task
-
-IDS = keras_attn.SpecialIds(pad=0, unknown=None, start=1, end=2)  # the elements of a source; points follow
-
-
-@keras.saving.register_keras_serializable(package="pointer_network")
-class ChosenElement(layers.Layer):
-    """The source element `(B, T, 3)` that each id is the number of."""
-
-    def call(self, token_ids, memory):
-        return ops.take_along_axis(memory["elements"], token_ids[..., None], axis=1)
-
-
-@keras.saving.register_keras_serializable(package="pointer_network")
-class Pointer(layers.Layer):
-    """Log-probabilities of the source's elements: the attention itself."""
-
-    def call(self, outputs, alignments):
-        return ops.log(ops.maximum(alignments, 1e-9))
 
 
 def pointer_network(units: int = 96) -> keras.Model:
@@ -50,26 +29,25 @@ def pointer_network(units: int = 96) -> keras.Model:
     values, states, _ = keras_attn.RNNEncoder(cells[0], backward_cell=cells[1])(layers.Masking()(elements))
     encoder = keras.Model(elements, {"values": values, "cell_state": states, "elements": elements})
     cell, attention = layers.LSTMCell(2 * units), keras_attn.BahdanauAttention(units)
-    parts = encoder, keras_attn.AttentionDecoder(cell, attention, attend="after"), ChosenElement(), Pointer()
-    return keras_attn.models.AttentionSeq2Seq(*parts, target_special_ids=IDS, source_special_ids=IDS)
+    decoder = keras_attn.AttentionDecoder(cell, attention, attend="after")
+    return keras_attn.models.AttentionSeq2Seq(encoder, decoder, None, None, target_special_ids=POINT_IDS)
 
 
 def main(argv=None) -> None:
     task = Task("pointer_network", __doc__, argv, epochs=6, items=48000)
-    order, samples = {"bucket_boundaries": [8, 13], "target_special_ids": IDS, "seed": task.seed}, {}
-    for problem, solve, is_right in (("convex hull", hull, same_ring), ("sorting", ascending, operator.eq)):
+    order, samples = {"bucket_boundaries": [8, 13], "target_special_ids": POINT_IDS, "seed": task.seed}, {}
+    for problem, (solve, is_right) in PROBLEMS.items():
         elements, targets = point_sets(task.items, solve, task.seed, sizes=(5, 10))
         data = keras_attn.ParallelDataset.from_arrays(elements, targets, batch_size=128, **order)
         model = pointer_network()
         task.fit(model, data, learning_rate=3e-3, name=problem)
         for size in (5, 10):
             elements, targets = point_sets(task.tests(1000), solve, task.seed + 1, sizes=(size,))
-            ids = model.generate(np.stack(elements), max_length=size + 1, beam_size=4).token_ids[:, 0]
-            found = [[int(i) for i in row if i > IDS.end] for row in ids]
+            found = chosen_points(model.generate(elements, max_length=size + 1, beam_size=4))
             right = list(map(is_right, found, targets))
-            task.scores[f"{problem} of {size} points right in percent"] = 100 * np.mean(right)
+            task.count(f"{problem} of {size} points", right)
             samples[f"{problem} of {size} points"] = list(zip(targets, found, strict=True))
-        if solve is hull:
+        if problem == "convex hull":
             polygons(elements, found, right, task.picture)
     measured = (
         f"{task.tests(1000):,} new sets of points each, beam 4; a polygon is right wherever its points begin. The "

@@ -13,7 +13,6 @@ parameters, 2.6 minutes of one core (jax; report, picture: `recipes/reports/spok
 """
 
 import keras
-import numpy as np
 from keras import layers
 
 import keras_attn
@@ -48,7 +47,7 @@ def main(argv=None) -> None:
     found, written, right, best = search((model, None, tokenizer), padded, references, max_length=48)
     task.scores["word error rate in percent"] = edits_in_percent(references, written, str.split)
     task.scores["letter error rate in percent"] = edits_in_percent(references, written, list)
-    task.scores["numbers right in percent"] = 100 * np.mean(right)
+    task.count("numbers", right)
     letters, frames, seconds = [*written[best]], unseen[best], len(unseen[best]) * HOP / RATE
     alignment = found[best].alignment[: len(letters), : -(-len(frames) // 4)]  # without the end and the padding
     plots.spectrogram_alignment(alignment, frames, letters, seconds=seconds, path=task.picture)

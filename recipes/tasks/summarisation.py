@@ -40,7 +40,7 @@ def main(argv=None) -> None:
     for name, systems in (("", written), (" of the first sentence", [text.split(" . ")[0] for text in unseen])):
         rows = [scorer.score(*pair) for pair in zip(references, systems, strict=True)]
         task.scores |= {f"{kind}{name}": 100 * np.mean([row[kind].fmeasure for row in rows]) for kind in rows[0]}
-    task.scores["headlines right in percent"] = 100 * np.mean(right)
+    task.count("headlines", right)
     panel = plots.align_words(found[0], tokenizer, tokenizer, source_text=unseen[0])
     plots.alignment(*panel, path=task.picture)
     measured = f"{len(unseen)} reports, all of whose names are new, beam 4; F-measures of rouge-score."

@@ -58,6 +58,10 @@ class Task:
         """The number of test items: `count`, or as many as there are training items, if these are fewer."""
         return min(count, self.items or count)
 
+    def count(self, what: str, right: Sequence[bool], note: str = "") -> None:
+        """Sets the score "`what` right in percent", with a note behind it."""
+        self.scores[f"{what} right in percent{note}"] = 100 * float(np.mean(right))
+
     def fit(self, model: keras.Model, x: Any, y: Any = None, *, learning_rate: float, **options: Any) -> None:
         """Compiles, trains and saves a model; the report has its seconds and losses.
 

@@ -345,6 +345,25 @@ def every_path(order, monotonic, window=4):
     return of_all
 
 
+def gated(w, s, h, real, state=None):
+    """Xu 2015, section 4.2.1."""
+    context, alignment, _ = additive(w, s, h, real)
+    return oracles.sigmoid(s @ w["gate_kernel"] + w["gate_bias"]) * context, alignment, None
+
+
+def of_series(w, inputs):
+    """Qin 2017, eqs. 8 to 11: the words of the attention are the series."""
+    cell, own, rows = oracles.cell(w, "cell", "lstm"), oracles.part(w, "attention"), []
+    for x in inputs:
+        steps, states = [], cell.states
+        for values in x:
+            alpha = oracles.softmax(oracles.additive_scores(own, np.concatenate(states), x.T))
+            output, states = cell.step(alpha * values, states)
+            steps.append([output, alpha])
+        rows.append(stacked(steps))
+    return stacked(rows)
+
+
 ATTENTION = {"query": (T, H), "values": (S, M)}
 EQUAL = {"query": (T, H), "values": (S, H)}
 DECODER = {"inputs": (T, E), "values": (S, M)}
@@ -374,6 +393,7 @@ ROWS = {
     "additive": attention(ka.BahdanauAttention, sequence(additive), units=A),
     "additive, bias": attention(ka.BahdanauAttention, sequence(additive), units=A, use_bias=True),
     "additive, normalize": attention(ka.BahdanauAttention, sequence(additive), units=A, normalize=True),
+    "additive, gated": attention(ka.GatedAttention, sequence(gated), units=A),
     "layer norm": attention(
         ka.layers.LayerNormAttention,
         sequence(oracles.attends(oracles.normalized_scores)),
@@ -502,6 +522,13 @@ ROWS = {
         pyramid,
         random=True,
         handed_on=lambda mask: np.array([in_pairs(row[:, None]).any(1) for row in mask]),
+    ),
+    "series": Row(
+        ka.InputAttentionEncoder,
+        lambda: {"cell": lstm(), "attention": ka.BahdanauAttention(A, name="attention")},
+        ENCODER,
+        oracle=of_series,
+        tolerance=1e-5,
     ),
     "pooling": encoder(ka.AttentionPooling, lambda: {"units": A}, pooled, handed_on=lambda mask: [0]),
     "encoder, simple": reader(

@@ -203,6 +203,38 @@ def test_a_pointer_network_finds_elements_of_its_source():
     assert np.isfinite(model.train_on_batch(inputs, np.array([[6, 4, 3], [5, 7, 3]])))
 
 
+def check_steps_and_file(model, inputs, path):
+    """Steps, a search and the loaded model find what teacher forcing finds."""
+    logits = numpy(model(inputs))
+    memory, state = model.encode(model.source_of(inputs))
+    for t in range(logits.shape[1]):
+        step, state, _ = model.step(ops.convert_to_tensor(inputs["decoder_token_ids"][:, t]), memory, state)
+        np.testing.assert_allclose(numpy(step), logits[:, t], atol=1e-5)
+    model.save(path)
+    loaded = keras.saving.load_model(path)
+    np.testing.assert_allclose(numpy(loaded(inputs)), logits, atol=1e-6)
+    assert loaded.generate(model.source_of(inputs), max_length=3, beam_size=2).token_ids.shape == (2, 1, 3)
+
+
+def test_without_embedding_and_head_the_chosen_element_is_read_and_the_attention_is_the_output(tmp_path):
+    elements = keras.Input((None, F))
+    values = keras.layers.Dense(5)(keras.layers.Masking()(elements))
+    encoder = keras.Model(elements, {"values": values, "elements": elements})
+    model = models.AttentionSeq2Seq(encoder, parts()[0], None, None)
+    frames = np.random.default_rng(3).normal(size=(2, 6, F)).astype("float32")
+    frames[1, 4:] = 0
+    ids = np.array([[2, 5, 4], [2, 3, 1]])
+    inputs = {"encoder_inputs": frames, "decoder_token_ids": ids}
+    logits, alignments = map(numpy, model.align(frames, ids))
+    np.testing.assert_allclose(logits, np.log(np.maximum(alignments, 1e-9)), rtol=1e-5)
+    chosen = np.take_along_axis(frames, ids[..., None], axis=1)  # (B, T, F)
+    *_, of_chosen = model.decoder(chosen, encoder(frames)["values"], mask=frames.any(axis=-1))
+    np.testing.assert_allclose(numpy(of_chosen), alignments, atol=1e-6)
+    check_steps_and_file(model, inputs, tmp_path / "pointer.keras")
+    with pytest.raises(ValueError, match=r"Expected a `head`, or a decoder with an attention .*Received: neither"):
+        models.AttentionSeq2Seq(encoder, ka.FixedContextDecoder(keras.layers.GRUCell(5)), None, None)
+
+
 def test_static_axes_of_the_source_stay_static_in_a_search():
     seen = []
 

@@ -200,6 +200,10 @@ DECODERS = [
 OTHERS = [
     (lambda: PairReadout(0), "`units` to be a positive whole number"),
     (lambda: ka.CoverageLoss(-1.0), r"`weight` of at least 0\. Received: weight=-1\.0"),
+    (
+        lambda: ka.InputAttentionEncoder(gru(3), "additive"),
+        "`attention` to be an `Attention` layer. Received: 'additive'",
+    ),
     (lambda: LSTMSeq2Seq(31, 37, units=5, embedding_size=7, coverage_loss=1.0), "Received: coverage_loss$"),
     (lambda: ka.WordDropout(-0.1), "rate of word dropout of at least 0 and below 1"),
     (lambda: ka.WordDropout(1.0), "rate of word dropout of at least 0 and below 1"),
