@@ -4,6 +4,7 @@ from keras_attn.plots.curves import (
 from keras_attn.plots.heatmaps import (
     alignment as alignment,
     alignments as alignments,
+    relations as relations,
 )
 from keras_attn.plots.sources import (
     image_alignment as image_alignment,

@@ -109,6 +109,41 @@ def alignments(
     return save(figure, path)
 
 
+def relations(
+    weights: ArrayLike, tokens: Sequence[str], row: int, *, cell: float = 0.3, path: str | Path | None = None
+) -> Figure:
+    """Draws one row of the attention of each head: where one word looks, 0 black and 1 white.
+
+    A row of the table is a head, a column a word. It shows which head relates "it" to its noun.
+
+    Args:
+        weights: `(layers, N, T, S)` of N heads, such as those of one sentence from `TransformerSeq2Seq.attentions`.
+        tokens: S labels.
+        row: The number of the attending word, from 0 to T - 1.
+        cell, path: As in `alignments`.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: If the weights have other axes, there is no such row, the labels do not match the weights, `cell` is
+            not above 0, or the ending is unknown.
+
+    Example:
+        >>> weights = np.ones((2, 4, 3, 3)) / 3
+        >>> figure = keras_attn.plots.relations(weights, ["she", "said", "it"], row=2)
+        >>> figure.axes[0].get_yticklabels()[5].get_text()
+        'layer 2, head 2'
+    """
+    weights = np.asarray(weights, float)
+    if weights.ndim != 4 or not 0 <= row < weights.shape[2]:
+        raise ValueError(
+            f"Expected weights (layers, N, T, S) and a row from 0 to T - 1. Received: shape {weights.shape}, row {row}"
+        )
+    names = [f"layer {layer + 1}, head {head + 1}" for layer, head in np.ndindex(*weights.shape[:2])]
+    return alignments([(weights[:, :, row].reshape(len(names), -1), tokens, names)], cell=cell, path=path)
+
+
 def _arrange(figure, panels, titles, columns, cell, font, look) -> None:
     """Sizes the figure to its labels and places every panel. All measures are in inches."""
     boxes = []

@@ -31,7 +31,8 @@ def draw(report: dict, stem: Path) -> None:
     """Draws the study's figures: `<stem>.svg`, and for some `<stem>-narrow.svg`, as wide as a phone.
 
     The study of heads has one for each sentence, `<stem>-1.svg`, and `<stem>-each.svg` for each head; that of their
-    roles has `<stem>-removed.svg`, that of the lecture `<stem>-heads.svg` and `<stem>-transformer.svg`, too.
+    roles has `<stem>-removed.svg`, that of the lecture `<stem>-heads.svg` and `<stem>-transformer.svg`, that of
+    pronouns `<stem>-1.svg` to `<stem>-4.svg`, the encoder's and the decoder's rows in two sentences, too.
     """
 
     def path(ending: str) -> Path:
@@ -44,6 +45,9 @@ def draw(report: dict, stem: Path) -> None:
     if report["study"] == "lecture":
         for of in ("heads", "transformer"):
             figures.lecture_attentions(report, of, path(f"-{of}"))
+    if report["study"] == "relations":
+        for n in range(len(report["runs"][0]["per_mille"])):
+            figures.pronoun_rows(report, n, path(f"-{n + 1}"))
     if report["study"] == "head_roles":
         figures.pruned_heads(report, path("-removed"))
     if report["study"] == "heads":
@@ -137,6 +141,15 @@ def _lecture(report: dict) -> str:
         names = [row["name"] for row in report["scores"] if row[task] > 95]
         rows.append(f"“{task}” by {', '.join(names)}")
     return f"Tasks that a score function solves in more than 95 % of the steps: {'; '.join(rows)}"
+
+
+def _relations(report: dict) -> str:
+    parts = []
+    for run in report["runs"]:
+        best = max(run["rows"], key=lambda row: row["it: right"] - row["it: other"])
+        nouns = f"{best['it: right']:.1f} % on the noun that is meant and {best['it: other']:.1f} on the other"
+        parts.append(f"{run['pronouns']:.1f} % with seed {run['seed']}, where {best['name']} has {nouns}")
+    return f"Right pronouns: {'; '.join(parts)}"
 
 
 def _showcase(report: dict) -> str:
@@ -253,6 +266,15 @@ STUDIES = {
         ),
         _lecture,
         figures.lecture,
+    ),
+    "relations": Kind(
+        "Pronouns",
+        lambda report: (
+            "A small Transformer has to find the noun of “it” by its adjective; on "
+            f"{report['runs'][0]['test_sentences']} sentences with pairs of noun and adjective that are new to it."
+        ),
+        _relations,
+        figures.relations,
     ),
     "showcase": Kind(
         "The second half of long sentences",

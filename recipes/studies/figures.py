@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -211,6 +212,19 @@ def lecture(report: dict, path: Path | None = None) -> Figure:
 def head_roles(report: dict, path: Path | None = None) -> Figure:
     """A table of the shares of each role in each head's weights, blue where it is high."""
     return _table(report["rows"], [name for name in report["rows"][0] if name != "name"], path, height=6.4, rotation=60)
+
+
+def relations(report: dict, path: Path | None = None) -> Figure:
+    """A table of where each head of the first seed looks from "it" and from the adjective, blue where it is high."""
+    rows = report["runs"][0]["rows"]
+    return _table(rows, [name for name in rows[0] if name != "name"], path, height=6.4, rotation=60)
+
+
+def pronoun_rows(report: dict, number: int, path: Path | None = None) -> Figure:
+    """The rows of "it", or of cross attention before its translation, in the heads of the first seed."""
+    run = report["runs"][0]
+    rows, words = weights(run, number), report["sentences"][number % len(report["sentences"])].split()
+    return plots.relations(np.reshape(rows, (run["layers"], -1, 1, len(words))), words, 0, cell=0.17, path=path)
 
 
 def _table(rows: Sequence[dict], names: Sequence[str], path: Path | None, *, height: float, rotation=0) -> Figure:

@@ -85,7 +85,7 @@ def recall(name: str, task: str, seed: int, items: int) -> float:
     random = np.random.default_rng(seed)
     *x, y = pairs(task, items, random)
     *new, expected = pairs(task, min(1000, items), random)
-    return _accuracy(model, x, y, new, expected)
+    return trained_accuracy(model, x, y, new, expected)
 
 
 def neighbours(count: int, seed: int, items: int) -> dict:
@@ -105,7 +105,7 @@ def neighbours(count: int, seed: int, items: int) -> dict:
     found, relations = SelfAttention(count)(x)
     logits = keras.layers.Reshape((LENGTH, 4, KEYS))(keras.layers.Dense(4 * KEYS)(found))
     model = keras.Model(inputs, logits[:, 2:-2])
-    accuracy = _accuracy(model, words[:items], answers[:items, 2:-2], words[items:], answers[items:, 2:-2])
+    accuracy = trained_accuracy(model, words[:items], answers[:items, 2:-2], words[items:], answers[items:, 2:-2])
     shown = ops.convert_to_numpy(keras.Model(inputs, relations)(words[-1:]))[0]  # (N, S, S)
     return {"heads": count, "accuracy": accuracy, "per_mille": [per_mille(one) for one in shown]}
 
@@ -129,13 +129,13 @@ def backwards(seed: int, items: int) -> dict:
         {"encoder_token_ids": source[part], "decoder_token_ids": inputs[part]}
         for part in (slice(items), slice(items, None))
     )
-    accuracy = _accuracy(model, x, target[:items], new, target[items:], learning_rate=3e-3)
+    accuracy = trained_accuracy(model, x, target[:items], new, target[items:], learning_rate=3e-3)
     found = model.attentions({name: ids[-1:] for name, ids in new.items()})
     shown = [per_mille(ops.convert_to_numpy(found[name])[0, 0, 0]) for name in ("encoder", "decoder", "cross")]
     return {"word": WORD, "accuracy": accuracy, "per_mille": shown}
 
 
-def _accuracy(model, x, y, new, expected, learning_rate: float = 1e-2) -> float:
+def trained_accuracy(model, x, y, new, expected, learning_rate: float = 1e-2) -> float:
     import keras
 
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -108,6 +108,22 @@ def test_accents_greek_and_cyrillic_have_glyphs():
     assert len(caught) == 1
 
 
+def test_relations_are_the_rows_of_one_word():
+    weights = np.random.default_rng(0).dirichlet(np.ones(S), (2, 3, T))  # (layers, N, T, S)
+    figure = plots.relations(weights, SOURCE, row=1)
+    assert cut_off(figure) == []
+    (axes,) = figure.axes
+    assert [t.get_text() for t in axes.get_xticklabels()] == SOURCE
+    names = [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2, 3)]
+    assert [t.get_text() for t in axes.get_yticklabels()] == names
+    np.testing.assert_array_equal(axes.collections[0].get_array(), [weights[n // 3, n % 3, 1] for n in range(6)])
+    for own, row in ((weights[0], 1), (weights, T), (weights, -1)):
+        with pytest.raises(ValueError, match=r"a row from 0 to T - 1\. Received: shape \(.*\), row -?\d"):
+            plots.relations(own, SOURCE, row)
+    with pytest.raises(ValueError, match=r"Received: shape \(6, 5\) with 6 target and 4 source tokens"):
+        plots.relations(weights, SOURCE[1:], 1)
+
+
 def test_alignment_errors(tmp_path):
     with pytest.raises(ValueError, match=r"Received: shape \(3, 5\) with 5 target and 3 source tokens"):
         plots.alignment(WEIGHTS, TARGET, SOURCE)
