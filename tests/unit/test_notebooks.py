@@ -14,7 +14,7 @@ import keras
 import pytest
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "docs" / "notebooks").glob("*.ipynb"))
-LONG = ("scores",)  # which run at night
+LONG = ("lab", "scores")  # which run at night
 MAY_DIFFER = "nbval-ignore-output"
 MACHINE = re.compile(r"(?<![\w:/.-])/(?:tmp|home|root|work|usr|opt|Users)/|\b0x[0-9a-f]{6,}")
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
