@@ -6,6 +6,7 @@ import re
 import signal
 
 import keras
+import numpy as np
 import pytest
 
 from keras_attn.cli import train
@@ -54,19 +55,22 @@ def uninterrupted(corpus, tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize(
-    ("number", "status", "said"), [(signal.SIGTERM, 143, "received SIGTERM"), (signal.SIGINT, 130, "interrupted")]
-)
-def test_a_run_that_was_ended_within_an_epoch_goes_on_there(
-    corpus, uninterrupted, tmp_path, capsys, number, status, said
-):
-    """In its first epoch, before there is a score or a line of the history."""
-    out = tmp_path / "run"
-    with signalled(3, number):
-        assert train.main(line_of(corpus, out)) == status
-    where = f"{str(out / 'checkpoint.npz')!r} has the state after batch 3 of epoch 1"
-    assert f"{said}. {where}: continue with --resume.\n" in capsys.readouterr().err
-    assert {path.name for path in out.iterdir()} == {"run.json", "checkpoint.npz"}
+def test_a_run_that_was_ended_within_an_epoch_goes_on_there(corpus, uninterrupted, tmp_path, capsys):
+    """In its first epoch, before there is a score or a line of the history; by either signal it leaves the same."""
+    ends = {"int": (signal.SIGINT, 130, "interrupted"), "term": (signal.SIGTERM, 143, "received SIGTERM")}
+    left = []
+    for name, (number, status, said) in ends.items():
+        out = tmp_path / name
+        with signalled(3, number):
+            assert train.main(line_of(corpus, out)) == status
+        where = f"{str(out / 'checkpoint.npz')!r} has the state after batch 3 of epoch 1"
+        assert f"{said}. {where}: continue with --resume.\n" in capsys.readouterr().err
+        assert {path.name for path in out.iterdir()} == {"run.json", "checkpoint.npz"}
+        with np.load(out / "checkpoint.npz") as state:
+            left.append({key: state[key] for key in state if key != "state"})  # which has the seconds
+    assert left[0].keys() == left[1].keys()
+    for key, value in left[0].items():
+        np.testing.assert_array_equal(left[1][key], value, err_msg=key)
     assert train.main(line_of(corpus, out, "--resume")) == 0
     divided.assert_same_run(out, uninterrupted)
 
