@@ -23,6 +23,7 @@ from keras_attn.layers import (
     DeepOutput as DeepOutput,
     DeepTransitionCell as DeepTransitionCell,
     DotAttention as DotAttention,
+    DoublyStochasticLoss as DoublyStochasticLoss,
     FixedContextDecoder as FixedContextDecoder,
     GatedAttention as GatedAttention,
     GeneralAttention as GeneralAttention,

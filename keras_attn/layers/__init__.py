@@ -15,7 +15,7 @@ from keras_attn.layers.cells import (
     LayerNormLSTMCell,
     ResidualCells,
 )
-from keras_attn.layers.coverage import CoverageAttention, CoverageLoss, NeuralCoverageAttention
+from keras_attn.layers.coverage import CoverageAttention, CoverageLoss, DoublyStochasticLoss, NeuralCoverageAttention
 from keras_attn.layers.decoder import AttentionDecoder, FixedContextDecoder
 from keras_attn.layers.decoder_stack import DecoderStack
 from keras_attn.layers.dot import CosineAttention, DotAttention, GeneralAttention, LocationAttention, ScaledDotAttention

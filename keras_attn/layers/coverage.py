@@ -224,3 +224,40 @@ class CoverageLoss(Layer):
 
     def compute_output_spec(self, inputs, alignments, mask=None, training=False, inputs_mask=None):
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+class DoublyStochasticLoss(CoverageLoss):
+    """Adds Xu's loss to what a model is trained by: it penalises places that all steps together see not once.
+
+        loss = weight / (B S) sum_j (1 - sum_i alpha_ij)^2                                           (Xu 2015, eq. 14)
+
+    Args:
+        weight: lambda, at least 0.
+
+    Call arguments, returns and errors: see `CoverageLoss`, of which it is a sibling: `AttentionSeq2Seq` takes it as
+    its `coverage_loss`.
+
+    Mask behaviour: a step of target padding sees nothing, and a sentence without any step is not counted. No step can
+    see a padded place of the source: it adds a constant to the loss.
+
+    Example:
+        >>> layer = keras_attn.DoublyStochasticLoss(1.0)
+        >>> _ = layer(np.zeros((1, 2, 3), "float32"), np.array([[[1.0, 0.0], [0.5, 0.5]]], "float32"), training=True)
+        >>> float(layer.losses[0])  # the first place is seen 1.5 times, the second one 0.5 times
+        0.25
+
+    Differences from the paper: a mean over places instead of a sum, so that `weight` does not depend on their number.
+
+    Reference: Xu et al. Show, Attend and Tell: Neural Image Caption Generation with Visual Attention. ICML 2015,
+    arXiv:1502.03044.
+    """
+
+    def mean(self, alignments, mask=None):
+        """The loss of a place, a scalar, as the mean over the sentences of all replicas."""
+        alignments = ops.cast(alignments, score_dtype(alignments.dtype))
+        real = ops.ones_like(alignments[:, :, 0]) if mask is None else ops.cast(mask, alignments.dtype)  # (B, T)
+        seen = ops.sum(alignments * real[:, :, None], axis=1)  # (B, S)
+        has_steps = ops.max(real, axis=1)  # (B,)
+        count = sum_over_replicas(ops.sum(has_steps)) / replica_count()
+        return ops.sum(ops.mean((1 - seen) ** 2, axis=-1) * has_steps) / ops.maximum(count, 1e-6)

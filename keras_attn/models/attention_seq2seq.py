@@ -146,6 +146,8 @@ class AttentionSeq2Seq(Seq2Seq):
             arguments, by name: `contexts` `(B, T, C)`, `embedded` `(B, T, E)`, `alignments` `(B, T, S)` and `memory`.
             None: log alpha, at least log 1e-9, so that the attention is the output, a place of the source. Without
             embedding and head the model is a pointer network (Vinyals 2015, eq. 3); the special ids are places, too.
+        readout: Layer `(s_i, E y_{i-1}, c_i) -> features (B, T, F)`, such as `DeepOutput`, which the head reads in the
+            place of the decoder's outputs; None: none.
         inputs: The source as `keras.Input`s, in the structure that the encoder takes; None: the encoder is a functional
             model, and the source is its input.
         read_previous_state: The head reads s_{i-1} (Bahdanau 2015, A.2.2) instead of s_i.
@@ -153,7 +155,8 @@ class AttentionSeq2Seq(Seq2Seq):
             `ScheduledSampling`, or a text such as "inverse_sigmoid,k=1000", or a constant probability. None: all tokens
             are the given ones. The schedule follows the optimizer's updates.
         coverage_loss: lambda, the weight of `CoverageLoss` in training (See et al. 2017, section 2.3, has 1), whatever
-            the attention; 0: none. Rows whose target has no word, such as those that fill a batch, are not counted.
+            the attention; or such a layer, as `DoublyStochasticLoss`; 0: none. Rows whose target has no word, such as
+            those that fill a batch, are not counted.
         source_special_ids, target_special_ids, mask_padding, source_length, name, trainable, dtype: As in `Seq2Seq`.
 
     A layer reads at search what it reads in training: embedding and head are called with T = 1.
@@ -193,20 +196,23 @@ class AttentionSeq2Seq(Seq2Seq):
         target_embedding,
         head,
         *,
+        readout=None,
         inputs=None,
         read_previous_state: bool = False,
         scheduled_sampling: ScheduledSampling | str | float | None = None,
-        coverage_loss: float = 0.0,
+        coverage_loss: float | CoverageLoss = 0.0,
         **kwargs,
     ):
-        _check_parts(decoder, target_embedding=target_embedding, head=head)
+        _check_parts(decoder, target_embedding=target_embedding, head=head, readout=readout)
         if inputs is not None:  # without the history of a graph, which a config would have
             inputs = tree.map_structure(lambda x: keras.KerasTensor(x.shape, dtype=x.dtype), inputs)
         self.set_arguments(locals())
         # Layers
         dtype = kwargs.pop("dtype", None)
         self.set_layers(source_mask_layer=SourceMask(dtype=dtype, name="source_mask"), coverage_loss_layer=None)
-        if coverage_loss:
+        if isinstance(coverage_loss, CoverageLoss):
+            self.set_layers(coverage_loss_layer=coverage_loss)
+        elif coverage_loss:
             self.set_layers(coverage_loss_layer=CoverageLoss(coverage_loss, dtype=dtype, name="coverage_loss"))
         if coverage_loss and not decoder.attentions:
             raise ValueError("Expected a decoder with an attention for `coverage_loss`. Received: one without")
@@ -371,6 +377,8 @@ class AttentionSeq2Seq(Seq2Seq):
             states, read = states[:, None], {name: x[:, None] for name, x in read.items()}
         # A single step has no dropout, even within training.
         training = training if has_dropout else False
+        if self.readout is not None:
+            states = self.readout(states, read["embedded"], read["contexts"])  # (B, T, F)
         if self.head is not None:
             logits = _call(self.head, states, **read, memory=memory, training=training)
         elif self.decoder.attentions:

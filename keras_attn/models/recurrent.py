@@ -83,7 +83,6 @@ class RecurrentSeq2Seq(AttentionSeq2Seq):
         self.set_layers(
             source_embedding=source_embedding,
             bridge=bridge,
-            readout=readout,
             output_projection=output_projection,
             output_bias=output_bias,
             embedding_dropout=embedding_dropout,
@@ -101,7 +100,9 @@ class RecurrentSeq2Seq(AttentionSeq2Seq):
         if pointer:
             _check_pointer(self, decoder, source_embedding.input_dim, target_embedding.input_dim)
         source = keras.KerasTensor((None, None), dtype="int32")
-        super().__init__(encoder, decoder, target_embedding, None, inputs=source, dtype=dtype, **kwargs)
+        super().__init__(
+            encoder, decoder, target_embedding, None, readout=readout, inputs=source, dtype=dtype, **kwargs
+        )
 
     def output_part(self, token_ids):
         if self.pointer:

@@ -14,45 +14,28 @@ minutes of one core (torch; report, picture: `recipes/reports/digits/captioning.
 """
 
 import keras
-from keras import layers, ops
+from keras import layers
 
 import keras_attn
 from recipes.tasks.corpora import CANVAS, captioned_canvases, percent_inside
 from recipes.tasks.pictures import caption
 from recipes.tasks.task import Task, search
 
-UNITS, LAMBDA = 128, 0.02
 
-
-@keras.saving.register_keras_serializable(package="captioning")
-class DeepHead(layers.Layer):
-    """Logits from output, context and word; in training, lambda mean_i (1 - sum_t alpha_ti)^2 is added to the loss."""
-
-    def __init__(self, vocabulary_size: int, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.hidden, self.projection = keras_attn.DeepOutput(UNITS, activation="tanh"), layers.Dense(vocabulary_size)
-        self.dropout = layers.Dropout(0.3)
-
-    def call(self, outputs, contexts, embedded, alignments, mask=None, training=False):
-        if training:
-            real = 1.0 if mask is None else ops.cast(mask, "float32")[:, :, None]  # (B, T, 1)
-            self.add_loss(LAMBDA * ops.mean((1 - ops.sum(real * alignments, axis=1)) ** 2))
-        return self.projection(self.dropout(self.hidden(outputs, embedded, contexts), training=training))
-
-
-def show_attend_tell(vocabulary_size: int) -> keras.Model:
+def show_attend_tell(vocabulary_size: int, units: int = 128) -> keras.Model:
     """The model, from images `(B, 36, 36, 3)`."""
     image = values = keras.Input((CANVAS, CANVAS, 3))
     for filters, size, stride in ((32, 5, 2), (96, 5, 3), (128, 3, 1)):
         values = layers.Conv2D(filters, size, stride, "same", activation="relu")(values)
         values = layers.BatchNormalization(momentum=0.9)(values)  # in the end a, (B, 6, 6, D)
     mean = layers.GlobalAveragePooling2D()(values)
-    state = [layers.Dense(UNITS, "tanh")(mean) for _ in "hc"]
+    state = [layers.Dense(units, "tanh")(mean) for _ in "hc"]
     encoder = keras.Model(image, {"values": values, "cell_state": state})
-    decoder = keras_attn.AttentionDecoder(layers.LSTMCell(UNITS), keras_attn.GatedAttention(UNITS // 2))
-    embedding = layers.Embedding(vocabulary_size, UNITS, mask_zero=True)
-    return keras_attn.models.AttentionSeq2Seq(encoder, decoder, embedding, DeepHead(vocabulary_size))
+    decoder = keras_attn.AttentionDecoder(layers.LSTMCell(units), keras_attn.GatedAttention(units // 2))
+    embedding, readout = layers.Embedding(vocabulary_size, units), keras_attn.DeepOutput(units, activation="tanh")
+    logits, loss = layers.Dense(vocabulary_size), keras_attn.DoublyStochasticLoss(0.02)
+    head = keras.Sequential([layers.Dropout(0.3), logits])
+    return keras_attn.models.AttentionSeq2Seq(encoder, decoder, embedding, head, readout=readout, coverage_loss=loss)
 
 
 def main(argv=None) -> None:

@@ -752,6 +752,9 @@ ROWS = {
         ka.WordDropout, lambda: {"rate": 0.3, "seed": 3}, {"inputs": (S, E), "token_ids": (S,)}, random=True
     ),
     "coverage loss": Row(ka.CoverageLoss, lambda: {"weight": 0.5}, {"inputs": (T, E), "alignments": (T, S)}),
+    "doubly stochastic": Row(
+        ka.DoublyStochasticLoss, lambda: {"weight": 0.5}, {"inputs": (T, E), "alignments": (T, S)}
+    ),
     "Transformer": Row(
         ka.layers.TransformerDecoder,
         lambda: {"num_heads": 2, "feed_forward_units": A, "dropout": 0.2, "normalize_first": True},

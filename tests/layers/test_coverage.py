@@ -37,31 +37,46 @@ def coverage_loss(alignments, mask):
     return total / steps
 
 
-def test_the_loss_follows_the_equation_and_is_added_in_training_alone(rng):
+def doubly_stochastic_loss(alignments, mask):
+    """Xu 2015, eq. 14: the mean over places."""
+    rows = zip(alignments.astype("float64"), mask, strict=True)
+    return np.mean([(1 - alignment[real].sum(axis=0)) ** 2 for alignment, real in rows])
+
+
+each_loss = pytest.mark.parametrize(
+    ("loss_layer", "equation"),
+    [(ka.CoverageLoss, coverage_loss), (ka.DoublyStochasticLoss, doubly_stochastic_loss)],
+    ids=["coverage", "doubly stochastic"],
+)
+
+
+@each_loss
+def test_the_loss_follows_the_equation_and_is_added_in_training_alone(rng, loss_layer, equation):
     alignments = rng.dirichlet(np.ones(S), (B, T)).astype("float32")
     mask = np.array([[True] * T, [True, True, False]])
-    layer = ka.CoverageLoss(0.5)
+    layer = loss_layer(0.5)
     inputs = np.ones((B, T, 2), "float32")
     np.testing.assert_array_equal(ops.convert_to_numpy(layer(inputs, alignments, mask=mask, training=True)), inputs)
     (loss,) = layer.losses
-    np.testing.assert_allclose(ops.convert_to_numpy(loss), 0.5 * coverage_loss(alignments, mask), rtol=1e-5)
+    np.testing.assert_allclose(ops.convert_to_numpy(loss), 0.5 * equation(alignments, mask), rtol=1e-5)
     layer(inputs, alignments, mask=mask)
     assert layer.losses == []
     layer(inputs, alignments, training=True)
-    expected = 0.5 * coverage_loss(alignments, np.ones_like(mask))
+    expected = 0.5 * equation(alignments, np.ones_like(mask))
     np.testing.assert_allclose(ops.convert_to_numpy(layer.losses[0]), expected, rtol=1e-5)
-    half = ka.CoverageLoss(0.5, dtype="mixed_bfloat16")  # alignments as they are
+    half = loss_layer(0.5, dtype="mixed_bfloat16")  # alignments as they are
     assert keras.backend.standardize_dtype(half(inputs, alignments, training=True).dtype) == "bfloat16"
     np.testing.assert_allclose(ops.convert_to_numpy(half.losses[0]), expected, rtol=1e-5)
 
 
-def test_the_loss_leaves_out_steps_that_the_inputs_mask(rng):
+@each_loss
+def test_the_loss_leaves_out_steps_that_the_inputs_mask(rng, loss_layer, equation):
     alignments = rng.dirichlet(np.ones(S), (B, T)).astype("float32")
     ids = np.array([[2, 3, 4], [5, 6, 0]])
     inputs = keras.layers.Embedding(7, 2, mask_zero=True)(ids)
-    layer = ka.CoverageLoss()
+    layer = loss_layer()
     layer(inputs, alignments, training=True)
-    np.testing.assert_allclose(ops.convert_to_numpy(layer.losses[0]), coverage_loss(alignments, ids > 0), rtol=1e-5)
+    np.testing.assert_allclose(ops.convert_to_numpy(layer.losses[0]), equation(alignments, ids > 0), rtol=1e-5)
     with pytest.raises(ValueError, match=r"Expected a mask of shape \(B, S\)"):
         layer(inputs, alignments, mask=np.array([3, 2]), training=True)
 

@@ -235,6 +235,22 @@ def test_without_embedding_and_head_the_chosen_element_is_read_and_the_attention
         models.AttentionSeq2Seq(encoder, ka.FixedContextDecoder(keras.layers.GRUCell(5)), None, None)
 
 
+def test_the_head_reads_a_readout_and_coverage_may_be_a_layer(tmp_path):
+    decoder, embedding, head = parts(ka.GatedAttention(3))
+    frames, ids = np.ones((2, 4, F), "float32"), np.array([[2, 6, 5], [2, 7, 0]])
+    encoder = keras.Sequential([keras.Input((None, F)), keras.layers.Dense(5)])
+    readout, loss = ka.DeepOutput(11), ka.DoublyStochasticLoss(0.5)
+    model = models.AttentionSeq2Seq(encoder, decoder, embedding, head, readout=readout, coverage_loss=loss)
+    inputs = {"encoder_inputs": frames, "decoder_token_ids": ids}
+    embedded = embedding(ids)
+    outputs, contexts, alignments = decoder(embedded, encoder(frames))
+    np.testing.assert_allclose(numpy(model(inputs)), numpy(head(readout(outputs, embedded, contexts))), atol=1e-5)
+    model(inputs, training=True)
+    seen = np.sum(numpy(alignments) * (ids != 0)[..., None], axis=1)  # (B, S)
+    np.testing.assert_allclose(numpy(model.losses[0]), 0.5 * np.mean((1 - seen) ** 2), rtol=1e-5)
+    check_steps_and_file(model, inputs, tmp_path / "readout.keras")
+
+
 def test_static_axes_of_the_source_stay_static_in_a_search():
     seen = []
 
