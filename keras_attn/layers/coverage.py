@@ -228,7 +228,7 @@ class CoverageLoss(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class DoublyStochasticLoss(CoverageLoss):
-    """Adds Xu's loss to what a model is trained by: it penalises places that all steps together see not once.
+    """Adds Xu's loss to what a model is trained by: the weights of a place over all steps are to add up to one.
 
         loss = weight / (B S) sum_j (1 - sum_i alpha_ij)^2                                           (Xu 2015, eq. 14)
 

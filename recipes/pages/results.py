@@ -26,10 +26,9 @@ SAMPLES = 20  # translations that are kept in the report of a run
 _NAME = re.compile(r"[\w.+-]+/[\w.+-]+")
 _HEAD = """# Results
 
-Written by `python -m recipes.pages.results` from the reports in `reports/`. Each has its command, configuration, seed,
-versions, machine and history. Scores are of beam search on the test split, with half of the 95 % interval where it is
-known: over test sentences for a run, over seeds for a study. Minutes are of training, validation included; some runs
-had one core, or shared two with other work. Commands have the settings' present names."""
+Written by `python -m recipes.pages.results` from the reports in `reports/`, which have command, configuration, seed,
+versions, machine and history. Scores are of beam search on the test split, with half of the 95 % interval: over its
+sentences for a run, over seeds for a study. Minutes are of training with validation, of some runs beside other work."""
 
 
 def main(argv=None) -> int:

@@ -66,7 +66,7 @@ def best(run, kind, key, less=None):
 
 
 def test_the_tables_of_the_lecture_are_those_of_the_report():
-    report = json.loads((ROOT / "recipes/reports/generated-pronouns/relations.json").read_text("utf-8"))
+    report = json.loads((ROOT / "recipes/reports/generated-pairs/relations.json").read_text("utf-8"))
     pages = [(ROOT / "docs" / "lecture" / f"{name}.md").read_text("utf-8") for name in ("relations", "heads")]
     runs, it, adjective = report["runs"], ("it: right", "it: other"), ("adjective: right", "adjective: other")
     rows = [["right pronouns", *(f"{run['pronouns']:.1f}" for run in runs)]]
