@@ -395,12 +395,13 @@ export class G2P {
     });
   }
 
-  /** Returns the entries of a word, of its plain letters, or of an abbreviation with a full stop behind it. */
+  /** Returns the entries of a word, of its plain letters, with a full stop behind an abbreviation, or without marks. */
   entry(word) {
     const forms = [wordKey(word.trim())];
     if (!/\s/.test(forms[0])) {
       forms.push(this.read(word).join(""));
       if (forms[1].includes(".")) forms.push(`${forms[1]}.`);
+      forms.push(forms[1].replace(/^[.'-]+|[.'-]+$/g, ""));
     }
     return this.entries.get(forms.find((form) => this.entries.has(form))) ?? [];
   }

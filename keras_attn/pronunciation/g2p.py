@@ -163,8 +163,8 @@ class G2P:
         """Returns the pronunciations of a word, or of each of a list, best first.
 
         A word of a lexicon has its entries, whatever `n_best` is; any other the `n_best` of the model. A lexicon is
-        asked for the word, then for its plain letters, and with a full stop behind an abbreviation. A word without
-        any letter that the model knows has one, with the text "".
+        asked for the word, then for its plain letters, with a full stop behind an abbreviation, and without full stops,
+        apostrophes and hyphens around it. A word without any letter that the model knows has one, with the text "".
 
         Args:
             words: A word, or a list of them. A blank one has no pronunciation.
@@ -239,7 +239,7 @@ class G2P:
         if (texts := self._texts_of(key)) or len(key.split()) != 1:
             return key, texts
         plain = "".join(self._read(word))
-        forms = [plain, f"{plain}."] if "." in plain else [plain]
+        forms = [plain, *([f"{plain}."] if "." in plain else []), plain.strip(".'-")]
         return next(((form, texts) for form in forms if (texts := self._texts_of(form))), (key, []))
 
     def _texts_of(self, key: str) -> list[str]:
