@@ -11,8 +11,8 @@ attention, and a projection of its context to the values; nothing else can find 
 
 **Transformer.** A `TransformerSeq2Seq` of one layer and one head learns to write a word backwards.
 
-The report has the accuracies on new items, in percent, and the alignments of one item for the pictures. It takes three
-minutes of one core. One seed: differences of a percent or two mean nothing, which the tasks do not need.
+The report has the accuracies on new items, in percent, and the alignments of one item for the pictures. It takes 3 to
+15 minutes of one core. One seed: differences of a percent or two mean nothing, which the tasks do not need.
 """
 
 import argparse
