@@ -1,5 +1,7 @@
 """Coverage: attention that reads the sum of its earlier alignments, and the loss that penalises their overlap."""
 
+import numbers
+
 import keras
 from keras import initializers, ops
 
@@ -202,7 +204,7 @@ class CoverageLoss(Layer):
 
     def __init__(self, weight: float = 1.0, **kwargs):
         super().__init__(**{**kwargs, "autocast": False})  # alignments stay in float32
-        if not weight >= 0:
+        if not isinstance(weight, numbers.Real) or not weight >= 0:
             raise ValueError(f"Expected `weight` of at least 0. Received: weight={weight!r}")
         self.weight = weight
 

@@ -610,7 +610,7 @@ class InputAttentionEncoder(Layer):
     Mask behaviour: every value is read. An implicit mask is handed on to `values`.
 
     Raises:
-        ValueError: for what is not a cell, or no attention layer.
+        ValueError: for what is not a cell, or no attention layer; inputs of unknown length; an attention with a state.
 
     Example:
         >>> encoder = keras_attn.InputAttentionEncoder(keras.layers.LSTMCell(5), keras_attn.BahdanauAttention(7))
@@ -637,6 +637,11 @@ class InputAttentionEncoder(Layer):
     def build(self, inputs_shape):
         check_sequence("inputs", inputs_shape)
         batch, length, number = inputs_shape
+        if length is None:
+            raise ValueError(f"Expected inputs (B, T, n) of a static length T. Received: shape {inputs_shape}")
+        series = keras.KerasTensor((batch, number, length), dtype=self.compute_dtype)
+        if tree.flatten(self.attention.initial_state(series)):
+            raise ValueError(f"Expected an `attention` without a state. Received: {self.attention!r}")
         build_once(self.cell, (batch, number))
         build_once(self.attention, (batch, sum(tree.flatten(self.cell.state_size))), (batch, number, length))
 

@@ -136,10 +136,9 @@ def relations(
         'layer 2, head 2'
     """
     weights = np.asarray(weights, float)
-    if weights.ndim != 4 or not 0 <= row < weights.shape[2]:
-        raise ValueError(
-            f"Expected weights (layers, N, T, S) and a row from 0 to T - 1. Received: shape {weights.shape}, row {row}"
-        )
+    if weights.ndim != 4 or row not in range(weights.shape[2]):
+        received = f"shape {weights.shape}, row {row!r}"
+        raise ValueError(f"Expected weights (layers, N, T, S) and a row from 0 to T - 1. Received: {received}")
     names = [f"layer {layer + 1}, head {head + 1}" for layer, head in np.ndindex(*weights.shape[:2])]
     return alignments([(weights[:, :, row].reshape(len(names), -1), tokens, names)], cell=cell, path=path)
 

@@ -204,6 +204,15 @@ OTHERS = [
         lambda: ka.InputAttentionEncoder(gru(3), "additive"),
         "`attention` to be an `Attention` layer. Received: 'additive'",
     ),
+    (
+        lambda: ka.InputAttentionEncoder(gru(3), ka.BahdanauAttention(7)).build((2, None, 3)),
+        r"of a static length T\. Received: shape \(2, None, 3\)",
+    ),
+    (
+        lambda: ka.InputAttentionEncoder(gru(3), ka.CoverageAttention(7))(np.ones((2, 7, 3))),
+        "`attention` without a state. Received: <CoverageAttention",
+    ),
+    (lambda: ka.CoverageLoss("xu"), r"`weight` of at least 0\. Received: weight='xu'"),
     (lambda: LSTMSeq2Seq(31, 37, units=5, embedding_size=7, coverage_loss=1.0), "Received: coverage_loss$"),
     (lambda: ka.WordDropout(-0.1), "rate of word dropout of at least 0 and below 1"),
     (lambda: ka.WordDropout(1.0), "rate of word dropout of at least 0 and below 1"),
