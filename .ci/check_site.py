@@ -6,6 +6,7 @@ python .ci/check_site.py build/site
 """
 
 import json
+import os
 import re
 import sys
 from html.parser import HTMLParser
@@ -63,6 +64,11 @@ for path in sorted(site.rglob("*.css")):
     errors += [
         f"{path.relative_to(site)} loads {u}" for u in re.findall(r"url\([\"']?((?:https?:)?//[^)]*)", path.read_text())
     ]
+if repository := os.environ.get("GITHUB_REPOSITORY"):
+    colab = "https://colab.research.google.com/github/" + repository
+    notebooks = [path for path in pages if path.parent.parent == site / "notebooks"]
+    without = [path for path in notebooks if not any(link.startswith(colab) for link in pages[path].links)]
+    errors += [f"{path.relative_to(site)} has no button for Colab" for path in without]
 if "<math" not in (site / "reference" / "layers" / "scores" / "index.html").read_text("utf-8"):
     errors.append("no equation of the score functions is MathML")
 found = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]

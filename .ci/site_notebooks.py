@@ -1,10 +1,12 @@
 """A hook of mkdocs: the notebooks of docs/notebooks/ are pages of the site, with their committed outputs.
 
 They become Markdown, so that links are checked, code has the theme's colours, and nothing is loaded from elsewhere:
-the pages of mkdocs-jupyter load MathJax and Mermaid, leave links as they are, and have 600 kB of styles each.
+the pages of mkdocs-jupyter load MathJax and Mermaid, leave links as they are, and have 600 kB of styles each. Each has a
+button that opens it in Colab where GITHUB_REPOSITORY is the repository's OWNER/NAME, as in a workflow of GitHub.
 """
 
 import json
+import os
 import re
 from html import escape
 from pathlib import Path
@@ -12,6 +14,9 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
+REPOSITORY = os.environ.get("GITHUB_REPOSITORY")
+COLAB = "https://colab.research.google.com/"
+UPLOAD = f"[Open in Colab]({COLAB}) with *File → Upload notebook*: the first cell then asks for the address of the repository"
 
 
 def on_files(files, config):
@@ -32,7 +37,12 @@ def page(path: Path) -> str:
             parts.append(f"```python\n{source}\n```")
             parts += [shown(output, heading) for output in cell["outputs"]]
     parts.append(f'<p><a href="../{path.name}" download>Download this notebook</a></p>')
-    return "\n\n".join(parts)
+    text = "\n\n".join(parts)
+    if REPOSITORY:
+        address = f"{COLAB}github/{REPOSITORY}/blob/main/docs/notebooks/{path.name}"
+        button = f"[Open in Colab]({address}){{ .md-button }}"
+        text = text.replace(UPLOAD, f"{button} Its first cell asks for this address, `https://github.com/{REPOSITORY}`,")
+    return text
 
 
 def shown(output: dict, heading: str) -> str:
