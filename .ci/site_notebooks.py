@@ -1,8 +1,8 @@
 """A hook of mkdocs: the notebooks of docs/notebooks/ are pages of the site, with their committed outputs.
 
 They become Markdown, so that links are checked, code has the theme's colours, and nothing is loaded from elsewhere:
-the pages of mkdocs-jupyter load MathJax and Mermaid, leave links as they are, and have 600 kB of styles each. Each has a
-button that opens it in Colab where GITHUB_REPOSITORY is the repository's OWNER/NAME, as in a workflow of GitHub.
+the pages of mkdocs-jupyter load MathJax and Mermaid, leave links as they are, and have 600 kB of styles each. A
+button opens each in Colab where GITHUB_REPOSITORY is the repository's OWNER/NAME, as in a workflow of GitHub.
 """
 
 import json
@@ -16,7 +16,8 @@ from mkdocs.structure.files import File
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
 REPOSITORY = os.environ.get("GITHUB_REPOSITORY")
 COLAB = "https://colab.research.google.com/"
-UPLOAD = f"[Open in Colab]({COLAB}) with *File → Upload notebook*: the first cell then asks for the address of the repository"
+UPLOAD = f"[Open in Colab]({COLAB}) with *File → Upload notebook*: the first cell then asks for the address of "
+UPLOAD += "the repository"
 
 
 def on_files(files, config):
@@ -41,7 +42,9 @@ def page(path: Path) -> str:
     if REPOSITORY:
         address = f"{COLAB}github/{REPOSITORY}/blob/main/docs/notebooks/{path.name}"
         button = f"[Open in Colab]({address}){{ .md-button }}"
-        text = text.replace(UPLOAD, f"{button} Its first cell asks for this address, `https://github.com/{REPOSITORY}`,")
+        text = text.replace(
+            UPLOAD, f"{button} Its first cell asks for this address, `https://github.com/{REPOSITORY}`,"
+        )
     return text
 
 

@@ -82,7 +82,9 @@ def while_loop(condition: Callable, body: Callable, state: Any, constants: Any =
     """Runs `state = body(state, constants)` while `condition(state, constants)`.
 
     On torch, where Keras' loop is a Python loop, the operations of both functions are traced after some steps of
-    the same shapes. From then on only the trace runs: the same kernels without the Python code of the layers.
+    the same shapes. From then on only the trace runs: the same kernels without the Python code of the layers. A step
+    that reads values of tensors in Python, or writes to tensors, is not traced, nor is one whose trace gives another
+    result for the next step.
 
     Args:
         condition, body: Functions at module level, so that the next search has the same ones. They read no tensors

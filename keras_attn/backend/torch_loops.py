@@ -1,8 +1,7 @@
 """Loops on torch, which run as Python: traced where no gradient is needed, else with one gradient of each kernel.
 
-Without gradients a step is traced with torch.fx, because for one sentence the Python code of the layers takes twice as
-long as the kernels. A trace is the list of operations that a step executed: the same operations on the same weights
-give the same results bit for bit. A trace belongs to one owner and one set of shapes, and is released with the owner.
+Without gradients a step is traced (`torch_traces.py`). A trace belongs to one owner and one set of shapes, and is
+released with the owner.
 
 With gradients autograd would add up that of a kernel step by step: T small products, and T sums as large as the kernel.
 Here, as in `tensorflow_loops`, the backward pass of a product hands out its two factors as the gradients of two inputs
@@ -13,29 +12,34 @@ On a CPU with AVX-512 oneDNN multiplies float32 by large matrices in training to
 
 import contextlib
 import math
-import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from keras import ops, tree
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 
 from keras_attn.backend.int8_products import has_kernel_products
 from keras_attn.backend.operations import matmul
+from keras_attn.backend.torch_traces import agree, record
 
 LEAST_SIZE = 200_000  # elements of a matrix in float32: with smaller ones oneDNN takes longer to start
 LEAST_WIDTH = 64  # of a matrix in bfloat16: rounding a narrower one takes as long as its product
 _products: ContextVar["_Products | None"] = ContextVar("products", default=None)
 _rounds: ContextVar[bool] = ContextVar("rounds", default=False)
-_tracing = threading.Lock()  # torch.fx patches classes while it traces, so that only one thread may
-_CALLS_BEFORE_TRACE = 200  # by then Python's overhead has cost as much time as a trace does
+_CALLS_BEFORE_TRACE = 4  # to record a trace takes as long as some calls, which it then saves
+_NEVER = -1  # of a function whose operations depend on the values of tensors
 _MATMULS = {torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__}
 _traces: WeakKeyDictionary = WeakKeyDictionary()  # owner -> {key: number of calls so far, or the trace}
+
+
+class _Unchecked(NamedTuple):
+    """A trace that no other call has confirmed yet."""
+
+    trace: Callable
 
 
 def product(x, kernel):
@@ -128,21 +132,19 @@ def _traced(function: Callable, owner, key) -> Callable:
 
     def run(*arguments):
         entry = entries.get(key, 0)
-        if not isinstance(entry, int):
+        if callable(entry):
             return entry(*arguments)
-        if entry < _CALLS_BEFORE_TRACE:
-            entries[key] = entry + 1
-        elif _tracing.acquire(blocking=False):  # else another thread traces: a later call will
-            try:
-                with products():
-                    # Views, because a tensor that is passed twice would get a single name in the trace.
-                    entries[key] = make_fx(function)(*tree.map_structure(lambda x: x.view_as(x), arguments))
-                entries[key].graph.eliminate_dead_code()
-                entries[key].recompile()
-            finally:
-                _tracing.release()
         with products():
-            return function(*arguments)
+            if entry == _CALLS_BEFORE_TRACE:
+                outputs, trace = record(function, *arguments)
+                entries[key] = _Unchecked(trace) if trace else _NEVER
+                return outputs
+            outputs = function(*arguments)
+        if isinstance(entry, _Unchecked):  # other values in tensors: what a trace took for constant may differ
+            entries[key] = entry.trace if agree(entry.trace(*arguments), outputs) else _NEVER
+        elif entry != _NEVER:
+            entries[key] = entry + 1
+        return outputs
 
     return run
 

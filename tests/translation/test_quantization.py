@@ -158,7 +158,6 @@ def test_what_is_no_matrix_of_the_model_stays_in_float32(rng, monkeypatch):
     assert not weights.matrices
 
 
-@pytest.mark.usefixtures("traces_soon")
 def test_translations_do_not_depend_on_batch_mates_or_threads(translator):
     quantized = keras_attn.quantize(translator)
     together = quantized.generate(LINES, beam_size=3)

@@ -51,7 +51,6 @@ def test_an_unknown_source_token_opens_the_whole_vocabulary(translator):
     assert [t.score for t in found] == pytest.approx([t.score for t in whole], rel=1e-5)
 
 
-@pytest.mark.usefixtures("traces_soon")
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_the_search_is_that_of_logits_without_the_other_tokens(translator, beam_size):
     """Against a model whose logits of all other tokens are -inf."""
@@ -79,7 +78,6 @@ def test_the_search_is_that_of_logits_without_the_other_tokens(translator, beam_
     np.testing.assert_allclose(found.alignment, numpy(expected.alignments)[0, 0, :length], atol=1e-5)
 
 
-@pytest.mark.usefixtures("traces_soon")
 @pytest.mark.parametrize("quantized", [False, True])
 def test_translations_do_not_depend_on_batch_mates(translator, quantized, monkeypatch):
     """The last sentence alone has a token that the shortlist does not know."""

@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pytest
 
 from keras_attn.translation import Translator
 from tests.translation.test_options import LINES, texts
@@ -33,7 +32,6 @@ def calls(translator):
     ]
 
 
-@pytest.mark.usefixtures("traces_soon")
 def test_threads_get_what_one_thread_gets(translator):
     """Every call compiles or traces in one thread while the others are at work."""
     expected = [call() for call in calls(fresh(translator))]
