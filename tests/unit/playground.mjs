@@ -35,6 +35,15 @@ async function run({ runtime, jobs }) {
   return answers;
 }
 
+/** How the words of a list are read, and their entries in a lexicon. */
+async function look({ folder, lexicon, words }) {
+  const [sourceTokenizer, targetTokenizer] = await Promise.all(
+    ["source_tokenizer", "target_tokenizer"].map((name) => Tokenizer.load(reading(folder), name)),
+  );
+  const g2p = new G2P({ sourceTokenizer, targetTokenizer }, await readFile(lexicon, "utf-8"));
+  return words.map((word) => [g2p.read(word), g2p.entry(word)]);
+}
+
 /** Ids and weights of greedy translations by the lecture's model. */
 async function translate({ folder, rows, limits, settings }) {
   const model = await RNNSearch.load(reading(folder));
@@ -43,4 +52,4 @@ async function translate({ folder, rows, limits, settings }) {
 
 const { call, ...request } = JSON.parse(await text(process.stdin));
 const plain = (_, value) => (value instanceof Float32Array ? [...value] : value);
-process.stdout.write(JSON.stringify(await { tokenize, run, translate }[call](request), plain));
+process.stdout.write(JSON.stringify(await { tokenize, run, look, translate }[call](request), plain));

@@ -16,6 +16,7 @@ from keras_attn.runtime import OnnxTranslator
 from keras_attn.text import Tokenizer
 from keras_attn.training import corpora
 from tests.export.small import READ, SENTENCES
+from tests.translation.test_pronunciation import odd_words
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "build" / "playground"  # of .ci/playground.py
@@ -101,6 +102,18 @@ def test_sentences_are_pronounced_as_in_python(jobs):
     g2p = G2P(OnnxTranslator(jobs[-1]["folder"], threads=1), [jobs[-1]["lexicon"]])
     with pytest.warns(UserWarning, match="letter"):
         assert jobs[-1]["answers"] == g2p(SENTENCES_OF_WORDS)
+
+
+def test_odd_words_are_read_and_looked_up_as_in_python(tmp_path):
+    if not (FILES / "g2p_en_us.dict.gz").exists():
+        pytest.skip("python .ci/playground.py has not been run")
+    lexicon = tmp_path / "lexicon.dict"
+    lexicon.write_bytes(gzip.decompress((FILES / "g2p_en_us.dict.gz").read_bytes()))
+    rows = list(odd_words())
+    found = asked("look", folder=FILES / "g2p_en_us", lexicon=lexicon, words=[row["text"] for row in rows])
+    for row, (letters, entries) in zip(rows, found, strict=True):
+        assert row["lexicon"] or "".join(letters) == row["letters"], row
+        assert entries == [one for one in row["lexicon"].split(" | ") if one], row
 
 
 def test_the_lectures_model_is_that_of_keras():
