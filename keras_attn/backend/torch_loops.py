@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from keras_attn.backend.int8_products import has_kernel_products
 from keras_attn.backend.operations import matmul
-from keras_attn.backend.torch_traces import agree, record
+from keras_attn.backend.torch_traces import agree, flattened, record
 
 LEAST_SIZE = 200_000  # elements of a matrix in float32: with smaller ones oneDNN takes longer to start
 LEAST_WIDTH = 64  # of a matrix in bfloat16: rounding a narrower one takes as long as its product
@@ -56,33 +56,39 @@ def scan(bind: Callable, init: Any, xs: Any, length: int | None, reverse: bool, 
         init, xs, length, reverse, constants, owner: As in `keras_attn.backend.scan`.
         key: Hashable; identifies the step among the owner's.
     """
-    step, tensors = bind(constants), []
+    step, tensors, state = bind(constants), [], tree.flatten(init)
 
-    def run(carry, x, tensors):
-        return (bind(with_tensors(tensors)) if tensors else step)(carry, tree.pack_sequence_as(xs, x))
+    def run(leaves):
+        now = bind(with_tensors(leaves[-len(tensors) :])) if tensors else step
+        x = leaves[len(state) : len(leaves) - len(tensors)]
+        return now(tree.pack_sequence_as(init, leaves[: len(state)]), tree.pack_sequence_as(xs, x))
 
     leaves = tree.flatten(xs)
     length = leaves[0].shape[0] if leaves else length
     if not length:
-        _, ys = run(init, [leaf.new_zeros(leaf.shape[1:]) for leaf in leaves], [])
+        _, ys = run([*state, *(leaf.new_zeros(leaf.shape[1:]) for leaf in leaves)])
         return init, tree.map_structure(lambda y: y.new_zeros((0, *y.shape)), ys)
     # `unbind` has one backward pass for all T; indexing x[t] would add a whole (T, ...) gradient at every step.
     slices = [torch.unbind(leaf) for leaf in leaves]
-    carry, outputs = init, [None] * length
+    outputs = [()] * length
     if _may_trace(owner):
         key = key, _describe((init, [leaf[0] for leaf in slices], constants))
         tensors, with_tensors = _tensors_of(constants)
-        run = _traced(run, owner, key)
+        flat = _traced(run, owner, key)
+    else:
+        flat = flattened(run)
     products = _Products(length) if torch.is_grad_enabled() else None
     token = _products.set(products)
     try:
         for t in reversed(range(length)) if reverse else range(length):
-            carry, outputs[t] = run(carry, [leaf[t] for leaf in slices], tensors)
+            results, structure = flat([*state, *(leaf[t] for leaf in slices), *tensors])
+            state, outputs[t] = results[: len(state)], results[len(state) :]
             if products:
                 products.is_first_step = False
     finally:
         _products.reset(token)
-    return carry, tree.map_structure(lambda *ys: torch.stack(ys), *outputs)
+    ys = tree.pack_sequence_as(structure[1], [torch.stack(column) for column in zip(*outputs, strict=True)])
+    return tree.pack_sequence_as(init, state), ys
 
 
 def while_loop(condition: Callable, body: Callable, state: Any, constants: Any, owner: Any) -> Any:
@@ -93,14 +99,15 @@ def while_loop(condition: Callable, body: Callable, state: Any, constants: Any, 
         return state
     leaves, (tensors, with_tensors) = tree.flatten(state), _tensors_of(constants)
 
-    def step(leaves, tensors):
-        whole = with_tensors(tensors)
-        new = body(tree.pack_sequence_as(state, leaves), whole)
+    def step(leaves):
+        whole = with_tensors(leaves[count:])
+        new = body(tree.pack_sequence_as(state, leaves[:count]), whole)
         return [condition(new, whole), *tree.flatten(new)]
 
-    goes_on, run = condition(state, constants), _traced(step, owner, (condition, body, _describe((state, constants))))
+    count, goes_on = len(leaves), condition(state, constants)
+    run = _traced(step, owner, (condition, body, _describe((state, constants))))
     while goes_on:
-        goes_on, *leaves = run(leaves, tensors)
+        (goes_on, *leaves), _ = run([*leaves, *tensors])
     return tree.pack_sequence_as(state, leaves)
 
 
@@ -116,10 +123,10 @@ def _may_trace(owner) -> bool:
 
 
 def _traced(function: Callable, owner, key) -> Callable:
-    """`function` of tensors, which runs as a trace after its first calls with this owner and key.
+    """`flattened(function)`, which runs as a trace after its first calls with this owner and key.
 
     Args:
-        function: Takes and returns nested structures of tensors.
+        function: From a list of tensors to a nested structure of tensors.
         owner: The layer or model that owns the weights that `function` reads.
         key: Hashable; everything else on which the operations depend (see `_describe`).
     """
@@ -130,18 +137,18 @@ def _traced(function: Callable, owner, key) -> Callable:
     has_large = any(math.prod(weight.shape) >= LEAST_SIZE for weight in owner.weights)
     products = OneDNNProducts if has_large else contextlib.nullcontext
 
-    def run(*arguments):
+    def run(tensors):
         entry = entries.get(key, 0)
         if callable(entry):
-            return entry(*arguments)
+            return entry(tensors)
         with products():
             if entry == _CALLS_BEFORE_TRACE:
-                outputs, trace = record(function, *arguments)
+                outputs, trace = record(function, tensors)
                 entries[key] = _Unchecked(trace) if trace else _NEVER
                 return outputs
-            outputs = function(*arguments)
+            outputs = flattened(function)(tensors)
         if isinstance(entry, _Unchecked):  # other values in tensors: what a trace took for constant may differ
-            entries[key] = entry.trace if agree(entry.trace(*arguments), outputs) else _NEVER
+            entries[key] = entry.trace if agree(entry.trace(tensors), outputs) else _NEVER
         elif entry != _NEVER:
             entries[key] = entry + 1
         return outputs

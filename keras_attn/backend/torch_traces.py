@@ -17,31 +17,40 @@ from torch.utils._python_dispatch import TorchDispatchMode
 _LIFT, _DETACH = torch.ops.aten.lift_fresh.default, torch.ops.aten.detach_.default  # of tensors made from numbers
 
 
-def record(function: Callable, *arguments) -> tuple[Any, Callable | None]:
-    """Calls a function of tensors, and returns its outputs and its trace.
+def flattened(function: Callable) -> Callable:
+    """Returns the function whose results are the tensors of those of `function` in a list, and their structure."""
+
+    def flat(tensors):
+        outputs = function(tensors)
+        return tree.flatten(outputs), outputs
+
+    return flat
+
+
+def record(function: Callable, tensors: list) -> tuple[tuple[list, Any], Callable | None]:
+    """Calls a function of tensors, and returns its results and its trace.
 
     Args:
-        function: Takes and returns nested structures of tensors.
-        arguments: Its arguments.
+        function: From a list of tensors to a nested structure of tensors.
+        tensors: Its argument.
 
     Returns:
-        The outputs of `function(*arguments)`, and a function of the same arguments, which executes the operations that
+        The results of `flattened(function)`, and another function with such results, which executes the operations that
         this call did: all else on which they depend stays as it was. None where they depend on the values of tensors,
         or write to tensors.
     """
     # Views, because a tensor that is passed twice would get a single name in the trace.
-    inputs = tree.map_structure(lambda x: x.view_as(x), arguments)
-    recorder = _Recorder(tree.flatten(inputs))
-    with recorder:
-        outputs = function(*inputs)
-    return outputs, recorder.trace(outputs)
+    inputs = [x.view_as(x) for x in tensors]
+    with _Recorder(inputs) as recorder:
+        results = flattened(function)(inputs)
+    return results, recorder.trace(*results)
 
 
-def agree(outputs, others) -> bool:
-    """Returns True for two structures of tensors with the same values; not a number is a value."""
+def agree(results: tuple, others: tuple) -> bool:
+    """Returns True for two results with the same values; not a number is a value."""
     return all(
         a.shape == b.shape and a.dtype == b.dtype and bool(torch.isclose(a, b, rtol=0, atol=0, equal_nan=True).all())
-        for a, b in zip(tree.flatten(outputs), tree.flatten(others), strict=True)
+        for a, b in zip(results[0], others[0], strict=True)
     )
 
 
@@ -88,12 +97,12 @@ class _Recorder(TorchDispatchMode):
             self._nodes[id(x)] = x, self._graph.get_attr(name)
         return self._nodes[id(x)][1]
 
-    def trace(self, outputs) -> Callable | None:
+    def trace(self, outputs: list, structure) -> Callable | None:
         """The recorded operations as a function, see `record`."""
         if not self._is_valid:
             return None
-        self._graph.output([self._argument(x) for x in tree.flatten(outputs)])
+        self._graph.output([self._argument(x) for x in outputs])
         self._graph.eliminate_dead_code()
         run = GraphModule(self._constants, self._graph).forward
-        structure = tree.map_structure(lambda _: 0, outputs)
-        return lambda *arguments: tree.pack_sequence_as(structure, run(*tree.flatten(arguments)))
+        structure = tree.map_structure(lambda _: 0, structure)
+        return lambda tensors: (run(*tensors), structure)

@@ -23,6 +23,7 @@ from keras_attn.text.special_tokens import (
 
 BLANK_MARK = "▁"  # U+2581, SentencePiece's sign for a blank inside a piece
 DEFAULT_VOCABULARY_SIZE = 8000
+_FEW = 256  # texts, for which to start threads takes longer than they save
 
 
 class BPEModel:
@@ -89,6 +90,8 @@ class BPEModel:
 
     def encode(self, texts: list[str], threads: int | None) -> list[list[int]]:
         """Returns the ids of each text."""
+        if len(texts) <= _FEW:
+            return [self._processor.encode(text) for text in texts]
         return self._processor.encode(texts, num_threads=threads or -1)
 
     def cut(self, text: str) -> list[str]:
