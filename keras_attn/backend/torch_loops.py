@@ -115,9 +115,9 @@ def _may_trace(owner) -> bool:
     """Returns True if the steps of this owner's loops may be traced.
 
     With gradients on, a step must be recorded by autograd; and a weight that was cast before the loop is a copy, which
-    the trace would keep when the weight changes.
+    the trace would keep when the weight changes. What torch compiles or exports is traced by it.
     """
-    if owner is None or torch.is_grad_enabled():
+    if owner is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
     return owner.compute_dtype == owner.variable_dtype
 

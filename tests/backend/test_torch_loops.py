@@ -9,6 +9,7 @@ import pytest
 from keras import ops, tree
 
 from keras_attn.backend import bfloat16_products, has_accelerator, loop_matmul, loop_product, scan
+from keras_attn.layers import BiGRUEncoder
 from keras_attn.models import SearchModel
 from keras_attn.search import beam_search, greedy_search, run_beam_search, sample, start_beam_search
 from tests.contracts.model_rows import MODELS, VS, VT, B, S, T, make
@@ -161,6 +162,18 @@ def test_no_trace_with_gradients_or_casts(rng, monkeypatch):
     half = SearchModel(make("rnnsearch"), greedy_search, T)
     half.predict_on_batch({"encoder_token_ids": ops.convert_to_numpy(source)})
     assert not len(entries)
+
+
+def test_what_torch_exports_has_no_trace_of_tensors_without_values(rng, monkeypatch):
+    entries = weakref.WeakKeyDictionary()
+    monkeypatch.setattr(torch_loops, "_traces", entries)
+    inputs = keras.Input((9, 3))
+    model = keras.Model(inputs, BiGRUEncoder(4)(inputs)[0])
+    x = torch.tensor(rng.normal(size=(2, 9, 3)).astype("float32"))
+    with torch.no_grad():
+        exported = torch.export.export(model, (x,)).module()
+        assert not len(entries)
+        np.testing.assert_allclose(exported(x), model(x), rtol=1e-5, atol=1e-6)
 
 
 def products(*arguments) -> list[str]:
