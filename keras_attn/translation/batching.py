@@ -25,10 +25,13 @@ class Sentence(NamedTuple):
     oov: Mapping[str, int] = MappingProxyType({})  # unknown words that may be copied: extended-vocabulary ids
 
 
-def batches(lengths: list[int], batch_size: int, tokens_per_batch: int) -> Iterator[tuple[list[int], tuple[int, int]]]:
+def batches(
+    lengths: list[int], batch_size: int, tokens_per_batch: int, least_alone: int | None = None
+) -> Iterator[tuple[list[int], tuple[int, int]]]:
     """Yields (rows, (B, S)), longest sentences first, without the empty ones.
 
-    B is `batch_size` or a power of two below it, and S a bucket, so that few shapes are ever compiled.
+    B is `batch_size` or a power of two below it, and S a bucket, so that few shapes are ever compiled. With
+    `least_alone` fewer yet: in a batch of one sentence S is `least_alone`, twice, four times as much and so on.
     """
     order = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: -lengths[row])
     sizes = [2**n for n in range((batch_size - 1).bit_length())] + [batch_size]
@@ -37,6 +40,8 @@ def batches(lengths: list[int], batch_size: int, tokens_per_batch: int) -> Itera
         width = bucket(lengths[order[start]])
         room = max(size for size in sizes if size == 1 or size * width <= tokens_per_batch)
         rows = order[start : start + room]
+        if least_alone and len(rows) == 1:
+            width = power_of_two(width, least_alone)
         yield rows, (min(size for size in sizes if size >= len(rows)), width)
         start += room
 
@@ -47,9 +52,9 @@ def bucket(length: int) -> int:
     return -(-length // step) * step
 
 
-def power_of_two(length: int) -> int:
-    """The smallest of 64, 128, 256, ... that is at least `length`."""
-    return max(64, 1 << (length - 1).bit_length())
+def power_of_two(length: int, least: int) -> int:
+    """The smallest power of two that is at least `length`, and `least`, which is one."""
+    return max(least, 1 << (length - 1).bit_length())
 
 
 def padded(rows: Sequence[Sequence[int]], shape: tuple[int, int], special_ids: SpecialIds = DEFAULT_IDS) -> np.ndarray:
@@ -81,7 +86,7 @@ def search_inputs(
     rows, _ = shape
     # A prefix prevails over the limit, and must leave room for the end token in any batch.
     limits = [max(s.max_length, len(s.prefix) + 1) for s in sentences]
-    longest = power_of_two(max(limits))
+    longest = power_of_two(max(limits), 64)
     inputs = {
         "encoder_token_ids": padded([s.token_ids for s in sentences], shape, ids[0]),  # (B, S)
         "row_max_length": _column(limits, rows),  # (B,)

@@ -211,7 +211,7 @@ class Shortlist:
         first = list(dict.fromkeys([*target.all, *banned_token_ids]))
         others = np.setdiff1d(np.unique(np.concatenate(rows)), first)
         shortlist = np.concatenate([first, others]).astype("int32")  # (n,)
-        width = max(_LEAST, power_of_two(len(shortlist)))
+        width = power_of_two(len(shortlist), _LEAST)
         if width < self.target_vocabulary_size:
             shortlist = np.pad(shortlist, (0, width - len(shortlist)), constant_values=target.pad)
         else:

@@ -36,6 +36,8 @@ class TextSearch:
         pointer, source_length: The model's, see `keras_attn.models.Seq2Seq`.
     """
 
+    _least_alone: int | None = None  # source tokens of a batch of one sentence, see `batches`
+
     def __init__(
         self,
         source_tokenizer: Tokenizer | None,
@@ -194,7 +196,8 @@ class TextSearch:
             self._warn_of_long_sources(sentences, limits.max_length)
         results = [Translation("")] * len(sentences)
         source_lengths = [len(sentence.token_ids) for sentence in sentences]
-        for rows, shape in batches(source_lengths, options.batch_size, options.tokens_per_batch):
+        sizes = options.batch_size, options.tokens_per_batch
+        for rows, shape in batches(source_lengths, *sizes, self._least_alone):
             ids = self.source_tokenizer.special_ids, self.target_tokenizer.special_ids
             inputs, longest = search_inputs([sentences[row] for row in rows], shape, seed, ids)
             outputs = self._searched(search, inputs, longest, len(rows), **arguments)

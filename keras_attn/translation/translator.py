@@ -75,6 +75,9 @@ class Translator(TextSearch):
         'deux chiens'
     """
 
+    # On JAX a person would wait for each length that is compiled.
+    _least_alone = 16 if keras.backend.backend() == "jax" else None
+
     def __init__(
         self,
         model: Seq2Seq,

@@ -137,3 +137,6 @@ def test_a_program_a_bucket(name, rng, compiled):
     for turn, count in enumerate((2, 0)):
         translator.generate(lines(rng, np.roll(lengths, turn), VS - 4), beam_size=2, batch_size=4)
         assert [name for name in compiled() if name == "program" or turn] == ["program"] * count
+    for length, count in ((3, 1), (7, 0), (15, 0), (16, 1)):  # alone, with its end: 16 and 32
+        translator.generate(*lines(rng, [length], VS - 4), beam_size=2)
+        assert [name for name in compiled() if name == "program" or not count] == ["program"] * count

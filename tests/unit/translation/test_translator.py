@@ -68,15 +68,20 @@ def test_fit_trains_on_texts_as_fit_of_the_model_does_on_batches():
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.integers(0, 300), max_size=70), st.integers(1, 20), st.integers(1, 900))
-def test_batches_hold_every_sentence_once_within_bounds(lengths, batch_size, tokens_per_batch):
+@given(st.lists(st.integers(0, 300), max_size=70), st.integers(1, 20), st.integers(1, 900), st.sampled_from([None, 16]))
+def test_batches_hold_every_sentence_once_within_bounds(lengths, batch_size, tokens_per_batch, least_alone):
     seen = []
-    for rows, (size, width) in batches(lengths, batch_size, tokens_per_batch):
+    for rows, (size, width) in batches(lengths, batch_size, tokens_per_batch, least_alone):
         seen += rows
         assert len(rows) <= size <= batch_size
         assert size == batch_size or size & (size - 1) == 0
         assert size == 1 or size * width <= tokens_per_batch
-        assert width == bucket(max(lengths[row] for row in rows))
+        longest = max(lengths[row] for row in rows)
+        if least_alone and len(rows) == 1:
+            assert width in (16, 32, 64, 128, 256, 512)
+            assert max(16, longest) <= width < max(17, 2 * longest)
+        else:
+            assert width == bucket(longest)
     assert sorted(seen) == [row for row, length in enumerate(lengths) if length]
     assert len({bucket(length) for length in range(1, 513)}) == 24
     assert all(length <= bucket(length) <= max(4, 1.25 * length + 3) for length in range(1, 513))
