@@ -69,6 +69,7 @@ if repository := os.environ.get("GITHUB_REPOSITORY"):
     notebooks = [path for path in pages if path.parent.parent == site / "notebooks"]
     without = [path for path in notebooks if not any(link.startswith(colab) for link in pages[path].links)]
     errors += [f"{path.relative_to(site)} has no button for Colab" for path in without]
+    errors += [] if notebooks else ["no notebooks"]
 if "<math" not in (site / "reference" / "layers" / "scores" / "index.html").read_text("utf-8"):
     errors.append("no equation of the score functions is MathML")
 found = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]

@@ -10,7 +10,7 @@ from keras_attn.backend.distribution import (
     sum_over_replicas,
     training_devices,
 )
-from keras_attn.backend.inference import inference_function
+from keras_attn.backend.inference import compiles_each_length, inference_function
 from keras_attn.backend.int8_products import Int8Weights, kernel_product, kernel_products
 from keras_attn.backend.loops import scan, while_loop
 from keras_attn.backend.operations import (

@@ -12,6 +12,11 @@ from keras_attn.backend.distribution import without_distribution
 from keras_attn.backend.int8_products import Int8Weights, kernel_products
 
 
+def compiles_each_length() -> bool:
+    """Returns True on JAX, where `inference_function` compiles each shape of its inputs, for a second or more."""
+    return keras.backend.backend() == "jax"
+
+
 def inference_function(
     model: keras.Model, int8_weights: Int8Weights | None = None, specs: dict[str, Any] | None = None
 ) -> Callable[[Any], Any]:

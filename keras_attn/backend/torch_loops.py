@@ -12,11 +12,12 @@ On a CPU with AVX-512 oneDNN multiplies float32 by large matrices in training to
 
 import contextlib
 import math
+import types
+import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from keras import ops, tree
@@ -31,9 +32,10 @@ LEAST_WIDTH = 64  # of a matrix in bfloat16: rounding a narrower one takes as lo
 _products: ContextVar["_Products | None"] = ContextVar("products", default=None)
 _rounds: ContextVar[bool] = ContextVar("rounds", default=False)
 _CALLS_BEFORE_TRACE = 4  # to record a trace takes as long as some calls, which it then saves
+_MOST_TRACES = 256  # of an owner, the oldest of which goes first: a processor of logits may be new in each search
 _NEVER = -1  # of a function whose operations depend on the values of tensors
 _MATMULS = {torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__}
-_traces: WeakKeyDictionary = WeakKeyDictionary()  # owner -> {key: number of calls so far, or the trace}
+_traces: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # owner -> {key: number of calls so far, or the trace}
 
 
 class _Unchecked(NamedTuple):
@@ -71,7 +73,7 @@ def scan(bind: Callable, init: Any, xs: Any, length: int | None, reverse: bool, 
     # `unbind` has one backward pass for all T; indexing x[t] would add a whole (T, ...) gradient at every step.
     slices = [torch.unbind(leaf) for leaf in leaves]
     outputs = [()] * length
-    if _may_trace(owner):
+    if _may_trace(owner, [*state, *leaves]):
         key = key, _describe((init, [leaf[0] for leaf in slices], constants))
         tensors, with_tensors = _tensors_of(constants)
         flat = _traced(run, owner, key)
@@ -93,7 +95,7 @@ def scan(bind: Callable, init: Any, xs: Any, length: int | None, reverse: bool, 
 
 def while_loop(condition: Callable, body: Callable, state: Any, constants: Any, owner: Any) -> Any:
     """`keras_attn.backend.while_loop`."""
-    if not _may_trace(owner):
+    if not _may_trace(owner, tree.flatten(state)):
         while condition(state, constants):
             state = body(state, constants)
         return state
@@ -111,14 +113,17 @@ def while_loop(condition: Callable, body: Callable, state: Any, constants: Any, 
     return tree.pack_sequence_as(state, leaves)
 
 
-def _may_trace(owner) -> bool:
-    """Returns True if the steps of this owner's loops may be traced.
+def _may_trace(owner, leaves: list) -> bool:
+    """Returns True if the steps of this owner's loop over these leaves may be traced.
 
     With gradients on, a step must be recorded by autograd; and a weight that was cast before the loop is a copy, which
     the trace would keep when the weight changes. What torch compiles or exports is traced by it.
     """
     if owner is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
+    for leaf in leaves:  # a tensor on "meta", of which Keras asks a layer's shapes, has no values
+        if not isinstance(leaf, torch.Tensor) or leaf.is_meta or torch.is_autocast_enabled(leaf.device.type):
+            return False
     return owner.compute_dtype == owner.variable_dtype
 
 
@@ -150,6 +155,8 @@ def _traced(function: Callable, owner, key) -> Callable:
         if isinstance(entry, _Unchecked):  # other values in tensors: what a trace took for constant may differ
             entries[key] = entry.trace if agree(entry.trace(tensors), outputs) else _NEVER
         elif entry != _NEVER:
+            if key not in entries and len(entries) >= _MOST_TRACES:
+                entries.pop(next(iter(entries)), None)
             entries[key] = entry + 1
         return outputs
 
@@ -162,7 +169,12 @@ def _describe(structure) -> tuple:
     def described(leaf):
         if isinstance(leaf, torch.Tensor):
             return tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.device
-        return getattr(leaf, "__func__", leaf)  # of a method of the owner, which a key must not keep alive
+        if not isinstance(leaf, types.MethodType):
+            return leaf
+        try:  # a key must not keep the owner alive
+            return leaf.__func__, weakref.ref(leaf.__self__)
+        except TypeError:
+            return leaf
 
     return str(tree.map_structure(lambda _: 0, structure)), *map(described, tree.flatten(structure))
 

@@ -12,9 +12,11 @@ from typing import Any
 import torch
 from keras import tree
 from torch.fx import Graph, GraphModule
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_LIFT, _DETACH = torch.ops.aten.lift_fresh.default, torch.ops.aten.detach_.default  # of tensors made from numbers
+_LIFT = torch.ops.aten.lift_fresh.default  # of a tensor made from numbers
+_READS = {getattr(torch.Tensor, name) for name in ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr")}
 
 
 def flattened(function: Callable) -> Callable:
@@ -41,7 +43,7 @@ def record(function: Callable, tensors: list) -> tuple[tuple[list, Any], Callabl
     """
     # Views, because a tensor that is passed twice would get a single name in the trace.
     inputs = [x.view_as(x) for x in tensors]
-    with _Recorder(inputs) as recorder:
+    with _Recorder(inputs) as recorder, _Reads(recorder):
         results = flattened(function)(inputs)
     return results, recorder.trace(*results)
 
@@ -59,7 +61,7 @@ class _Recorder(TorchDispatchMode):
 
     def __init__(self, inputs):
         super().__init__()
-        self._graph, self._constants, self._is_valid = Graph(), {}, True
+        self._graph, self._constants, self.is_valid = Graph(), {}, True
         # By id, with the tensor itself, so that the id stays its own.
         self._numbers = {}
         self._nodes = {id(x): (x, self._graph.placeholder(f"input_{i}")) for i, x in enumerate(inputs)}
@@ -67,25 +69,32 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         outputs = function(*args, **kwargs)
-        if function is _LIFT:
-            self._numbers[id(outputs)] = outputs
-        if function in (_LIFT, _DETACH):
-            return outputs
         several = isinstance(outputs, tuple | list)
         results = outputs if several else [outputs]
-        tensors = [x for x in tree.flatten((args, kwargs)) if isinstance(x, torch.Tensor)]
-        if function is torch.ops.aten.item.default and id(tensors[0]) in self._numbers:
+        values = tree.flatten((args, kwargs))
+        tensors = [x for x in values if isinstance(x, torch.Tensor)]
+        of_numbers = function is _LIFT or all(map(self.is_number, tensors))
+        if of_numbers and torch.Tag.nondeterministic_seeded not in function.tags:
+            self._numbers |= {id(x): x for x in results}
             return outputs
-        if function._schema.is_mutable or not all(isinstance(x, torch.Tensor) for x in results):
-            self._is_valid = False
-        has_memory_of_constant = function.is_view and not any(id(x) in self._nodes for x in tensors)
-        if not self._is_valid or has_memory_of_constant:  # then it is a constant, too
+        if (
+            function._schema.is_mutable
+            or not _are_tensors(results)
+            or any(isinstance(x, torch.Generator) for x in values)
+        ):
+            self.is_valid = False
+        is_new = any(id(x) in self._nodes for x in tensors) or not _have_same_memory(function, tensors, results)
+        if not self.is_valid or not is_new:  # a view of a constant is a constant
             return outputs
         node = self._graph.call_function(function, *tree.map_structure(self._argument, (args, kwargs)))
         for index, x in enumerate(results):
             item = self._graph.call_function(operator.getitem, (node, index)) if several else node
             self._nodes[id(x)] = x, item
         return outputs
+
+    def is_number(self, x) -> bool:
+        """Returns True for a tensor made from numbers alone, as `keras.ops.split` makes and reads them."""
+        return id(x) in self._numbers
 
     def _argument(self, x):
         """The node of a tensor; anything else is itself."""
@@ -99,10 +108,37 @@ class _Recorder(TorchDispatchMode):
 
     def trace(self, outputs: list, structure) -> Callable | None:
         """The recorded operations as a function, see `record`."""
-        if not self._is_valid:
+        if not self.is_valid or not _are_tensors(outputs):
             return None
-        self._graph.output([self._argument(x) for x in outputs])
+        nodes = [self._argument(x) for x in outputs]
+        clone = torch.ops.aten.clone.default  # of constants, in which a caller may write
+        self._graph.output([self._graph.call_function(clone, (n,)) if n.op == "get_attr" else n for n in nodes])
         self._graph.eliminate_dead_code()
         run = GraphModule(self._constants, self._graph).forward
         structure = tree.map_structure(lambda _: 0, structure)
         return lambda tensors: (run(*tensors), structure)
+
+
+class _Reads(TorchFunctionMode):
+    """A context in which a recorder learns of values that Python reads, which are no operations."""
+
+    def __init__(self, recorder: _Recorder):
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(self, function, types, arguments=(), options=None):
+        if function in _READS and not self._recorder.is_number(arguments[0]):
+            self._recorder.is_valid = False
+        return function(*arguments, **(options or {}))
+
+
+def _are_tensors(values) -> bool:
+    return all(isinstance(x, torch.Tensor) for x in values)
+
+
+def _have_same_memory(function, tensors: list, results) -> bool:
+    """Returns True for a view; `reshape` and others, which are operations in `torch.inference_mode`, may copy."""
+    if not function.is_view:
+        return False
+    memory = [x.untyped_storage()._cdata for x in (tensors[0], *results)]
+    return len(set(memory)) == 1

@@ -23,7 +23,7 @@ from keras_attn.text.special_tokens import (
 
 BLANK_MARK = "▁"  # U+2581, SentencePiece's sign for a blank inside a piece
 DEFAULT_VOCABULARY_SIZE = 8000
-_FEW = 256  # texts, for which to start threads takes longer than they save
+_FEW = 256  # texts, of 100 characters on average, for which to start threads takes longer than they save
 
 
 class BPEModel:
@@ -90,7 +90,7 @@ class BPEModel:
 
     def encode(self, texts: list[str], threads: int | None) -> list[list[int]]:
         """Returns the ids of each text."""
-        if len(texts) <= _FEW:
+        if threads is None and len(texts) <= _FEW and sum(map(len, texts)) <= 100 * _FEW:
             return [self._processor.encode(text) for text in texts]
         return self._processor.encode(texts, num_threads=threads or -1)
 

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attn.backend import Int8Weights, clipping_replicas, compilation_scope
+from keras_attn.backend import Int8Weights, clipping_replicas, compilation_scope, compiles_each_length
 from keras_attn.converters import from_marian
 from keras_attn.data import ParallelDataset
 from keras_attn.losses import SmoothedCrossentropy
@@ -75,8 +75,7 @@ class Translator(TextSearch):
         'deux chiens'
     """
 
-    # On JAX a person would wait for each length that is compiled.
-    _least_alone = 16 if keras.backend.backend() == "jax" else None
+    _least_alone = 16 if compiles_each_length() else None  # which a person would wait for
 
     def __init__(
         self,

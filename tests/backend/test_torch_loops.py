@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras import ops, tree
 
-from keras_attn.backend import bfloat16_products, has_accelerator, loop_matmul, loop_product, scan
+from keras_attn.backend import bfloat16_products, has_accelerator, loop_matmul, loop_product, scan, while_loop
 from keras_attn.layers import BiGRUEncoder
 from keras_attn.models import SearchModel
 from keras_attn.search import beam_search, greedy_search, run_beam_search, sample, start_beam_search
@@ -127,27 +127,103 @@ def test_a_traced_scan_reads_its_constants_anew(rng, monkeypatch):
             np.testing.assert_allclose(ops.convert_to_numpy(last), expected, rtol=1e-6)
 
 
+def scanned(step, xs, owner):
+    """The outputs of a scan, and the entries of its owner."""
+    _, found = scan(step, ops.zeros(()), xs, owner=owner)
+    return found.tolist(), list(torch_loops._traces.get(owner, {}).values())
+
+
+@pytest.fixture
+def owner(monkeypatch):
+    monkeypatch.setattr(torch_loops, "_traces", weakref.WeakKeyDictionary())
+    layer = keras.layers.Dense(3, kernel_initializer="ones")
+    layer.build((None, 2))
+    return layer
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize(
     "read",
     [
         lambda x: ops.convert_to_tensor(float(x.sum())),  # a trace would keep the number
-        lambda x: ops.convert_to_tensor(x.numpy().sum()),  # nobody sees this operation
+        lambda x: ops.convert_to_tensor(x.numpy().sum()),  # the dispatcher sees no operation
+        lambda x: ops.convert_to_tensor(ops.convert_to_numpy(x)).sum(),
+        lambda x: x.sum() + x.tolist()[0],
         lambda x: x.clone().add_(1).sum(),
         lambda x: ops.where(x.sum() > 2, 3.0, x.sum()) if x.sum() > 1 else x.sum(),
+        lambda x: x.sum() + torch.rand((), generator=torch.Generator().manual_seed(1)),  # no source code has it
     ],
-    ids=["item", "numpy", "in place", "condition"],
+    ids=["item", "numpy", "array", "list", "in place", "condition", "generator"],
 )
-def test_what_a_trace_would_repeat_wrongly_is_not_traced(read, rng, monkeypatch):
-    entries = weakref.WeakKeyDictionary()
-    monkeypatch.setattr(torch_loops, "_traces", entries)
-    owner = keras.layers.Dense(3)
-    owner.build((None, 3))
-    xs = ops.convert_to_tensor(rng.normal(size=(9, 2)).astype("float32"))
+def test_what_a_trace_would_repeat_wrongly_is_not_traced(read, mode, owner):
+    xs = torch.tensor([[0.0, 1.0]] * 8 + [[2.0, 3.0], [4.0, 0.5]])  # the first ones alike, which confirm a trace
+    with mode():
+        found, entries = scanned(lambda carry, x: (carry, read(x)), xs, owner)
+        assert found == [float(read(x)) for x in xs]
+    assert entries == [torch_loops._NEVER]
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    "read",
+    [lambda w: w.T.reshape(-1), lambda w: w.T.contiguous()[0], lambda w: w.to(torch.float64), lambda w: w.T[0]],
+    ids=["reshape", "contiguous", "cast", "view"],
+)
+def test_a_copy_of_a_weight_is_made_anew_in_each_step(read, mode, owner):
+    step, xs = lambda carry, x: (carry, x.sum() * read(owner.kernel.value).sum()), torch.ones(9, 2)
+    with mode():
+        before, entries = scanned(step, xs, owner)
+        assert all(map(callable, entries))
+        owner.kernel.assign(3 * owner.kernel)
+        assert scanned(step, xs, owner)[0] == [3 * one for one in before]
+
+
+def test_a_caller_may_write_into_the_results(owner):
+    def body(state, _):
+        return state[0] + 1, ops.zeros((2,)), owner.bias.value
+
+    start = ops.convert_to_tensor(0), ops.zeros((2,)), ops.zeros((3,))
     with torch.no_grad():
-        _, found = scan(lambda carry, x: (carry, read(x)), ops.zeros(()), xs, owner=owner)
-        expected = [float(read(x)) for x in xs]
-    np.testing.assert_array_equal([float(x) for x in found], np.float32(expected))
-    assert [entry for traces in entries.values() for entry in traces.values()] == [torch_loops._NEVER]
+        for _ in range(3):
+            _, zeros, bias = while_loop(lambda s, _: s[0] < 9, body, start, (), owner)
+            assert zeros.tolist() == [0, 0]
+            zeros.add_(1)
+    assert bias.tolist() == [0, 0, 0]
+
+
+class Factor:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def times(self, x):
+        return x * self.factor
+
+
+def times_constant(state, constants):
+    return state[0] + 1, constants[0](state[1])
+
+
+def test_methods_of_two_objects_have_two_traces_and_old_traces_go(owner, monkeypatch):
+    monkeypatch.setattr(torch_loops, "_MOST_TRACES", 3)
+    with torch.no_grad():
+        for factor in (1.0, 2.0, 3.0, 4.0, 5.0, 2.0):
+            state = ops.convert_to_tensor(0), ops.ones(())
+            last = while_loop(lambda s, _: s[0] < 7, times_constant, state, (Factor(factor).times,), owner)
+            assert float(last[1]) == factor**7
+    assert len(torch_loops._traces[owner]) == 3
+
+
+def test_python_values_and_symbolic_calls_are_not_traced(owner):
+    with torch.no_grad():
+        last = while_loop(lambda s, _: bool(s[0] < 9), lambda s, _: (s[0] + 1,), (ops.zeros(()),), (), owner)
+        assert (float(last[0]), *torch_loops._traces[owner].values()) == (9, torch_loops._NEVER)
+        last = while_loop(lambda s, _: s[0] < 9, lambda s, _: (s[0] + 1, s[1] + 1), (ops.zeros(()), 1), (), owner)
+        assert (float(last[0]), last[1]) == (9, 10)
+        _, found = scan(
+            lambda c, x: (c, x.sum()), torch.zeros((), device="meta"), torch.ones(9, 2, device="meta"), owner=owner
+        )
+        assert found.is_meta
+    assert len(torch_loops._traces[owner]) == 1
 
 
 def test_no_trace_with_gradients_or_casts(rng, monkeypatch):

@@ -18,7 +18,6 @@ NONE = module.NONE
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch):
     monkeypatch.setattr(module, "_LEAST", 8)
-    monkeypatch.setattr(module, "power_of_two", lambda length, least: 1 << (length - 1).bit_length())
 
 
 def numpy(x):
