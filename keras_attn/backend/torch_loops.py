@@ -58,37 +58,43 @@ def scan(bind: Callable, init: Any, xs: Any, length: int | None, reverse: bool, 
         init, xs, length, reverse, constants, owner: As in `keras_attn.backend.scan`.
         key: Hashable; identifies the step among the owner's.
     """
-    step, tensors, state = bind(constants), [], tree.flatten(init)
-
-    def run(leaves):
-        now = bind(with_tensors(leaves[-len(tensors) :])) if tensors else step
-        x = leaves[len(state) : len(leaves) - len(tensors)]
-        return now(tree.pack_sequence_as(init, leaves[: len(state)]), tree.pack_sequence_as(xs, x))
-
-    leaves = tree.flatten(xs)
+    step, leaves = bind(constants), tree.flatten(xs)
     length = leaves[0].shape[0] if leaves else length
     if not length:
-        _, ys = run([*state, *(leaf.new_zeros(leaf.shape[1:]) for leaf in leaves)])
+        _, ys = step(init, tree.pack_sequence_as(xs, [leaf.new_zeros(leaf.shape[1:]) for leaf in leaves]))
         return init, tree.map_structure(lambda y: y.new_zeros((0, *y.shape)), ys)
     # `unbind` has one backward pass for all T; indexing x[t] would add a whole (T, ...) gradient at every step.
     slices = [torch.unbind(leaf) for leaf in leaves]
-    outputs = [()] * length
-    if _may_trace(owner, [*state, *leaves]):
-        key = key, _describe((init, [leaf[0] for leaf in slices], constants))
-        tensors, with_tensors = _tensors_of(constants)
-        flat = _traced(run, owner, key)
-    else:
-        flat = flattened(run)
+    order = range(length)[::-1] if reverse else range(length)
+    if _may_trace(owner, [*tree.flatten(init), *leaves]):
+        return _traced_scan(bind, init, xs, slices, order, constants, owner, key)
+    carry, outputs = init, [None] * length
     products = _Products(length) if torch.is_grad_enabled() else None
     token = _products.set(products)
     try:
-        for t in reversed(range(length)) if reverse else range(length):
-            results, structure = flat([*state, *(leaf[t] for leaf in slices), *tensors])
-            state, outputs[t] = results[: len(state)], results[len(state) :]
+        for t in order:
+            carry, outputs[t] = step(carry, tree.pack_sequence_as(xs, [leaf[t] for leaf in slices]))
             if products:
                 products.is_first_step = False
     finally:
         _products.reset(token)
+    return carry, tree.map_structure(lambda *ys: torch.stack(ys), *outputs)
+
+
+def _traced_scan(bind, init, xs, slices, order, constants, owner, key):
+    """`scan` over the steps `order` of the `slices` of `xs`, without gradients."""
+    state, (tensors, with_tensors) = tree.flatten(init), _tensors_of(constants)
+    count, outputs = len(state), [()] * len(order)
+
+    def step(leaves):
+        end = len(leaves) - len(tensors)
+        carry, x = tree.pack_sequence_as(init, leaves[:count]), tree.pack_sequence_as(xs, leaves[count:end])
+        return bind(with_tensors(leaves[end:]))(carry, x)
+
+    run = _traced(step, owner, (key, _describe((init, [leaf[0] for leaf in slices], constants))))
+    for t in order:
+        results, structure = run([*state, *(leaf[t] for leaf in slices), *tensors])
+        state, outputs[t] = results[:count], results[count:]
     ys = tree.pack_sequence_as(structure[1], [torch.stack(column) for column in zip(*outputs, strict=True)])
     return tree.pack_sequence_as(init, state), ys
 
