@@ -75,7 +75,7 @@ class Translator(TextSearch):
         'deux chiens'
     """
 
-    _least_alone = 16 if compiles_each_length() else None  # which a person would wait for
+    _least_alone = 16 if compiles_each_length() else None  # a person waits while one is compiled
 
     def __init__(
         self,

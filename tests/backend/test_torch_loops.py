@@ -1,6 +1,7 @@
 """Loops on torch: traces are the loop bit for bit; products by oneDNN and in bfloat16, gradients after the loop."""
 
 import gc
+import itertools
 import weakref
 
 import keras
@@ -178,6 +179,19 @@ def test_a_copy_of_a_weight_is_made_anew_in_each_step(read, mode, owner):
         assert scanned(step, xs, owner)[0] == [3 * one for one in before]
 
 
+def below_nine(state, _):
+    return state[0] < 9
+
+
+def test_what_python_counts_is_not_traced(owner):
+    calls, later = itertools.count(), itertools.count()
+    with torch.no_grad():
+        found, entries = scanned(lambda carry, x: (carry, x.sum() + next(calls)), torch.ones(9, 2), owner)
+        assert (found, entries) == ([2.0 + n for n in range(9)], [torch_loops._NEVER])
+        state = while_loop(lambda s, _: next(later) < 9, lambda s, _: (s[0] + 1,), (ops.zeros(()),), (), owner)
+    assert float(state[0]) == 9
+
+
 def test_a_caller_may_write_into_the_results(owner):
     def body(state, _):
         return state[0] + 1, ops.zeros((2,)), owner.bias.value
@@ -185,7 +199,7 @@ def test_a_caller_may_write_into_the_results(owner):
     start = ops.convert_to_tensor(0), ops.zeros((2,)), ops.zeros((3,))
     with torch.no_grad():
         for _ in range(3):
-            _, zeros, bias = while_loop(lambda s, _: s[0] < 9, body, start, (), owner)
+            _, zeros, bias = while_loop(below_nine, body, start, (), owner)
             assert zeros.tolist() == [0, 0]
             zeros.add_(1)
     assert bias.tolist() == [0, 0, 0]
@@ -208,8 +222,8 @@ def test_methods_of_two_objects_have_two_traces_and_old_traces_go(owner, monkeyp
     with torch.no_grad():
         for factor in (1.0, 2.0, 3.0, 4.0, 5.0, 2.0):
             state = ops.convert_to_tensor(0), ops.ones(())
-            last = while_loop(lambda s, _: s[0] < 7, times_constant, state, (Factor(factor).times,), owner)
-            assert float(last[1]) == factor**7
+            last = while_loop(below_nine, times_constant, state, (Factor(factor).times,), owner)
+            assert float(last[1]) == factor**9
     assert len(torch_loops._traces[owner]) == 3
 
 
