@@ -69,9 +69,9 @@ def training_products() -> contextlib.AbstractContextManager:
     """A context for a model's forward pass in training: on torch, products with large matrices by oneDNN on a CPU."""
     if keras.backend.backend() != "torch":
         return contextlib.nullcontext()
-    from keras_attn.backend import torch_loops
+    from keras_attn.backend import torch_products
 
-    return torch_loops.training_products()
+    return torch_products.training_products()
 
 
 @contextlib.contextmanager
@@ -91,7 +91,7 @@ def bfloat16_products() -> Iterator[None]:
     if keras.backend.backend() == "jax":
         raise ValueError("Expected TensorFlow or torch for products in bfloat16 on a CPU. Received: JAX")
     if keras.backend.backend() == "torch":
-        from keras_attn.backend.torch_loops import RoundedProducts
+        from keras_attn.backend.torch_products import RoundedProducts
 
         with RoundedProducts() if has_bfloat16_products() else contextlib.nullcontext():
             yield
