@@ -1,6 +1,9 @@
 """Inference with a compiled model, by any number of threads at once."""
 
-from collections.abc import Callable
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
@@ -10,6 +13,8 @@ from keras import ops, tree
 
 from keras_attn.backend.distribution import without_distribution
 from keras_attn.backend.int8_products import Int8Weights, kernel_products
+
+_PATIENCE = 1.0  # seconds of compiling in silence
 
 
 def compiles_each_length() -> bool:
@@ -63,12 +68,15 @@ def _inference_on_tensorflow(
     def spec_of(name, value):
         return tree.map_structure(spec, value, *([specs[name]] if name in specs else []))
 
+    announced = _Announced(model.name)
+
     def run(inputs):
         if isinstance(inputs, dict):
             given = {name: spec_of(name, value) for name, value in inputs.items()}
         else:
             given = tree.map_structure(spec, inputs)
-        graph = program.get_concrete_function(given)
+        with announced.once(tuple(tree.flatten(given))):
+            graph = program.get_concrete_function(given)
         return tree.map_structure(ops.convert_to_numpy, graph(tree.map_structure(tf.convert_to_tensor, inputs)))
 
     return run
@@ -82,7 +90,7 @@ def _inference_on_jax(model: keras.Model, int8_weights: Int8Weights | None) -> C
         with without_distribution(), kernel_products(int8_weights and int8_weights.bound(matrices).product):
             return model.stateless_call(trainable, non_trainable, inputs)[0]
 
-    compiled = jax.jit(program)
+    compiled, announced = jax.jit(program), _Announced(model.name)
     is_first = True
 
     def run(inputs):
@@ -93,7 +101,9 @@ def _inference_on_jax(model: keras.Model, int8_weights: Int8Weights | None) -> C
             jax.eval_shape(program, *values, {}, inputs)  # makes the matrices
             is_first = False
         matrices = dict(int8_weights.matrices) if int8_weights else {}  # another thread may add one
-        return tree.map_structure(np.array, compiled(*values, matrices, inputs))
+        with announced.once(tuple(map(np.shape, tree.flatten(inputs)))):
+            outputs = compiled(*values, matrices, inputs)
+        return tree.map_structure(np.array, outputs)
 
     return run
 
@@ -113,3 +123,33 @@ def _inference_on_torch(model: keras.Model, int8_weights: Int8Weights | None) ->
         return tree.map_structure(ops.convert_to_numpy, outputs)
 
     return run
+
+
+class _Announced:
+    """A line at a person's terminal or notebook where compiling takes longer than a second.
+
+    Args:
+        name: Of what is compiled.
+    """
+
+    def __init__(self, name: str):
+        self._name = name
+        self._known: set[Hashable] = set()
+
+    def once(self, shapes: Hashable) -> contextlib.AbstractContextManager:
+        """A context for the first call with these shapes, which compiles."""
+        if shapes in self._known:
+            return contextlib.nullcontext()
+        self._known.add(shapes)
+        return self._announcing() if sys.stderr is not None and sys.stderr.isatty() else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def _announcing(self):
+        line = f"keras_attn compiles the {self._name}; later batches of this shape start at once"
+        timer = threading.Timer(_PATIENCE, print, [line], {"file": sys.stderr, "flush": True})
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()

@@ -1,5 +1,7 @@
 """Compiled inference: traced once, equal to Keras' own `predict_on_batch`, and of no effect on training after it."""
 
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -29,6 +31,18 @@ def test_one_graph_serves_all_lengths_of_so_many_rows(monkeypatch, rng):
         assert result.keys() == expected.keys()
         for name, value in result.items():
             np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_person_is_told_once_what_compiles(is_terminal, monkeypatch, capsys, rng):
+    monkeypatch.setattr("keras_attn.backend.inference._PATIENCE", 0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
+    search = SearchModel(make("rnnsearch"), greedy_search, 6)
+    for length in (4, 4, 8):
+        ids = rng.integers(4, VS, (1, length)).astype("int32")
+        search.predict_on_batch({"encoder_token_ids": ids, "row_max_length": np.full(1, 5, "int32")})
+    lines = {"tensorflow": 1, "jax": 2, "torch": 0}[keras.backend.backend()]  # TensorFlow's graph serves all lengths
+    assert capsys.readouterr().err.count("keras_attn compiles the search;") == lines * is_terminal
 
 
 @on_torch
