@@ -80,15 +80,6 @@ def test_search_and_score_agree(translator, beam_size, options):
             np.testing.assert_allclose(by_ids.alignment, expected.alignment, atol=1e-5)
 
 
-def test_batch_mates_and_order_change_nothing(translator, scored):
-    alone = translator.score(SOURCES[:1], TARGETS[:1])
-    backwards = translator.score(SOURCES[::-1], TARGETS[::-1], tokens_per_batch=17)[::-1]
-    for expected, other in zip([scored[0], *scored], [*alone, *backwards], strict=True):
-        assert other.text == expected.text
-        np.testing.assert_allclose(other.token_log_probs, expected.token_log_probs, atol=1e-5)
-        np.testing.assert_allclose(other.alignment, expected.alignment, atol=1e-5)
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_low_precision_logits_are_scored_in_float32(dtype, rng):
     logits = ops.cast(rng.normal(0, 5, (3, 5, 37)), dtype)  # (B, T, V)

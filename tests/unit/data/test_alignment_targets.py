@@ -19,22 +19,6 @@ def test_words_are_counted_as_the_tokenizer_does(level):
     assert counts.tolist() == [len(tokenizer.words(row)) for row in rows] == [2, 3, 1, 4] * 5
 
 
-def test_a_batch_by_hand():
-    """Words 0 1 | links 0-1 1-0 1-1, in pieces: source "ab" is two characters, the target's words are whole."""
-    source = Tokenizer.train(["ab c"], level="character")
-    target = Tokenizer.train(["x y"], level="word")
-    data = ParallelDataset.from_text(
-        ["ab c"], ["x y"], source, target, batch_size=1, links=[{(0, 1), (1, 0), (1, 1)}], alignment_weight=0.8
-    )
-    inputs, labels, _ = data[0]
-    assert labels.shape == (1, 3)
-    assert source.tokens(inputs["encoder_token_ids"][0]) == ["a", "b", " ", "c", "</s>"]  # " c" is word 1
-    expected = np.zeros((3, 5))
-    expected[0, [2, 3]] = 0.8 / 2
-    expected[1, [0, 1, 2, 3]] = 0.8 / 4
-    np.testing.assert_allclose(inputs["alignments"][0], expected, rtol=1e-6)
-
-
 def test_shifted_rows_by_hand():
     """Row t has the links of the word before the one that it predicts, and that of the end those of the last word.
 

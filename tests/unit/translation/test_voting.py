@@ -1,7 +1,5 @@
 """Votes, solved by hand and against a plain count; translations as they are shown."""
 
-import random
-
 import numpy as np
 import pytest
 
@@ -34,17 +32,6 @@ def test_one_translator_decides_alone_and_no_sentences_are_none():
     alone = said(("a", -0.9), ("", 0.0))
     assert vote([alone]) == alone
     assert vote([[], []]) == []
-
-
-def test_no_text_has_more_votes():
-    rng = random.Random(7)
-    for _ in range(53):
-        candidates = [said(*((rng.choice("abcd"), -rng.random()) for _ in range(11))) for _ in range(rng.randint(1, 7))]
-        for row, winner in zip(zip(*candidates, strict=True), vote(candidates), strict=True):
-            texts = [one.text for one in row]
-            assert texts.count(winner.text) == max(map(texts.count, texts))
-            rivals = [one for one in row if texts.count(one.text) == texts.count(winner.text)]
-            assert winner.score == max(one.score for one in rivals)
 
 
 @pytest.mark.parametrize(("candidates", "lengths"), [([], r"\[\]"), ([said(("a", 0)), []], r"\[0, 1\]")])
