@@ -35,6 +35,8 @@ def main(argv=None) -> int:
 
 
 def pronounce(arguments: argparse.Namespace) -> None:
+    if arguments.n_best > 1 and arguments.format == "words":
+        raise ValueError("Expected --n-best with --format tsv, dict or lexicon. Received: --format words")
     from keras_attn import G2P
 
     options = {"alphabet": arguments.alphabet, "tag": arguments.tag}

@@ -366,8 +366,18 @@ class AttentionSeq2Seq(Seq2Seq):
             return self._embed_target(token_ids[:, None], memory, training=False)[:, 0]
         if self.target_embedding is None:
             elements = memory["elements" if "elements" in memory else "values"]  # (B, S, E)
+            self._check_special_elements(elements.shape[1])
             return ops.take_along_axis(elements, ops.cast(token_ids, "int32")[..., None], axis=1)  # (B, T, E)
         return _call(self.target_embedding, token_ids, memory=memory, training=training)
+
+    def _check_special_elements(self, count: int | None) -> None:
+        """Raises ValueError for a source of fewer elements than the special ids point at; None: not known yet."""
+        needed = max(self.target_special_ids.reserved) + 1
+        if count is not None and count < needed:
+            raise ValueError(
+                f"Expected a source of at least {needed} elements, because the {self.target_special_ids} are indices "
+                f"of elements. Received: {count}"
+            )
 
     def _logits(self, states, embedded, contexts, alignments, memory, *, has_dropout=True, part=None, training=None):
         """The logits of all steps (B, T, V), or of one (B, V)."""
@@ -382,6 +392,7 @@ class AttentionSeq2Seq(Seq2Seq):
         if self.head is not None:
             logits = _call(self.head, states, **read, memory=memory, training=training)
         elif self.decoder.attentions:
+            self._check_special_elements(read["alignments"].shape[-1])
             logits = ops.log(ops.maximum(read["alignments"], 1e-9))
         else:
             raise ValueError("Expected a `head`, or a decoder with an attention as the output. Received: neither")

@@ -127,6 +127,13 @@ def check_scores(scores: np.ndarray, model: keras.Model) -> None:
         raise ValueError(f"Expected a model with finite logits. Received: logits that are NaN. {cause}{more}.")
 
 
+def _check_memory(inputs: dict[str, Any], model: keras.Model) -> None:
+    """Raises ValueError for a source that is encoded as NaN, as JAX embeds ids that are outside of a vocabulary."""
+    memory, _ = model.encode(model.source_of({name: inputs[name] for name in model.source_names}), 1)
+    if any(np.isnan(ops.convert_to_numpy(x)).any() for x in tree.flatten(memory)):
+        raise ValueError("Expected a source with a finite encoding. Received: one that is encoded as NaN")
+
+
 class CompiledSearches:
     """The compiled searches of a model. No container, in which Keras would look for layers to save."""
 
@@ -165,6 +172,8 @@ def search_in_batches(
         places = np.minimum(np.arange(start, start + size), rows - 1)  # the last row fills the batch
         outputs = compiled.predict_on_batch(tree.map_structure(lambda x, places=places: x[places], arrays))
         check_scores(outputs["scores"][:count], model)
+        if not np.isfinite(outputs["scores"][:count, 0]).all():
+            _check_memory(tree.map_structure(lambda x, places=places: x[places], arrays), model)
         found.append({name: value[:count] for name, value in outputs.items()})
     joined = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
     lengths = joined.pop("memory_lengths", None)

@@ -305,6 +305,7 @@ class Seq2Seq(keras.Model):
         if options.max_length is None or options.max_length_ratio is not None or options.min_length_ratio is not None:
             raise ValueError("Expected lengths as numbers of tokens, `max_length` and `min_length`. Received: a ratio")
         arrays = self.source_arrays(source)
+        check_ids(arrays, self)
         rows = len(tree.flatten(arrays)[0])
         if forced_prefix is not None:
             arrays["forced_prefix"] = np.asarray(forced_prefix, "int32")  # (B, P)
@@ -322,7 +323,7 @@ class Seq2Seq(keras.Model):
 
         Raises:
             ValueError: for what are no arrays, such as a dataset; floats where ids are expected, another shape, without
-                rows, or of different numbers of them, or for rows of different lengths.
+                rows or elements, or of different numbers of rows, or for rows of different lengths.
         """
         if not (isinstance(source, (dict, list, tuple)) or hasattr(source, "shape")):
             raise ValueError(
@@ -342,6 +343,8 @@ class Seq2Seq(keras.Model):
             raise ValueError(
                 f"Expected a source of the same rows, at least one, in each array. Received: {sorted(rows)}"
             )
+        if empty := [x.shape for x in tree.flatten(arrays) if not x.size]:
+            raise ValueError(f"Expected a source with elements. Received: shape {empty[0]}")
         return tree.map_structure(lambda x, spec: x.astype(spec.dtype), arrays, specs)
 
     def source_and_mask(self, encoder_token_ids) -> tuple[Any, Any]:

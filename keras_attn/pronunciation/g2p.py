@@ -26,7 +26,7 @@ def read_lexicon(lexicon: str | PathLike | Mapping[str, str | list[str]]) -> dic
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: for a word without phones.
+        ValueError: for a word without phones, phones without a word, and what is no text.
 
     Example:
         >>> keras_attn.pronunciation.read_lexicon({"Keras": "K EH R AH S"})
@@ -35,14 +35,18 @@ def read_lexicon(lexicon: str | PathLike | Mapping[str, str | list[str]]) -> dic
     entries: dict[str, list[str]] = {}
     if isinstance(lexicon, Mapping):
         for word, texts in lexicon.items():
-            entries.setdefault(word_key(word), []).extend([texts] if isinstance(texts, str) else texts)
+            texts = [texts] if isinstance(texts, str) else texts
+            is_list = isinstance(texts, (list, tuple)) and len(texts) > 0
+            if not (is_list and all(isinstance(text, str) and text.strip() for text in (word, *texts))):
+                raise ValueError(f"Expected a word and its phones in a lexicon. Received: {word!r}: {texts!r}")
+            entries.setdefault(word_key(word), []).extend(texts)
         return {word: tuple(texts) for word, texts in entries.items()}
     for number, line in enumerate(iterate_lines(Path(lexicon)), 1):
-        line = re.sub(r"^;;;.*| #.*", "", line).strip()
-        if not line:
+        line = re.sub(r"^;;;.*| #.*", "", line)
+        if not line.strip():
             continue
-        word, _, phones = line.partition("\t") if "\t" in line else line.partition(" ")
-        if not phones.strip():
+        word, _, phones = line.partition("\t") if "\t" in line else line.strip().partition(" ")
+        if not word.strip() or not phones.strip():
             raise ValueError(f"Expected a word and its phones in line {number:,} of {lexicon}. Received: {line[:80]!r}")
         word = re.sub(r"(?<=.)\(\d+\)$", "", word.strip())
         variants = entries.setdefault(word_key(word), [])

@@ -119,6 +119,22 @@ class Misnamed(keras.layers.Layer):
         return outputs
 
 
+def test_a_source_without_elements_is_refused():
+    with pytest.raises(ValueError, match=r"Expected a source with elements\. Received: shape \(2, 0, "):
+        model_of(lambda x: x).generate(np.zeros((2, 0, F)), max_length=3)
+
+
+def test_ids_that_the_model_has_no_embedding_for_are_refused():
+    """By name where the vocabulary is known; else where JAX, unlike the other backends, embeds them as NaN."""
+    with pytest.raises(ValueError, match=r"Expected encoder_token_ids from 0 to \d+, .* Received: 1000000"):
+        make("rnnsearch").generate(np.array([[4, 10**6]]), max_length=3)
+    ids = keras.Input((None,), dtype="int32")
+    model = models.AttentionSeq2Seq(keras.Model(ids, keras.layers.Embedding(20, 6)(ids)), *parts())
+    received = "Expected a source with a finite encoding" if keras.backend.backend() == "jax" else None
+    with pytest.raises(ValueError if received else Exception, match=received):
+        model.generate(np.array([[5, 66, 3]]), max_length=3)
+
+
 def test_what_a_head_asks_for_must_be_known_and_rows_have_one_length():
     decoder, embedding, _ = parts()
     encoder = Returns(lambda x: x)
@@ -231,6 +247,9 @@ def test_without_embedding_and_head_the_chosen_element_is_read_and_the_attention
     *_, of_chosen = model.decoder(chosen, encoder(frames)["values"], mask=frames.any(axis=-1))
     np.testing.assert_allclose(numpy(of_chosen), alignments, atol=1e-6)
     check_steps_and_file(model, inputs, tmp_path / "pointer.keras")
+    if keras.backend.backend() != "tensorflow":  # whose one graph for all lengths raises TensorFlow's own error
+        with pytest.raises(ValueError, match=r"Expected a source of at least 4 elements, because .*Received: 3"):
+            model.generate(frames[:, :3], max_length=3)
     with pytest.raises(ValueError, match=r"Expected a `head`, or a decoder with an attention .*Received: neither"):
         models.AttentionSeq2Seq(encoder, ka.FixedContextDecoder(keras.layers.GRUCell(5)), None, None)
 

@@ -165,9 +165,22 @@ def test_the_command_writes_words_and_lexicons(tmp_path, monkeypatch, capsys):
     assert read_lexicon(tmp_path / "again")["read"] == ("R EH1 D", "R IY1 D")
     assert main([*line, "--format", "tsv"]) == 0
     assert "tf\tT IY EH1 F\tlexicon\t1.000\n" in capsys.readouterr().out
-    (tmp_path / "own.tsv").write_text("a\tb\nalone\n")
-    assert main(line) == 2
-    assert "Expected a word and its phones in line 2 of" in capsys.readouterr().err
+    assert main([*line, "--n-best", "2"]) == 2
+    assert "Expected --n-best with --format tsv, dict or lexicon" in capsys.readouterr().err
+    for wrong in ("alone", "New York\t", "\tHH AH"):
+        (tmp_path / "own.tsv").write_text(f"a\tb\n{wrong}\n")
+        assert main(line) == 2
+        assert "Expected a word and its phones in line 2 of" in capsys.readouterr().err
+    assert main([*line[:3], "--lexicon", str(tmp_path)]) == 2
+    assert "Received: what is no file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("word", "texts"), [("a", ""), ("a", []), (" ", "X"), ("a", None), (1, "X"), ("a", ["X", " "])]
+)
+def test_a_lexicon_without_words_or_phones_is_refused(word, texts):
+    with pytest.raises(ValueError, match=r"Expected a word and its phones in a lexicon\. Received: "):
+        read_lexicon({word: texts})
 
 
 def test_alphabets_by_hand():
