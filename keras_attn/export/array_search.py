@@ -120,7 +120,7 @@ def write_search(model: Seq2Seq, directory: str, options: Mapping[str, Any], has
 
 
 def by_name(structure: Any) -> dict[str, Any]:
-    """The leaves of a nested structure by their paths."""
+    """The leaves of a nested structure by their paths, in the order of `tree.flatten`."""
     return {"_".join(map(str, path)): x for path, x in tree.flatten_with_path(structure)}
 
 

@@ -141,7 +141,7 @@ def write_graphs(model: Seq2Seq, folder: Path, quantize: str | None = None) -> N
 
     model = rounded_model(model, quantize)
     source = {name: model.input[name] for name in model.source_names}
-    inputs = [tf.TensorSpec([None, *x.shape[1:]], x.dtype, name) for name, x in _named(**source).items()]
+    inputs = [tf.TensorSpec([None, *x.shape[1:]], x.dtype, name) for name, x in by_name(source).items()]
     inputs += [tf.TensorSpec((), tf.int32, "max_length")]
 
     def encoded(*inputs):
@@ -150,17 +150,17 @@ def write_graphs(model: Seq2Seq, folder: Path, quantize: str | None = None) -> N
 
     traced = tf.function(encoded, autograph=False).get_concrete_function(*inputs)
     memory, state = traced.structured_outputs
-    specs = [tf.TensorSpec(x.shape, x.dtype, name) for name, x in _named(memory=memory, state=state).items()]
+    specs = [tf.TensorSpec(x.shape, x.dtype, name) for name, x in by_name({"memory": memory, "state": state}).items()]
 
     def encode(*inputs):
         memory, state = encoded(*inputs)
-        return _named(memory=memory, state=state)
+        return by_name({"memory": memory, "state": state})
 
     def step(token_ids, *arrays):
         memory, state = tree.pack_sequence_as(traced.structured_outputs, arrays)
         logits, state, alignment = model.step(token_ids, memory, state)
         outputs = {"logits": tf.cast(logits, tf.float32), "alignment": tf.cast(alignment, tf.float32)}
-        return outputs | _named(next_state=state)
+        return outputs | by_name({"next_state": state})
 
     _convert(encode, inputs, folder / graphs.ENCODE)
     _convert(step, [tf.TensorSpec((None,), tf.int32, "token_ids"), *specs], folder / graphs.STEP)
@@ -182,11 +182,6 @@ def in_float32(model: Seq2Seq) -> Seq2Seq:
     copy = without_initial_weights(lambda: type(model).from_config(config))
     copy_weights(model, copy)
     return copy
-
-
-def _named(**structures: Any) -> dict[str, Any]:
-    """The tensors of nested structures by name, in the order of `tree.flatten`."""
-    return by_name(structures)
 
 
 def _convert(function: Callable, specs: list, path: Path) -> None:
