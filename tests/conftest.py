@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from importlib import metadata, util
 from pathlib import Path
@@ -24,6 +25,7 @@ def pytest_configure(config):
     config.option.loadscopereorder = False  # pytest-xdist: not the files with the most tests first
     gc.freeze()  # so that later collections are quick
     gc.set_threshold(20_000, 20, 20)  # and few: traces make many objects
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
 
 @pytest.fixture
