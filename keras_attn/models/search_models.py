@@ -170,10 +170,11 @@ def search_in_batches(
         count = min(batch_size, rows - start)
         size = min(batch_size, 1 << (count - 1).bit_length())
         places = np.minimum(np.arange(start, start + size), rows - 1)  # the last row fills the batch
-        outputs = compiled.predict_on_batch(tree.map_structure(lambda x, places=places: x[places], arrays))
+        batch = tree.map_structure(lambda x, places=places: x[places], arrays)
+        outputs = compiled.predict_on_batch(batch)
         check_scores(outputs["scores"][:count], model)
         if not np.isfinite(outputs["scores"][:count, 0]).all():
-            _check_memory(tree.map_structure(lambda x, places=places: x[places], arrays), model)
+            _check_memory(batch, model)
         found.append({name: value[:count] for name, value in outputs.items()})
     joined = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
     lengths = joined.pop("memory_lengths", None)

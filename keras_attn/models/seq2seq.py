@@ -256,7 +256,8 @@ class Seq2Seq(keras.Model):
             A `keras_attn.search.SearchResult` of NumPy arrays. With several memories, `alignments` is a list.
 
         Raises:
-            ValueError: if an option is unknown or out of range, or the model's logits are NaN.
+            ValueError: if an option is unknown or out of range, a source is no array or has no elements, an id is
+                outside of the model's vocabulary, or the model's logits are NaN.
 
         Example:
             >>> source = np.array([[*source_tokenizer.encode("two dogs"), 3]])
@@ -309,6 +310,7 @@ class Seq2Seq(keras.Model):
         rows = len(tree.flatten(arrays)[0])
         if forced_prefix is not None:
             arrays["forced_prefix"] = np.asarray(forced_prefix, "int32")  # (B, P)
+            check_ids(arrays | {TARGET_IDS: arrays["forced_prefix"]}, self)
         if options.min_length is not None:
             arrays["row_min_length"] = np.full(rows, options.min_length, "int32")  # (B,)
         if seed is not None:  # as inputs, so that a new seed does not compile a new model

@@ -128,6 +128,8 @@ def test_ids_that_the_model_has_no_embedding_for_are_refused():
     """By name where the vocabulary is known; else where JAX, unlike the other backends, embeds them as NaN."""
     with pytest.raises(ValueError, match=r"Expected encoder_token_ids from 0 to \d+, .* Received: 1000000"):
         make("rnnsearch").generate(np.array([[4, 10**6]]), max_length=3)
+    with pytest.raises(ValueError, match=r"Expected decoder_token_ids from 0 to \d+, .* Received: -3"):
+        make("rnnsearch").generate(np.array([[4, 3]]), max_length=3, forced_prefix=[[-3]])
     ids = keras.Input((None,), dtype="int32")
     model = models.AttentionSeq2Seq(keras.Model(ids, keras.layers.Embedding(20, 6)(ids)), *parts())
     received = "Expected a source with a finite encoding" if keras.backend.backend() == "jax" else None
