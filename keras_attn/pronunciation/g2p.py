@@ -26,7 +26,7 @@ def read_lexicon(lexicon: str | PathLike | Mapping[str, str | list[str]]) -> dic
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: for a word without phones, phones without a word, and what is no text.
+        ValueError: for a word without phones, phones without a word, or a word or phones that are no text.
 
     Example:
         >>> keras_attn.pronunciation.read_lexicon({"Keras": "K EH R AH S"})

@@ -62,7 +62,7 @@ def iterate_blocks(path: PathLike, size: int = _BLOCK) -> Iterator[tuple[int, by
     """
     path, number, total, rest = Path(path), 0, 0, b""
     if not path.is_file():
-        received = "what is no file" if path.exists() else "a path that does not exist"
+        received = "no regular file" if path.exists() else "a path that does not exist"
         raise FileNotFoundError(f"Expected a text file {path}. Received: {received}")
     most = max(_LARGEST_UNPACKED, _MOST_EXPANSION * path.stat().st_size)
     try:

@@ -3,10 +3,12 @@
 import functools
 import itertools
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
+from keras_attn.losses import SmoothedCrossentropy
 from tests import hard_attention_oracle
 from tests.contracts import model_rows
 
@@ -42,3 +44,15 @@ def test_sums_over_every_alignment(inputs, kind):
     alone = ops.convert_to_numpy(model.align(*ids)[1])
     np.testing.assert_allclose(found[:, -1], alone[:, -1], atol=1e-5)  # nothing is known beyond
     assert np.abs(found[:2] - alone[:2]).max() > 1e-3
+
+
+def test_gradients_are_finite_where_alignments_are_impossible(inputs):
+    """Sources of one word, targets beyond the window, and rows of padding alone."""
+    model = make(order=1, window=1)
+    source = inputs["encoder_token_ids"].copy()
+    source[2] = 0
+    model.compile(keras.optimizers.SGD(1.0), SmoothedCrossentropy())
+    batch = {**inputs, "encoder_token_ids": source}
+    loss = model.train_on_batch(batch, inputs["decoder_token_ids"], sample_weight=np.ones((B, T), "float32"))
+    assert np.isfinite(float(loss))
+    assert all(np.isfinite(ops.convert_to_numpy(weight)).all() for weight in model.trainable_weights)

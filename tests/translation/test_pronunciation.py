@@ -172,7 +172,7 @@ def test_the_command_writes_words_and_lexicons(tmp_path, monkeypatch, capsys):
         assert main(line) == 2
         assert "Expected a word and its phones in line 2 of" in capsys.readouterr().err
     assert main([*line[:3], "--lexicon", str(tmp_path)]) == 2
-    assert "Received: what is no file" in capsys.readouterr().err
+    assert "Received: no regular file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
