@@ -133,7 +133,7 @@ def test_ids_that_the_model_has_no_embedding_for_are_refused():
     ids = keras.Input((None,), dtype="int32")
     model = models.AttentionSeq2Seq(keras.Model(ids, keras.layers.Embedding(20, 6)(ids)), *parts())
     if keras.backend.backend() == "jax":
-        with pytest.raises(ValueError, match="Expected a source with a finite encoding. Received: one that is encoded"):
+        with pytest.raises(ValueError, match="Expected a source with a finite encoding"):
             model.generate(np.array([[5, 66, 3]]), max_length=3)
 
 
