@@ -329,13 +329,15 @@ function taken(ort, { type, data, dims }, rows) {
 
 const INVISIBLE = "\\u00ad\\u061c\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2064\\u2066-\\u206f\\ufe00-\\ufe0f\\ufeff";
 const RUN = `[\\p{L}\\p{N}]+(?:[\\p{M}${INVISIBLE}]+[\\p{L}\\p{N}]+)*\\p{M}*`;
-const WORD = new RegExp(`${RUN}(?:['\u2018\u2019\u02bc\u0060\u00b4\u2010\u2011.-]${RUN})*`, "gu");
+const QUOTES = "'\u2018\u2019\u02bc\u0060\u00b4";
+const OUTER = `[${QUOTES}]?`;
+const WORD = new RegExp(`${OUTER}(?<core>${RUN}(?:[${QUOTES}\u2010\u2011.-]${RUN})*)${OUTER}`, "gu");
 const isInvisible = (letter) => new RegExp(`^[${INVISIBLE}]`, "u").test(letter);
 const wordKey = (word) =>
   word
     .normalize("NFC")
     .toLowerCase()
-    .replace(/[\u2018\u2019\u02bc\u0060\u00b4]/g, "'")
+    .replace(new RegExp(`[${QUOTES}]`, "g"), "'")
     .replace(/[\u2010\u2011]/g, "-")
     .replace(new RegExp(`[${INVISIBLE}]`, "gu"), "");
 // Latin letters that Unicode does not decompose, as CLDR's transform Latin-ASCII has them.
@@ -356,12 +358,12 @@ export class G2P {
     const isArpabet = ["HH", "NG", "K"].every((phone) => vocabulary.includes(phone));
     Object.assign(this, { translator, tag, phones, entries: new Map() });
     this.stressless = isArpabet && !vocabulary.some((phone) => /\d/.test(phone));
-    for (const line of lexicon.split("\n").map((line) => line.replace(/^;;;.*| #.*/g, "").trim())) {
+    for (const line of lexicon.split("\n").map((line) => line.replace(/^;;;.*|^#\s.*|\s(#|;;;).*/g, "").trim())) {
       if (!line) continue;
       const [word, ...rest] = line.split(line.includes("\t") ? "\t" : " ");
       const key = wordKey(word.trim().replace(/(?<=.)\(\d+\)$/, ""));
       const phones = rest.join(" ").trim().split(/\s+/).join(" ");
-      if (!phones) fail("a word and its phones in the", "lexicon", line.slice(0, 80));
+      if (!phones || rest.length > 1 && line.includes("\t")) fail("a word and its phones in the", "lexicon", line.slice(0, 80));
       if (!this.entries.get(key)?.push(phones)) this.entries.set(key, [phones]);
     }
   }
@@ -369,14 +371,23 @@ export class G2P {
   /** Returns the best pronunciation of a word or sentence. */
   async speak(sentence) {
     const best = new Map();
-    for (const [word] of sentence.matchAll(WORD)) {
+    for (const word of this.words(sentence)) {
       if (!best.has(word)) best.set(word, (await this.pronounce(word))[0].text || word);
     }
-    return sentence.replace(WORD, (word) => best.get(word));
+    return sentence.replace(WORD, (match, core) => {
+      const word = this.wordOf(match, core);
+      return match.replace(word, () => best.get(word));
+    });
   }
 
+  /** Returns the words of a sentence, as they are pronounced. */
   words(sentence) {
-    return sentence.match(WORD) ?? [];
+    return [...sentence.matchAll(WORD)].map(([match, core]) => this.wordOf(match, core));
+  }
+
+  /** Returns a word with the apostrophes around it if the lexicon has it so, else without. */
+  wordOf(match, core) {
+    return this.entries.has(wordKey(match)) ? match : core;
   }
 
   /** Returns whether a word is in the lexicon. */

@@ -1,5 +1,6 @@
 """Phonetic alphabets: ARPAbet, as CMUdict has it, the International Phonetic Alphabet, and X-SAMPA (Wells 1995)."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 ALPHABETS = ("arpabet", "ipa", "x-sampa")
@@ -30,6 +31,8 @@ _X_SAMPA = {
     **{"\u0325": "_0", "\u030a": "_0", "\u0329": "=", "\u032f": "_^", "\u032a": "_d", "\u031a": "_}", "\u031d": "_r"},
     **{"\u031e": "_o", "\u0320": "_-", "\u031f": "_+", "\u0324": "_t", "\u0330": "_k", "\u0308": '_"', "\u033d": "_x"},
     **{"\u033a": "_a", "\u033b": "_m", "\u032c": "_v", "\u0339": "_O", "\u031c": "_c", "\u0318": "_A", "\u0319": "_q"},
+    **{"\u030b": "_T", "\u0301": "_H", "\u0304": "_M", "\u0300": "_L", "\u030f": "_B", "\u030c": "_R", "\u0302": "_F"},
+    "\u203f": "-\\",
 }
 
 
@@ -45,8 +48,8 @@ def converted(phones: Sequence[str], origin: str, alphabet: str) -> list[str]:
     X-SAMPA has no letter for stay as they are.
 
     Args:
-        phones: As "arpabet", with or without stress digits, or "ipa".
-        origin: The alphabet that they are in.
+        phones: A list of phones, with or without stress digits in ARPAbet.
+        origin: "arpabet" or "ipa", the alphabet that they are in.
         alphabet: "arpabet", "ipa" or "x-sampa".
 
     Raises:
@@ -60,6 +63,8 @@ def converted(phones: Sequence[str], origin: str, alphabet: str) -> list[str]:
     """
     if alphabet not in ALPHABETS:
         raise ValueError(f"Expected an alphabet among: {', '.join(ALPHABETS)}. Received: {alphabet!r}")
+    if origin not in ("arpabet", "ipa"):
+        raise ValueError(f"Expected an origin among: arpabet, ipa. Received: {origin!r}")
     if alphabet == origin:
         return list(phones)
     if alphabet == "arpabet":
@@ -68,7 +73,13 @@ def converted(phones: Sequence[str], origin: str, alphabet: str) -> list[str]:
         phones = [_to_ipa(phone) for phone in phones]
     if alphabet == "ipa":
         return list(phones)
-    return ["".join(_X_SAMPA.get(character, character) for character in phone) for phone in phones]
+    return ["".join(map(_to_x_sampa, unicodedata.normalize("NFC", phone))) for phone in phones]
+
+
+def _to_x_sampa(character: str) -> str:
+    """Returns the letter of a character, such as "ç", or those of its parts, such as "ã"; else the character."""
+    parts = character if character in _X_SAMPA else unicodedata.normalize("NFD", character)
+    return "".join(_X_SAMPA.get(part, part) for part in parts)
 
 
 def _to_ipa(phone: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from keras_attn.pronunciation.alphabets import alphabet_of, converted
 from keras_attn.pronunciation.spelling import is_invisible, plain_form, word_key, word_pattern
 from keras_attn.saving import LEXICON, locate
-from keras_attn.search import SearchOptions
+from keras_attn.search import SearchOptions, check_sizes
 from keras_attn.text import checked_text, iterate_lines, visible_name
 from keras_attn.translation import TextSearch
 
@@ -39,14 +39,14 @@ def read_lexicon(lexicon: str | PathLike | Mapping[str, str | list[str]]) -> dic
             is_list = isinstance(texts, (list, tuple)) and len(texts) > 0
             if not (is_list and all(isinstance(text, str) and text.strip() for text in (word, *texts))):
                 raise ValueError(f"Expected a word and its phones in a lexicon. Received: {word!r}: {texts!r}")
-            entries.setdefault(word_key(word), []).extend(texts)
+            entries.setdefault(word_key(word.strip()), []).extend(texts)
         return {word: tuple(texts) for word, texts in entries.items()}
     for number, line in enumerate(iterate_lines(Path(lexicon)), 1):
-        line = re.sub(r"^;;;.*| #.*", "", line)
+        line = re.sub(r"^;;;.*|^#\s.*|\s(#|;;;).*", "", line)
         if not line.strip():
             continue
         word, _, phones = line.partition("\t") if "\t" in line else line.strip().partition(" ")
-        if not word.strip() or not phones.strip():
+        if not word.strip() or not phones.strip() or "\t" in phones.strip():
             raise ValueError(f"Expected a word and its phones in line {number:,} of {lexicon}. Received: {line[:80]!r}")
         word = re.sub(r"(?<=.)\(\d+\)$", "", word.strip())
         variants = entries.setdefault(word_key(word), [])
@@ -93,7 +93,8 @@ class G2P:
         normalize: A function of a sentence, called first, such as one that spells out numbers.
 
     If the model has no stress, that of lexicon entries is left out. Words of a sentence are runs of letters and digits,
-    with apostrophes, hyphens and full stops inside; all else stays in its place. A letter that the model does not have
+    with apostrophes, hyphens and full stops inside, and apostrophes around if a lexicon has the word with them ("'em");
+    all else stays in its place. A letter that the model does not have
     is read as its plain form, "ﬁ" as "fi" and "ø" as "o"; one without is unknown. Invisible characters have no sound.
 
     Raises:
@@ -124,6 +125,8 @@ class G2P:
             expected = f"tag to be one of {', '.join(tags)}" if tags else "no tag for a model of one language"
             raise ValueError(f"Expected {expected}. Received: tag={tag!r}")
         self.translator = translator
+        if isinstance(lexicons, (str, PathLike, Mapping)):
+            raise ValueError(f"Expected a list of lexicons. Received: {lexicons!r:.80}")
         self.lexicons = [read_lexicon(lexicon) for lexicon in lexicons]
         self.own_alphabet = alphabet_of(translator.target_tokenizer.vocabulary)
         self.alphabet = alphabet or self.own_alphabet
@@ -176,10 +179,11 @@ class G2P:
             beam_size: Of its search; None: that of `Translator.generate`, or `n_best` if that is more.
 
         Raises:
-            ValueError: for what is no text.
+            ValueError: for what is no text, and options out of range.
         """
         if isinstance(words, str):
             return self.pronounce([words], n_best=n_best, beam_size=beam_size)[0]
+        check_sizes(n_best=n_best, beam_size=SearchOptions.beam_size if beam_size is None else beam_size)
         words = _texts(words)
         found: dict[str, list[Pronunciation]] = {}
         letters: dict[str, list[str]] = {}
@@ -217,14 +221,26 @@ class G2P:
 
     def words(self, text: str) -> list[str]:
         """Returns the words of a sentence, as they are pronounced."""
-        return word_pattern().findall(self.normalize(text) if self.normalize else text)
+        return [self._word(match) for match in word_pattern().finditer(self._normalized(text))]
+
+    def _normalized(self, text: str) -> str:
+        return checked_text(self.normalize(checked_text(text)) if self.normalize else text)
+
+    def _word(self, match: re.Match[str]) -> str:
+        """Returns a word with the apostrophes around it if a lexicon has it so, else without."""
+        key = word_key(match[0])
+        return match[0] if any(key in lexicon for lexicon in self.lexicons) else match["core"]
 
     def _sentences(self, texts: list[str]) -> list[str]:
-        texts = [self.normalize(text) for text in texts] if self.normalize else texts
-        pattern = word_pattern()
-        words = list(dict.fromkeys(word for text in texts for word in pattern.findall(text)))
+        texts, pattern = [self._normalized(text) for text in texts], word_pattern()
+        words = list(dict.fromkeys(self._word(match) for text in texts for match in pattern.finditer(text)))
         best = {word: found[0].text or word for word, found in zip(words, self.pronounce(words), strict=True)}
-        return [pattern.sub(lambda match: best[match[0]], text) for text in texts]
+
+        def spoken(match: re.Match[str]) -> str:
+            word = self._word(match)
+            return match[0].replace(word, best[word])
+
+        return [pattern.sub(spoken, text) for text in texts]
 
     def _read(self, word: str) -> list[str]:
         """Returns the letters of a word as the model reads them; those without a form that it knows stay."""

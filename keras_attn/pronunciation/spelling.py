@@ -29,7 +29,11 @@ def plain_form(letter: str) -> str:
 
 @functools.cache
 def word_pattern() -> re.Pattern[str]:
-    """Returns the pattern of a word: letters and digits, with marks, apostrophes, hyphens and full stops inside."""
+    """Returns the pattern of a word: letters and digits, with marks, apostrophes, hyphens and full stops inside.
+
+    The group "core" is without an apostrophe before or after, which may be a quotation mark.
+    """
     marks = "".join(one for one in map(chr, range(0x300, 0x20000)) if unicodedata.category(one)[0] == "M")
     run = rf"[^\W_]+(?:[{marks}{_INVISIBLE}]+[^\W_]+)*[{marks}]*"
-    return re.compile(rf"{run}(?:['{APOSTROPHES}\u2010\u2011.-]{run})*")
+    outer = f"['{APOSTROPHES}]?"
+    return re.compile(rf"{outer}(?P<core>{run}(?:['{APOSTROPHES}\u2010\u2011.-]{run})*){outer}")

@@ -53,6 +53,13 @@ def test_sentences_keep_what_is_no_word(g2p):
     assert spelled("2 don’ts.") == f"{g2p('two')} {g2p(chr(39).join(['don', 'ts']))}."
 
 
+def test_apostrophes_around_a_word_belong_to_it_where_a_lexicon_has_it_so(g2p):
+    assert g2p("Goin', give \u2018em 'hello'") == "G OW1 AH0 N, G IH1 V AH0 M 'HH AH0 L OW1'"
+    assert g2p.words("the boys' 'keras' don't bahdanaus'") == ["the", "boys'", "keras", "don't", "bahdanaus"]
+    own = keras_attn.G2P(g2p.translator, [{" rockin' ": "R AA1 K AH0 N"}])
+    assert own("rockin\u2019!") == "R AA1 K AH0 N!"
+
+
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of torch, which warns() shows
 def test_letters_that_the_model_has_not_seen_are_named(g2p):
     with pytest.warns(UserWarning, match=r"letters that the model has seen. Received 1 texts with others: 9"):
@@ -115,6 +122,13 @@ def test_what_is_no_text_is_refused(g2p):
         for call in (g2p, g2p.pronounce):
             with pytest.raises(ValueError, match="Expected text"):
                 call(wrong)
+    for options in ({"n_best": "3"}, {"n_best": 0}, {"beam_size": 0}):
+        with pytest.raises(ValueError, match="to be a whole number of at least 1"):
+            g2p.pronounce("hello", **options)
+    with pytest.raises(ValueError, match="Expected text"):
+        keras_attn.G2P(g2p.translator, normalize=lambda text: None)("hello")
+    with pytest.raises(ValueError, match="Expected a list of lexicons"):
+        keras_attn.G2P(g2p.translator, {"hello": "HH"})
     words = ["hello", "Keras"]
     for given in (tuple(words), iter(words), np.array(words), dict.fromkeys(words)):
         assert [one[0].text for one in g2p.pronounce(given)] == ["HH AH0 L OW1", "K EH1 R AH0 S"]
@@ -167,7 +181,10 @@ def test_the_command_writes_words_and_lexicons(tmp_path, monkeypatch, capsys):
     assert "tf\tT IY EH1 F\tlexicon\t1.000\n" in capsys.readouterr().out
     assert main([*line, "--n-best", "2"]) == 2
     assert "Expected --n-best with --format tsv, dict or lexicon" in capsys.readouterr().err
-    for wrong in ("alone", "New York\t", "\tHH AH"):
+    commented = "# mine\nTF\tT F\t# short\nfoo F UW1 ;;; old\n#sharp-sign SH AA1\n"
+    (tmp_path / "again").write_text(commented)
+    assert read_lexicon(tmp_path / "again") == {"tf": ("T F",), "foo": ("F UW1",), "#sharp-sign": ("SH AA1",)}
+    for wrong in ("alone", "New York\t", "\tHH AH", "tf\tT IY EH1 F\tlexicon\t1.000"):
         (tmp_path / "own.tsv").write_text(f"a\tb\n{wrong}\n")
         assert main(line) == 2
         assert "Expected a word and its phones in line 2 of" in capsys.readouterr().err
@@ -188,3 +205,6 @@ def test_alphabets_by_hand():
     assert converted(["AH0", "B", "AW1", "T"], "arpabet", "ipa") == ["ə", "b", "ˈaʊ", "t"]
     assert converted(["M", "ER1", "D", "ER0"], "arpabet", "x-sampa") == ["m", '"3`', "d", "@`"]
     assert converted(["ɲ", "ɔ̃", "tʰ", "t͡ʃ", "øː", "?"], "ipa", "x-sampa") == ["J", "O_~", "t_h", "t_S", "2:", "?"]
+    assert converted(["ẽ̞", "ç", "c\u0327", "á", "‿"], "ipa", "x-sampa") == ["e_~_o", "C", "C", "a_H", "-\\"]
+    with pytest.raises(ValueError, match=r"Expected an origin among: arpabet, ipa\. Received: 'x-sampa'"):
+        converted(["S"], "x-sampa", "ipa")

@@ -55,6 +55,7 @@ def test_tokenizers_give_the_same_ids_and_texts(tmp_path):
 
 
 SENTENCES_OF_WORDS = ["Hello, Bahdanau!", "read U.S.A x-ray café don’t DON'T", "naïve bahda9 42 😀", " "]
+SENTENCES_OF_WORDS += ["She's goin' home, give \u2018em hell'' 'Cause 'hello' 'n' the boys' 'Bahdanau'"]
 SENTENCES_OF_WORDS += [
     "\ufb01sh na\u0308h Łódź hel\u00adlo ｈｅｌｌｏ \u202bx\u0301y\u202c don`t e\u2011mail straße ½ -- हिन्दी ❤️"
 ]
