@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from keras_attn.search import SearchResult, length_norm
+from keras_attn.search import SearchResult, check_constraints, check_sizes, length_norm
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 Arrays = dict[str, np.ndarray]
@@ -33,7 +33,12 @@ class Limits(NamedTuple):
     def of_rows(
         cls, batch: int, max_length: int, longest, shortest, forced, banned: Sequence[int], ngram: int, ids: SpecialIds
     ) -> Self:
-        """The limits of `batch` rows; for the others, which may be None, see `keras_attn.search.beam_search`."""
+        """The limits of `batch` rows; for the others, which may be None, see `keras_attn.search.beam_search`.
+
+        Raises:
+            ValueError: see `keras_attn.search.check_constraints`.
+        """
+        check_constraints(max_length, forced, banned, ids.end)
         longest = np.full(batch, max_length) if longest is None else np.clip(longest, 1, max_length)  # (B,)
         shortest = np.zeros(batch, "int64") if shortest is None else np.asarray(shortest)  # (B,)
         forced = np.full((batch, 0), ids.pad) if forced is None else np.asarray(forced)  # (B, P)
@@ -80,6 +85,7 @@ def beam_search(
     """
     given = row_max_length, row_min_length, forced_prefix, banned_token_ids, no_repeat_ngram_size
     limits = Limits.of_rows(len(memory["mask"]), max_length, *given, special_ids)
+    check_sizes(beam_size=beam_size, n_best=n_best)
     lengths = np.arange(1, max_length + 1, dtype="float64")
     norms = length_norm(normalization, length_penalty, lengths).astype("float32")  # (L,)
     beams = _Beams(memory, state, limits, beam_size, n_best)

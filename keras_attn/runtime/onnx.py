@@ -10,13 +10,14 @@ import numpy as np
 from keras_attn.requirements import require
 from keras_attn.runtime.beam import Arrays, beam_search
 from keras_attn.saving import manifest
-from keras_attn.search import SearchOptions, SearchResult
+from keras_attn.search import SearchOptions, SearchResult, check_sizes
 from keras_attn.text import SpecialIds, Tokenizer
 from keras_attn.translation import TextSearch
 
 ENCODE, STEP, MANIFEST = "encode.onnx", "step.onnx", "manifest.json"
 FORMAT = {"format": "keras_attn.onnx", "version": 1}
 SEARCH_FORMAT = {"format": "keras_attn.onnx_search", "version": 1}
+_MOST_THREADS = 1024
 _DTYPES = {"float": "float32", "double": "float64"}  # ONNX' names that are not NumPy's
 
 
@@ -32,8 +33,8 @@ class OnnxGraphs:
     """
 
     def __init__(self, directory: str | PathLike, threads: int | None):
-        if threads is not None and (type(threads) is not int or threads < 1):
-            raise ValueError(f"Expected threads to be a whole number above 0, or None. Received: {threads!r}")
+        if threads is not None:
+            check_sizes(threads=threads, maximum=_MOST_THREADS)
         require("runtime", "onnxruntime")
         import onnxruntime
 
@@ -196,6 +197,8 @@ class OnnxTranslator(OnnxGraphs, TextSearch):
 def _properties(found: Mapping[str, Any]) -> tuple[bool, int | None, dict[str, Any]]:
     """Returns `pointer`, `source_length` and the lengths' arguments of a manifest."""
     pointer, source_length = found["pointer"], found["source_length"]
-    if not isinstance(pointer, bool) or not isinstance(source_length, int | None):
+    if not isinstance(pointer, bool):
         raise ValueError
+    if source_length is not None:
+        check_sizes(source_length=source_length)
     return pointer, source_length, manifest.length_arguments(found)

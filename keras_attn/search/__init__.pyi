@@ -11,6 +11,7 @@ from keras_attn.search.options import (
     SampleOptions as SampleOptions,
     SearchOptions as SearchOptions,
     SearchResult as SearchResult,
+    check_constraints as check_constraints,
     check_numbers as check_numbers,
     check_sizes as check_sizes,
     length_norm as length_norm,

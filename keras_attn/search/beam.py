@@ -17,7 +17,7 @@ from keras import ops, tree
 
 from keras_attn.backend import put, take, take_in_rows, while_loop
 from keras_attn.search.constraints import Candidates, Constraints, candidates, check_memory, constrain
-from keras_attn.search.options import SearchResult, check_numbers, check_sizes
+from keras_attn.search.options import MOST_PENALTY, SearchResult, check_numbers, check_sizes
 from keras_attn.search.scoring import NEGATIVE_INFINITY, coverage_score, length_norms
 from keras_attn.search.tensor_ops import append, match_spec, repeat_rows, share_shortlist, start_history, take_step
 from keras_attn.text import DEFAULT_IDS, SpecialIds
@@ -360,7 +360,7 @@ def start_beam_search(
     check_sizes(beam_size=beam_size, n_best=n_best)
     if n_best > beam_size:
         raise ValueError(f"Expected 1 <= n_best <= beam_size. Received: n_best={n_best}, beam_size={beam_size}")
-    check_numbers(coverage_penalty=coverage_penalty)
+    check_numbers(coverage_penalty=coverage_penalty, maximum=MOST_PENALTY)
     check_memory(memory)
     batch, source = ops.shape(memory["mask"])
     memory, shortlist = share_shortlist(memory, shortlist, logits_processor)

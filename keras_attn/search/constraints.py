@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.backend import take, take_in_rows
-from keras_attn.search.options import check_sizes
+from keras_attn.search.options import check_constraints, check_sizes
 from keras_attn.search.scoring import NEGATIVE_INFINITY
 from keras_attn.search.tensor_ops import repeat_rows
 from keras_attn.text import DEFAULT_IDS, SpecialIds
@@ -74,11 +74,7 @@ def constrain(
     if not ops.is_tensor(max_length):
         check_sizes(max_length=max_length)
         max_length = int(max_length)  # an int64 of NumPy would make int64 of int32
-    if end in banned:
-        raise ValueError(
-            f"Expected `banned_token_ids` without the end token {end}, since no hypothesis could end. "
-            f"Received: banned_token_ids={sorted(banned)}"
-        )
+    check_constraints(max_length, forced_prefix, banned, end)
     if no_repeat_ngram_size < 0:
         raise ValueError(f"Expected `no_repeat_ngram_size` >= 0. Received: {no_repeat_ngram_size}")
 
@@ -88,11 +84,6 @@ def constrain(
     forced, minimums = (), ()
     if forced_prefix is not None and np.prod(forced_prefix.shape[1:]) != 0:
         forced = ops.cast(forced_prefix, "int32")  # (B, P)
-        if forced.shape[1] is not None and forced.shape[1] > max_length:
-            raise ValueError(
-                f"Expected `forced_prefix` of at most max_length={max_length} tokens. "
-                f"Received: forced_prefix of shape {tuple(forced.shape)}"
-            )
         if end is not None:
             # The last position is for the end token: a longer prefix could not end.
             is_last = ops.arange(ops.shape(forced)[1], dtype="int32") == max_length - 1  # (P,)

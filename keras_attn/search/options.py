@@ -7,6 +7,7 @@ from them, and export adds its own to them.
 import dataclasses
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +17,7 @@ from keras_attn.suggestions import did_you_mean
 
 NORMALIZATIONS = ("gnmt", "average", "none")  # of `length_norm`
 FLOAT32 = np.finfo("float32")
+MOST_PENALTY = 1e30  # of coverage, whose sum for a long source is finite in float32
 LONGEST = 100_000  # tokens of a translation, whatever a ratio gives: the memory of a search grows with it
 
 
@@ -140,7 +142,7 @@ class SearchOptions(CommonOptions):
     def __post_init__(self):
         super().__post_init__()
         check_sizes(beam_size=self.beam_size)
-        check_numbers(coverage_penalty=self.coverage_penalty)
+        check_numbers(coverage_penalty=self.coverage_penalty, maximum=MOST_PENALTY)
         if self.n_best is not None:  # None is for subclasses whose default is the whole beam
             check_sizes(n_best=self.n_best)
             if self.n_best > self.beam_size:
@@ -297,6 +299,20 @@ def as_python_numbers(options: Any) -> None:
             object.__setattr__(options, field.name, value.item())
 
 
+def check_constraints(max_length: Any, forced_prefix: Any, banned_token_ids: Iterable[int], end: int | None) -> None:
+    """Raises ValueError for a prefix `(B, P)` that is longer than `max_length`, and for a banned end token."""
+    if end in banned_token_ids:
+        raise ValueError(
+            f"Expected `banned_token_ids` without the end token {end}, since no hypothesis could end. "
+            f"Received: banned_token_ids={sorted(banned_token_ids)}"
+        )
+    if forced_prefix is not None and forced_prefix.shape[1] is not None and forced_prefix.shape[1] > max_length:
+        raise ValueError(
+            f"Expected `forced_prefix` of at most max_length={max_length} tokens. "
+            f"Received: forced_prefix of shape {tuple(forced_prefix.shape)}"
+        )
+
+
 def check_sizes(minimum: int = 1, maximum: int = 2**31 - 1, **sizes) -> None:
     """Raises ValueError for values that are not whole numbers from `minimum` to `maximum`."""
     for name, size in sizes.items():
@@ -317,13 +333,15 @@ def check_sampling(num_samples, temperature, top_k, top_p) -> None:
         raise ValueError(f"Expected top_p to be at most 1. Received: top_p={top_p}")
 
 
-def check_numbers(above: bool = False, **numbers) -> None:
-    """Raises ValueError for values that are not finite numbers of at least 0, or of more than 0 if `above`."""
+def check_numbers(above: bool = False, maximum: float = sys.float_info.max, **numbers) -> None:
+    """Raises ValueError for values that are not numbers from 0 to `maximum`, or above 0 if `above`."""
     for name, number in numbers.items():
         try:
-            valid = (number > 0 if above else number >= 0) and number < math.inf
+            valid = (number > 0 if above else number >= 0) and number <= maximum
         except (TypeError, ValueError):  # no number, or an array of them
             valid = False
         if not valid:
             expected = "a number above 0" if above else "a number of at least 0"
+            if isinstance(number, (int, float)) and number > maximum:
+                expected += f" and at most {maximum:g}"
             raise ValueError(f"Expected {name} to be {expected}. Received: {name}={number!r}")

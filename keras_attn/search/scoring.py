@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_attn.search.options import SearchResult, check_numbers, length_norm
+from keras_attn.search.options import MOST_PENALTY, SearchResult, check_numbers, length_norm
 from keras_attn.text import DEFAULT_IDS, SpecialIds
 
 NEGATIVE_INFINITY = float("-inf")
@@ -83,7 +83,7 @@ def score_tokens(
         >>> float(result.log_probs[0, 0]) == float(result.scores[0, 0])
         True
     """
-    check_numbers(coverage_penalty=coverage_penalty)
+    check_numbers(coverage_penalty=coverage_penalty, maximum=MOST_PENALTY)
     if token_ids.shape[1]:
         length_norm(normalization, length_penalty, np.array([token_ids.shape[1]], "float64"))  # refuses an overflow
     real = ops.not_equal(token_ids, special_ids.pad)  # (B, T)

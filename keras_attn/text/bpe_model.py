@@ -150,6 +150,9 @@ class BPEModel:
         return self.special_ids != DEFAULT_IDS
 
 
+_RESERVED = "\u2585"  # SentencePiece's sign for an unknown character; it silently leaves out lines that have it
+
+
 def _train_sentencepiece(
     lines: list[str], vocabulary_size: int | None, lowercase: bool, byte_fallback: bool, tags: Sequence[str]
 ) -> bytes:
@@ -162,7 +165,7 @@ def _train_sentencepiece(
         rules.write_text("".join(f"{code:X}\t{lower:X}\n" for code, lower in table.items()))
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(lines),
+                sentence_iterator=(line.replace(_RESERVED, " ") for line in lines),
                 model_writer=model,
                 model_type="bpe",
                 vocab_size=vocabulary_size or DEFAULT_VOCABULARY_SIZE,

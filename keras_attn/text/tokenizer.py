@@ -18,6 +18,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from operator import index
 from pathlib import Path
 from typing import Any
@@ -422,11 +423,11 @@ def encode_lines(lines: Iterable[str], tokenizer: Tokenizer, threads: int | None
     """Returns the ids of each line: none for a blank line, although BPE has pieces for blanks.
 
     Raises:
-        ValueError: If `lines` is a single string, or a line is not valid Unicode.
+        ValueError: If `lines` is no list, or a line is no str or not valid Unicode.
     """
-    if isinstance(lines, str):
-        raise ValueError("Expected a list of lines. Received: a single str")
-    return tokenizer.encode_batch([line if line.strip(BLANKS) else "" for line in lines], threads=threads)
+    if isinstance(lines, (str, bytes)) or not isinstance(lines, Iterable):
+        raise ValueError(f"Expected a list of lines. Received: a single {type(lines).__name__}")
+    return tokenizer.encode_batch([line if checked_text(line).strip(BLANKS) else "" for line in lines], threads=threads)
 
 
 def _check_training(
@@ -439,20 +440,24 @@ def _check_training(
     """
     if level not in LEVELS:
         raise ValueError(f"Expected level to be one of {', '.join(LEVELS)}. Received: {level!r}")
-    if isinstance(lines, str):
-        raise ValueError("Expected lines to be an iterable of lines. Received: a single str")
+    if isinstance(lines, (str, bytes)) or not isinstance(lines, Iterable):
+        raise ValueError(f"Expected lines to be an iterable of lines. Received: a single {type(lines).__name__}")
     if isinstance(tags, str) or not isinstance(tags, Sequence) or len(set(tags)) < len(tags):
         raise ValueError(f"Expected tags as a list of tokens that differ from each other. Received: {tags!r}")
     special = len(SPECIAL_TOKENS) + len(tags)
-    if vocabulary_size is not None and vocabulary_size <= special:
+    if vocabulary_size is not None and not (isinstance(vocabulary_size, Integral) and vocabulary_size > special):
         raise ValueError(
-            f"Expected vocabulary_size of at least {special + 1}, {special} of them special. "
-            f"Received: {vocabulary_size}"
+            f"Expected vocabulary_size to be a whole number of at least {special + 1}, {special} of them special. "
+            f"Received: {vocabulary_size!r}"
         )
-    if min_frequency < 1 or (min_frequency > 1 and level in ("bpe", "symbol")):
+    if (
+        not isinstance(min_frequency, Integral)
+        or min_frequency < 1
+        or (min_frequency > 1 and level in ("bpe", "symbol"))
+    ):
         raise ValueError(
             "Expected min_frequency of at least 1, and of 1 for the levels bpe and symbol, which have no "
-            f"frequency limit. Received: {min_frequency} for level {level}"
+            f"frequency limit. Received: {min_frequency!r} for level {level}"
         )
     if tags and level == "character":
         raise ValueError("Expected no tags for the level character, each of whose tokens is one character.")

@@ -132,7 +132,8 @@ class Translator(TextSearch):
             Keras' `History`.
 
         Raises:
-            ValueError: if lists differ in length or have no pair with text, or the translator multiplies in int8.
+            ValueError: if lists differ in length, have no pair with text or what is no text, or the translator
+                multiplies in int8.
 
         Example:
             >>> history = translator.fit(["two dogs"] * 8, ["deux chiens"] * 8, epochs=2, verbose=0)
@@ -144,6 +145,12 @@ class Translator(TextSearch):
         settings = {"batch_size": batch_size, "pointer": self.model.pointer}
         data = ParallelDataset.from_text(sources, targets, *parts, **settings)
         if validation_data is not None:
+            is_two = isinstance(validation_data, (tuple, list)) and len(validation_data) == 2
+            if not is_two or (isinstance(validation_data, list) and isinstance(validation_data[0], tuple)):
+                raise ValueError(
+                    "Expected validation_data=(sources, targets), two lists of texts. "
+                    f"Received: {validation_data!r:.80}"
+                )
             options["validation_data"] = ParallelDataset.from_text(*validation_data, *parts, **settings)
         if not self.model.compiled:
             compile_model(self.model)

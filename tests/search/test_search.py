@@ -466,6 +466,7 @@ def test_the_best_of_a_large_vocabulary():
         ({"length_penalty": float("inf")}, "Received: length_penalty=inf"),
         ({"length_penalty": 1000.0}, "finite norms in float32. Received: length_penalty=1000.0"),
         ({"coverage_penalty": float("inf")}, "Received: coverage_penalty=inf"),
+        ({"coverage_penalty": 1e39}, r"and at most 1e\+30. Received: coverage_penalty=1e\+39"),
         ({"coverage_penalty": -1.0}, "coverage_penalty to be a number of at least 0"),
         ({"normalization": "wu"}, "'average', 'gnmt', 'none'"),
         ({"normalization": np.ones(4, "float32")}, r"each of max_length=5 lengths. Received: .* shape \(4,\)"),

@@ -89,6 +89,18 @@ def test_both_searches_find_the_same(seed, end):
     check_equal(model, drawn_options(seed) | {"special_ids": SpecialIds(end=end)})
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"banned_token_ids": [3]}, {"forced_prefix": np.ones((B, L + 1), "int32")}, {"n_best": None}]
+)
+def test_both_searches_refuse_the_same(wrong):
+    model, sentences = TableModel(0), set()
+    for search, step in ((beam_search, in_numpy(model.step)), (beam_search_of_keras, model.step)):
+        with pytest.raises(ValueError, match=f"Expected `?{next(iter(wrong))}") as caught:
+            search(step, model.memory, model.state, max_length=L, **wrong)
+        sentences.add(str(caught.value))
+    assert len(sentences) == 1
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_that_finish_leave_the_batch_and_change_nothing_for_the_others(seed):
     model = TableModel(seed, batch=67, scale=4.0)

@@ -173,9 +173,9 @@ def test_logits_that_are_nan_are_refused(pieces):
         translator.step(np.array([2], "int32"), memory, state)
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2", 10**6])
 def test_a_number_of_threads_is_checked(pieces, threads):
-    with pytest.raises(ValueError, match=f"threads to be a whole number above 0, or None. Received: {threads!r}"):
+    with pytest.raises(ValueError, match=f"threads to be a whole number .* Received: threads={threads!r}"):
         OnnxTranslator(pieces[1], threads=threads)
 
 

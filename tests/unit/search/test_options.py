@@ -77,7 +77,7 @@ def test_normalizations_are_those_of_length_norm():
             "Expected length_penalty to be a number of at least 0. Received: length_penalty=-0.1",
         ),
         ({"length_penalty": float("nan")}, "Received: length_penalty=nan"),
-        ({"coverage_penalty": float("inf")}, "Received: coverage_penalty=inf"),
+        ({"coverage_penalty": 1e39}, r"of at least 0 and at most 1e\+30. Received: coverage_penalty=1e\+39"),
         ({"normalization": "wu"}, "Expected normalization to be one of .*'gnmt'.* Received: normalization='wu'"),
         ({"max_length_ratio": 0}, "Expected max_length_ratio to be a number above 0. Received: max_length_ratio=0"),
         ({"max_length": 2.5}, "Received: max_length=2.5"),

@@ -17,6 +17,7 @@ from keras_attn.text import (
     START_ID,
     UNKNOWN_ID,
     Tokenizer,
+    encode_lines,
 )
 
 LINES = [
@@ -154,6 +155,10 @@ def test_the_bounds_of_the_vocabulary_are_named_and_work():
     [
         (LINES, {"level": "unigram"}, "one of bpe, word, symbol, character, letter. Received: 'unigram'"),
         ("one line", {}, "Received: a single str"),
+        (None, {}, "Received: a single NoneType"),
+        (LINES, {"vocabulary_size": "100"}, "whole number of at least 5, 4 of them special. Received: '100'"),
+        (LINES, {"vocabulary_size": 100.5, "level": "word"}, "Received: 100.5"),
+        (LINES, {"level": "word", "min_frequency": "2"}, "Received: '2' for level word"),
         (LINES, {"vocabulary_size": 4}, "at least 5"),
         (LINES, {"min_frequency": 2}, "Received: 2 for level bpe"),
         (LINES, {"level": "word", "min_frequency": 0}, "Received: 0 for level word"),
@@ -190,6 +195,16 @@ def test_encoding_and_decoding_refuse(level):
         tokenizer.decode([4, -1])
     with pytest.raises(ValueError, match=f"Received: {tokenizer.vocabulary_size}"):
         tokenizer.tokens([tokenizer.vocabulary_size])
+
+
+def test_lines_with_the_character_that_sentencepiece_reserves_are_trained_on():
+    assert Tokenizer.train(["hallo welt \u2585"] * 20).pieces("hallo") == ["hallo"]
+
+
+@pytest.mark.parametrize("lines", [None, 5, b"men", ["men", None], [["men"]], [1]])
+def test_lines_that_are_no_text_are_refused(words, lines):
+    with pytest.raises(ValueError, match=r"Expected (a list of lines|text as a str)"):
+        encode_lines(lines, words)
 
 
 # Files.

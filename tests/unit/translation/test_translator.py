@@ -63,6 +63,11 @@ def test_fit_trains_on_texts_as_fit_of_the_model_does_on_batches():
     optimizer = given.model.optimizer
     given.fit(*pairs, initial_epoch=1, **options)
     assert given.model.optimizer is optimizer, "a compiled model stays as it is"
+    for wrong in (5, PAIRS[0], [(*PAIRS[0],)] * 2, (*held_out, None), held_out[:1]):
+        with pytest.raises(ValueError, match=r"Expected validation_data=\(sources, targets\), two lists of texts"):
+            given.fit(*pairs, validation_data=wrong, **options)
+    with pytest.raises(ValueError, match=r"Expected text as a str\. Received: float"):
+        given.fit(pairs[0], [*pairs[1][:-1], float("nan")], **options)
     with pytest.raises(ValueError, match="in floating point to train"):
         keras_attn.quantize(given).fit(*pairs)
 
