@@ -17,7 +17,7 @@ import keras
 from keras import ops
 
 from keras_attn.backend import is_graph_created, replica_count, sum_over_replicas
-from keras_attn.layers import refuse_unknown_arguments
+from keras_attn.layers import check_size, refuse_unknown_arguments
 
 
 def softmax_parts(logits):
@@ -182,7 +182,7 @@ class SmoothedCrossentropy(keras.losses.Loss):
         A scalar in nats per token, or `(B, T)` with `reduction=None`.
 
     Raises:
-        ValueError: If ε or the dtype is out of range, an argument is unknown, or the shapes of labels, logits
+        ValueError: If ε, V or the dtype is out of range, an argument is unknown, or the shapes of labels, logits
             and sample weights do not match.
 
     Example:
@@ -208,6 +208,8 @@ class SmoothedCrossentropy(keras.losses.Loss):
         refuse_unknown_arguments(type(self), unknown, base=keras.losses.Loss, also=())
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"Expected label_smoothing in [0, 1). Received: label_smoothing={label_smoothing}")
+        if vocabulary_size is not None:
+            check_size("vocabulary_size", vocabulary_size)
         super().__init__(name=name, reduction=reduction, dtype=checked_dtype(dtype))
         self.label_smoothing = float(label_smoothing)
         self.vocabulary_size = vocabulary_size
@@ -225,6 +227,11 @@ class SmoothedCrossentropy(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         check_shapes(y_true, y_pred)
+        if self.vocabulary_size is not None and self.vocabulary_size > y_pred.shape[-1]:
+            raise ValueError(
+                f"Expected logits of at least vocabulary_size={self.vocabulary_size} words. "
+                f"Received: logits of shape {tuple(y_pred.shape)}"
+            )
         return self._crossentropy(ops.cast(y_pred, self.dtype), ops.cast(y_true, self.dtype))
 
     def get_config(self) -> dict[str, Any]:

@@ -166,7 +166,8 @@ def kind_of(folder: Path) -> str:
     """Returns which of `KINDS` a folder is; "preset" if no other, and if it does not exist."""
     if os.path.isfile(folder / "encode.onnx"):
         return "onnx"
-    return "saved_model" if versions_of(folder) else "preset"
+    is_preset = os.path.isfile(folder / "translator.json")
+    return "saved_model" if not is_preset and versions_of(folder) else "preset"
 
 
 def versions_of(folder: Path) -> list[Path]:

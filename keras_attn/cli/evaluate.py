@@ -76,9 +76,12 @@ def evaluate(arguments: argparse.Namespace) -> None:
     tokenize = arguments.tokenize or report["config"].get("tokenize", "13a")
     metric = arguments.metric or report["config"].get("metric", "bleu")
 
-    from keras_attn.evaluation import bleu
+    from keras_attn.evaluation import bleu, main_score
 
-    bleu(["a"], ["a"], tokenize=tokenize)  # refuses an unknown tokenizer before minutes of translation
+    # An unknown tokenizer and blank answers are refused before minutes of translation.
+    bleu(["a"], ["a"], tokenize=tokenize)
+    if metric == "wer":
+        main_score(metric, test.sources, test.references, test.sources, tokenize)
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(streams.new_file(arguments.output)) if arguments.output else None
         # Both are opened before either translates: a bad one is refused before any work.

@@ -13,6 +13,7 @@ import numpy as np
 # The possible fields of a JSON line: attributes of `Translation`.
 FIELDS = ("text", "score", "tokens", "token_ids", "token_log_probs", "alignment")
 # Valid inside JSON strings, but `str.splitlines` splits lines there.
+_TO_BLANKS = dict.fromkeys(map(ord, "\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 _LINE_ENDS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
 
 
@@ -110,5 +111,5 @@ def _plain(value):
 
 
 def _on_one_line(text: str) -> str:
-    """Replaces line breaks and tabs, which a byte-level vocabulary can produce."""
-    return text.replace("\n", " ").replace("\t", " ")
+    """Replaces line breaks of all kinds and tabs, which a byte-level vocabulary can produce."""
+    return text.translate(_TO_BLANKS)

@@ -157,7 +157,9 @@ def check_tokenizers(*tokenizers: Tokenizer) -> None:
 
 
 def check_version(directory: Path, version: int | None) -> None:
-    """Raises FileExistsError if the version exists."""
+    """Raises FileExistsError if the version exists, or the folder is a run or a preset."""
+    if (directory / "translator.json").exists():
+        raise FileExistsError(f"Expected a folder for versions. Received one of a run or a preset: {str(directory)!r}")
     if version is not None and (directory / str(version)).exists():
         raise _taken(directory / str(version))
 

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn.backend import loop_matmul, matmul
-from keras_attn.layers.layer import Layer, SourceReader, WeightLayer, check_mask, constructor_arguments
+from keras_attn.layers.layer import Layer, SourceReader, WeightLayer, check_mask, check_query, constructor_arguments
 from keras_attn.layers.normalizers import at_least_float32, get_normalizer, normalize, score_dtype
 
 _REGISTRY: dict[str, type["Attention"]] = {}
@@ -79,6 +79,7 @@ class Attention(WeightLayer, SourceReader):
     def __call__(self, query, values, *args, return_attention_scores: bool | None = None, **kwargs):
         if self._keeps_state and not isinstance(query, keras.KerasTensor):
             query, values = (self._as_input(x) for x in (query, values))
+        check_query(query, values)
         found = super().__call__(query, values, *args, **kwargs)
         if return_attention_scores is None:
             return found

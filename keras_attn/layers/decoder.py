@@ -7,7 +7,14 @@ from keras import ops, tree
 
 from keras_attn.backend import scan
 from keras_attn.layers.attention import get_attention
-from keras_attn.layers.layer import SourceReader, build_once, check_mask, check_memory, refuse_unknown_arguments
+from keras_attn.layers.layer import (
+    SourceReader,
+    build_once,
+    check_mask,
+    check_memory,
+    check_sequence,
+    refuse_unknown_arguments,
+)
 from keras_attn.layers.normalizers import score_dtype
 from keras_attn.layers.readout import attentional_vector, build_attentional
 from keras_attn.layers.recurrence import (
@@ -249,6 +256,7 @@ class AttentionDecoder(SourceReader):
         self.seed_generator = keras.random.SeedGenerator()
 
     def build(self, inputs_shape, values_shape, **_):
+        check_sequence("inputs", inputs_shape)
         batch = inputs_shape[0]
         self.query_width = output_width(self.cell)  # H
         query_shape = (batch, self.query_width)

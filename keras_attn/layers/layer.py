@@ -208,6 +208,16 @@ def check_sequence(name: str, shape) -> None:
         )
 
 
+def check_query(query, values) -> None:
+    """Raises ValueError for a query that is not `(B, H)` or `(B, T, H)`, B being that of the values."""
+    (batch, *others), (rows, *_) = query.shape or (None,), values.shape or (None,)
+    if len(others) not in (1, 2) or (batch != rows and None not in (batch, rows)):
+        raise ValueError(
+            "Expected a query of shape (B, H) or (B, T, H), and values of shape (B, S, M). "
+            f"Received: a query of shape {tuple(query.shape)} and values of shape {tuple(values.shape)}"
+        )
+
+
 def check_memory(values) -> None:
     """Raises ValueError for a memory, or one of several, that is not `(B, S, M)`."""
     for one in values if isinstance(values, (list, tuple)) else [values]:

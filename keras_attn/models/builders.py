@@ -28,6 +28,7 @@ def make_initializers(
     Otherwise embeddings are ~ N(0, 1 / m). Glorot's rule, which counts the vocabulary as the fan-in, would make them
     too small to learn from (Multi30k, 250 updates: training perplexity 207, against 59).
     """
+    check_size("embedding_size", embedding_size)
     if initializer is None:
         return paper(), paper()
     return keras.initializers.get(initializer), RandomNormal(stddev=embedding_size**-0.5)

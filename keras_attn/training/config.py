@@ -79,6 +79,7 @@ class TrainingConfig:
 _COUNTS = ("epochs", "max_steps", "validate_every", "batch_size", "tokens_per_batch", "accumulation_steps", "patience")
 _COUNTS += ("min_frequency", "max_tokens", "max_words", "validation_sentences")
 _FRACTIONS = ("hold_fraction", "label_smoothing", "ema_decay", "bpe_dropout", "recurrent_dropout", "word_dropout")
+_FRACTIONS += ("dropout", "embedding_dropout", "layer_dropout", "memory_dropout", "output_dropout")
 _NOT_NEGATIVE = ("curriculum_epochs", "warmup_steps", "length_penalty", "average_checkpoints", "guided_alignment")
 _RANGES = {name: {"low": 1} for name in _COUNTS} | {name: {"low": 0} for name in _NOT_NEGATIVE}
 _RANGES |= {name: {"low": 0, "high": 1} for name in _FRACTIONS}

@@ -139,10 +139,17 @@ def write_translations(path: Path, sources, references, translations) -> None:
 
 
 def read_translations(path: Path) -> list[tuple[str, str, str]]:
-    """Reads what `write_translations` wrote: source, reference and translation of each sentence."""
-    with path.open(encoding="utf-8", newline="\n") as file:
-        texts = [line[len("translation: ") :].removesuffix("\n") for line in file]
-    return list(zip(texts[0::4], texts[1::4], texts[2::4], strict=True))
+    """Reads what `write_translations` wrote: source, reference and translation of each sentence.
+
+    Raises:
+        ValueError: If the file is truncated or changed.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            texts = [line[len("translation: ") :].removesuffix("\n") for line in file]
+        return list(zip(texts[0::4], texts[1::4], texts[2::4], strict=True))
+    except ValueError:  # UnicodeDecodeError is one
+        raise ValueError(f"Expected {str(path)!r} to have a run's translations. It is truncated or changed.") from None
 
 
 def draw_reordering(path: Path, translator, translations, references) -> None:

@@ -97,8 +97,8 @@ def _train(recipe: ModuleType, plan: TrainingPlan, devices, model_scope, job, te
         tokenizers = fitting.train_tokenizers(config, *corpus.splits["train"], corpus.tags)
     starting_point.check_tags(corpus, tokenizers[0])
     identity = plans.identity(plan, corpus, tokenizers, start and start.identity)
+    texts = {f"text of the split {split}": [*map(_digest, sides)] for split, sides in corpus.splits.items()}
     if job.count > 1:
-        texts = {f"text of the split {split}": [*map(_digest, sides)] for split, sides in corpus.splits.items()}
         job.assert_equal(texts | {"out": str(out), "beam": plan.beam} | identity)
     cache = plan.cache or downloads.cache_folder() / "token_files"
     data_options = getattr(recipe, "data_options", None)
@@ -113,7 +113,7 @@ def _train(recipe: ModuleType, plan: TrainingPlan, devices, model_scope, job, te
     translator = Translator(model, *tokenizers, **lengths)
     # Refuses search options that are wrong now, not after hours of training.
     translator.generate([], beam_size=plan.beam, length_penalty=config.length_penalty)
-    job.on_rank_0(lambda: open_run(out, identity, plan.resume))
+    job.on_rank_0(lambda: open_run(out, identity | texts, plan.resume))
     if start:  # to resume, the checkpoint has the run's own
         start.give_weights(model)
 

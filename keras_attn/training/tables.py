@@ -34,7 +34,8 @@ def read_table(path: Path, source: str | None = None, target: str | None = None)
         source, target: Names of columns in a header, or numbers from 1; None: "source" and "target", or the first two.
 
     Raises:
-        ValueError: for a line without one of the columns, a header with one of two names, or what is no table.
+        ValueError: for a line without one of the columns, a header with one of two names, a number without another or
+            below 1, or what is no table.
     """
     kind = ending(path)
     wanted = source or "source", target or "target"
@@ -74,7 +75,10 @@ def _columns(
     number, first = next(rows)
     names = [name.strip() for name in first]
     found = [name for name in wanted if name in names]
-    if all(name.isdecimal() and int(name) for name in wanted):
+    if any(name.isdecimal() for name in wanted):
+        if not all(name.isdecimal() and int(name) for name in wanted):
+            given = " and ".join(map(repr, wanted))
+            raise ValueError(f"Expected --source and --target to be two numbers of columns, from 1. Received: {given}")
         places, has_header = [int(name) - 1 for name in wanted], False
     elif len(found) == 2:
         places, has_header = [names.index(name) for name in wanted], True

@@ -103,6 +103,23 @@ def test_a_memory_of_two_axes_is_refused_in_a_sentence():
     assert ka.DotAttention()(query, flat, mask=ops.reshape(np.ones((B, 7, 7), "bool"), (B, -1)))[1].shape == (B, T, 49)
 
 
+def test_a_query_of_other_axes_and_inputs_of_two_are_refused():
+    values = np.ones((B, S, H), "float32")
+    attentions = (
+        ka.DotAttention(),
+        ka.BahdanauAttention(7),
+        ka.layers.CoverageAttention(7),
+        ka.layers.MultiHeadAttention(2),
+    )
+    for attention in attentions:
+        for shape in ((H,), (B, T, 1, H), (1, H), (B + 1, T, H)):
+            with pytest.raises(ValueError, match=r"Expected a query of shape \(B, H\) or \(B, T, H\), and values"):
+                attention(np.ones(shape, "float32"), values)
+    for shape in ((B, H), (B, T, 1, H)):
+        with pytest.raises(ValueError, match=r"Expected inputs of shape \(B, S, M\)"):
+            ka.AttentionDecoder(layers.GRUCell(H), ka.BahdanauAttention(7))(np.ones(shape, "float32"), values)
+
+
 def test_masks_in_a_list_as_for_kerass_attention_are_refused():
     query, values, mask = np.ones((B, T, H), "float32"), np.ones((B, S, H), "float32"), SOURCE != 0
     for given in ([None, mask], [TARGET != 0, mask]):

@@ -66,6 +66,11 @@ def test_shapes_and_smoothing_are_checked():
         SmoothedCrossentropy(1.0)
     with pytest.raises(ValueError, match=r"Received: labels of shape \(2, 3\) and logits of shape \(2, 4, 7\)"):
         SmoothedCrossentropy()(np.zeros((2, 3)), np.zeros((2, 4, 7)))
+    for words in (0, -2, 2.5):
+        with pytest.raises(ValueError, match="`vocabulary_size` to be a positive whole number"):
+            SmoothedCrossentropy(vocabulary_size=words)
+    with pytest.raises(ValueError, match=r"at least vocabulary_size=8 words\. Received: logits of shape \(2, 3, 7\)"):
+        SmoothedCrossentropy(vocabulary_size=8)(np.zeros((2, 3)), np.zeros((2, 3, 7)))
     for make in METRICS:
         with pytest.raises(ValueError, match=r"Received: labels of shape \(2, 3, 7\)"):
             make().update_state(np.zeros((2, 3, 7)), np.zeros((2, 3, 7)))

@@ -65,9 +65,11 @@ def test_serving_a_preset_exports_it_once(checkout, tmp_path, monkeypatch, capsy
     assert serve._exported(checkout / "tiny") == serve._exported(checkout / "tiny") == folders[0]
     assert len(folders) == 1
     assert capsys.readouterr().out.startswith(f"Exporting {checkout / 'tiny'} to {tmp_path}")
-    assert [command.kind_of(path) for path in (folders[0], folders[0] / "1", checkout)] == [
+    (checkout / "tiny" / "1").mkdir()
+    (checkout / "tiny" / "1" / "saved_model.pb").touch()
+    assert [command.kind_of(path) for path in (folders[0], folders[0] / "1", checkout, checkout / "tiny")] == [
         *["saved_model"] * 2,
-        "preset",
+        *["preset"] * 2,
     ]
 
 

@@ -49,6 +49,12 @@ def test_the_next_version_is_one_above_the_highest(translator, quick, tmp_path):
     assert (folder / "saved_model.pb").read_text() == threading.current_thread().name
 
 
+def test_a_run_is_no_folder_of_versions(translator, quick, tmp_path):
+    (tmp_path / "translator.json").touch()
+    with pytest.raises(FileExistsError, match=r"Expected a folder for versions\. Received one of a run or a preset"):
+        export_translator(translator, tmp_path)
+
+
 def test_exports_at_once_make_a_version_each(translator, quick, tmp_path):
     threads = [threading.Thread(target=export_translator, args=(translator, tmp_path), name=str(n)) for n in range(7)]
     for thread in threads:

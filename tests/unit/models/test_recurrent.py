@@ -72,6 +72,7 @@ def test_an_output_that_is_no_state_cannot_be_the_previous_state():
         ("rnnsearch", {"tie_embeddings": "target", "readout_size": 7}, "as wide as the embeddings"),
         ("rnnsearch", {"tie_embeddings": "source"}, "one joint vocabulary"),
         ("rnnsearch", {"tie_embeddings": "both"}, "Expected `tie_embeddings`"),
+        ("rnnsearch", {"embedding_size": 0}, "`embedding_size` to be a positive whole number"),
         ("rnnsearch", {"attention": "dot", "decoder_units": 17}, "one width for DotAttention"),
         ("rnnsearch", {"attention": "addative"}, "Expected an `Attention` layer, or one of"),
         ("luong", {"num_layers": 0}, "`num_layers` to be a positive whole number"),

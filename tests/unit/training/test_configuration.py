@@ -54,6 +54,13 @@ def test_override_reads_the_type_of_the_field():
         config.override(rnnsearch.Config(), ["units"])
 
 
+@pytest.mark.parametrize("name", ["embedding_dropout", "memory_dropout", "output_dropout", "word_dropout"])
+def test_rates_out_of_range_are_named(name):
+    for rate in (-0.1, 1.5):
+        with pytest.raises(ValueError, match=f"Expected `{name}` from 0 to 1. Received: {rate}"):
+            config.override(rnnsearch.Config(), [f"{name}={rate}"])
+
+
 def test_settings_come_from_a_file(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text(
@@ -149,6 +156,10 @@ def test_translations_are_read_as_they_were_written(tmp_path):
     translations = [types.SimpleNamespace(text=text) for text in sides[2]]
     report.write_translations(tmp_path / "translations.txt", *sides[:2], translations)
     assert report.read_translations(tmp_path / "translations.txt") == list(zip(*sides, strict=True))
+    for content in (b"[1]", b"source: \xff\n"):
+        (tmp_path / "translations.txt").write_bytes(content)
+        with pytest.raises(ValueError, match=r"a run's translations\. It is truncated or changed"):
+            report.read_translations(tmp_path / "translations.txt")
 
 
 WHOLE = {"corpus": "phrases", "source": "en", "target": "fr", "config": {"length_penalty": 0.5, "metric": "wer"}}

@@ -159,6 +159,13 @@ def test_tables_as_people_have_them(tmp_path, name) -> None:
     assert table.columns == (("1", "2") if name == "plain.csv" else columns)
 
 
+@pytest.mark.parametrize("columns", [("0", "2"), ("3", None), ("en", "2")])
+def test_a_number_of_a_column_is_refused_without_another_from_1(tmp_path, columns) -> None:
+    (tmp_path / "id.tsv").write_text(TABLES["id.tsv"])
+    with pytest.raises(ValueError, match=r"to be two numbers of columns, from 1\. Received: "):
+        tables.read_table(tmp_path / "id.tsv", *columns)
+
+
 def test_a_folder_of_tables_with_other_names_of_splits(tmp_path) -> None:
     folder = write(
         tmp_path / "own", {f"{split}.tsv": "en\tfr\na\tb\n" for split in ("train", "dev", "test")}, zipped=True

@@ -76,6 +76,17 @@ def test_a_run_that_died_before_the_last_line_of_its_history_goes_on(corpus, cop
     assert (copy / "history.csv").read_text().startswith(whole)
 
 
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_other_text_of_the_same_name_is_refused(corpus, copy, tmp_path, split, capfd):
+    """The same lines on each side, and so the same tokenizers, in other pairs."""
+    other = Path(shutil.copytree(corpus, tmp_path / corpus.name))
+    path = next(other.glob(f"{split}.*"))
+    first, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, first, ""]))
+    assert train.main(line(other, copy, "--resume")) == 2
+    assert f"It was begun with another text of the split {split}." in capfd.readouterr().err
+
+
 def test_training_that_diverges_stops_at_once_and_keeps_the_last_good_state(corpus, copy, monkeypatch, capfd):
     """The weights become NaN when the second of two epochs begins."""
     on_epoch_begin, before = callbacks.TimeBudget.on_epoch_begin, (copy / "checkpoint.npz").read_bytes()
