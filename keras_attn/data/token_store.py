@@ -141,7 +141,8 @@ class TokenStore:
         lengths = np.minimum(self.offsets[rows + 1] - starts, shape[1] - self.ends)  # (rows,)
         columns = np.arange(shape[1])
         positions = starts[:, None] + columns  # (rows, S)
-        token_ids = self.token_ids.take(positions, mode="clip")  # (rows, S), neighbours' ids after a row's end
+        stored = self.token_ids if len(self.token_ids) else np.zeros(1, np.int32)  # all rows may be empty
+        token_ids = stored.take(positions, mode="clip")  # (rows, S), neighbours' ids after a row's end
         pad, end = self.special_ids.pad, self.special_ids.end
         padded = np.full(shape, pad, np.int32)  # (B, S)
         padded[: len(rows)] = np.where(columns < lengths[:, None], token_ids, pad)

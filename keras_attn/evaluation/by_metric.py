@@ -23,12 +23,13 @@ def main_score(
         metric, sources, references, hypotheses, tokenize: As in `all_scores`.
 
     Raises:
-        ValueError: As `bleu` and `word_error_rate`.
+        ValueError: For another name, and as `bleu` and `word_error_rate`.
 
     Example:
         >>> keras_attn.evaluation.main_score("wer", ["cat"], ["K AE T"], ["K AH T"], "none")
         100.0
     """
+    _check_metric(metric)
     if metric == "wer":
         return word_error_rate(*items(sources, references, hypotheses)).score
     return bleu(hypotheses, references, tokenize=tokenize).score
@@ -75,6 +76,7 @@ def all_scores(
         >>> sorted(scores)
         ['bleu', 'chrf', 'ter']
     """
+    _check_metric(metric)
     if metric == "wer":
         scored = items(sources, references, hypotheses)
         scores = {"wer": word_error_rate(*scored)}
@@ -89,6 +91,11 @@ def all_scores(
         if not main_only:
             scores |= {"chrf": chrf(hypotheses, references), "ter": ter(hypotheses, references)}
     return {name: {"score": round(score.score, 2), "signature": score.signature} for name, score in scores.items()}
+
+
+def _check_metric(metric: str) -> None:
+    if metric not in ("bleu", "wer"):
+        raise ValueError(f"Expected `metric` among: bleu, wer. Received: {metric!r}")
 
 
 def _changed(change: Callable[[str], str], hypotheses: list[str], answers: list[list[str]]):

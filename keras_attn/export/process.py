@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_attn.backend import all_layers
 from keras_attn.translation import Shortlist, Translator, quantize, with_shortlist
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def custom_modules(model: "Seq2Seq") -> list[str]:
     Raises:
         ValueError: for a class that is defined in `__main__`, which no other process can import.
     """
-    classes = {(type(model).__module__, type(model).__name__)}
+    classes = {(type(one).__module__, type(one).__name__) for one in all_layers(model)}  # also layers given by name
 
     def note(config):  # of each object in the config
         if "class_name" in config and "module" in config:

@@ -103,6 +103,9 @@ class Attention(WeightLayer, SourceReader):
         steps = query.shape[1] if len(query.shape) == 3 else None
         return check_mask(values_mask if mask is None else mask, values, steps)
 
+    def build(self, query_shape, values_shape, **_):
+        """Creates the weights, if the mechanism has some."""
+
     def keys(self, values):
         """The source side of the score, the same for every target step: `(B, S, M) -> (B, S, A)`."""
         return values

@@ -72,6 +72,8 @@ class DeepOutput(WeightLayer):
     ):
         super().__init__(**kwargs)
         check_size("units", units)
+        if activation != "maxout":
+            keras.activations.get(activation)  # refuses an unknown one now
         self.units = units
         self.activation = activation
         self.use_bias = use_bias

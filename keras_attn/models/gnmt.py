@@ -107,7 +107,7 @@ class GNMTSeq2Seq(RecurrentSeq2Seq):
             bridge="zeros",
             decoder=make_decoder_stack(
                 lstms(decoder_layers, name="cell"),
-                make_attention(attention, attention_units or units, kernel, dtype),
+                make_attention(attention, units if attention_units is None else attention_units, kernel, dtype),
                 attend,
                 layer_dropout,
                 dtype,

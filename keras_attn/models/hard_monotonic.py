@@ -76,7 +76,7 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
-        width = decoder_units or units
+        width = units if decoder_units is None else decoder_units
         paper = partial(RandomUniform, -0.1, 0.1)
         kernel, embeddings = make_first_layers(self, paper, embedding_size, dtype)
         options = {"initializer": initializer, "paper": paper, "dtype": dtype, "recurrent_dropout": recurrent_dropout}
@@ -91,7 +91,7 @@ class HardMonotonicSeq2Seq(RecurrentSeq2Seq):
             decoder=AttentionDecoder(
                 make_lstm_stack(width, 1, name="cell", **options), [], dtype=dtype, name="decoder"
             ),
-            readout=PairReadout(readout_size or 3 * width, **own, name="readout"),
+            readout=PairReadout(3 * width if readout_size is None else readout_size, **own, name="readout"),
             output_projection=make_output_projection(self, kernel, dtype),
             **kwargs,
         )

@@ -112,6 +112,8 @@ class RecurrentSeq2Seq(AttentionSeq2Seq):
         return projection_part(self.target_embedding, self.output_bias, token_ids)
 
     def set_arguments(self, scope, base=None):
+        if not 0 <= (rate := scope.get("recurrent_dropout", 0.0)) < 1:  # Keras' cells would clip it
+            raise ValueError(f"Expected `recurrent_dropout` from 0 to below 1. Received: recurrent_dropout={rate}")
         return super().set_arguments(scope, base=base or RecurrentSeq2Seq)
 
     def _encode_source(self, source, training=None):

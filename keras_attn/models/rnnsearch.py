@@ -89,7 +89,7 @@ class RNNSearch(RecurrentSeq2Seq):
         **kwargs,
     ):
         dtype = self.set_arguments(locals())
-        width = decoder_units or units
+        width = units if decoder_units is None else decoder_units
         paper = partial(RandomNormal, stddev=0.01)
         kernel, embeddings = make_first_layers(self, paper, readout_size, dtype)
         drop = {"recurrent_dropout": recurrent_dropout}

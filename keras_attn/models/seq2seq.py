@@ -306,11 +306,16 @@ class Seq2Seq(keras.Model):
         if options.max_length is None or options.max_length_ratio is not None or options.min_length_ratio is not None:
             raise ValueError("Expected lengths as numbers of tokens, `max_length` and `min_length`. Received: a ratio")
         arrays = self.source_arrays(source)
-        check_ids(arrays, self)
         rows = len(tree.flatten(arrays)[0])
         if forced_prefix is not None:
-            arrays["forced_prefix"] = np.asarray(forced_prefix, "int32")  # (B, P)
-            check_ids(arrays | {TARGET_IDS: arrays["forced_prefix"]}, self)
+            prefix = np.asarray(forced_prefix)  # (B, P)
+            if prefix.ndim != 2 or len(prefix) != rows or (prefix.size and prefix.dtype.kind not in "iu"):
+                raise ValueError(
+                    f"Expected `forced_prefix` of ids (B, P), with the B={rows} rows of the source. "
+                    f"Received: {prefix.dtype} of shape {prefix.shape}"
+                )
+            check_ids(arrays | {TARGET_IDS: prefix}, self)
+            arrays["forced_prefix"] = prefix.astype("int32")
         if options.min_length is not None:
             arrays["row_min_length"] = np.full(rows, options.min_length, "int32")  # (B,)
         if seed is not None:  # as inputs, so that a new seed does not compile a new model
@@ -325,13 +330,16 @@ class Seq2Seq(keras.Model):
 
         Raises:
             ValueError: for what are no arrays, such as a dataset; floats where ids are expected, another shape, without
-                rows or elements, or of different numbers of rows, or for rows of different lengths.
+                rows or elements, or of different numbers of rows, for rows of different lengths, or for ids outside of
+                the vocabulary.
         """
         if not (isinstance(source, (dict, list, tuple)) or hasattr(source, "shape")):
             raise ValueError(
                 "Expected a source of arrays; of a dataset, the inputs of a batch, `dataset[0][0]`. Received: "
                 f"{type(source).__name__}"
             )
+        if isinstance(source, dict) and self.source_name in source:  # the inputs of a batch
+            source = source[self.source_name]
         inputs = self.inputs_of(source, None)
         specs = {name: self.input[name] for name in self.source_names}
         arrays = {
@@ -347,6 +355,7 @@ class Seq2Seq(keras.Model):
             )
         if empty := [x.shape for x in tree.flatten(arrays) if not x.size]:
             raise ValueError(f"Expected a source with elements. Received: shape {empty[0]}")
+        check_ids(arrays, self)
         return tree.map_structure(lambda x, spec: x.astype(spec.dtype), arrays, specs)
 
     def source_and_mask(self, encoder_token_ids) -> tuple[Any, Any]:
@@ -374,10 +383,13 @@ class Seq2Seq(keras.Model):
         on every backend.
 
         Raises:
-            ValueError: if an id is outside its vocabulary (see `keras_attn.check_ids`), or the loss takes
-                probabilities, as Keras' cross-entropies do by name: the model returns logits.
+            ValueError: if an id is outside its vocabulary (see `keras_attn.check_ids`), the loss takes probabilities,
+                as Keras' cross-entropies do by name: the model returns logits; or for a `class_weight`, which Keras
+                would take for that of positions.
         """
         options = inspect.signature(super().fit).bind(x, y, *args, **kwargs).arguments
+        if options.get("class_weight") is not None:
+            raise ValueError("Expected weights of tokens (B, T) as `sample_weight`. Received: `class_weight`")
         for data in (x, options.get("validation_data")):
             if hasattr(data, "largest_token_ids"):
                 check_ids(data, self)

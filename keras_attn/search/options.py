@@ -300,7 +300,15 @@ def as_python_numbers(options: Any) -> None:
 
 
 def check_constraints(max_length: Any, forced_prefix: Any, banned_token_ids: Iterable[int], end: int | None) -> None:
-    """Raises ValueError for a prefix `(B, P)` that is longer than `max_length`, and for a banned end token."""
+    """Refuses limits with which no hypothesis could end.
+
+    Args:
+        max_length, forced_prefix, banned_token_ids: As for `beam_search`.
+        end: The end token's id, or None.
+
+    Raises:
+        ValueError: for a prefix `(B, P)` that is longer than `max_length`, and for a banned end token.
+    """
     if end in banned_token_ids:
         raise ValueError(
             f"Expected `banned_token_ids` without the end token {end}, since no hypothesis could end. "

@@ -14,19 +14,16 @@ from keras_attn.models import LuongSeq2Seq
 from tests.export.small import SENTENCES, build, shortlist_of, train_tokenizers
 
 MODULE = '''
-import keras
 from keras import ops
 
+from keras_attn import register_attention
 from keras_attn.layers import Attention
 from my_scores import negative
 
 
-@keras.saving.register_keras_serializable("mine")
+@register_attention("negative_dot")
 class NegativeDot(Attention):
     """The dot product with its sign changed."""
-
-    def build(self, query_shape, values_shape, **_):
-        pass
 
     def scores(self, query, keys):
         return negative(ops.sum(ops.expand_dims(query, -2) * keys, axis=-1))
@@ -51,7 +48,7 @@ def model_with(attention):
     return LuongSeq2Seq(source, target, **sizes, attention=attention, initializer=initializer)
 
 
-def test_modules_of_the_users_layers_are_named(module):
+def test_modules_of_the_users_layers_are_named(module, monkeypatch):
     """Not those that only training needs; a class of a script cannot be imported."""
     assert custom_modules(model_with("dot")) == []
     model = model_with(module.NegativeDot())
@@ -63,8 +60,8 @@ def test_modules_of_the_users_layers_are_named(module):
             return y_pred
 
     model.compile(loss=Mine())
-    assert custom_modules(model) == ["my_attention"]
-    module.NegativeDot.__module__ = "__main__"
+    assert custom_modules(model) == custom_modules(model_with("negative_dot")) == ["my_attention"]
+    monkeypatch.setattr(module.NegativeDot, "__module__", "__main__")
     with pytest.raises(ValueError, match=r"a module that can be imported.*Received: NegativeDot, defined in __main__"):
         custom_modules(model_with(module.NegativeDot()))
 
@@ -72,7 +69,7 @@ def test_modules_of_the_users_layers_are_named(module):
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="TensorFlow exports in its own process")
 def test_a_users_attention_is_exported(module, tmp_path):
     """The export itself compares the version's translations with those of `generate`."""
-    translator = build("word", model_with(module.NegativeDot()))
+    translator = build("word", model_with("negative_dot"))
     translator = quantize(with_shortlist(translator, shortlist_of(translator.model)))
     options = {"beam_size": 2, "jit_compile": True, "batch_size": 1, "max_source_length": 16}
     folder = export_translator(translator, tmp_path / "served", sentences=SENTENCES[1:2], **options)

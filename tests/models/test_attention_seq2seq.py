@@ -137,6 +137,21 @@ def test_ids_that_the_model_has_no_embedding_for_are_refused():
             model.generate(np.array([[5, 66, 3]]), max_length=3)
 
 
+def test_ids_are_checked_before_they_are_cast_and_a_prefix_is_one_row_each():
+    model = make("rnnsearch")
+    with pytest.raises(ValueError, match=r"Expected encoder_token_ids from 0 to \d+, .* Received: 4294967301"):
+        model.generate(np.array([[2**32 + 5, 3]]), max_length=3)
+    with pytest.raises(ValueError, match=r"Expected decoder_token_ids from 0 to \d+, .* Received: 4294967301"):
+        model.generate(np.array([[4, 3]]), max_length=3, forced_prefix=[[2**32 + 5]])
+    source = np.array([[4, 3], [5, 3]])
+    for prefix in ([4], [[4]], [[4], [5], [6]], [[4.5], [5]]):
+        with pytest.raises(ValueError, match=r"Expected `forced_prefix` of ids \(B, P\), with the B=2 rows"):
+            model.generate(source, max_length=3, forced_prefix=prefix)
+    inputs = {"encoder_token_ids": source, "decoder_token_ids": source}
+    expected = model.generate(source, max_length=3, forced_prefix=[[], []])
+    np.testing.assert_array_equal(model.generate(inputs, max_length=3).token_ids, expected.token_ids)
+
+
 def test_what_a_head_asks_for_must_be_known_and_rows_have_one_length():
     decoder, embedding, _ = parts()
     encoder = Returns(lambda x: x)

@@ -143,7 +143,14 @@ WITHOUT_EXAMPLE = {"from_marian", "marian_tokenizer", "from_tfa"}  # need files 
 WITHOUT_EXAMPLE |= {"OnnxTranslator", "OnnxSearch"}  # need an export
 WITHOUT_EXAMPLE |= {"Attention", "RecurrentSeq2Seq"}  # base classes
 WITHOUT_EXAMPLE |= {"PresetEntry", "add_preset", "locate", "upload", "model_card", "task_of"}  # docs/presets.md
-WITHOUT_EXAMPLE |= {"start_beam_search", "run_beam_search", "check_numbers", "check_sizes", "option"}  # parts of others
+WITHOUT_EXAMPLE |= {
+    "start_beam_search",
+    "run_beam_search",
+    "check_constraints",
+    "check_numbers",
+    "check_sizes",
+    "option",
+}  # parts of others
 WITHOUT_EXAMPLE |= {"SearchModel", "ScoreModel", "CompiledSearches", "check_scores"}  # of `generate`
 WITHOUT_PAPER = {"Seq2Seq", "Ensemble"}  # no one paper's
 CITED = re.compile(r"\b(19|20)\d\d\b|arXiv:\d{4}\.\d{5}")

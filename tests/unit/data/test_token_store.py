@@ -22,6 +22,7 @@ PACK = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
 
 
 def test_rows_in_memory_and_mapped(tmp_path):
+    assert TokenStore.from_lists([[]]).pad(np.array([0]), (2, 2)).tolist() == [[3, 0], [0, 0]]
     store = TokenStore.from_lists([[4, 5], [], np.array([6])])
     store.token_ids.tofile(tmp_path / "side.ids")
     store.offsets.tofile(tmp_path / "side.offsets")

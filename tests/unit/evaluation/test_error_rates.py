@@ -59,6 +59,12 @@ def test_unfit_input_is_refused(hypotheses, answers, sentence):
             rate(hypotheses, answers)
 
 
+def test_an_unknown_metric_is_refused():
+    for score in (evaluation.main_score, evaluation.all_scores):
+        with pytest.raises(ValueError, match=r"among: bleu, wer\. Received: 'rouge'"):
+            score("rouge", ["a"], ["b"], ["b"], "13a")
+
+
 def test_a_word_of_several_lines_counts_once():
     sources, references = ["a", "c a t", "a", "d o"], ["AH", "K AE T", "EY", "D UW"]
     hypotheses = ["EY", "K AE B", "EY", "D UW"]

@@ -72,6 +72,11 @@ def test_a_dataset_of_other_tokenizers_is_refused(model):
         model.fit(ParallelDataset(*fits, batch_size=2), validation_data=ParallelDataset(fits[0], target, batch_size=2))
 
 
+def test_weights_of_classes_are_refused(model):
+    with pytest.raises(ValueError, match=r"weights of tokens \(B, T\) as `sample_weight`"):
+        model.fit(*batch()[:2], class_weight={0: 0.0}, verbose=0)
+
+
 def name_of(loss):
     return loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
 
