@@ -103,7 +103,7 @@ def test_commands_take_the_folder(pieces, tmp_path, capsys):
     assert main(["translate", str(folder), "--beam", "3", str(tmp_path / "text")]) == 0
     found = translator.generate(SENTENCES, beam_size=3)
     lines = capsys.readouterr().out.split("\n")[:-1]
-    assert lines == [one.text.replace("\n", " ").replace("\t", " ") for one in found]
+    assert lines == [re.sub("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", " ", one.text) for one in found]
     assert main(["translate", str(folder), str(tmp_path / "text"), "--int8", "--samples", "2"]) == 2
     assert "Expected a run or a preset with --int8, --samples. Received: " in capsys.readouterr().err
     with pytest.raises(SystemExit):
