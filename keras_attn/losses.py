@@ -79,7 +79,7 @@ def _smoothed_crossentropy(label_smoothing: float, words: int | None):
         if label_smoothing:
             smoothed = logits if words is None else logits[..., :words]
             # A sum, because Keras' mean is float32 for float64 on torch.
-            losses = losses - label_smoothing / smoothed.shape[-1] * ops.sum(smoothed, axis=-1)
+            losses = losses - label_smoothing / (words or logits.shape[-1]) * ops.sum(smoothed, axis=-1)
 
         def gradient(*args, upstream=None):
             # torch passes the arguments, then upstream by keyword; JAX and TensorFlow pass upstream alone.
@@ -227,7 +227,8 @@ class SmoothedCrossentropy(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         check_shapes(y_true, y_pred)
-        if self.vocabulary_size is not None and self.vocabulary_size > y_pred.shape[-1]:
+        width = y_pred.shape[-1]  # None in a graph for sources of all lengths, with a pointer
+        if None not in (self.vocabulary_size, width) and self.vocabulary_size > width:
             raise ValueError(
                 f"Expected logits of at least vocabulary_size={self.vocabulary_size} words. "
                 f"Received: logits of shape {tuple(y_pred.shape)}"

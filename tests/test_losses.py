@@ -63,6 +63,18 @@ def test_gradient_against_finite_differences(smoothing, words):
     assert np.all(found[weights == 0] == 0)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the others know the shapes of what they compile")
+def test_logits_whose_width_is_unknown_have_the_same_loss():
+    """As those of a pointer in one graph for sources of all lengths."""
+    import tensorflow as tf
+
+    labels, logits, weights = batch()
+    loss = SmoothedCrossentropy(0.1, vocabulary_size=V - 2)
+    specs = [tf.TensorSpec((None, None), "int32"), tf.TensorSpec((None, None, None)), tf.TensorSpec((None, None))]
+    found = tf.function(loss, input_signature=specs)(labels.astype("int32"), logits, weights.astype("float32"))
+    np.testing.assert_allclose(found, loss(labels, logits, weights), rtol=1e-6)
+
+
 def test_the_gradient_has_a_gradient():
     """The Hessian of a token's loss is diag(p) - p p^T; here it is multiplied with a direction."""
     labels, logits, _ = batch()

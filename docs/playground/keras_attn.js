@@ -363,7 +363,9 @@ export class G2P {
       const [word, ...rest] = line.split(line.includes("\t") ? "\t" : " ");
       const key = wordKey(word.trim().replace(/(?<=.)\(\d+\)$/, ""));
       const phones = rest.join(" ").trim().split(/\s+/).join(" ");
-      if (!phones || rest.length > 1 && line.includes("\t")) fail("a word and its phones in the", "lexicon", line.slice(0, 80));
+      if (!phones || (rest.length > 1 && line.includes("\t"))) {
+        fail("a word and its phones in the", "lexicon", line.slice(0, 80));
+      }
       if (!this.entries.get(key)?.push(phones)) this.entries.set(key, [phones]);
     }
   }
