@@ -144,7 +144,7 @@ def test_ids_are_checked_before_they_are_cast_and_a_prefix_is_one_row_each():
     with pytest.raises(ValueError, match=r"Expected decoder_token_ids from 0 to \d+, .* Received: 4294967301"):
         model.generate(np.array([[4, 3]]), max_length=3, forced_prefix=[[2**32 + 5]])
     source = np.array([[4, 3], [5, 3]])
-    for prefix in ([4], [[4]], [[4], [5], [6]], [[4.5], [5]]):
+    for prefix in ([4, 5], [[4]], [[4], [5], [6]], [[4.5], [5]]):
         with pytest.raises(ValueError, match=r"Expected `forced_prefix` of ids \(B, P\), with the B=2 rows"):
             model.generate(source, max_length=3, forced_prefix=prefix)
     inputs = {"encoder_token_ids": source, "decoder_token_ids": source}

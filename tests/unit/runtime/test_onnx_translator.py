@@ -150,6 +150,7 @@ DAMAGES = {
         ValueError,
         "truncated or changed",
     ),
+    "no length": (lambda f: change_manifest(f / "manifest.json", source_length=-1), ValueError, "truncated or changed"),
     "a truncated graph": (lambda f: (f / "step.onnx").write_bytes(b"x"), ValueError, "truncated?"),
     "a changed graph": (lambda f: flip_a_byte(f / "encode.onnx"), ValueError, "SHA-256 has changed"),
 }
