@@ -103,7 +103,7 @@ class Attention(WeightLayer, SourceReader):
         steps = query.shape[1] if len(query.shape) == 3 else None
         return check_mask(values_mask if mask is None else mask, values, steps)
 
-    def build(self, query_shape, values_shape, **_):
+    def build(self, query_shape, values_shape=None, **_):  # one shape in files of layers without `build`
         """Creates the weights, if the mechanism has some."""
 
     def keys(self, values):

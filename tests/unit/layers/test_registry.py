@@ -45,6 +45,16 @@ def test_its_config_is_made_of_its_constructors_arguments():
     assert keras.saving.get_registered_name(ka.DotAttention) == "keras_attn>DotAttention"
 
 
+def test_an_attention_without_weights_needs_no_build():
+    class Even(ka.layers.Attention):
+        def scores(self, query, keys):
+            return 0 * ops.matmul(query, ops.swapaxes(keys, 1, 2))
+
+    layer = Even()
+    layer.build_from_config({"input_shape": (None, None, 3)})  # as Keras wrote it without a `build`
+    assert layer(ops.ones((2, 5, 3)), ops.ones((2, 4, 3)))[1].shape == (2, 5, 4)
+
+
 def test_names_of_others_and_what_is_no_attention_are_refused():
     with pytest.raises(ValueError, match="a name that no other attention layer has"):
         ka.register_attention("dot")(MyAttention)
