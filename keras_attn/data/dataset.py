@@ -262,6 +262,10 @@ class ParallelDataset(keras.utils.PyDataset):
             >>> [array.shape for array in inputs["encoder_inputs"]], inputs["decoder_token_ids"].shape
             ([(2, 8, 8), (2, 7, 3)], (2, 3))
         """
+        if isinstance(source, dict) and (taken := source.keys() & {"decoder_token_ids", "alignments"}):
+            raise ValueError(
+                f"Expected names of inputs of the source. Received: {', '.join(sorted(taken))}, the target's"
+            )
         return cls(ArrayStore(source), target, **kwargs)
 
     def __len__(self) -> int:
@@ -330,7 +334,10 @@ def _check_options(
         raise ValueError(f"Expected curriculum_epochs of 0 or more. Received: {curriculum_epochs}")
     if seed < 0:
         raise ValueError(f"Expected seed of 0 or more. Received: {seed}")
-    if isinstance(shard, str) or not 0 <= shard[0] < shard[1]:
+    is_pair = (
+        isinstance(shard, (tuple, list)) and len(shard) == 2 and all(isinstance(n, (int, np.integer)) for n in shard)
+    )
+    if not is_pair or not 0 <= shard[0] < shard[1]:
         raise ValueError(f"Expected shard 'auto', or (index, count) with 0 <= index < count. Received: {shard!r}")
 
 

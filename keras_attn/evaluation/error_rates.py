@@ -32,6 +32,8 @@ def _check_answers(hypotheses: Sequence[str], answers: Sequence[Sequence[str]]) 
             "Expected at least one hypothesis, and a list of right answers for each. "
             f"Received: {len(hypotheses)} hypotheses and {len(answers)} lists of answers"
         )
+    if wrong := [one for one in hypotheses if not isinstance(one, str)]:
+        raise ValueError(f"Expected hypotheses as str. Received: {wrong[0]!r:.80}")
     for number, right in enumerate(answers, start=1):
         if isinstance(right, str) or not len(right) or not all(answer.split() for answer in right):
             raise ValueError(

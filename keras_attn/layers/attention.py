@@ -120,7 +120,15 @@ class Attention(WeightLayer, SourceReader):
 
     def align(self, query, keys, mask, state):
         """alpha_ij `(B, S)` or `(B, T, S)`, at least float32, and the next state."""
-        scores = self.by_word(at_least_float32(self.scores(query, keys)), mask)  # (B, S) or (B, T, S)
+        scores = self.scores(query, keys)  # (B, S) or (B, T, S)
+        expected = *query.shape[:-1], keys.shape[1]
+        fits = len(scores.shape) == len(expected)
+        if not fits or any(a != b for a, b in zip(scores.shape, expected, strict=True) if None not in (a, b)):
+            raise ValueError(
+                f"Expected `scores` of {type(self).__name__} to return scores of shape {expected}. "
+                f"Received: shape {tuple(scores.shape)}"
+            )
+        scores = self.by_word(at_least_float32(scores), mask)
         return normalize(scores, mask, self.normalizer), state
 
     def dropped(self, alignment, values, noise=None, training=False):

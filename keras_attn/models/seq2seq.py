@@ -298,6 +298,8 @@ class Seq2Seq(keras.Model):
         Raises:
             ValueError: see `generate`.
         """
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+            raise ValueError(f"Expected `seed` to be a whole number. Received: seed={seed!r}")
         options = SampleOptions.from_keywords(options | {"max_length": max_length})
         settings = {"return_alignments": return_alignments, "logits_processor": logits_processor}
         return self._generate(source, sample, options, forced_prefix, seed, **settings)
@@ -570,6 +572,8 @@ def _serialized(value: Any) -> Any:
             return config
         return {name: without_shared_ids(one) for name, one in config.items() if name != "shared_object_id"}
 
+    if isinstance(value, type):  # which the constructor refuses, or makes an object of
+        return value
     try:
         return without_shared_ids(keras.saving.serialize_keras_object(value))
     except NotImplementedError:
@@ -660,6 +664,8 @@ def _arrays(x: Any, model: Seq2Seq, names: Collection[str]) -> dict[str, np.ndar
     if isinstance(x, (tuple, list)) and (isinstance(x[0], (dict, tuple, list)) or len(x) > len(INPUTS)):
         inputs, labels = x[0], x[1] if len(x) > 1 else None
     if not isinstance(inputs, dict):
+        if not isinstance(inputs, (tuple, list)) or len(inputs) != len(INPUTS):
+            raise ValueError("Expected inputs as a dict, or as a pair of source and target ids. Received: others")
         inputs = dict(zip((model.source_name, TARGET_IDS), inputs, strict=True))
     named = inputs | ({} if labels is None else {"labels": labels})
     return {name: ops.convert_to_numpy(array) for name, array in named.items() if name in names}

@@ -281,4 +281,6 @@ def as_matrix(alignment: ArrayLike) -> np.ndarray:
     alignment = np.asarray(alignment, dtype="float64")
     if alignment.ndim != 2:
         raise ValueError(f"Expected an alignment of shape (T, S). Received: shape {alignment.shape}")
+    if not np.isfinite(alignment).all():
+        raise ValueError("Expected an alignment of finite numbers. Received: NaN or infinity")
     return alignment

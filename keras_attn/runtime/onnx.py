@@ -56,9 +56,9 @@ class OnnxGraphs:
             max_length: The largest number of steps that will follow.
 
         Raises:
-            ValueError: if an input is missing, or floats are given where ids are expected.
+            ValueError: if an input is missing or has another shape, or floats are given where ids are expected.
         """
-        specs = {value.name: value.type for value in self._encoder.get_inputs()}
+        specs = {value.name: value for value in self._encoder.get_inputs()}
         given = source if isinstance(source, dict) else {name: source for name in specs if name != "max_length"}
         arrays = {**given, "max_length": np.array(max_length, "int32")}
         if missing := sorted(specs.keys() - arrays.keys()):
@@ -83,9 +83,13 @@ class OnnxGraphs:
         return logits, dict(zip(self._states, states, strict=True)), alignment
 
 
-def _cast(name: str, array: Any, type_: str) -> np.ndarray:
-    word = type_.removeprefix("tensor(").removesuffix(")")
+def _cast(name: str, array: Any, spec: Any) -> np.ndarray:
+    word = spec.type.removeprefix("tensor(").removesuffix(")")
     array, dtype = np.asarray(array), np.dtype(_DTYPES.get(word, word))
+    sizes = zip(spec.shape, array.shape, strict=False)  # names of axes, or their sizes
+    if array.ndim != len(spec.shape) or not array.size or any(isinstance(n, int) and n != size for n, size in sizes):
+        shape = ", ".join(map(str, spec.shape))
+        raise ValueError(f"Expected {name} of shape ({shape}), with elements. Received: shape {array.shape}")
     if dtype.kind in "iu" and array.dtype.kind == "f":
         raise ValueError(f"Expected {name} of dtype {dtype}. Received: dtype {array.dtype}")
     return array.astype(dtype, copy=False)

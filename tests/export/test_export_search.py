@@ -80,6 +80,9 @@ def test_the_graphs_in_onnx_find_what_generate_finds(model, tmp_path):
         np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
     with pytest.raises(ValueError, match=r"Expected a source with encoder_token_ids\. Received: frames"):
         OnnxSearch(folder).generate({"frames": few["frames"]}, max_length=3)
+    for frames in (few["frames"][..., :-1], few["frames"][0], few["frames"][:0], None):
+        with pytest.raises(ValueError, match="Expected frames of shape"):
+            OnnxSearch(folder).generate({**few, "frames": frames}, max_length=3)
 
 
 @pytest.mark.parametrize(

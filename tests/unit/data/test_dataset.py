@@ -254,6 +254,7 @@ def test_two_buckets_are_the_best_two():
         (None, {"seed": -1}, "Received: -1"),
         (None, {"batches_per_epoch": 0}, "batches_per_epoch of 1 or more. Received: 0"),
         (None, {"shard": (2, 2)}, r"Received: \(2, 2\)"),
+        *((None, {"shard": shard}, "shard 'auto', or ") for shard in (3, (0,), (0.0, 2.0), None, (0, 1, 2))),
         (None, {"shard": "both"}, "shard 'auto', or .* Received: 'both'"),
         (None, {"bucket_boundaries": [(3, 5), (5, 3)]}, r"Received: \[\(3, 5\)"),
         (None, {"bucket_boundaries": []}, r"Received: \[\]"),

@@ -51,6 +51,7 @@ def test_error_rates_by_hand():
         (["a", "b"], [["a"], "b"], "Received: 'b' for hypothesis 2"),
         (["a"], [["a", " "]], "that are not blank"),
         ("a", ["a"], "Received: one string"),
+        ([None], [["a"]], "Expected hypotheses as str. Received: None"),
     ],
 )
 def test_unfit_input_is_refused(hypotheses, answers, sentence):

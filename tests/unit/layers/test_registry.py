@@ -55,6 +55,15 @@ def test_an_attention_without_weights_needs_no_build():
     assert layer(ops.ones((2, 5, 3)), ops.ones((2, 4, 3)))[1].shape == (2, 5, 4)
 
 
+def test_scores_of_another_shape_are_refused():
+    class Kept(ka.layers.Attention):
+        def scores(self, query, keys):
+            return ops.sum(query[..., None, :] * keys, axis=-1, keepdims=True)
+
+    with pytest.raises(ValueError, match=r"`scores` of Kept to return scores of shape \(2, 4\)\. Received: .*4, 1\)"):
+        Kept()(ops.ones((2, 3)), ops.ones((2, 4, 3)))
+
+
 def test_names_of_others_and_what_is_no_attention_are_refused():
     with pytest.raises(ValueError, match="a name that no other attention layer has"):
         ka.register_attention("dot")(MyAttention)

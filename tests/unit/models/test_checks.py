@@ -72,6 +72,18 @@ def test_a_dataset_of_other_tokenizers_is_refused(model):
         model.fit(ParallelDataset(*fits, batch_size=2), validation_data=ParallelDataset(fits[0], target, batch_size=2))
 
 
+def test_inputs_that_are_no_pair_are_refused(model):
+    for x in (np.ones((2, 3), int), [np.ones((2, 3), int)], tuple(batch()[0].values()) * 2):
+        with pytest.raises(ValueError, match="Expected inputs as a dict, or as a pair of source and target ids"):
+            keras_attn.check_ids(x, model)
+
+
+@pytest.mark.parametrize("seed", [1.5, "a", None, True])
+def test_a_seed_is_a_whole_number(model, seed):
+    with pytest.raises(ValueError, match="Expected `seed` to be a whole number"):
+        model.sample(np.array([[4, 3]]), max_length=2, seed=seed)
+
+
 def test_weights_of_classes_are_refused(model):
     with pytest.raises(ValueError, match=r"weights of tokens \(B, T\) as `sample_weight`"):
         model.fit(*batch()[:2], class_weight={0: 0.0}, verbose=0)

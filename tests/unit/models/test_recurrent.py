@@ -107,3 +107,8 @@ def test_an_output_that_is_no_state_cannot_be_the_previous_state():
 def test_arguments_that_do_not_fit_are_refused(name, wrong, message):
     with pytest.raises(ValueError, match=message):
         make(name, **wrong)
+
+
+def test_the_class_of_an_attention_is_refused():
+    with pytest.raises(ValueError, match="Expected an `Attention` layer, or one of"):
+        RNNSearch(20, 20, units=6, attention=AttentionalLayer)
