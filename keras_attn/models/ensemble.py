@@ -59,6 +59,8 @@ class Ensemble(Seq2Seq):
             raise ValueError(f"Expected models that have these arguments themselves. Received: {', '.join(given)}")
         if not models:
             raise ValueError("Expected at least one model. Received: 0 models")
+        if not isinstance(models, (list, tuple)) or not all(isinstance(model, Seq2Seq) for model in models):
+            raise ValueError(f"Expected a list of `Seq2Seq` models. Received: {models!r:.80}")
         if average not in AVERAGES:
             raise ValueError(f"Expected `average` to be one of {', '.join(AVERAGES)}. Received: average={average!r}")
         shared = {}

@@ -390,8 +390,7 @@ class Seq2Seq(keras.Model):
                 would take for that of positions.
         """
         options = inspect.signature(super().fit).bind(x, y, *args, **kwargs).arguments
-        if options.get("class_weight") is not None:
-            raise ValueError("Expected weights of tokens (B, T) as `sample_weight`. Received: `class_weight`")
+        _refuse_class_weight(options.get("class_weight"))
         for data in (x, options.get("validation_data")):
             if hasattr(data, "largest_token_ids"):
                 check_ids(data, self)
@@ -402,6 +401,11 @@ class Seq2Seq(keras.Model):
         build_optimizer(self)
         with keep_values(self):
             return super().fit(**options)
+
+    def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False):
+        """As `keras.Model.train_on_batch`; a `class_weight` is refused as by `fit`."""
+        _refuse_class_weight(class_weight)
+        return super().train_on_batch(x, y, sample_weight, return_dict=return_dict)
 
     def evaluate(self, x=None, *args, **kwargs):
         """As `keras.Model.evaluate`; the epoch of a `ParallelDataset` stays.
@@ -589,6 +593,11 @@ def make_inputs(spec, name: str) -> Any:
     return tree.pack_sequence_as(spec, [make(path, x) for path, x in tree.flatten_with_path(spec)])
 
 
+def _refuse_class_weight(class_weight) -> None:
+    if class_weight is not None:
+        raise ValueError("Expected weights of tokens (B, T) as `sample_weight`. Received: `class_weight`")
+
+
 def _as_array(x) -> np.ndarray:
     shapes = {np.shape(row) for row in x} if isinstance(x, (list, tuple)) else ()
     if len(shapes) > 1:
@@ -596,7 +605,10 @@ def _as_array(x) -> np.ndarray:
             'Expected rows of one length, as `keras.utils.pad_sequences(rows, dtype=..., padding="post")` makes them. '
             f"Received: rows of the shapes {sorted(shapes)}"
         )
-    return ops.convert_to_numpy(x)
+    array = ops.convert_to_numpy(x)
+    if array.dtype.kind in "USO":
+        raise ValueError(f"Expected a source of numbers; a `Translator` takes text. Received: {array.tolist()!r:.80}")
+    return array
 
 
 def _refuse_floats(inputs: Any, specs: Any) -> None:

@@ -87,6 +87,9 @@ def test_a_seed_is_a_whole_number(model, seed):
 def test_weights_of_classes_are_refused(model):
     with pytest.raises(ValueError, match=r"weights of tokens \(B, T\) as `sample_weight`"):
         model.fit(*batch()[:2], class_weight={0: 0.0}, verbose=0)
+    with pytest.raises(ValueError, match=r"weights of tokens \(B, T\) as `sample_weight`"):
+        model.train_on_batch(*batch()[:2], class_weight={0: 0.0})
+    assert set(model.train_on_batch(*batch(), return_dict=True)) == {"loss"}
 
 
 def name_of(loss):

@@ -1,5 +1,6 @@
 """Ensembles and averages of weights: members are copies, presets together, and what is refused."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -59,6 +60,9 @@ def test_what_cannot_be_combined_is_refused(models):
         Ensemble([models[0], other])
     with pytest.raises(ValueError, match="Received: 0 models"):
         Ensemble([])
+    for other in (models[0], [models[0], keras.Sequential()]):
+        with pytest.raises(ValueError, match=r"Expected a list of `Seq2Seq` models\. Received: "):
+            Ensemble(other)
     with pytest.raises(ValueError, match=r"probability, log_probability\. Received: average='mean'"):
         Ensemble(models, average="mean")
     with pytest.raises(ValueError, match="one class and one size"):
