@@ -17,7 +17,7 @@ from keras_attn.export.saved_model import check_answers, check_tokenizers, check
 from keras_attn.models import Seq2Seq
 from keras_attn.requirements import require
 from keras_attn.saving import rounded_model
-from keras_attn.search import SearchResult
+from keras_attn.search import SearchResult, banned_ids
 from keras_attn.text import Tokenizer
 from keras_attn.translation import token_ids_of
 
@@ -69,7 +69,8 @@ def export_search(
     if tokenizer is not None:
         check_tokenizers(tokenizer)
         banned = token_ids_of(tokenizer, banned)
-    options = dataclasses.replace(options, banned_tokens=tuple(int(i) for i in banned))
+    banned = banned_ids(banned, model.target_vocabulary_size, model.target_special_ids.end)
+    options = dataclasses.replace(options, banned_tokens=tuple(banned))
     directory = Path(directory).absolute()
     check_version(directory, options.version)
     arrays = by_name(model.source_arrays(samples))

@@ -30,8 +30,12 @@ from keras_attn.search import (
     SampleOptions,
     SearchOptions,
     SearchResult,
+    banned_ids,
     beam_search,
+    cast_input,
+    check_in_vocabulary,
     greedy_search,
+    limits_of_rows,
     sample,
 )
 from keras_attn.text import DEFAULT_IDS, SpecialIds
@@ -265,7 +269,7 @@ class Seq2Seq(keras.Model):
             >>> target_tokenizer.decode(found.token_ids[0, 0])
             'deux chiens'
         """
-        options = SearchOptions.from_keywords(options | {"max_length": max_length})
+        options = SearchOptions.for_arrays(options | {"max_length": max_length})
         search = greedy_search if options.is_greedy else beam_search
         settings = {"return_alignments": return_alignments, "logits_processor": logits_processor}
         return self._generate(source, search, options, forced_prefix, **settings)
@@ -300,30 +304,21 @@ class Seq2Seq(keras.Model):
         """
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
             raise ValueError(f"Expected `seed` to be a whole number. Received: seed={seed!r}")
-        options = SampleOptions.from_keywords(options | {"max_length": max_length})
+        options = SampleOptions.for_arrays(options | {"max_length": max_length})
         settings = {"return_alignments": return_alignments, "logits_processor": logits_processor}
         return self._generate(source, sample, options, forced_prefix, seed, **settings)
 
     def _generate(self, source, search, options, forced_prefix, seed=None, **settings) -> SearchResult:
-        if options.max_length is None or options.max_length_ratio is not None or options.min_length_ratio is not None:
-            raise ValueError("Expected lengths as numbers of tokens, `max_length` and `min_length`. Received: a ratio")
         arrays = self.source_arrays(source)
-        rows = len(tree.flatten(arrays)[0])
-        if forced_prefix is not None:
-            prefix = np.asarray(forced_prefix)  # (B, P)
-            if prefix.ndim != 2 or len(prefix) != rows or (prefix.size and prefix.dtype.kind not in "iu"):
-                raise ValueError(
-                    f"Expected `forced_prefix` of ids (B, P), with the B={rows} rows of the source. "
-                    f"Received: {prefix.dtype} of shape {prefix.shape}"
-                )
-            check_ids(arrays | {TARGET_IDS: prefix}, self)
-            arrays["forced_prefix"] = prefix.astype("int32")
-        if options.min_length is not None:
-            arrays["row_min_length"] = np.full(rows, options.min_length, "int32")  # (B,)
+        rows, size, end = len(tree.flatten(arrays)[0]), self.target_vocabulary_size, self.target_special_ids.end
+        if self.pointer:
+            size += arrays[SOURCE_IDS].shape[1]
+        banned = banned_ids(options.banned_tokens, size, end)
+        arrays |= limits_of_rows(options, forced_prefix, rows, size, end)
         if seed is not None:  # as inputs, so that a new seed does not compile a new model
             arrays["seed"] = np.full(rows, seed & 0x7FFFFFFF, "int32")  # (B,)
             arrays["row_ids"] = np.arange(rows, dtype="int32")  # (B,)
-        arguments = options.arguments_of(search) | {"banned_token_ids": [int(i) for i in options.banned_tokens]}
+        arguments = options.arguments_of(search) | {"banned_token_ids": banned}
         sizes = options.max_length, options.batch_size
         return search_in_batches(self, search, arrays, *sizes, **arguments, **settings)
 
@@ -331,9 +326,10 @@ class Seq2Seq(keras.Model):
         """The source by the names of the inputs, as NumPy arrays of their dtypes.
 
         Raises:
-            ValueError: for what are no arrays, such as a dataset; floats where ids are expected, another shape, without
-                rows or elements, or of different numbers of rows, for rows of different lengths, or for ids outside of
-                the vocabulary.
+            ValueError: for what are no arrays, such as a dataset, or not all of several inputs; floats where ids are
+                expected, another shape, without rows or elements, or of different numbers of rows, for rows of
+                different lengths, for ids outside of the vocabulary, or for whole numbers that an input's dtype does
+                not hold.
         """
         if not (isinstance(source, (dict, list, tuple)) or hasattr(source, "shape")):
             raise ValueError(
@@ -342,6 +338,10 @@ class Seq2Seq(keras.Model):
             )
         if isinstance(source, dict) and self.source_name in source:  # the inputs of a batch
             source = source[self.source_name]
+        is_dict = isinstance(source, dict)
+        if self.source_name is None and not (is_dict and source.keys() >= set(self.source_names)):
+            received = ", ".join(map(str, source)) if is_dict else type(source).__name__
+            raise ValueError(f"Expected a source as a dict of {', '.join(self.source_names)}. Received: {received}")
         inputs = self.inputs_of(source, None)
         specs = {name: self.input[name] for name in self.source_names}
         arrays = {
@@ -358,7 +358,9 @@ class Seq2Seq(keras.Model):
         if empty := [x.shape for x in tree.flatten(arrays) if not x.size]:
             raise ValueError(f"Expected a source with elements. Received: shape {empty[0]}")
         check_ids(arrays, self)
-        return tree.map_structure(lambda x, spec: x.astype(spec.dtype), arrays, specs)
+        leaves = zip(tree.flatten_with_path(arrays), tree.flatten(specs), strict=True)
+        cast = [cast_input(".".join(map(str, path)), x, spec.dtype) for (path, x), spec in leaves]
+        return tree.pack_sequence_as(arrays, cast)
 
     def source_and_mask(self, encoder_token_ids) -> tuple[Any, Any]:
         """Source ids (B, S) as the model reads them, and their mask (B, S) bool, True = real token.
@@ -661,14 +663,9 @@ def check_ids(x: Any, model: keras.Model) -> None:
     else:
         arrays = _arrays(x, model, sizes)
         temporary = arrays[SOURCE_IDS].shape[1] if model.pointer else 0
-        ranges = {name: (array.min(), array.max()) for name, array in arrays.items() if array.size}
-    for name, (lowest, highest) in ranges.items():
-        size = sizes[name] + temporary
-        if not (lowest >= 0 and highest < size):
-            raise ValueError(
-                f"Expected {name} from 0 to {size - 1}, the ids of the model's vocabulary. "
-                f"Received: {highest if lowest >= 0 else lowest}"
-            )
+        ranges = {name: array for name, array in arrays.items() if array.size}
+    for name, ids in ranges.items():
+        check_in_vocabulary(name, ids, sizes[name] + temporary)
 
 
 def _arrays(x: Any, model: Seq2Seq, names: Collection[str]) -> dict[str, np.ndarray]:

@@ -1,5 +1,6 @@
 """Encoding and one step of a model as graphs in ONNX, run by onnxruntime, and the search and the translator on them."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 from keras_attn.requirements import require
 from keras_attn.runtime.beam import Arrays, beam_search
 from keras_attn.saving import manifest
-from keras_attn.search import SearchOptions, SearchResult, check_sizes
+from keras_attn.search import SearchOptions, SearchResult, banned_ids, cast_input, check_sizes, limits_of_rows
 from keras_attn.text import SpecialIds, Tokenizer
 from keras_attn.translation import TextSearch
 
@@ -47,6 +48,7 @@ class OnnxGraphs:
         self._encoded = [output.name for output in self._encoder.get_outputs()]
         self._decoder_inputs = {value.name for value in self._decoder.get_inputs()}
         self._states = [name for name in self._encoded if name.startswith("state_")]
+        self._vocabulary_size = next(one.shape[-1] for one in self._decoder.get_outputs() if one.name == "logits")
 
     def encode(self, source: Any, max_length: int) -> tuple[Arrays, Arrays]:
         """The memory and the first state of a source, by name; see `keras_attn.models.Seq2Seq`.
@@ -90,9 +92,9 @@ def _cast(name: str, array: Any, spec: Any) -> np.ndarray:
     if array.ndim != len(spec.shape) or not array.size or any(isinstance(n, int) and n != size for n, size in sizes):
         shape = ", ".join(map(str, spec.shape))
         raise ValueError(f"Expected {name} of shape ({shape}), with elements. Received: shape {array.shape}")
-    if dtype.kind in "iu" and array.dtype.kind == "f":
+    if dtype.kind in "iu" and array.dtype.kind not in "iub":
         raise ValueError(f"Expected {name} of dtype {dtype}. Received: dtype {array.dtype}")
-    return array.astype(dtype, copy=False)
+    return cast_input(name, array, dtype)
 
 
 class OnnxSearch(OnnxGraphs):
@@ -129,21 +131,33 @@ class OnnxSearch(OnnxGraphs):
             max_length, forced_prefix, return_alignments, **options: As there.
 
         Returns:
-            A `keras_attn.search.SearchResult`, in which L is the length of the longest hypothesis.
+            A `keras_attn.search.SearchResult`, in which L is the length of the longest hypothesis. With several
+            memories, `alignments` is a list.
 
         Raises:
-            ValueError: if an option is unknown or out of range, an input is missing, or the model's logits are NaN.
+            ValueError: if an option is unknown or out of range, an input is missing, an id is outside of the model's
+                vocabulary, or the model's logits are NaN.
         """
-        options = SearchOptions.from_keywords(options | {"max_length": max_length})
-        arguments = options.arguments_of(beam_search) | {"banned_token_ids": options.banned_tokens}
-        arguments |= {"max_length": max_length, "return_alignments": return_alignments}
-        memory, state = self.encode(source, max_length)
-        rows = len(memory["mask"])
-        if forced_prefix is not None:
-            arguments["forced_prefix"] = np.asarray(forced_prefix, "int32")
-        if options.min_length is not None:
-            arguments["row_min_length"] = np.full(rows, options.min_length, "int32")
-        return beam_search(self.step, memory, state, **arguments, special_ids=self.special_ids)
+        options = SearchOptions.for_arrays(options | {"max_length": max_length})
+        arguments = options.arguments_of(beam_search) | {"return_alignments": return_alignments}
+        memory, state = self.encode(source, options.max_length)
+        rows, ids = len(memory["mask"]), self.special_ids
+        size = self._vocabulary_size
+        if not isinstance(size, int):  # but the name of an axis: it depends on the source
+            size = self.step(np.full(rows, ids.start, "int32"), memory, state)[0].shape[-1]
+        arguments["banned_token_ids"] = banned_ids(options.banned_tokens, size, ids.end)
+        arguments |= limits_of_rows(options, forced_prefix, rows, size, ids.end)
+        found = beam_search(
+            self.step, memory, state, max_length=options.max_length, **arguments, special_ids=self.special_ids
+        )
+        names = itertools.takewhile(memory.__contains__, (f"masks_{i}" for i in itertools.count()))
+        lengths = [memory[name].shape[1] for name in names]  # of several memories
+        if not lengths or found.alignments is None:
+            return found
+        parts = np.split(found.alignments, np.cumsum(lengths)[:-1], axis=-1)  # (B, N, L, S_i)
+        totals = [part.sum(axis=-1, keepdims=True) for part in parts]
+        split = [part / np.where(total, total, 1) for part, total in zip(parts, totals, strict=True)]
+        return found._replace(alignments=split)
 
 
 def _special_ids(found: dict[str, Any]) -> SpecialIds:

@@ -1,3 +1,9 @@
+from keras_attn.search.arrays import (
+    banned_ids as banned_ids,
+    cast_input as cast_input,
+    check_in_vocabulary as check_in_vocabulary,
+    limits_of_rows as limits_of_rows,
+)
 from keras_attn.search.beam import (
     beam_search as beam_search,
     run_beam_search as run_beam_search,

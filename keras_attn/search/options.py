@@ -107,6 +107,24 @@ class CommonOptions:
             raise ValueError(f"Expected search options among: {', '.join(names)}. Received: {received}")
         return cls(**keywords)
 
+    @classmethod
+    def for_arrays(cls, keywords: Mapping[str, Any]) -> Self:
+        """The options of a search of arrays, whose source has no length in tokens; see `from_keywords`.
+
+        Raises:
+            ValueError: also without `max_length`, and for a ratio of lengths.
+        """
+        options = cls.from_keywords(keywords)
+        names = "max_length", "max_length_ratio", "min_length_ratio"
+        length, *ratios = found = [getattr(options, name) for name in names]
+        if length is None or ratios != [None, None]:
+            received = ", ".join(f"{name}={value}" for name, value in zip(names, found, strict=True))
+            raise ValueError(
+                "Expected lengths as numbers of tokens, `max_length` and `min_length`, without ratios. "
+                f"Received: {received}"
+            )
+        return options
+
     def arguments_of(self, search: Callable) -> dict[str, Any]:
         """The keyword arguments that `search` (`beam_search`, `greedy_search` or `sample`) takes from these options.
 

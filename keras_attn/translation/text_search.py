@@ -10,7 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from keras_attn.search import Limits, SampleOptions, SearchOptions, check_numbers, check_sizes
+from keras_attn.search import Limits, SampleOptions, SearchOptions, banned_ids, check_numbers, check_sizes
 from keras_attn.text import BLANKS, Tokenizer, temporary_ids, visible_name, without_temporary_ids
 from keras_attn.translation.batching import (
     Sentence,
@@ -186,7 +186,8 @@ class TextSearch:
             )
         dictionary = replace_unknown if isinstance(replace_unknown, Mapping) else {} if replace_unknown else None
         arguments = options.arguments_of(search)
-        arguments["banned_token_ids"] = token_ids_of(self.target_tokenizer, options.banned_tokens)
+        banned, special = token_ids_of(self.target_tokenizer, options.banned_tokens), self.target_tokenizer.special_ids
+        arguments["banned_token_ids"] = banned_ids(banned, self.target_tokenizer.vocabulary_size, special.end)
         arguments["return_alignments"] = return_alignments or dictionary is not None
         if logits_processor is not None:
             arguments["logits_processor"] = logits_processor

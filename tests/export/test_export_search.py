@@ -9,6 +9,7 @@ from keras_attn.runtime import OnnxSearch
 from keras_attn.text import Tokenizer
 from tests.contracts.model_rows import VT, inputs_of, make
 from tests.export.small import NEEDS_TENSORFLOW, run
+from tests.models.test_generate import WRONG_LIMITS, L
 from tests.serving import loader
 
 NAME = "attention, two memories"
@@ -78,6 +79,17 @@ def test_the_graphs_in_onnx_find_what_generate_finds(model, tmp_path):
         width = found.token_ids.shape[2]
         np.testing.assert_array_equal(found.token_ids, expected.token_ids[:, :, :width])
         np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
+        for one, other in zip(found.alignments, expected.alignments, strict=True):
+            np.testing.assert_allclose(one, other[:, :, :width], atol=1e-5)
+    search, of_any_width = OnnxSearch(folder), OnnxSearch(folder)
+    of_any_width._vocabulary_size = "V"  # as of a pointer's logits, whose width the graph does not know
+    for wrong, sentence in WRONG_LIMITS:
+        for one in (search, of_any_width):
+            with pytest.raises(ValueError, match=sentence):
+                one.generate(few, **{"max_length": L} | wrong)
+    for ids, sentence in ((2**32 + 5, "of int32, from .* Received: 4294967301"), ("a", "of dtype int32. Received:")):
+        with pytest.raises(ValueError, match=f"Expected encoder_token_ids {sentence}"):
+            OnnxSearch(folder).generate({**few, "encoder_token_ids": [[ids]] * 3}, max_length=3)
     with pytest.raises(ValueError, match=r"Expected a source with encoder_token_ids\. Received: frames"):
         OnnxSearch(folder).generate({"frames": few["frames"]}, max_length=3)
     for frames in (few["frames"][..., :-1], few["frames"][0], few["frames"][:0], None):
@@ -90,4 +102,10 @@ def test_the_graphs_in_onnx_find_what_generate_finds(model, tmp_path):
 )
 def test_options_without_meaning_are_refused(model, tmp_path, wrong):
     with pytest.raises(ValueError, match="Expected `max_length`, and no ratios of lengths"):
+        export_search(model, tmp_path, sources(model)[0], **OPTIONS | wrong)
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), [row for row in WRONG_LIMITS if "banned_tokens" in row[0]])
+def test_banned_tokens_are_checked(model, tmp_path, wrong, sentence):
+    with pytest.raises(ValueError, match=sentence):
         export_search(model, tmp_path, sources(model)[0], **OPTIONS | wrong)

@@ -108,6 +108,24 @@ def test_a_source_of_another_shape_is_refused(shape):
         make("attention, frames").generate(np.ones(shape, "float32"), max_length=3)
 
 
+@pytest.mark.parametrize("value", [-1, 256, 2**32 + 5])
+def test_whole_numbers_that_the_dtype_of_an_input_does_not_hold_are_refused(value):
+    pixels = keras.Input((None, F), dtype="uint8")
+    model = models.AttentionSeq2Seq(Returns(lambda x: ops.cast(x, "float32")), *parts(), inputs=pixels)
+    with pytest.raises(ValueError, match=rf"Expected encoder_inputs of uint8, from 0 to 255\. Received: {value}$"):
+        model.generate(np.full((B, 3, F), value), max_length=3)
+    model.generate(np.full((B, 3, F), 255), max_length=3)
+
+
+@pytest.mark.parametrize(
+    ("source", "received"), [([[1.0]], "list"), (np.ones((2, 3)), "ndarray"), ({"frames": [[1.0]]}, "frames")]
+)
+def test_a_source_of_several_inputs_is_a_dict_of_them(source, received):
+    sentence = rf"Expected a source as a dict of encoder_token_ids, frames\. Received: {received}$"
+    with pytest.raises(ValueError, match=sentence):
+        make("attention, two memories").generate(source, max_length=3)
+
+
 class Variadic(keras.layers.Layer):
     def call(self, outputs, *others, **named):
         assert not others
@@ -128,7 +146,7 @@ def test_ids_that_the_model_has_no_embedding_for_are_refused():
     """By name where the vocabulary is known; else where JAX, unlike the other backends, embeds them as NaN."""
     with pytest.raises(ValueError, match=r"Expected encoder_token_ids from 0 to \d+, .* Received: 1000000"):
         make("rnnsearch").generate(np.array([[4, 10**6]]), max_length=3)
-    with pytest.raises(ValueError, match=r"Expected decoder_token_ids from 0 to \d+, .* Received: -3"):
+    with pytest.raises(ValueError, match=r"Expected forced_prefix from 0 to \d+, .* Received: -3"):
         make("rnnsearch").generate(np.array([[4, 3]]), max_length=3, forced_prefix=[[-3]])
     ids = keras.Input((None,), dtype="int32")
     model = models.AttentionSeq2Seq(keras.Model(ids, keras.layers.Embedding(20, 6)(ids)), *parts())
@@ -141,7 +159,7 @@ def test_ids_are_checked_before_they_are_cast_and_a_prefix_is_one_row_each():
     model = make("rnnsearch")
     with pytest.raises(ValueError, match=r"Expected encoder_token_ids from 0 to \d+, .* Received: 4294967301"):
         model.generate(np.array([[2**32 + 5, 3]]), max_length=3)
-    with pytest.raises(ValueError, match=r"Expected decoder_token_ids from 0 to \d+, .* Received: 4294967301"):
+    with pytest.raises(ValueError, match=r"Expected forced_prefix from 0 to \d+, .* Received: 4294967301"):
         model.generate(np.array([[4, 3]]), max_length=3, forced_prefix=[[2**32 + 5]])
     source = np.array([[4, 3], [5, 3]])
     for prefix in ([4, 5], [[4]], [[4], [5], [6]], [[4.5], [5]]):

@@ -15,6 +15,25 @@ L = 6
 NAMES = ["rnnsearch", "attention, frames", "attention, two memories"]
 
 
+# What a search of B rows refuses before the model is called; tests/export/test_export_search.py has them for ONNX.
+WRONG_LIMITS = [
+    ({"max_length": None}, "Expected lengths as numbers of tokens.* Received: max_length=None"),
+    ({"max_length_ratio": 2.0}, "Expected lengths as numbers of tokens.*max_length_ratio=2.0"),
+    ({"min_length_ratio": 0.5}, "Expected lengths as numbers of tokens.*min_length_ratio=0.5"),
+    ({"banned_tokens": [21.5]}, r"^Expected banned_tokens to be ids\. Received: banned_tokens=\[21\.5\]"),
+    ({"banned_tokens": ["a"]}, r"^Expected banned_tokens to be ids\. Received: banned_tokens=\['a'\]"),
+    ({"banned_tokens": [4, VT]}, f"^Expected banned_tokens from 0 to {VT - 1}, .* Received: {VT}$"),
+    ({"banned_tokens": [-1]}, f"^Expected banned_tokens from 0 to {VT - 1}, .* Received: -1$"),
+    ({"banned_tokens": [3]}, "^Expected `banned_token_ids` without the end token 3"),
+    ({"forced_prefix": np.full((B, 1), VT)}, f"^Expected forced_prefix from 0 to {VT - 1}, .* Received: {VT}$"),
+    ({"forced_prefix": np.full((B, 1), -1)}, f"^Expected forced_prefix from 0 to {VT - 1}, .* Received: -1$"),
+    ({"forced_prefix": np.full((B, 1), 4.5)}, rf"^Expected `forced_prefix` of ids \(B, P\), with the B={B} rows"),
+    ({"forced_prefix": np.full(B, 4)}, rf"^Expected `forced_prefix` of ids \(B, P\), with the B={B} rows"),
+    ({"forced_prefix": np.full((1, 1), 4)}, rf"^Expected `forced_prefix` of ids \(B, P\), with the B={B} rows"),
+    ({"forced_prefix": np.full((B, L + 1), 4)}, f"^Expected `forced_prefix` of at most max_length={L} tokens"),
+]
+
+
 def check(found, expected):
     for name in ("token_ids", "lengths", "scores", "log_probs", "token_log_probs"):
         value = ops.convert_to_numpy(getattr(expected, name))
@@ -52,10 +71,12 @@ def test_samples_are_those_of_the_seed_and_limits_hold():
     found = model.generate(frames, max_length=L, min_length=4, beam_size=1, forced_prefix=np.full((B, 1), 9))
     assert (found.token_ids[:, 0, 0] == 9).all()
     assert found.lengths.min() >= 4
-    with pytest.raises(ValueError, match="Expected lengths as numbers of tokens"):
-        model.generate(frames, max_length=L, max_length_ratio=2.0)
     with pytest.raises(ValueError, match=r"Expected search options among: .*Received: beams"):
         model.generate(frames, max_length=L, beams=3)
+    for options, sentence in WRONG_LIMITS:
+        for search in (model.generate, model.sample):
+            with pytest.raises(ValueError, match=sentence):
+                search(frames, **{"max_length": L} | options)
     with pytest.raises(ValueError, match=r"at least one, in each array\. Received: \[0\]"):
         model.generate(frames[:0], max_length=L)
     dataset = ParallelDataset.from_arrays(frames, [[4]] * B, batch_size=2)

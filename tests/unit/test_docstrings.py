@@ -146,9 +146,13 @@ WITHOUT_EXAMPLE |= {"PresetEntry", "add_preset", "locate", "upload", "model_card
 WITHOUT_EXAMPLE |= {
     "start_beam_search",
     "run_beam_search",
+    "banned_ids",
+    "cast_input",
     "check_constraints",
+    "check_in_vocabulary",
     "check_numbers",
     "check_sizes",
+    "limits_of_rows",
     "option",
 }  # parts of others
 WITHOUT_EXAMPLE |= {"SearchModel", "ScoreModel", "CompiledSearches", "check_scores"}  # of `generate`

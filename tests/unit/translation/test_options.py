@@ -103,7 +103,7 @@ def test_there_is_room_for_every_prefix_and_its_end(rows):
         ("sample", {"seed": 1.5}, "`seed` to be a whole number.* Received: 1.5"),
         ("sample", {"row_ids": ["a"] * 5}, "`row_ids` to be a whole number.* Received: 'a'"),
         ("generate", {"prefixes": 7}, "`prefixes` to be a list. Received: 7"),
-        ("generate", {"banned_tokens": ["</s>"]}, "without the end token"),
+        ("generate", {"banned_tokens": ["</s>"]}, "^Expected `banned_token_ids` without the end token"),
         ("generate", {"replace_unknown": 3}, "a dictionary. Received: 3"),
         ("generate", {"forced_prefix": [[4]]}, "search options among: .*no_repeat_ngram_size"),
         ("generate", {"seed": 1}, "Received: seed"),
