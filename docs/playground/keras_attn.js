@@ -16,6 +16,12 @@ const BLANKS = /^[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u300
 const BLANK_MARK = "▁"; // SentencePiece's sign for a blank inside a piece
 const LONGEST = 100_000; // tokens of a translation, whatever a ratio gives
 const UNKNOWN_TRAINED_LENGTH = 500; // tokens, of a model that does not say
+const NORMS = new Map([
+  ["gnmt", (length) => (5 + length) / 6],
+  ["average", (length) => length],
+  ["none", () => 1],
+]);
+const isWhole = (value, least, most) => Number.isInteger(value) && least <= value && value <= most;
 const utf8 = (text) => [...new TextEncoder().encode(text)];
 const text = (bytes) => new TextDecoder("utf-8", { fatal: true }).decode(bytes);
 
@@ -261,13 +267,19 @@ export class Translator {
    * @returns {text, score, probability, tokens, tokenIds, logProbs, alignment, sourceTokens, nBest}: alignment is T
    *     rows of S weights, the end tokens included, and nBest all hypotheses, best first.
    */
-  async generate(text, { beamSize = 5, nBest = 1, lengthPenalty = 1, normalization = "gnmt", maxLength } = {}) {
-    if (!(Number.isInteger(nBest) && Number.isInteger(beamSize) && 1 <= nBest && nBest <= beamSize)) {
+  async generate(
+    text,
+    { beamSize = 5, nBest = 1, lengthPenalty = 1, normalization = "gnmt", maxLength, ...others } = {},
+  ) {
+    if (typeof text !== "string") fail("a text to be", "a string", typeof text);
+    const unknown = Object.keys(others).join(", ");
+    if (unknown) fail("options among", "beamSize, nBest, lengthPenalty, normalization, maxLength", unknown);
+    if (!(isWhole(beamSize, 1, Infinity) && isWhole(nBest, 1, beamSize))) {
       fail("whole numbers with", "1 <= nBest <= beamSize", `nBest ${nBest}, beamSize ${beamSize}`);
     }
-    const base = { gnmt: (length) => (5 + length) / 6, average: (length) => length, none: () => 1 }[normalization];
-    if (!base) fail("normalization to be", "gnmt, average or none", normalization);
-    if (!(lengthPenalty >= 0)) fail("lengthPenalty of", "at least 0", lengthPenalty);
+    if (!NORMS.has(normalization)) fail("normalization to be", "gnmt, average or none", normalization);
+    if (!(Number.isFinite(lengthPenalty) && lengthPenalty >= 0)) fail("lengthPenalty of", "at least 0", lengthPenalty);
+    if (!isWhole(maxLength ?? 1, 1, LONGEST)) fail("maxLength to be a whole number from 1 to", LONGEST, maxLength);
     const [source, target] = [this.sourceTokenizer, this.targetTokenizer];
     const kept = this.manifest.source_length === null ? undefined : this.manifest.source_length - 1;
     const ids = BLANKS.test(text) ? [] : source.encode(text).slice(0, kept);
@@ -275,8 +287,9 @@ export class Translator {
     if (!ids.length) return { ...nothing, sourceTokens: [], nBest: [] };
     ids.push(source.special.end);
     const longest = maxLength ?? this.longest(ids.length);
+    const norm = (length) => NORMS.get(normalization)(length) ** lengthPenalty;
+    if (Math.fround(norm(longest)) === Infinity) fail("lengthPenalty with", "finite norms in float32", lengthPenalty);
     const step = await this.encoded(ids, longest);
-    const norm = (length) => base(length) ** lengthPenalty;
     const found = await beamSearch(step, { beamSize, nBest, norm, maxLength: longest, special: target.special });
     const all = found.map((one) => ({
       ...one,

@@ -20,15 +20,18 @@ async function tokenize({ folder, names, texts, rows }) {
   return answers;
 }
 
-/** What the models of folders make of texts, each job in turn. */
+/** What the models of folders make of texts, each job in turn; what each text and its options are refused for. */
 async function run({ runtime, jobs }) {
   const ort = await import(pathToFileURL(runtime));
   ort.env.wasm.numThreads = 1;
   const [models, answers] = [{}, []];
-  for (const { folder, texts, options, lexicon } of jobs) {
+  for (const { folder, texts, options, lexicon, refused } of jobs) {
     const translator = (models[folder] ??= await Translator.load(ort, reading(folder)));
     const g2p = lexicon && new G2P(translator, await readFile(lexicon, "utf-8"));
     const answer = [];
+    for (const [one, wrong] of refused ?? []) {
+      answer.push(await translator.generate(one, wrong).catch((error) => error.message));
+    }
     for (const one of texts) answer.push(await (g2p ? g2p.speak(one) : translator.generate(one, options)));
     answers.push(answer);
   }

@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -61,6 +62,26 @@ SENTENCES_OF_WORDS += [
 ]
 
 
+REFUSED = [
+    (7, {}, "a text to be a string. Received: number"),
+    (None, {}, "a text to be a string. Received: object"),
+    ("a", {"max_length": 3, "beamsize": 2}, "options among beamSize, .*maxLength. Received: max_length, beamsize"),
+    ("a", {"beamSize": 2, "nBest": 3}, "whole numbers with 1 <= nBest <= beamSize. Received: nBest 3, beamSize 2"),
+    ("a", {"beamSize": 1.5}, "whole numbers with 1 <= nBest <= beamSize. Received: nBest 1, beamSize 1.5"),
+    ("a", {"beamSize": "5"}, "whole numbers with 1 <= nBest <= beamSize. Received: nBest 1, beamSize 5"),
+    ("a", {"normalization": "toString"}, "normalization to be gnmt, average or none. Received: toString"),
+    ("a", {"normalization": ["gnmt"]}, "normalization to be gnmt, average or none. Received: gnmt"),
+    ("a", {"lengthPenalty": -0.5}, "lengthPenalty of at least 0. Received: -0.5"),
+    ("a", {"lengthPenalty": "1"}, "lengthPenalty of at least 0. Received: 1"),
+    ("a", {"lengthPenalty": None}, "lengthPenalty of at least 0. Received: null"),
+    ("a", {"lengthPenalty": 100, "maxLength": 50}, "lengthPenalty with finite norms in float32. Received: 100"),
+    *(
+        ("a", {"maxLength": length}, f"maxLength to be a whole number from 1 to 100000. Received: {length}")
+        for length in (0, -1, 1.5, "3", 100_001)
+    ),
+]
+
+
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
     """What node made of the texts of each job, by one process, which takes seconds to load its WebAssembly."""
@@ -79,6 +100,7 @@ def jobs(tmp_path_factory):
     ]
     made = [{"folder": FILES / name, "texts": texts, "options": options} for name, texts, options in asked_for]
     made[-1]["lexicon"] = lexicon
+    made.append({"folder": made[1]["folder"], "texts": [], "refused": [row[:2] for row in REFUSED]})
     answers = asked("run", runtime=RUNTIME, jobs=made)
     return [{**job, "answers": found} for job, found in zip(made, answers, strict=True)]
 
@@ -99,10 +121,16 @@ def test_hypotheses_are_those_of_the_runtime(jobs, number):
             np.testing.assert_allclose(one["logProbs"], other.token_log_probs, rtol=1e-3, atol=1e-4)
 
 
+def test_wrong_texts_and_options_are_refused(jobs):
+    for found, (_, options, expected) in zip(jobs[-1]["answers"], REFUSED, strict=True):
+        assert re.match(f"Expected {expected}$", found), options
+
+
 def test_sentences_are_pronounced_as_in_python(jobs):
-    g2p = G2P(OnnxTranslator(jobs[-1]["folder"], threads=1), [jobs[-1]["lexicon"]])
+    job = jobs[-2]
+    g2p = G2P(OnnxTranslator(job["folder"], threads=1), [job["lexicon"]])
     with pytest.warns(UserWarning, match="letter"):
-        assert jobs[-1]["answers"] == g2p(SENTENCES_OF_WORDS)
+        assert job["answers"] == g2p(SENTENCES_OF_WORDS)
 
 
 def test_odd_words_are_read_and_looked_up_as_in_python(tmp_path):
