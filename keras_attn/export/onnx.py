@@ -23,7 +23,7 @@ from keras_attn.backend import copy_weights, without_initial_weights
 from keras_attn.export.array_search import by_name, check_ids, zero_padded
 from keras_attn.export.options import ExportOptions
 from keras_attn.export.process import on_tensorflow
-from keras_attn.export.saved_model import check_answers, reference_translations
+from keras_attn.export.saved_model import check_answers, reference_translations, without_warnings_of_letters
 from keras_attn.models import Seq2Seq
 from keras_attn.requirements import require
 from keras_attn.runtime import OnnxSearch, OnnxTranslator
@@ -90,7 +90,8 @@ def _check_translator(translator: Translator, options: ExportOptions) -> Callabl
 
     def check(folder):
         texts = [text for text, _ in references]
-        found = OnnxTranslator(folder).generate(texts, **options.generate_arguments())
+        with without_warnings_of_letters():
+            found = OnnxTranslator(folder).generate(texts, **options.generate_arguments())
         answers = [(translation.text, translation.score) for translation in found]
         check_answers(references, answers, translator.model.compute_dtype)
 

@@ -10,7 +10,10 @@ import pytest
 from keras_attn import quantize
 from keras_attn.backend import int8_products
 from keras_attn.cli import main
-from keras_attn.export import ExportOptions, export_translator, process, saved_model
+from keras_attn.export import ExportOptions, export_translator, onnx, process, saved_model
+from keras_attn.models import RNNSearch
+from keras_attn.text import Tokenizer
+from keras_attn.translation import Translator
 from tests.export.small import build
 
 
@@ -111,6 +114,16 @@ def test_an_export_that_reads_little_is_checked_by_what_it_reads_whole(translato
         sizes = [len(translator.source_tokenizer.encode(text)) for text, _ in references]
         assert max(sizes) < most
         assert len(sizes) >= 3
+
+
+def test_checks_do_not_warn_of_letters_of_their_own_texts(translator, monkeypatch):
+    letters = Tokenizer.train([" ".join("zweihundfr")], level="symbol").with_letters()
+    model = RNNSearch(letters.vocabulary_size, translator.target_tokenizer.vocabulary_size, units=5, embedding_size=7)
+    speller = Translator(model, letters, translator.target_tokenizer)
+    monkeypatch.setattr(onnx, "OnnxTranslator", lambda folder: speller)
+    onnx._check_translator(speller, ExportOptions())("the folder")
+    with pytest.warns(UserWarning, match="Expected letters that the model has seen"):
+        speller.generate("\ufffd")
 
 
 def test_another_translation_is_refused():
