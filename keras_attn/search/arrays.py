@@ -32,7 +32,16 @@ def cast_input(name: str, array: np.ndarray, dtype: str | np.dtype) -> np.ndarra
 
 
 def check_in_vocabulary(name: str, ids: Any, size: int) -> None:
-    """Raises ValueError unless ids, of which the lowest and the highest are enough, are from 0 to `size - 1`."""
+    """Refuses ids outside of a vocabulary.
+
+    Args:
+        name: What the ids are.
+        ids: An array or a list; the lowest and the highest are enough.
+        size: The vocabulary's.
+
+    Raises:
+        ValueError: unless all are from 0 to `size - 1`.
+    """
     lowest, highest = np.min(ids), np.max(ids)
     if not (lowest >= 0 and highest < size):
         raise ValueError(
