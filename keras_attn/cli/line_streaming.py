@@ -121,14 +121,15 @@ class TextReader:
         return cut
 
 
-def report_lines(counts: Mapping[str, int]) -> None:
-    """Reports on stderr how many of some lines were not UTF-8, and how many too long, if any."""
-    for name, what in (
+def report_lines(counts: Mapping[str, int], name: str | None = None) -> None:
+    """Reports on stderr how many lines, of a file with a name, were not UTF-8, and how many too long, if any."""
+    of_file = f" of {name!r}" if name else ""
+    for kind, what in (
         ("invalid", "contained bytes that are not UTF-8, read as U+FFFD"),
         ("cut", "were cut: see --max-characters"),
     ):
-        if counts[name]:
-            print(f"{counts[name]:,} of {counts['lines']:,} lines {what}.", file=sys.stderr)
+        if counts[kind]:
+            print(f"{counts[kind]:,} of {counts['lines']:,} lines{of_file} {what}.", file=sys.stderr)
 
 
 def in_batches(

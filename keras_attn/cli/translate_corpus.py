@@ -4,9 +4,9 @@
 plain or `.gz`; what is written is plain. Without `--address` the workers are processes of this machine.
 
 Ray Data reads blocks of `--window` lines and hands them to its workers. Each finished block is a file of
-`out/.translate-corpus`, which appears complete or not at all, so that a block whose worker died is tried again, and an
-interrupted job goes on with the same command. At the end the blocks of each file are joined. RUN and both folders must
-be at the same places on all machines of the cluster.
+`out/.translate-corpus/blocks/NAME`, which appears complete or not at all, so that a block whose worker died is tried
+again, and an interrupted job goes on with the same command. At the end the blocks of each file are joined. RUN and both
+folders must be at the same places on all machines of the cluster.
 
 A line that fails is an empty line of the output. `out/NAME.failures` has its number and the reason.
 """
@@ -35,6 +35,7 @@ from keras_attn.training import surroundings
 from keras_attn.translation import Translation
 
 FOLDER = ".translate-corpus"
+_LAYOUT = "layout 2 "  # of that folder: a job of another layout does not go on
 _ATTEMPTS = 4  # to translate a block
 _KEPT = "The finished blocks are kept: the same command goes on."
 
@@ -61,7 +62,8 @@ def translate_corpus(arguments: argparse.Namespace) -> None:
     arguments.ensemble = [run.absolute() for run in arguments.ensemble]
     arguments.shortlist = arguments.shortlist and arguments.shortlist.absolute()
     arguments.backend = surroundings()["backend"]
-    inputs, output, counts = _named_files(arguments.input), arguments.output, collections.Counter()
+    inputs, output = _named_files(arguments.input), arguments.output
+    counts = {name: collections.Counter() for name in inputs}
     _translation_options(arguments)  # refuses what does not fit together
     job, lines = _job(arguments, inputs), 0
     for path in inputs.values():
@@ -73,15 +75,17 @@ def translate_corpus(arguments: argparse.Namespace) -> None:
         with streams.Progress(True, lines) as progress:
             for done in _translated_blocks(arguments, inputs, job):
                 progress.add(done["lines"], done["lines"])
-                counts.update(done)
+                counts[done.pop("name")].update(done)
         for name in inputs:
-            _join(output / FOLDER / name, output / name)
+            _join(output, name)
         with files.staging(output) as staged:  # in one move: a part of a job would not go on
             (output / FOLDER).rename(staged / FOLDER)
-    streams.report_lines(counts)
-    if counts["failed"]:
-        sentence = f"{counts['failed']:,} of {counts['lines']:,} lines failed: see {str(output)!r}, *.failures."
-        if counts["failed"] == counts["lines"]:
+    for name in inputs:
+        streams.report_lines(counts[name], name)
+    failed, lines = (sum(of_file[key] for of_file in counts.values()) for key in ("failed", "lines"))
+    if failed:
+        sentence = f"{failed:,} of {lines:,} lines failed: see {str(output)!r}, *.failures."
+        if failed == lines:
             raise RuntimeError(sentence)
         print(sentence, file=sys.stderr)
 
@@ -108,7 +112,7 @@ class BlockTranslator:
     def __call__(self, block: dict) -> dict:
         """Translates a block of `_blocks` and writes its files, unless they are there; returns what is counted."""
         path, lines, failures = Path(block["path"]), block["text"].split(b"\n"), {}
-        counts = {"lines": len(lines), "failed": 0, "invalid": 0, "cut": 0, "error": ""}
+        counts = {"name": path.parent.name, "lines": len(lines), "failed": 0, "invalid": 0, "cut": 0, "error": ""}
         if path.exists():
             return counts
         reader = streams.TextReader(self.max_characters, path.parent.name, at_start=block["first"] == 1)
@@ -158,7 +162,8 @@ def _named_files(patterns: list[str]) -> dict[str, Path]:
             raise FileNotFoundError(f"Expected --input to match files. Received: {pattern!r}, which matches none")
         found |= dict.fromkeys(paths)
     named = {path.name.removesuffix(".gz"): path for path in found}
-    if len(named) < len(found) or any(f"{name}.failures" in named for name in named):
+    taken = {"", FOLDER, *(f"{name}.failures" for name in named)}
+    if len(named) < len(found) or taken & named.keys():
         names = ", ".join(map(str, found))
         raise ValueError(f"Expected files whose outputs have names of their own. Received: {names}")
     return named
@@ -170,23 +175,44 @@ def _job(arguments: argparse.Namespace, inputs: dict[str, Path]) -> str:
     models = [files.digests(run) for run in (arguments.run, *arguments.ensemble)]
     stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in inputs.values()]
     shortlist = arguments.shortlist and files.sha256(arguments.shortlist)
-    return repr(([(name, str(getattr(arguments, name))) for name in names], models, stamps, shortlist))
+    return _LAYOUT + repr(([(name, str(getattr(arguments, name))) for name in names], models, stamps, shortlist))
 
 
 def _check_output(output: Path, names: Iterable[str], job: str) -> None:
-    """Refuses a folder in which another job was begun, or without a job one that has a file of an output's name."""
+    """Refuses a folder in which another job was begun, or that has a file of an output's name which no job made."""
     begun = output / FOLDER / "job"
     if begun.exists():
-        if begun.read_text(encoding="utf-8") != job:
+        if not (text := begun.read_text(encoding="utf-8")).startswith(_LAYOUT):
+            raise ValueError(
+                f"Expected a job of this version of keras_attn. Received: {str(begun.parent)!r} of another one. Go on "
+                "with that, or remove the folder"
+            )
+        if text != job:
             raise ValueError(
                 f"Expected the options, models and files of the job that was begun in {str(output)!r}, or another "
                 "--output. Received: others"
             )
         print(f"Going on with the job in {str(output)!r}.", file=sys.stderr)
-        return
-    for taken in (output / f"{name}{end}" for name in names for end in ("", ".failures")):
-        if taken.exists() or taken.is_symlink():
-            raise FileExistsError(f"Expected an output folder without {taken.name!r}. There is: {str(taken)!r}")
+    for name in names:
+        for joined, parts in _parts(output, name).items():
+            _refuse_taken(joined, parts if begun.exists() else None)
+
+
+def _parts(output: Path, name: str) -> dict[Path, list[Path]]:
+    """Returns the finished blocks of both files of a name, by the path of the file."""
+    blocks = output / FOLDER / "blocks" / name
+    ends = {"failures": output / f"{name}.failures", "output": output / name}
+    return {joined: sorted(blocks.glob(f"*.{end}")) for end, joined in ends.items()}
+
+
+def _refuse_taken(joined: Path, parts: list[Path] | None) -> None:
+    """Refuses a file that is there, unless it has the bytes of a job's blocks, which a killed process has joined."""
+    if parts is not None and joined.is_file() and not joined.is_symlink():
+        with joined.open("rb") as file:
+            if all(file.read(part.stat().st_size) == part.read_bytes() for part in parts) and not file.read(1):
+                return
+    if joined.exists() or joined.is_symlink():
+        raise FileExistsError(f"Expected an output folder without {joined.name!r}. There is: {str(joined)!r}")
 
 
 def _translated_blocks(arguments: argparse.Namespace, inputs: dict[str, Path], job: str) -> Iterator[dict]:
@@ -208,7 +234,8 @@ def _translated_blocks(arguments: argparse.Namespace, inputs: dict[str, Path], j
         each = {"num_cpus": 1, "num_gpus": gpus or None}
         ray.get(ray.remote(**each)(lambda: BlockTranslator(arguments).options).remote())
         _write(folder / "job", [job])
-        sources = ray.data.from_items([{"path": str(path), "blocks": str(folder / n)} for n, path in inputs.items()])
+        items = [{"path": str(path), "blocks": str(folder / "blocks" / name)} for name, path in inputs.items()]
+        sources = ray.data.from_items(items)
         *_, limits = _translation_options(arguments)
         blocks = sources.flat_map(functools.partial(_blocks, limits), num_cpus=0)
         pool = ray.data.ActorPoolStrategy(size=workers)
@@ -260,7 +287,7 @@ def _terminate(number: int, frame) -> None:
 def _blocks(limits: dict, source: dict) -> Iterator[dict]:
     """Reads a file. Ray's own `read_text` also splits lines at U+2028 and form feeds, and reads a file at once."""
     first = 1
-    Path(source["blocks"]).mkdir(exist_ok=True)
+    Path(source["blocks"]).mkdir(parents=True, exist_ok=True)
     with streams.opened(Path(source["path"])) as file:
         for number, lines in enumerate(streams.windows(file, **limits)):
             path = Path(source["blocks"], f"{number:08}.output")
@@ -273,11 +300,11 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         new.write_bytes("".join(lines).encode())
 
 
-def _join(blocks: Path, output: Path) -> None:
+def _join(output: Path, name: str) -> None:
     """Joins the outputs of a file's blocks in their order and, beside them, what failed, if anything did."""
-    for end, joined in (("failures", output.with_name(f"{output.name}.failures")), ("output", output)):
-        parts = sorted(blocks.glob(f"*.{end}"))
-        if parts or joined == output:
+    for joined, parts in _parts(output, name).items():
+        _refuse_taken(joined, parts)  # it may have come since the start
+        if parts or joined.name == name:
             with files.replacing(joined) as new, new.open("wb") as file:
                 for part in parts:
                     file.write(part.read_bytes())

@@ -50,7 +50,7 @@ def check(out, corpus, preset, folder):
 
 
 def finished(out: Path) -> int:
-    return len(list((out / translate_corpus.FOLDER).glob("*/*.output")))
+    return len(list((out / translate_corpus.FOLDER).glob("blocks/*/*.output")))
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def here(monkeypatch):
         translate_corpus._write(folder / "job", [job])
         *_, limits = translate_corpus._translation_options(arguments)
         for name, path in inputs.items():
-            source = {"path": str(path), "blocks": str(folder / name)}
+            source = {"path": str(path), "blocks": str(folder / "blocks" / name)}
             for block in reversed(list(translate_corpus._blocks(limits, source))):
                 done = worker(block)
                 if done["error"]:
@@ -91,22 +91,72 @@ def test_an_interrupted_job_goes_on_to_the_bytes_of_one_machine(here, preset, co
     assert finished(out) == 3
     assert here(*line, *OPTIONS, "--no-repeat", 2) == 2
     assert "Expected the options, models and files of the job that was begun" in capfd.readouterr().err
-    kept = {path: path.stat().st_mtime_ns for path in out.glob(".translate-corpus/*/*.output")}
+    kept = {path: path.stat().st_mtime_ns for path in out.glob(".translate-corpus/blocks/*/*.output")}
     joined = translate_corpus._join
 
-    def checked(blocks, output):
+    def checked(output, name):
         assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
-        joined(blocks, output)
+        joined(output, name)
 
     monkeypatch.setattr(translate_corpus, "_join", checked)
     assert here(*line, *OPTIONS) == 0
     error = capfd.readouterr().err
     assert "Going on with the job" in error
-    assert "lines contained bytes that are not UTF-8" in error
+    assert "1 of 8 lines of 'b.txt' contained bytes that are not UTF-8" in error
     assert sorted(path.name for path in out.iterdir()) == ["a.txt", "b.txt"]
     check(out, corpus, preset, tmp_path)
     assert here(*line, *OPTIONS) == 2
     assert "Expected an output folder without 'a.txt'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("moves", [3, 4])
+def test_a_job_that_was_killed_between_two_joins_goes_on(here, preset, corpus, tmp_path, monkeypatch, moves):
+    """Of files with names that the job's own folder has; the third is empty."""
+    out, line = tmp_path / "out", (preset, "--input", corpus / "*", "--output", tmp_path / "out", *OPTIONS)
+    (corpus / "blocks").write_bytes(b"")
+    (corpus / "job.gz").write_bytes(gzip.compress(b"eins\n"))
+    joined, replace = [], os.replace
+
+    def killed(new, target):
+        replace(new, target)
+        joined.extend([target] if target.parent == out else [])
+        if len(joined) == moves:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        assert here(*line) == 130
+    assert here(*line) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["a.txt", "b.txt", "blocks", "job"]
+    check(out, corpus, preset, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.failures"])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_file_that_came_after_a_job_began_is_not_overwritten(
+    here, preset, corpus, tmp_path, capfd, monkeypatch, name, is_late
+):
+    out, line = tmp_path / "out", (preset, "--input", corpus / "*", "--output", tmp_path / "out", *OPTIONS)
+    join = translate_corpus._join
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    def late(*arguments):
+        (out / name).write_text("mine")
+        join(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(translate_corpus, "_join", late if is_late else interrupted)
+        assert here(*line) == (2 if is_late else 130)
+    (out / name).write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(translate_corpus, "_translated_blocks", interrupted)  # refused before
+        assert here(*line) == 2
+    assert f"Expected an output folder without {name!r}" in capfd.readouterr().err
+    assert (out / name).read_text() == "mine"
+    (out / name).unlink()
+    assert here(*line) == 0
 
 
 def test_a_line_that_fails_is_empty_and_kept(here, corpus, tmp_path, capfd):
@@ -133,6 +183,7 @@ def test_a_line_that_fails_is_empty_and_kept(here, corpus, tmp_path, capfd):
     [
         (["--input", "{tmp}/none*"], "which matches none"),
         (["--input", "{tmp}/in/*", "{tmp}/more/*"], "names of their own"),
+        (["--input", "{tmp}/.translate-corpus"], "names of their own"),
         (["--input", "{tmp}/bad.gz"], "to be a whole gzip file"),
         (["--input", "{tmp}/in/*", "--output", "{tmp}/in"], "an output folder without 'b.txt'"),
         (["--input", "{tmp}/in/*", "--output", "{tmp}/in/b.txt"], "Expected a folder"),
@@ -143,6 +194,7 @@ def test_a_line_that_fails_is_empty_and_kept(here, corpus, tmp_path, capfd):
 def test_bad_input_is_refused(here, preset, corpus, tmp_path, capfd, arguments, message):
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "a.txt").write_text("eins")
+    (tmp_path / ".translate-corpus").write_text("eins")
     (tmp_path / "bad.gz").write_bytes(gzip.compress(b"eins\n" * 1000)[:-9])
     arguments = [argument.format(tmp=tmp_path) for argument in arguments]
     line = [preset, "--output", tmp_path / "out", *OPTIONS, *arguments]
@@ -164,6 +216,12 @@ def test_a_name_like_a_glob_is_a_file_and_a_folder_has_one_job(here, preset, tmp
     with files.locked(tmp_path / "out"):
         assert here(*line) == 2
     assert "Expected no other process in" in capfd.readouterr().err
+    job = tmp_path / "out" / translate_corpus.FOLDER / "job"
+    job.parent.mkdir(parents=True)
+    job.write_text("([], [])")
+    assert here(*line) == 2
+    assert "Expected a job of this version of keras_attn" in capfd.readouterr().err
+    job.unlink()
     assert here(*line) == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["news[1].txt"]
 
