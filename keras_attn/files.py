@@ -60,6 +60,38 @@ def locked(folder: Path, wait: bool = False) -> Iterator[None]:
             lock.release()
 
 
+def as_path(place: str | os.PathLike, expected: str) -> Path:
+    """Returns a path.
+
+    Args:
+        place: What a caller gave as a path.
+        expected: What it should lead to, for the message.
+
+    Raises:
+        ValueError: if it is no path.
+    """
+    if not isinstance(place, (str, os.PathLike)):
+        raise ValueError(f"Expected {expected}. Received: {place!r}")
+    return Path(place)
+
+
+def existing(place: str | os.PathLike, expected: str) -> Path:
+    """Returns the path of a file.
+
+    Args:
+        place, expected: See `as_path`.
+
+    Raises:
+        ValueError: if it is no path.
+        FileNotFoundError: if no file is there.
+    """
+    path = as_path(place, expected)
+    if not path.is_file():
+        reason = "which is no file" if path.exists() else "which does not exist"
+        raise FileNotFoundError(f"Expected {expected}. Received: {str(path)!r}, {reason}")
+    return path
+
+
 def is_empty(folder: Path) -> bool:
     """Returns whether a folder has no files, its lock apart."""
     return all(path.name == LOCK for path in folder.iterdir())

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_attn import files
 from keras_attn.converters.marian_file import Options, Weights, marian_tokenizer, read_model
 from keras_attn.models import NematusSeq2Seq
 from keras_attn.text import Tokenizer
@@ -73,14 +74,15 @@ def from_marian(
     """
     if isinstance(vocabularies, (str, os.PathLike)):
         vocabularies = [vocabularies] * 2
-    if len(vocabularies) != 2:
-        raise ValueError(f"Expected a vocabulary for source and target each. Received: {len(vocabularies)} of them")
-    path = Path(model)
+    if not isinstance(vocabularies, Sequence) or len(vocabularies) != 2:
+        raise ValueError(f"Expected a vocabulary for source and target each. Received: {vocabularies!r}")
+    path = files.existing(model, "a model of Marian")
     options, weights = read_model(path)
     sizes, arguments = describe(options, path)
-    converted = convert(weights, sizes, arguments, path)
-    files = zip(vocabularies, sizes, strict=True)
-    source, target = (marian_tokenizer(vocabulary, size=size) for vocabulary, size in files)
+    omit_bias = _flag(options, "output-omit-bias", path)
+    converted = convert(weights, sizes, arguments, path, omit_bias=omit_bias)
+    sides = zip(vocabularies, sizes, strict=True)
+    source, target = (marian_tokenizer(vocabulary, size=size) for vocabulary, size in sides)
     read = NematusSeq2Seq(
         *(size + ADDED for size in sizes),
         **arguments,
@@ -111,7 +113,7 @@ def describe(options: Options, path: Path) -> tuple[tuple[int, int], dict[str, A
         raise ValueError(f"Expected a model of text alone. Received: input-types of {types} in {str(path)!r}")
 
     def flag(*names):
-        return any(options.get(name) == "true" for name in names)
+        return any([_flag(options, name, path) for name in names])
 
     own = [options.get(f"{side}-cell", "gru") for side in ("enc", "dec")]
     cells = sorted({_CELLS[cell] for cell in own})
@@ -146,26 +148,35 @@ def describe(options: Options, path: Path) -> tuple[tuple[int, int], dict[str, A
     )
 
 
+def _flag(options: Options, name: str, path: Path) -> bool:
+    if (value := options.get(name, "false")) not in ("true", "false"):
+        raise ValueError(f"Expected `{name}` to be true or false in {str(path)!r}. Received: {value!r}")
+    return value == "true"
+
+
 def _size(name: str, text: Any, most: int, path: Path) -> int:
     if not isinstance(text, str) or not text.isdecimal() or len(text) > 8 or not 0 < int(text) <= most:
         raise ValueError(f"Expected `{name}` to be a size up to {most:,} in {str(path)!r}. Received: {text!r}")
     return int(text)
 
 
-def convert(weights: Weights, sizes: tuple[int, int], arguments: dict[str, Any], path: Path) -> dict[str, np.ndarray]:
+def convert(
+    weights: Weights, sizes: tuple[int, int], arguments: dict[str, Any], path: Path, *, omit_bias: bool
+) -> dict[str, np.ndarray]:
     """The weights by the paths of `NematusSeq2Seq`'s; every one of the file has its place, and every shape is checked.
 
     Args:
         weights: As `read_model` returns them.
         sizes, arguments: As `describe` returns them.
         path: The file, for messages.
+        omit_bias: Whether the output has no bias.
 
     Raises:
         ValueError: if a weight is missing, superfluous, or of another shape than the options say.
     """
     converter = _Converter(weights, sizes, arguments, path)
-    groups = converter.encoder(), converter.bridge(), converter.decoder(), converter.readout(), converter.vocabulary()
-    parts = dict(itertools.chain(*groups))
+    groups = converter.encoder(), converter.bridge(), converter.decoder(), converter.readout()
+    parts = dict(itertools.chain(*groups, converter.vocabulary(omit_bias)))
     if converter.left:
         raise ValueError(
             f"Expected the weights of a model as its options describe it in {str(path)!r}. Received, besides them: "
@@ -251,7 +262,7 @@ class _Converter:
                 readout[f"{part}_norm/gamma"] = self._take(f"{name}_gamma{i}", 1, E)[0]
         yield "readout", readout
 
-    def vocabulary(self):
+    def vocabulary(self, omit_bias: bool):
         """The embeddings, with rows of zeros for padding and start, and the output."""
         (source, target), E, tie = self._sizes, self._about.embedding_size, self._about.tie_embeddings
 
@@ -263,9 +274,7 @@ class _Converter:
         else:
             yield "source_embedding", {"embeddings": added(self._take("encoder_Wemb", source, E))}
             yield "target_embedding", {"embeddings": added(self._take("decoder_Wemb", target, E))}
-        bias = np.zeros(target, "float32")
-        if "decoder_ff_logit_l2_b" in self.left:  # --output-omit-bias leaves it out
-            bias = self._take("decoder_ff_logit_l2_b", 1, target)[0]
+        bias = np.zeros(target, "float32") if omit_bias else self._take("decoder_ff_logit_l2_b", 1, target)[0]
         output = {"bias": np.pad(bias, (0, ADDED), constant_values=_NEVER)}
         if tie not in ("target", "all"):
             if "decoder_ff_logit_l2_W" in self.left:  # of older versions

@@ -86,11 +86,8 @@ def read_model(path: Path) -> tuple[Options, Weights]:
     """Reads the options and the weights of a model.
 
     Raises:
-        FileNotFoundError: if there is no such file.
         ValueError: if it is no model of Marian in `.npz`, of one of `TYPES`.
     """
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected a model of Marian. Received: {str(path)!r}, which does not exist")
     try:
         files.check_archive(path)
         with zipfile.ZipFile(path) as archive:
@@ -170,9 +167,7 @@ def marian_tokenizer(path: str | PathLike, *, size: int | None = None) -> Tokeni
         FileNotFoundError: If there is no such file.
         ValueError: If it is too large, or no vocabulary of Marian.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected a vocabulary of Marian. Received: {path}, which does not exist")
+    path = files.existing(path, "a vocabulary of Marian")
     if path.stat().st_size > _LARGEST:
         raise ValueError(f"Expected {path} to have at most {_LARGEST:,} bytes. Received: {path.stat().st_size:,}")
     if path.suffix == ".spm":

@@ -5,11 +5,13 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
+from keras_attn import files
 from keras_attn.backend import read_checkpoint
 from keras_attn.layers import AttentionDecoder, BahdanauAttention, GeneralAttention, LuongAttention, RNNEncoder
 from keras_attn.models import RecurrentSeq2Seq
@@ -103,7 +105,10 @@ def from_tfa(
         FileNotFoundError: if there is no such file.
         ModuleNotFoundError: without TensorFlow, for a checkpoint or a SavedModel.
     """
-    parts, stored, mapping = _parts_of(target), _read(Path(path)), dict(mapping or {})
+    if not isinstance(mapping, (Mapping, NoneType)):
+        raise ValueError(f"Expected `mapping` to be a dict. Received: {mapping!r}")
+    path = files.as_path(path, "a checkpoint, a SavedModel or Keras 2's '.h5'")
+    parts, stored, mapping = _parts_of(target), _read(path), dict(mapping or {})
     folders = _folders(stored)
     if unknown := [name for name in mapping if name not in {part.name for part in parts}]:
         names = sorted(part.name for part in parts)
@@ -213,7 +218,7 @@ def _source(
         pattern = pattern.replace("{n}", number or "0")
         found = [folder for folder in folders if re.fullmatch(pattern, folder)]
         return (found[0], folders[found[0]]) if len(found) == 1 else None
-    if given not in folders:
+    if not isinstance(given, str) or given not in folders:
         raise ValueError(f"Expected a part of the file in `mapping`: one of {sorted(folders)}. Received: {given!r}")
     return given, folders[given]
 
@@ -271,8 +276,7 @@ def _read_h5(path: Path) -> dict[str, np.ndarray]:
     """The weights that Keras 2 wrote, by the layers' names and their own."""
     import h5py
 
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected a file of weights. Received: {str(path)!r}, which does not exist")
+    files.existing(path, "a file of weights")
     try:
         with h5py.File(path, "r") as file:
             root = file.get("model_weights", file)

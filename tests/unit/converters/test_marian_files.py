@@ -32,7 +32,7 @@ def test_a_file_for_both_sides_is_one_vocabulary():
     assert source.fingerprint == target.fingerprint
     assert model.source_embedding is model.target_embedding
     assert (source.vocabulary_size, source.special_ids.pad, source.special_ids.start) == (60, 58, 59)
-    with pytest.raises(ValueError, match=r"for source and target each.* 3 of them"):
+    with pytest.raises(ValueError, match=r"for source and target each\. Received: \["):
         from_marian(WHERE / "tied_all.npz", [WHERE / "joint.yml"] * 3)
 
 
@@ -64,10 +64,14 @@ OPTIONS = [
     ("dim-rnn: 6", "dim-rnn: 99999999", "`dim-rnn` to be a size .*'99999999'"),
     ("  - 48\n  - 48", "  - 16777216\n  - 48", r"'encoder_Wemb' of shape \(16777216, 4\) .*Received: \(48, 4\)"),
     ("enc-depth: 1", "enc-depth: 100", r"'encoder_bi_l2_cell1_b' of shape .*Received: none"),
+    ("tied-embeddings: false", "tied-embeddings: yes", "`tied-embeddings` to be true or false .*Received: 'yes'"),
+    ("output-omit-bias: false", "output-omit-bias: True", "`output-omit-bias` to be true or false .*Received: 'True'"),
+    ("output-omit-bias: false", "output-omit-bias: true", "besides them: decoder_ff_logit_l2_b"),
     ("dec-cell-base-depth: 2", "dec-cell-base-depth: 1", "besides them: decoder_cell2_U, decoder_cell2_Ux"),
 ]
 ARRAYS = [
     ("decoder_U_att", None, r"'decoder_U_att' of shape \(12, 1\) .*Received: none"),
+    ("decoder_ff_logit_l2_b", None, r"'decoder_ff_logit_l2_b' of shape \(1, 48\) .*Received: none"),
     ("decoder_W_cov", np.ones((2, 2), "float32"), "besides them: decoder_W_cov"),
     ("decoder_U_att", np.ones((12, 1)), "float32, each once. Received: 'decoder_U_att' in float64"),
     ("special:model.yml", None, "Received: It has no special:model.yml"),
@@ -132,9 +136,26 @@ def test_a_damaged_or_hostile_file_is_refused_before_it_takes_memory(tmp_path, m
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
         archive.writestr("decoder_U_att.npy", header_of((12, 1)) + bytes(48))
     refuse("Some of its arrays are stored twice")
-    with pytest.raises(FileNotFoundError, match="which does not exist"):
-        from_marian(tmp_path / "none.npz", files)
     assert memory() < 1 << 22
+
+
+MODEL, WORDS = WHERE / "tied_all.npz", WHERE / "joint.yml"
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "error", "message"),
+    [
+        (None, WORDS, ValueError, "Expected a model of Marian. Received: None"),
+        (WHERE / "none.npz", WORDS, FileNotFoundError, "Expected a model of Marian. .*none.npz', which does not exist"),
+        (WHERE, WORDS, FileNotFoundError, "Expected a model of Marian. .*, which is no file"),
+        (MODEL, None, ValueError, "for source and target each. Received: None"),
+        (MODEL, [WORDS, None], ValueError, "Expected a vocabulary of Marian. Received: None"),
+        (MODEL, WHERE, FileNotFoundError, "Expected a vocabulary of Marian. .*, which is no file"),
+    ],
+)
+def test_what_is_no_file_is_refused(model, words, error, message):
+    with pytest.raises(error, match=message):
+        from_marian(model, words)
 
 
 def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path):
@@ -152,11 +173,11 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path):
 
 
 def test_the_names_of_nematus_and_of_older_versions_are_known(tmp_path):
-    """An output that is not transposed, biases of one axis, and what Nematus keeps beside the weights."""
+    """An output that is not transposed, biases of one axis, no option of a bias, and what Nematus keeps besides."""
     with np.load(WHERE / "nematus.npz") as file:
         output, bias = file["decoder_ff_logit_l2_Wt"], file["decoder_b"]
     older = {"decoder_ff_logit_l2_Wt": None, "ff_logit_W": output.T, "decoder_b": bias[0], "uidx": np.ones(1, "int64")}
-    path = rewritten(WHERE / "nematus.npz", tmp_path / "model.npz", **older)
+    path = rewritten(WHERE / "nematus.npz", tmp_path / "model.npz", "output-omit-bias: false\n", "", **older)
     translator = ka.Translator.from_marian(path, vocabularies("nematus"))
     recorded = RECORDED["models"]["nematus"]["scores"]
     np.testing.assert_allclose(log_probs(translator.score(SOURCES, TARGETS)), recorded, atol=1e-4)

@@ -128,6 +128,8 @@ def dense():
         ),
         (lambda: decoder(6, use_scale=True), {}, r"for 'decoder/attention' of .* \(made with use_scale=False\)"),
         (dense, {"decoder": "fc"}, r"`mapping` among \['fc'\]. Received: 'dec"),
+        (dense, ["a"], r"`mapping` to be a dict. Received: \['a'\]"),
+        (dense, {"fc": ["a"]}, r"one of \[.*'decoder/fc'.*\]. Received: \['a'\]"),
         (dense, {"fc": "decoder/out"}, r"one of \[.*'decoder/fc'.*\]. Received: 'decoder/out'"),
         (
             dense,
@@ -163,6 +165,8 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, monkeypatch):
             from_tfa(place, dense)
     with pytest.raises(FileNotFoundError, match="does not exist"):
         from_tfa(tmp_path / "weights.h5", dense)
+    with pytest.raises(ValueError, match=r"Expected a checkpoint, a SavedModel or Keras 2's '.h5'. Received: None"):
+        from_tfa(None, dense)
     (tmp_path / "weights.h5").write_bytes(b"PK")
     with pytest.raises(ValueError, match="as Keras 2 wrote them"):
         from_tfa(tmp_path / "weights.h5", dense)
