@@ -97,8 +97,10 @@ class G2P:
     all else stays in its place. A letter that the model does not have
     is read as its plain form, "ﬁ" as "fi" and "ø" as "o"; one without is unknown. Invisible characters have no sound.
 
+    `translator.save_to_preset` writes no lexicon: `from_preset` reads that of a file `lexicon.dict.xz` in the folder.
+
     Raises:
-        ValueError: if an alphabet, a tag or a lexicon is wrong.
+        ValueError: if an alphabet, a tag, a lexicon or `normalize` is wrong.
 
     Example:
         >>> g2p = keras_attn.G2P.from_preset("g2p_en_us")
@@ -129,8 +131,10 @@ class G2P:
             raise ValueError(f"Expected a list of lexicons. Received: {lexicons!r:.80}")
         self.lexicons = [read_lexicon(lexicon) for lexicon in lexicons]
         self.own_alphabet = alphabet_of(translator.target_tokenizer.vocabulary)
-        self.alphabet = alphabet or self.own_alphabet
+        self.alphabet = self.own_alphabet if alphabet is None else alphabet
         self.tag = tag
+        if not (normalize is None or callable(normalize)):
+            raise ValueError(f"Expected `normalize` to be a function of a sentence. Received: {normalize!r}")
         self.normalize = normalize
         self._letters = letters if letters.level == "letter" else letters.with_letters()
         ordinary = self._letters.special_ids.ordinary(self._letters.vocabulary_size)

@@ -118,12 +118,12 @@ def locate(preset: str | os.PathLike) -> Path:
 
     Raises:
         FileNotFoundError: if it is nowhere, or cannot be downloaded.
-        ValueError: if files are not those of the registry, or "hf://" has another form.
+        ValueError: if it is no name and no path, files are not those of the registry, or "hf://" has another form.
         ModuleNotFoundError: if "hf://" needs the package huggingface_hub.
         OSError: if the cache cannot be written.
     """
     if not isinstance(preset, str):
-        return Path(preset)
+        return files.as_path(preset, "a preset: a name, hf://USER/NAME, or a folder")
     if preset.startswith(PREFIX):
         return _from_hub(preset)
     known = presets()

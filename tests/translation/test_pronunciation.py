@@ -129,6 +129,10 @@ def test_what_is_no_text_is_refused(g2p):
         keras_attn.G2P(g2p.translator, normalize=lambda text: None)("hello")
     with pytest.raises(ValueError, match="Expected a list of lexicons"):
         keras_attn.G2P(g2p.translator, {"hello": "HH"})
+    with pytest.raises(ValueError, match=r"Expected `normalize` to be a function of a sentence. Received: 'upper'"):
+        keras_attn.G2P(g2p.translator, normalize="upper")
+    with pytest.raises(ValueError, match=r"Expected a preset: .* Received: None"):
+        keras_attn.G2P.from_preset(None)
     words = ["hello", "Keras"]
     for given in (tuple(words), iter(words), np.array(words), dict.fromkeys(words)):
         assert [one[0].text for one in g2p.pronounce(given)] == ["HH AH0 L OW1", "K EH1 R AH0 S"]
@@ -148,8 +152,10 @@ def test_another_alphabet_and_a_language_of_several(g2p):
         assert keras_attn.G2P(g2p.translator, [{"keras": "K EH1 R AH0 S"}], alphabet=alphabet)("keras") == text
     with pytest.raises(ValueError, match=r"Expected no tag for a model of one language. Received: tag='<2it>'"):
         keras_attn.G2P(g2p.translator, tag="<2it>")
-    with pytest.raises(ValueError, match=r"Expected an alphabet among: arpabet, ipa, x-sampa. Received: 'sampa'"):
-        keras_attn.G2P(g2p.translator, alphabet="sampa")
+    for alphabet in ("sampa", ""):
+        message = f"Expected an alphabet among: arpabet, ipa, x-sampa. Received: {alphabet!r}"
+        with pytest.raises(ValueError, match=message):
+            keras_attn.G2P(g2p.translator, alphabet=alphabet)
     source, target = EXAMPLES["g2p_multilingual"]
     tag, _, letters = source.partition(" ")
     icelandic = keras_attn.G2P.from_preset("g2p_multilingual", tag=tag)

@@ -63,6 +63,8 @@ def test_a_folder_is_taken_as_it_is_and_a_missing_preset_named(tmp_path, monkeyp
     assert saving.locate("runs/none") == Path("runs/none")
     with pytest.raises(FileNotFoundError, match=r"Expected a preset: one of tiny; hf://USER/NAME; or a folder"):
         saving.locate("tinny")
+    with pytest.raises(ValueError, match=r"Expected a preset: a name, hf://USER/NAME, or a folder. Received: None"):
+        saving.locate(None)
     with pytest.raises(FileNotFoundError, match="tiny to be installed: pip install keras-attn-presets"):
         saving.locate("tiny")
     monkeypatch.chdir(write(tmp_path / "here" / "other").parent)
