@@ -15,6 +15,7 @@ import base64
 import hashlib
 import html
 import logging
+import os
 import re
 import signal
 import time
@@ -63,8 +64,7 @@ async def serve(
         poll_seconds: The time between two looks for versions.
 
     Raises:
-        ValueError: if no version loads.
-        OSError: if the port is in use.
+        ValueError: if no version loads, or the port is in use.
     """
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -74,7 +74,11 @@ async def serve(
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, keepalive_timeout=30.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()  # before a version is loaded, which takes seconds
+        try:
+            await web.TCPSite(runner, host, port).start()  # before a version is loaded, which takes seconds
+        except OSError as error:
+            reason = os.strerror(error.errno) if (error.errno or 0) > 0 else error
+            raise ValueError(f"Expected a host and a port to listen at. Received: {host}:{port}, {reason}") from error
         address = f"http://{f'[{host}]' if ':' in host else host}:{runner.addresses[0][1]}"
         watching = asyncio.create_task(_watch(versions, poll_seconds, address))
         await asyncio.wait([watching, asyncio.create_task(stopped.wait())], return_when=asyncio.FIRST_COMPLETED)

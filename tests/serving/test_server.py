@@ -179,7 +179,8 @@ def test_what_cannot_be_served_is_a_sentence(live, tmp_path, monkeypatch, capsys
         ([tmp_path / "none"], 2, "Expected a folder with versions of a model, such as 1/. Received: "),
         ([version], 2, "Of a version, give the folder above it."),
         ([damaged.parent, "--port", "0"], 2, "It does not load: "),
-        ([version.parent, "--port", live.rest.rpartition(":")[2]], 1, "address already in use"),
+        ([version.parent, "--port", live.rest.rpartition(":")[2]], 2, ", Address already in use"),
+        ([version.parent, "--host", "192.0.2.1"], 2, "a host and a port to listen at. Received: 192.0.2.1:8501, "),
         ([version.parent, "--name", "a/b"], 2, "a --name without / and :"),
     ):
         assert main([str(argument) for argument in arguments]) == status
