@@ -7,7 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn.backend import all_layers
 from keras_attn.suggestions import did_you_mean
+
+_FROZEN = "frozen_layers"  # in a config: the numbers of the layers within a trainable one that are not
 
 
 def constructor_arguments(cls: type, base: type) -> dict[str, inspect.Parameter]:
@@ -134,6 +137,14 @@ class Layer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
+    def _post_build(self):  # Keras' hook at the end of `build`, when all layers within this one have their weights
+        super()._post_build()
+        if not self.trainable:  # given to the constructor, before there were layers within
+            self.trainable = True  # TensorFlow ignores an attribute that is set to what it is
+            self.trainable = False
+        for index in vars(self).pop("_frozen_layers", ()):
+            all_layers(self)[index].trainable = False
+
     def add_weights(self, initializer, **shapes: tuple[int, ...]) -> None:
         """Adds a weight of each shape, as the attribute of its name, each drawn by itself."""
         for name, shape in shapes.items():
@@ -152,13 +163,18 @@ class Layer(keras.layers.Layer):
             )
         own = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in names}
         autocast = {} if self.autocast else {"autocast": False}  # which Keras leaves out
-        return {**super().get_config(), **autocast, **own}
+        frozen = [i for i, layer in enumerate(all_layers(self)) if self.trainable and not layer.trainable]
+        return {**super().get_config(), **autocast, **own, **({_FROZEN: frozen} if frozen and self.built else {})}
 
     @classmethod
     def from_config(cls, config):
+        frozen = config.get(_FROZEN, ())
         layers = {name: config[name] for name in cls._layer_arguments if name in config}
         layers = {name: keras.saving.deserialize_keras_object(layer) for name, layer in layers.items()}
-        return super().from_config({**config, **layers})
+        layer = super().from_config({name: one for name, one in (config | layers).items() if name != _FROZEN})
+        if frozen:
+            layer._frozen_layers = tuple(frozen)
+        return layer
 
 
 class WeightLayer(Layer):

@@ -16,6 +16,7 @@ import pytest
 from keras import ops
 
 import keras_attn as ka
+from keras_attn.backend import all_layers
 from keras_attn.layers.layer import Layer, WeightLayer, constructor_arguments, keras_layer_arguments
 from tests.contracts.layer_rows import LENGTH, MASK, ROWS, B, S, T, V
 from tests.gradients import differentiated, wide
@@ -442,9 +443,14 @@ def test_a_layer_from_its_config_has_the_same_outputs_with_the_same_weights(name
     same(found["again"], found["whole"], 1e-12)
 
 
+def state_of(layer):
+    """Its config, and which of its weights are trained."""
+    return json.dumps(layer.get_config()), [weight.trainable for weight in layer.weights]
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A model of all rows; itself saved and loaded in safe mode; its clone with its weights."""
+    """A model of all rows, a part of each frozen, and itself loaded in safe mode; all frozen, and its clone."""
     inputs, outputs = [], {}
     for number, name in enumerate(ROWS):
         arrays = arrays_of(name, "float32")
@@ -453,21 +459,28 @@ def saved(tmp_path_factory):
         inputs += [*symbols.values(), *mask.values()]
         layer = make(name, name=f"row_{number}")
         outputs[layer.name] = keras.tree.flatten(layer(*symbols.values(), **mask))[0]
+        for part in [one for one in all_layers(layer)[1:] if one.weights][-1:]:
+            part.trainable = False
     model = keras.Model(inputs, outputs)
     random = np.random.default_rng(3)
     model.set_weights([random.normal(size=w.shape) for w in model.weights])
     path = tmp_path_factory.mktemp("contract") / "model.keras"
     model.save(path)
+    in_part = {layer.name: state_of(layer) for layer in model.layers if layer.name in outputs}
+    model.trainable = False
     clone = keras.models.clone_model(model)
     clone.set_weights(model.get_weights())
-    return model, keras.saving.load_model(path, safe_mode=True), clone
+    whole = {name: state_of(model.get_layer(name)) for name in outputs}
+    return model, [(keras.saving.load_model(path, safe_mode=True), in_part), (clone, whole)]
 
 
 @every_row
 def test_a_model_with_it_is_saved_loaded_and_cloned(name, saved):
-    layer, *others = (model.get_layer(f"row_{[*ROWS].index(name)}") for model in saved)
-    for other in others:
-        assert type(other) is type(layer)
-        assert json.dumps(other.get_config()) == json.dumps(layer.get_config())
-        for got, expected in zip(other.weights, layer.weights, strict=True):
+    model, others = saved
+    row = f"row_{[*ROWS].index(name)}"
+    for other, states in others:
+        layer, original = other.get_layer(row), model.get_layer(row)
+        assert type(layer) is type(original)
+        assert state_of(layer) == states[row]
+        for got, expected in zip(layer.weights, original.weights, strict=True):
             np.testing.assert_array_equal(*map(ops.convert_to_numpy, (got, expected)))
