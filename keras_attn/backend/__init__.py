@@ -46,6 +46,7 @@ from keras_attn.backend.variables import (
     all_layers,
     build_optimizer,
     copy_weights,
+    dense_gradients,
     keep_values,
     random_state,
     set_random_state,

@@ -69,6 +69,42 @@ def build_optimizer(model: keras.Model) -> None:
         optimizer.build(model.trainable_variables)
 
 
+@contextlib.contextmanager
+def dense_gradients(optimizer: keras.optimizers.Optimizer | None) -> Iterator[None]:
+    """Gives an optimizer dense gradients on TensorFlow.
+
+    There, the gradient of a lookup (`tf.IndexedSlices`) has a row for each id of a batch. Keras 3.15 squares the rows
+    of an id that occurs several times one by one, not their sum: without clipping, the first step of an embedding with
+    Adam was sqrt(n) times the learning rate for an id that occurs n times.
+
+    Args:
+        optimizer: The optimizer of a training step, whose `apply_gradients` is replaced within the context.
+
+    Example:
+        >>> class Translation(keras.Model):
+        ...     def train_step(self, *args):
+        ...         with keras_attn.backend.dense_gradients(self.optimizer):
+        ...             return super().train_step(*args)
+    """
+    if optimizer is None or keras.backend.backend() != "tensorflow":
+        yield
+        return
+    import tensorflow as tf
+
+    def dense(gradient):
+        return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
+
+    def apply_gradients(pairs):
+        pairs = [(dense(gradient), variable) for gradient, variable in pairs]
+        return type(optimizer).apply_gradients(optimizer, pairs)
+
+    optimizer.apply_gradients = apply_gradients
+    try:
+        yield
+    finally:
+        vars(optimizer).pop("apply_gradients", None)  # another replica of the step may have done so
+
+
 def sync_variables(model: keras.Model) -> None:
     """Gives a model's variables their values in a callback of `fit`, where Keras on JAX keeps them elsewhere.
 

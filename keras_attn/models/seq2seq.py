@@ -18,6 +18,7 @@ from keras_attn.backend import (
     all_layers,
     build_optimizer,
     clipping_replicas,
+    dense_gradients,
     keep_values,
     replica_count,
     scan,
@@ -408,6 +409,11 @@ class Seq2Seq(keras.Model):
         """As `keras.Model.train_on_batch`; a `class_weight` is refused as by `fit`."""
         _refuse_class_weight(class_weight)
         return super().train_on_batch(x, y, sample_weight, return_dict=return_dict)
+
+    def train_step(self, *args, **kwargs):
+        """As Keras', with dense gradients of embeddings on TensorFlow."""
+        with dense_gradients(self.optimizer):
+            return super().train_step(*args, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
         """As `keras.Model.evaluate`; the epoch of a `ParallelDataset` stays.

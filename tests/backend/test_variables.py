@@ -1,4 +1,4 @@
-"""A model keeps its weights when an error ends `fit`, `evaluate` or `predict`."""
+"""Weights, when an error ends `fit`, `evaluate` or `predict` and after a step of an optimizer."""
 
 import keras
 import numpy as np
@@ -41,6 +41,17 @@ def test_the_scale_of_the_loss_outlives_a_step():
         assert len(model.optimizer.variables) == count
         assert float(model.optimizer.dynamic_scale) == 8.0
         assert int(model.optimizer.step_counter) == step
+
+
+@pytest.mark.parametrize("options", [{}, {"run_eagerly": True}])
+def test_the_first_step_of_adam_is_the_learning_rate(options):
+    """Also of the embeddings of ids that a batch has several times."""
+    model = make("rnnsearch")
+    model.compile(optimizer=keras.optimizers.Adam(0.25), loss=SmoothedCrossentropy(), **options)
+    weights = model.get_weights()
+    model.train_on_batch(*BATCH)
+    steps = [abs(after - before).max() for before, after in zip(weights, model.get_weights(), strict=True)]
+    np.testing.assert_allclose(max(steps), 0.25, rtol=1e-4)
 
 
 def test_weights_are_kept():
