@@ -17,7 +17,7 @@ import keras
 from keras import ops
 
 from keras_attn.backend import is_graph_created, replica_count, sum_over_replicas
-from keras_attn.layers import check_size, refuse_unknown_arguments
+from keras_attn.layers import check_size, refuse_unknown_arguments, single_array
 
 
 def softmax_parts(logits):
@@ -120,7 +120,8 @@ class _TokenWeights(keras.losses.Loss):
         super().__init__("token_weights", reduction=reduction, dtype=dtype)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        return super().__call__(y_true, y_pred, self.of_tokens(sample_weight, y_true))
+        y_true = single_array(y_true)
+        return super().__call__(y_true, y_pred, self.of_tokens(single_array(sample_weight), y_true))
 
     def call(self, y_true, y_pred):
         return ops.ones(ops.shape(y_true), dtype=self.dtype)  # (B, T)
@@ -217,7 +218,8 @@ class SmoothedCrossentropy(keras.losses.Loss):
         self._sum_of_weights = _TokenWeights("sum", self.dtype)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        sample_weight = self._sum_of_weights.of_tokens(sample_weight, y_true)
+        y_true = single_array(y_true)
+        sample_weight = self._sum_of_weights.of_tokens(single_array(sample_weight), y_true)
         loss = super().__call__(y_true, y_pred, sample_weight)  # divided by the weights of this replica alone
         replicas = replica_count()
         if replicas == 1 or self.reduction != "mean_with_sample_weight":

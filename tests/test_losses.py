@@ -205,3 +205,5 @@ def test_loss_and_metrics_are_saved_and_loaded_with_the_model(tmp_path):
     ]
     assert scores[0].keys() == {"loss", "right", "perplexity"}
     assert scores[1] == pytest.approx(scores[0], rel=1e-6)
+    in_lists = model.evaluate(labels, [labels], sample_weight=[weights], verbose=0, return_dict=True)
+    assert in_lists == pytest.approx(scores[0], rel=1e-6)

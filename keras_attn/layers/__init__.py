@@ -27,7 +27,13 @@ from keras_attn.layers.encoders import (
     StackedEncoder,
 )
 from keras_attn.layers.hard_alignment import HardAlignment, PairReadout, of_tokens
-from keras_attn.layers.layer import Float32Initializer, check_size, half_precision_safe, refuse_unknown_arguments
+from keras_attn.layers.layer import (
+    Float32Initializer,
+    check_size,
+    half_precision_safe,
+    refuse_unknown_arguments,
+    single_array,
+)
 from keras_attn.layers.luong import LocalMonotonicAttention, LocalPredictiveAttention, LuongAttention
 from keras_attn.layers.monotonic import (
     BahdanauMonotonicAttention,

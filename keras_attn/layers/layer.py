@@ -100,6 +100,17 @@ def check_mask(mask, values, steps: int | None = None) -> Any:
     return mask
 
 
+def single_array(structure):
+    """Returns the array of Keras' lists and dicts of one output, `[array]` or `{name: array}`; all else as it is.
+
+    Example:
+        >>> keras_attn.layers.single_array({"output": np.ones((2, 3))}).shape
+        (2, 3)
+    """
+    leaves = keras.tree.flatten(structure) if isinstance(structure, (list, tuple, dict)) else []
+    return leaves[0] if len(leaves) == 1 and hasattr(leaves[0], "shape") else structure
+
+
 def shapes_of(spec):
     """The shapes of symbolic outputs, for `compute_output_shape`, which Keras' wrappers ask for."""
     return keras.tree.map_structure(lambda output: output.shape, spec)

@@ -25,7 +25,7 @@ from keras_attn.backend import (
     sum_over_replicas,
     training_products,
 )
-from keras_attn.layers import check_size, refuse_unknown_arguments
+from keras_attn.layers import check_size, refuse_unknown_arguments, single_array
 from keras_attn.models.search_models import CompiledSearches, search_in_batches
 from keras_attn.search import (
     SampleOptions,
@@ -443,9 +443,11 @@ class Seq2Seq(keras.Model):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         check_loss(self.loss, self.pointer, self.target_vocabulary_size)
+        y, sample_weight = single_array(y), single_array(sample_weight)
         return super().compute_loss(x, y, y_pred, self._token_weights(y, sample_weight), training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        y, sample_weight = single_array(y), single_array(sample_weight)
         return super().compute_metrics(x, y, y_pred, self._token_weights(y, sample_weight))
 
     def _token_weights(self, labels, sample_weight):

@@ -78,6 +78,14 @@ def test_inputs_that_are_no_pair_are_refused(model):
             keras_attn.check_ids(x, model)
 
 
+@pytest.mark.parametrize("rows", [np.ones((B, T)), np.arange(B)])
+def test_labels_and_weights_of_one_output_may_be_lists_and_dicts(model, rows):
+    x, y, _ = batch()
+    expected = model.evaluate(x, y, sample_weight=rows, verbose=0)
+    for given in ([y], [rows]), ({model.output_names[0]: y}, {model.output_names[0]: rows}):
+        assert model.evaluate(x, given[0], sample_weight=given[1], verbose=0) == expected
+
+
 @pytest.mark.parametrize("seed", [1.5, "a", None, True])
 def test_a_seed_is_a_whole_number(model, seed):
     with pytest.raises(ValueError, match="Expected `seed` to be a whole number"):
