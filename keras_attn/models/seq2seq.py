@@ -523,7 +523,20 @@ class Seq2Seq(keras.Model):
             object.__setattr__(self, name, value)  # torch refuses modules on an object that is not yet initialised
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, from which the functional graph follows, and which layers have changed since."""
+        """The constructor's arguments, from which the functional graph follows, and which layers have changed since.
+
+        Raises:
+            ValueError: if two arguments share a layer: each has a config of its own, which would untie them.
+        """
+        owners = {}
+        for name in self._arguments:
+            part = vars(self).get(name)
+            for layer in all_layers(part) if isinstance(part, keras.layers.Layer) else ():
+                if (owner := owners.setdefault(id(layer), name)) != name:
+                    raise ValueError(
+                        "Expected arguments without a layer in common, which no file keeps as one. "
+                        f"Received: {layer.name!r} in {owner} and in {name}"
+                    )
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
         arguments = keras.saving.serialize_keras_object(self._arguments)  # Keras' error for what cannot be saved
         config = {**arguments, "name": self.name, "trainable": self.trainable, "dtype": dtype}

@@ -102,6 +102,17 @@ def test_parts_of_another_kind_and_masks_of_another_number_are_refused():
         model_of(lambda x: {"values": [x, x], "mask": [ops.any(x != 0, axis=-1)]}, ["additive", "additive"])
 
 
+def test_a_layer_of_two_arguments_is_trained_but_not_saved(tmp_path):
+    decoder, embedding, head = parts()
+    ids = keras.Input((None,), dtype="int32", name="encoder_token_ids")
+    encoder = keras.Model({ids.name: ids}, ka.RNNEncoder(keras.layers.GRUCell(5), return_state=False)(embedding(ids)))
+    model = models.AttentionSeq2Seq(encoder, decoder, embedding, head)
+    model.compile("sgd", ka.losses.SmoothedCrossentropy())
+    model.fit(some_inputs(), LABELS, verbose=0)
+    with pytest.raises(ValueError, match=r"Received: 'embedding\w*' in encoder and in target_embedding"):
+        model.save(tmp_path / "model.keras")
+
+
 @pytest.mark.parametrize("shape", [(3, F), (B, 3, F + 1), (B, 3, F, 1, 1)])
 def test_a_source_of_another_shape_is_refused(shape):
     with pytest.raises(ValueError, match=rf"Expected encoder_inputs of shape \(None, None, {F}\), rows first"):
