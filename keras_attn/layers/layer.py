@@ -64,7 +64,7 @@ def refuse_unknown_arguments(
 def check_size(name: str, size: Any) -> None:
     """Raises ValueError for a size that is not a positive whole number."""
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ValueError(f"Expected `{name}` to be a positive whole number. Received: {name}={size!r}")
+        raise ValueError(f"Expected `{name}` to be a positive whole number, an `int`. Received: {name}={size!r}")
 
 
 def check_mask(mask, values, steps: int | None = None) -> Any:
