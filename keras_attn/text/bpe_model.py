@@ -150,6 +150,7 @@ class BPEModel:
         return self.special_ids != DEFAULT_IDS
 
 
+_PATH_LENGTH = 300  # bytes of the recorded path, wherever temporary files are: equal text has equal models
 _RESERVED = "\u2585"  # SentencePiece's sign for an unknown character; it silently leaves out lines that have it
 
 
@@ -160,7 +161,9 @@ def _train_sentencepiece(
 
     model = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
-        rules = Path(folder, "rules.tsv")  # SentencePiece reads normalization rules only from a file
+        # SentencePiece reads normalization rules only from a file, and its model records the path.
+        rules = Path(folder, "rules.tsv")
+        recorded = f"{folder}{'/' * (_PATH_LENGTH - len(os.fsencode(rules)))}/rules.tsv"
         table = lowercase_table() if lowercase else {}
         rules.write_text("".join(f"{code:X}\t{lower:X}\n" for code, lower in table.items()))
         try:
@@ -175,7 +178,7 @@ def _train_sentencepiece(
                 user_defined_symbols=list(tags),
                 max_sentence_length=2**30,  # bytes; SentencePiece silently leaves out longer lines
                 normalization_rule_name="" if lowercase else "identity",
-                normalization_rule_tsv=str(rules) if lowercase else "",
+                normalization_rule_tsv=recorded if lowercase else "",
                 add_dummy_prefix=False,
                 remove_extra_whitespaces=False,
                 pad_id=PAD_ID,
@@ -194,8 +197,7 @@ def _train_sentencepiece(
                 f"Expected vocabulary_size of at least {needed[2]}, so that it has every character of the text. "
                 f"Received: {needed[1]}"
             ) from None
-    # The model records the path, which is another one each time; what is there has the same length, as protobuf needs.
-    path = os.fsencode(rules)
+    path = os.fsencode(recorded)  # another one each time; what takes its place has the same length, as protobuf needs
     return model.getvalue().replace(path, b"rules.tsv".rjust(len(path), b"/"))
 
 

@@ -87,7 +87,8 @@ class Validation(keras.callbacks.EarlyStopping):
     """Scores greedy translations after each epoch: early stopping on that score, with the best weights restored.
 
     The score is that of `keras_attn.evaluation.by_metric.main_score`; the logs have it as `val_bleu` or `val_wer`. If
-    the optimizer keeps an average of the weights, the averaged weights are validated and kept. This does not use
+    the optimizer keeps an average of the weights, the averaged weights are translated with and kept; Keras' own
+    `val_loss` and metrics are of the weights that are trained. This does not use
     `SwapEMAWeights`, which on TensorFlow swaps by adding and subtracting, so that training would continue with rounded
     weights.
 
@@ -288,7 +289,7 @@ class Checkpoint(keras.callbacks.Callback):
                 shapes = [array.shape for array in groups[name] if array.dtype.kind in "fiu"]
                 if shapes != [tuple(variable.shape) for variable in variables]:
                     raise ValueError(f"It has another number, shape or type of variables of the group {name}.")
-            if any(row.keys() != history[0].keys() or not all(map(math.isfinite, row.values())) for row in history):
+            if any(row.keys() != history[0].keys() or any(map(math.isnan, row.values())) for row in history):
                 raise ValueError("Its history is no table of numbers.")
             if not (history or first_batch) or bool(first_batch) != bool(metrics) or len(times) != 3:
                 raise ValueError("It has no whole epoch, nor what belongs to a part of one.")

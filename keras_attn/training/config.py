@@ -31,7 +31,7 @@ class TrainingConfig:
     shared_vocabulary: bool = False  # one vocabulary for both sides, of source_vocabulary_size
     extend_vocabulary: bool = False  # of --from: the text's own vocabulary is added to the preset's
     max_tokens: int = 100  # longer training pairs are dropped, counted and reported
-    max_words: int | None = None  # the same in words (split on blanks); the tokenizers still learn from all pairs
+    max_words: int | None = None  # longer ones are left out, which is said; the tokenizers still learn from all pairs
     bpe_dropout: float = 0.0  # probability of leaving out a merge, anew in each epoch (Provilkov 2020; "bpe")
 
     # Optimisation: batches, updates, learning rate and regularisation.
@@ -72,6 +72,8 @@ class TrainingConfig:
         for name, limits in _RANGES.items():
             if hasattr(self, name):
                 check_range(self, name, **limits)
+        if self.average_checkpoints == 1:
+            raise ValueError("Expected `average_checkpoints` of 0, or at least 2. Received: 1")
         if self.ema_decay == 1:
             raise ValueError("Expected `ema_decay` below 1. With 1 the average keeps the first weights. Received: 1")
 

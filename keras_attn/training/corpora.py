@@ -22,7 +22,7 @@ import math
 import os
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -138,7 +138,13 @@ def load(
         stream = not (others or in_memory) and _is_large([Path(part) for part in parts], source, target)
     if len(parts) > 1:
         sides = _one_for_each(source, len(parts), "--source"), _one_for_each(target, len(parts), "--target")
-        return join([load(*part, data, stream, tags) for part in zip(parts, *sides, strict=True)], weights, seed)
+        loaded = [load(*part, data, stream, tags) for part in zip(parts, *sides, strict=True)]
+        if tags == "corpus" and len({corpus.tags for corpus in loaded}) < len(loaded):
+            received = ", ".join(
+                f"{' '.join(corpus.tags)} of {part}" for corpus, part in zip(loaded, parts, strict=True)
+            )
+            raise ValueError(f"Expected a tag for each corpus. Received: {received}")
+        return join(loaded, weights, seed)
     corpus = _load(parts[0], source, target, data, stream)
     return tagged(corpus, tags) if tags else corpus
 
@@ -328,12 +334,13 @@ def _phrases() -> dict[str, Lines]:
 
 def _folder(folder: Path, source: str | None, target: str | None, stream: bool) -> Corpus:
     found: dict[str, set[str]] = {}
-    tables: dict[str, Path] = {}
+    tables: dict[str, dict[str, Path]] = {}  # of each split, by their names without ".gz"
     for path in sorted(folder.iterdir()):
-        split, *rest = re.sub(r"\.(gz|xz|bz2)$", "", path.name).split(".")
+        name = re.sub(r"\.(gz|xz|bz2)$", "", path.name)
+        split, *rest = name.split(".")
         if rest and path.is_file():
             if f".{rest[-1]}" in ENDINGS:
-                tables[split] = path
+                tables.setdefault(split, {}).setdefault(name, path)
             else:
                 found.setdefault(split, set()).add(rest[-1])
     validation = [name for name in _VALIDATION if name in found or name in tables] or ["val"]
@@ -342,7 +349,7 @@ def _folder(folder: Path, source: str | None, target: str | None, stream: bool) 
     names = {"train": "train", "val": validation[0], "test": "test"}
     known = [split for split in SPLITS if names[split] in found]
     if not known and (known := [split for split in SPLITS if names[split] in tables]):
-        read = {split: read_table(tables[names[split]], source, target) for split in known}
+        read = {split: _read_parts(tables[names[split]], source, target) for split in known}
         languages = _languages(read[known[0]], source, target)
         splits = {split: (table.sources, table.targets) for split, table in read.items()}
         return Corpus(folder.resolve().name, *languages, splits, read_as=_columns_of(read[known[0]]))
@@ -371,6 +378,22 @@ def _folder(folder: Path, source: str | None, target: str | None, stream: bool) 
 def _lexicon(path: Path) -> Table:
     pairs = [(word, text) for word, texts in read_lexicon(path).items() for text in texts]
     return Table([word for word, _ in pairs], [text for _, text in pairs], ("word", "phones"))
+
+
+def _read_parts(parts: Mapping[str, Path], source: str | None, target: str | None) -> Table:
+    """Returns the table of a split: one file, or the parts of one, such as train.1.tsv and train.2.tsv.
+
+    Raises:
+        ValueError: for a table beside others that may be parts of it, and parts of other columns.
+    """
+    if len(parts) > 1 and any(name.count(".") == 1 for name in parts):
+        raise ValueError(f"Expected one table of a split, or its parts alone. Received: {', '.join(parts)}")
+    read = [read_table(path, source, target) for path in parts.values()]
+    if len({table.columns for table in read}) > 1:
+        received = ", ".join(f"{_columns_of(table)} in {name}" for name, table in zip(parts, read, strict=True))
+        raise ValueError(f"Expected parts of the same columns. Received: {received}")
+    sources, targets = ([line for table in read for line in table[side]] for side in (0, 1))
+    return Table(sources, targets, read[0].columns)
 
 
 def _columns_of(table: Table) -> str:

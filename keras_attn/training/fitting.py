@@ -104,10 +104,15 @@ def datasets(
             raise ValueError(f"In the split {split} of the corpus: {error}") from None
 
     pairs = corpora.pairs_up_to(config.max_words, corpus.splits["train"])
+    if config.max_words and (dropped := (count := len(corpus.splits["train"][0])) - len(pairs[0])):
+        limit = f"max_words={config.max_words}"
+        print(f"Note: {dropped:,} of {count:,} training pairs have a side of more words than {limit} and are left out.")
     every = config.validate_every and config.validate_every * config.accumulation_steps
     options = {"curriculum_epochs": config.curriculum_epochs, "batches_per_epoch": every}
     if config.bpe_dropout:
         options |= {"bpe_dropout": config.bpe_dropout}
+    if corpus.is_streamed and data_options:
+        raise ValueError("Expected --no-stream with a recipe's data_options, which read pairs. Received: text files")
     if not corpus.is_streamed:
         options |= (data_options or guided_alignment)(config, pairs, tokenizers)
     training = batches("train", pairs, **options)

@@ -6,6 +6,7 @@ Importing this module imports neither Keras nor Matplotlib.
 import importlib.metadata
 import itertools
 import json
+import math
 import os
 import platform
 import sys
@@ -132,10 +133,11 @@ def translate(translator, sources: Sequence[str], **options) -> tuple[list, floa
 
 
 def write_translations(path: Path, sources, references, translations) -> None:
-    """Writes a block of three lines for each sentence: source, reference and translation."""
+    """Writes a block of three lines for each sentence: source, reference and translation, a blank for each newline."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for source, reference, translation in zip(sources, references, translations, strict=True):
-            file.write(f"source:      {source}\nreference:   {reference}\ntranslation: {translation.text}\n\n")
+            lines = [text.replace("\n", " ") for text in (source, reference, translation.text)]
+            file.write("source:      {}\nreference:   {}\ntranslation: {}\n\n".format(*lines))
 
 
 def read_translations(path: Path) -> list[tuple[str, str, str]]:
@@ -181,8 +183,12 @@ def training_figures(training, updates: int, budget, history: list[dict], config
         "training_pairs": data["pairs"],
         "padding": round(data["padding"], 4),
         "data": data,
-        "history": {name: [round(row[name], 4) for row in history] for name in history[0]},
+        "history": {name: [_rounded(row[name]) for row in history] for name in history[0]},
     }
+
+
+def _rounded(value: float) -> float | None:
+    return round(value, 4) if math.isfinite(value) else None  # a perplexity; JSON has no infinity
 
 
 def write_results(translator, corpus, config, report: dict, out: Path, greedy, translations) -> None:

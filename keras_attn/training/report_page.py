@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import html
+import math
 import string
 import tempfile
 from collections.abc import Iterable
@@ -94,6 +95,7 @@ def _curves(history: dict[str, list[float]]) -> Iterable[str]:
     """Yields a picture of each measure, so that a narrow screen has them below each other."""
     for name in _CURVES:
         own = {key: history[key] for key in (name, f"val_{name}") if key in history}
+        own = {key: [math.inf if one is None else one for one in values] for key, values in own.items()}
         if not own:
             continue
         with tempfile.TemporaryDirectory() as folder:

@@ -329,12 +329,13 @@ def words_for_unknown(
             lower-cases, in lower case. Words that are not in it are copied.
     """
     words, parts = _source_words(text, *source)
+    read = len(source[1]) - (source[1][-1] == source[0].special_ids.end)  # of a source that was cut, fewer than words
     tokenizer, ids = target
     unknown, surface = tokenizer.special_ids.unknown, tokenizer.unknown_token
     whole = {position for word, group in tokenizer.words(ids) if word == surface for position in group}
     replacements = []
     for position in np.flatnonzero(np.asarray(ids) == unknown):
-        weights = alignment[position, : len(words)]  # without the end token
+        weights = alignment[position, : min(len(words), read)]  # without the end token
         is_aligned = bool(weights.size) and weights.max() > 0
         word = (words if position in whole else parts)[int(weights.argmax())] if is_aligned else ""
         lower = word.lower() if source[0].lowercase else word

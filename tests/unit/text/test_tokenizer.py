@@ -227,6 +227,12 @@ def test_a_saved_tokenizer_is_the_same_and_is_not_overwritten(level, tmp_path):
     assert Tokenizer.load(folder).fingerprint == tokenizer.fingerprint
 
 
+def test_equal_text_has_equal_models_wherever_temporary_files_are(tmp_path, monkeypatch):
+    expected = Tokenizer.train(LINES, lowercase=True).fingerprint
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert Tokenizer.train(LINES, lowercase=True).fingerprint == expected
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", "sentencepiece.model"])
 def test_damaged_files_are_refused(bpe, tmp_path, name):
     bpe.save(tmp_path)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from keras_attn.cli import train
-from keras_attn.training import config, export_arguments, length_penalty, plan, read_report, report
+from keras_attn.text import Tokenizer
+from keras_attn.training import config, corpora, export_arguments, fitting, length_penalty, plan, read_report, report
 from keras_attn.training import run as training_run
-from keras_attn.training.fitting import note_on_average
 from recipes import rnnsearch
 
 
@@ -52,6 +52,20 @@ def test_override_reads_the_type_of_the_field():
         config.override(rnnsearch.Config(), ["source_vocabulary_size=8k"])
     with pytest.raises(ValueError, match="name=value"):
         config.override(rnnsearch.Config(), ["units"])
+
+
+def test_pairs_that_max_words_leaves_out_are_counted(tmp_path, capsys):
+    lines = ["a b", "a b c"]
+    corpus = corpora.Corpus("own", "de", "en", dict.fromkeys(("train", "val"), (lines, lines)))
+    tokenizers = [Tokenizer.train(lines, level="word")] * 2
+    fitting.datasets(config.TrainingConfig(max_words=2), corpus, tokenizers, 0, tmp_path)
+    expected = "Note: 1 of 2 training pairs have a side of more words than max_words=2 and are left out.\n"
+    assert capsys.readouterr().out == expected
+
+
+def test_the_average_of_one_checkpoint_is_refused():
+    with pytest.raises(ValueError, match=r"`average_checkpoints` of 0, or at least 2\. Received: 1"):
+        config.override(rnnsearch.Config(), ["average_checkpoints=1"])
 
 
 @pytest.mark.parametrize("name", ["embedding_dropout", "memory_dropout", "output_dropout", "word_dropout"])
@@ -132,13 +146,13 @@ def test_a_configuration_is_found_by_name_or_by_pattern():
 
 
 def test_an_average_over_more_than_a_fifth_of_a_run_is_pointed_out():
-    assert note_on_average(0.998, updates=2500) is None, "the last fifth"
-    assert note_on_average(0.9, updates=50) is None
-    assert note_on_average(0.998, updates=1500) == (
+    assert fitting.note_on_average(0.998, updates=2500) is None, "the last fifth"
+    assert fitting.note_on_average(0.9, updates=50) is None
+    assert fitting.note_on_average(0.998, updates=1500) == (
         "Note: ema_decay=0.998 averages the weights of about the last 500 updates, and the run has 1,500. For so few "
         "set it to 0.9933."
     )
-    assert note_on_average(0.9999, updates=30000).endswith("set it to 0.9997.")
+    assert fitting.note_on_average(0.9999, updates=30000).endswith("set it to 0.9997.")
     with pytest.raises(ValueError, match="`ema_decay` below 1"):
         config.override(rnnsearch.Config(), ["ema_decay=1"])
 
@@ -152,8 +166,8 @@ def test_a_blank_answer_is_named_before_training():
 
 
 def test_translations_are_read_as_they_were_written(tmp_path):
-    sides = ["a\rb", "c\u2028d"], ["e", ""], ["f\r", "g"]
-    translations = [types.SimpleNamespace(text=text) for text in sides[2]]
+    sides = ["a\rb", "c\u2028d"], ["e", ""], ["f\r", "g h"]
+    translations = [types.SimpleNamespace(text=text) for text in ("f\r", "g\nh")]
     report.write_translations(tmp_path / "translations.txt", *sides[:2], translations)
     assert report.read_translations(tmp_path / "translations.txt") == list(zip(*sides, strict=True))
     for content in (b"[1]", b"source: \xff\n"):

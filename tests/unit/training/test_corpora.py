@@ -166,6 +166,19 @@ def test_a_number_of_a_column_is_refused_without_another_from_1(tmp_path, column
         tables.read_table(tmp_path / "id.tsv", *columns)
 
 
+def test_a_table_comes_in_parts_or_alone(tmp_path) -> None:
+    others = {f"{split}.tsv": "en\tfr\na\tb\n" for split in ("val", "test")}
+    parts = {"train.1.tsv": "en\tfr\na\tb\n", "train.2.csv": "en,fr\nc,d\n"}
+    folder = write(tmp_path / "own", others | parts)
+    assert corpora.load(folder, "en", "fr").splits["train"] == (["a", "c"], ["b", "d"])
+    write(folder, {"train.3.tsv": "e\tf\n"})
+    with pytest.raises(ValueError, match=r"parts of the same columns\. Received: columns en and fr in train\.1\.tsv"):
+        corpora.load(folder, "en", "fr")
+    write(folder, {"train.tsv": "en\tfr\na\tb\n"})
+    with pytest.raises(ValueError, match=r"or its parts alone\. Received: train\.1\.tsv, .*train\.tsv$"):
+        corpora.load(folder, "en", "fr")
+
+
 def test_a_folder_of_tables_with_other_names_of_splits(tmp_path) -> None:
     folder = write(
         tmp_path / "own", {f"{split}.tsv": "en\tfr\na\tb\n" for split in ("train", "dev", "test")}, zipped=True

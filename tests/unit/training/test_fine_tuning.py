@@ -260,6 +260,9 @@ def test_tags_are_of_the_target_language_or_the_corpus(folders, tmp_path):
     assert joined.tags == ("<2french>", "<2spanish>")
     assert {one.split()[0] for one in joined.splits["train"][0]} == set(joined.tags)
     shutil.copytree(folders[0], tmp_path / "A b")
+    shutil.copytree(folders[0], tmp_path / "other" / "A b")
+    with pytest.raises(ValueError, match=r"Expected a tag for each corpus\. Received: <2a_b> of .*, <2a_b> of "):
+        corpora.load(f"{tmp_path / 'A b'}+{tmp_path / 'other' / 'A b'}", "de", "fr", tags="corpus")
     (tmp_path / "A b" / "test.de").write_text("0\n\n1\n2\n")
     corpus = corpora.load(tmp_path / "A b", "de", "fr", tags="corpus")
     assert corpus.splits["test"][0] == ["<2a_b> 0", "", "<2a_b> 1", "<2a_b> 2"], "a blank line stays one"

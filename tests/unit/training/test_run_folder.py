@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import shutil
 from pathlib import Path
@@ -162,6 +163,17 @@ def test_a_damaged_checkpoint_is_refused_and_kept(corpus, copy, damage, capfd):
     assert f"Expected {str(path)!r} to be a checkpoint of this run." in error
     assert error.count("\n") == 1
     assert path.read_bytes() == content, "it may still be mended"
+
+
+def test_a_perplexity_beyond_float32_is_read_again(corpus, copy):
+    path = copy / "checkpoint.npz"
+    arrays = arrays_of(path)
+    history = json.loads(arrays["state"].tobytes())["history"]
+    history[0]["val_perplexity"] = math.inf
+    np.savez(path, **arrays | state_of(arrays, history=history))
+    assert train.main(line(corpus, copy, "--resume")) == 0
+    report = json.loads((copy / "report.json").read_text(), parse_constant=pytest.fail)
+    assert report["history"]["val_perplexity"][0] is None
 
 
 def test_a_dtype_that_numpy_does_not_have_is_stored_in_float32(tmp_path):

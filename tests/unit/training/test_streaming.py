@@ -3,7 +3,8 @@
 import pytest
 
 from keras_attn.cli import train
-from keras_attn.training import corpora
+from keras_attn.text import Tokenizer
+from keras_attn.training import TrainingConfig, corpora, fitting
 from tests.training.small_run import write_digits
 
 
@@ -27,6 +28,13 @@ def test_large_folders_are_streamed_alone_and_joined(corpus, monkeypatch):
     assert load(corpus, stream=None).is_streamed
     assert not load(corpus).is_streamed
     assert not corpora.load("phrases", stream=None).is_streamed
+
+
+def test_arguments_of_a_recipe_for_pairs_are_refused(corpus, tmp_path):
+    streamed = corpora.load(corpus, "de", "fr", stream=True)
+    tokenizers = [Tokenizer.train(side, level="word") for side in streamed.splits["train"]]
+    with pytest.raises(ValueError, match="Expected --no-stream with a recipe's data_options"):
+        fitting.datasets(TrainingConfig(), streamed, tokenizers, 0, tmp_path, lambda *given: {})
 
 
 @pytest.mark.parametrize(

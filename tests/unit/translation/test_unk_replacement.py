@@ -127,6 +127,11 @@ def test_words_come_raw_from_the_source(words, lowercase):
     assert found(source, words, SOURCE, ids, alignment, dictionary) == expected
 
 
+def test_a_source_that_was_cut_has_the_words_that_were_read(words):
+    cut, alignment = [*words.encode(SOURCE)[:2], END_ID], rows(2, 3, {0: {1: 0.2, 0: 0.1}})
+    assert words_for_unknown(SOURCE, (words, cut), (words, [UNKNOWN_ID, END_ID]), alignment, {}) == ["junge"]
+
+
 def test_without_a_word_to_look_at_it_stays_unknown(words):
     ids = [UNKNOWN_ID, UNKNOWN_ID, END_ID]
     assert found(words, words, SOURCE, ids, np.zeros((3, 7))) == ["<unk>", "<unk>"]
