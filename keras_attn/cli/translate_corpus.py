@@ -212,7 +212,7 @@ def _refuse_taken(joined: Path, parts: list[Path] | None) -> None:
             if all(file.read(part.stat().st_size) == part.read_bytes() for part in parts) and not file.read(1):
                 return
     if joined.exists() or joined.is_symlink():
-        raise FileExistsError(f"Expected an output folder without {joined.name!r}. There is: {str(joined)!r}")
+        raise FileExistsError(f"Expected an output folder without {joined.name!r}. Received: {str(joined)!r}")
 
 
 def _translated_blocks(arguments: argparse.Namespace, inputs: dict[str, Path], job: str) -> Iterator[dict]:

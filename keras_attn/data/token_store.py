@@ -264,7 +264,8 @@ def _leaf(rows: Sequence | np.ndarray) -> list[np.ndarray] | np.ndarray:
 
 def _narrow(array: np.ndarray) -> np.ndarray:
     kinds, limits = {"f": keras.config.floatx(), "i": "int32", "u": "int32"}, np.iinfo("int32")
-    if array.dtype.kind in "iu" and array.size and not limits.min <= array.min() <= array.max() <= limits.max:
+    is_wide = array.dtype.kind in "iu" and not np.can_cast(array.dtype, "int32")
+    if is_wide and array.size and not limits.min <= array.min() <= array.max() <= limits.max:
         raise ValueError(f"Expected whole numbers of int32. Received: {array.min()} to {array.max()}")
     return array.astype(kinds[array.dtype.kind]) if array.dtype.kind in kinds and array.dtype != "uint8" else array
 

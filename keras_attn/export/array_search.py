@@ -69,7 +69,8 @@ def export_search(
     if tokenizer is not None:
         check_tokenizers(tokenizer)
         banned = token_ids_of(tokenizer, banned)
-    banned = banned_ids(banned, model.target_vocabulary_size, model.target_special_ids.end)
+    size = None if model.pointer else model.target_vocabulary_size  # which is wider by the source
+    banned = banned_ids(banned, size, model.target_special_ids.end)
     options = dataclasses.replace(options, banned_tokens=tuple(banned))
     directory = Path(directory).absolute()
     check_version(directory, options.version)

@@ -121,12 +121,12 @@ class Attention(WeightLayer, SourceReader):
     def align(self, query, keys, mask, state):
         """alpha_ij `(B, S)` or `(B, T, S)`, at least float32, and the next state."""
         scores = self.scores(query, keys)  # (B, S) or (B, T, S)
-        expected = *query.shape[:-1], keys.shape[1]
-        fits = len(scores.shape) == len(expected)
-        if not fits or any(a != b for a, b in zip(scores.shape, expected, strict=True) if None not in (a, b)):
+        expected, shape = tuple(query.shape[:-1]), tuple(scores.shape)
+        sizes = zip(shape, expected, strict=False)
+        if len(shape) != len(expected) + 1 or any(a not in (1, b) for a, b in sizes if None not in (a, b)):
             raise ValueError(
-                f"Expected `scores` of {type(self).__name__} to return scores of shape {expected}. "
-                f"Received: shape {tuple(scores.shape)}"
+                f"Expected `scores` of {type(self).__name__} to return scores of shape "
+                f"({', '.join(map(str, expected))}, S). Received: shape {shape}"
             )
         scores = self.by_word(at_least_float32(scores), mask)
         return normalize(scores, mask, self.normalizer), state

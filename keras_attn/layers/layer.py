@@ -10,7 +10,7 @@ from keras import ops
 from keras_attn.backend import all_layers
 from keras_attn.suggestions import did_you_mean
 
-_FROZEN = "frozen_layers"  # in a config: the numbers of the layers within a trainable one that are not
+_TRAINABLE = "trainable_layers"  # in a config: `trainable` of each layer within, itself the first, if they differ
 
 
 def constructor_arguments(cls: type, base: type) -> dict[str, inspect.Parameter]:
@@ -56,7 +56,7 @@ def refuse_unknown_arguments(
         ValueError: if one of `kwargs` is unknown. The message lists all valid names.
     """
     valid = [*constructor_arguments(cls, base), *(keras_layer_arguments() if also is None else also)]
-    if unknown := [name for name in kwargs if name not in valid]:
+    if unknown := [name for name in kwargs if name not in (*valid, _TRAINABLE)]:
         received = ", ".join(name + did_you_mean(name, valid) for name in unknown)
         raise ValueError(f"Expected arguments among: {', '.join(dict.fromkeys(valid))}. Received: {received}")
 
@@ -144,17 +144,27 @@ class Layer(keras.layers.Layer):
     _layer_arguments: tuple[str, ...] = ()
 
     def __init__(self, **kwargs):
+        flags = kwargs.pop(_TRAINABLE, ())
         refuse_unknown_arguments(type(self), kwargs, base=Layer)
         super().__init__(**kwargs)
         self.supports_masking = True
+        if flags:
+            self._trainable_layers = tuple(flags)
 
     def _post_build(self):  # Keras' hook at the end of `build`, when all layers within this one have their weights
         super()._post_build()
         if not self.trainable:  # given to the constructor, before there were layers within
             self.trainable = True  # TensorFlow ignores an attribute that is set to what it is
             self.trainable = False
-        for index in vars(self).pop("_frozen_layers", ()):
-            all_layers(self)[index].trainable = False
+        self._restore_trainable()
+
+    def _restore_trainable(self):
+        """Freezes the layers within that a config has as frozen; of layers that come later than `build`, none."""
+        flags = vars(self).get("_trainable_layers", ())
+        if flags and len(layers := all_layers(self)) == len(flags):
+            for layer, flag in zip(layers, flags, strict=True):
+                if layer.trainable != flag:
+                    layer.trainable = flag
 
     def add_weights(self, initializer, **shapes: tuple[int, ...]) -> None:
         """Adds a weight of each shape, as the attribute of its name, each drawn by itself."""
@@ -174,17 +184,16 @@ class Layer(keras.layers.Layer):
             )
         own = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in names}
         autocast = {} if self.autocast else {"autocast": False}  # which Keras leaves out
-        frozen = [i for i, layer in enumerate(all_layers(self)) if self.trainable and not layer.trainable]
-        return {**super().get_config(), **autocast, **own, **({_FROZEN: frozen} if frozen and self.built else {})}
+        flags = [layer.trainable for layer in all_layers(self)] if self.built else []
+        return {**super().get_config(), **autocast, **own, **({_TRAINABLE: flags} if len(set(flags)) > 1 else {})}
 
     @classmethod
     def from_config(cls, config):
-        frozen = config.get(_FROZEN, ())
         layers = {name: config[name] for name in cls._layer_arguments if name in config}
         layers = {name: keras.saving.deserialize_keras_object(layer) for name, layer in layers.items()}
-        layer = super().from_config({name: one for name, one in (config | layers).items() if name != _FROZEN})
-        if frozen:
-            layer._frozen_layers = tuple(frozen)
+        layer = super().from_config({**config, **layers})
+        if layer.built:  # one without a `build`
+            layer._restore_trainable()
         return layer
 
 

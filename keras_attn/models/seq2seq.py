@@ -529,10 +529,11 @@ class Seq2Seq(keras.Model):
             ValueError: if two arguments share a layer: each has a config of its own, which would untie them.
         """
         owners = {}
-        for name in self._arguments:
+        given = [name for name, value in self._arguments.items() if isinstance(value, dict) and "class_name" in value]
+        for name in given:
             part = vars(self).get(name)
             for layer in all_layers(part) if isinstance(part, keras.layers.Layer) else ():
-                if (owner := owners.setdefault(id(layer), name)) != name:
+                if layer.weights and (owner := owners.setdefault(id(layer), name)) != name:
                     raise ValueError(
                         "Expected arguments without a layer in common, which no file keeps as one. "
                         f"Received: {layer.name!r} in {owner} and in {name}"
@@ -540,7 +541,10 @@ class Seq2Seq(keras.Model):
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
         arguments = keras.saving.serialize_keras_object(self._arguments)  # Keras' error for what cannot be saved
         config = {**arguments, "name": self.name, "trainable": self.trainable, "dtype": dtype}
-        return config | changed_layers(self)
+        changed = changed_layers(self)
+        if not changed and "'trainable': False" in str(arguments):  # which may be trained by now
+            changed = {CHANGED_LAYERS: []}
+        return config | changed
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -695,7 +699,10 @@ def _arrays(x: Any, model: Seq2Seq, names: Collection[str]) -> dict[str, np.ndar
         inputs, labels = x[0], x[1] if len(x) > 1 else None
     if not isinstance(inputs, dict):
         if not isinstance(inputs, (tuple, list)) or len(inputs) != len(INPUTS):
-            raise ValueError("Expected inputs as a dict, or as a pair of source and target ids. Received: others")
+            raise ValueError(
+                "Expected inputs as a dict, or as a pair of source and target ids. Received: "
+                f"{type(inputs).__name__} of {len(inputs)}"
+            )
         inputs = dict(zip((model.source_name, TARGET_IDS), inputs, strict=True))
     named = inputs | ({} if labels is None else {"labels": labels})
     return {name: ops.convert_to_numpy(array) for name, array in named.items() if name in names}
@@ -807,16 +814,15 @@ def make_model(cls: type, config: dict[str, Any], custom_objects: dict[str, Any]
         return keras.saving.deserialize_keras_object(copy.deepcopy(value), custom_objects)
 
     arguments = {name: deserialized(value) for name, value in config.items()}
-    changed = arguments.pop(CHANGED_LAYERS, [])
+    changed = arguments.pop(CHANGED_LAYERS, None)
     model = cls(**arguments)
-    by_index = {change["index"]: change for change in changed}
-    frozen = any("trainable" in change for change in changed)
+    by_index = {change["index"]: change for change in changed or ()}
     for i, layer in enumerate(all_layers(model)[1:]):
         change = by_index.get(i, {})
         if "mode" in change and not layer.quantization_mode:
             with np.errstate(invalid="ignore"):  # its weights may be NaN until a file is read
                 layer.quantize(change["mode"], type_check=False, config=change["quantization_config"])
         trainable = change.get("trainable", True)
-        if frozen and layer.trainable != trainable:  # a layer comes after the one that it is a part of
+        if changed is not None and layer.trainable != trainable:  # a layer comes after the one that it is a part of
             layer.trainable = trainable
     return model

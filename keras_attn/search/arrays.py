@@ -83,7 +83,7 @@ def limits_of_rows(
         vocabulary_size, end: See `banned_ids`.
 
     Raises:
-        ValueError: for a prefix that is none of ids of the vocabulary, has other rows, or is longer than `max_length`.
+        ValueError: for a prefix of other ids than the vocabulary's, of other rows, or longer than `max_length`.
     """
     limits = {}
     if forced_prefix is not None:

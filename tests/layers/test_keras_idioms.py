@@ -6,6 +6,8 @@ import pytest
 from keras import layers, ops
 
 import keras_attn as ka
+from keras_attn.backend import all_layers
+from keras_attn.layers.layer import Layer
 
 B, T, S, E, H = 2, 3, 5, 4, 6
 MASK = np.array([[1, 1, 1, 1, 1], [0, 1, 1, 1, 0]], "bool")
@@ -114,3 +116,54 @@ def test_regularizers_of_a_bidirectional_gru_are_those_of_its_cells():
         assert isinstance(cell.recurrent_constraint, keras.constraints.UnitNorm)
         assert isinstance(cell.bias_regularizer, keras.regularizers.L1)
     assert len(encoder.losses) == 4
+
+
+class Outer(Layer):
+    """A user's layer with a `from_config` of its own and no `build`."""
+
+    def __init__(self, inner, **kwargs):
+        super().__init__(**kwargs)
+        self.inner, self.scale = inner, layers.Dense(3)
+
+    def call(self, x):
+        return self.scale(self.inner(x))
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config | {"inner": keras.saving.deserialize_keras_object(config["inner"])})
+
+
+@pytest.mark.parametrize("part", ["inner", "scale"])
+def test_a_part_of_a_users_layer_is_frozen_again(part):
+    x = np.ones((B, E), "float32")
+    outer = Outer(layers.Dense(2))
+    outer(x)
+    getattr(outer, part).trainable = False
+    again = Outer.from_config(outer.get_config())
+    again(x)
+    assert [again.inner.trainable, again.scale.trainable] == [part != "inner", part != "scale"]
+
+
+def test_parts_of_a_frozen_layer_that_are_trained_are_so_again(tmp_path):
+    x = keras.Input((S, E))
+    encoder = ka.BiGRUEncoder(H, return_state=False)
+    model = keras.Model(x, encoder(x))
+    encoder.trainable = False
+    all_layers(encoder)[1].trainable = True
+    flags = [weight.trainable for weight in model.weights]
+    assert len(set(flags)) == 2
+    model.save(tmp_path / "model.keras")
+    assert [weight.trainable for weight in keras.saving.load_model(tmp_path / "model.keras").weights] == flags
+
+
+def test_keys_may_be_of_any_structure_and_shape(arrays):
+    class Transposed(ka.layers.Attention):
+        def keys(self, values):
+            return ops.swapaxes(values, 1, 2), None
+
+        def scores(self, query, keys):
+            return ops.matmul(query, keys[0])
+
+    query, values = arrays
+    assert Transposed()(query, values)[1].shape == (B, T, S)
+    assert Transposed()(query, values[:, :T])[1].shape == (B, T, T)

@@ -111,6 +111,10 @@ def test_a_layer_of_two_arguments_is_trained_but_not_saved(tmp_path):
     model.fit(some_inputs(), LABELS, verbose=0)
     with pytest.raises(ValueError, match=r"Received: 'embedding\w*' in encoder and in target_embedding"):
         model.save(tmp_path / "model.keras")
+    drop = keras.layers.Dropout(0.5)  # nothing to tie
+    values = ka.RNNEncoder(keras.layers.GRUCell(5), return_state=False)(drop(keras.layers.Embedding(9, 5)(ids)))
+    encoder = keras.Model({ids.name: ids}, values)
+    models.AttentionSeq2Seq(encoder, decoder, embedding, keras.Sequential([drop, head])).save(tmp_path / "model.keras")
 
 
 @pytest.mark.parametrize("shape", [(3, F), (B, 3, F + 1), (B, 3, F, 1, 1)])

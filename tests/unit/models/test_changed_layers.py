@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+import keras_attn
 from keras_attn import models
 from keras_attn.losses import SmoothedCrossentropy
 
@@ -48,6 +49,18 @@ def test_a_part_of_a_frozen_layer_may_train(tmp_path):
     assert any("attention" in path for path in expected)
     for other in (saved_and_loaded(model, tmp_path), models.copy_model(model, model.name)):
         assert [weight.path for weight in other.trainable_weights] == expected
+
+
+def test_an_argument_that_was_frozen_may_be_trained_later(tmp_path):
+    ids = keras.Input((None,), dtype="int32", name="encoder_token_ids")
+    values = keras_attn.RNNEncoder(keras.layers.GRUCell(5), return_state=False)(keras.layers.Embedding(31, 7)(ids))
+    encoder, decoder = keras.Model({ids.name: ids}, values), keras_attn.AttentionDecoder(keras.layers.GRUCell(5), "dot")
+    encoder.trainable = False
+    model = models.AttentionSeq2Seq(encoder, decoder, keras.layers.Embedding(37, 7), keras.layers.Dense(37))
+    frozen = len(model.trainable_weights)
+    assert len(saved_and_loaded(model, tmp_path).trainable_weights) == frozen
+    encoder.trainable = True
+    assert len(saved_and_loaded(model, tmp_path).trainable_weights) == len(model.trainable_weights) > frozen
 
 
 def test_a_layer_attached_to_a_model_is_left_out_of_copies(tmp_path):
