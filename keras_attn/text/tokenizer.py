@@ -310,7 +310,8 @@ class Tokenizer:
         """Writes `tokenizer.json` and, for "bpe", `sentencepiece.model`.
 
         Raises:
-            ValueError: If the folder contains another tokenizer, which is left as it is.
+            ValueError: If the folder contains another tokenizer, which is left as it is, or a file would be larger than
+                64 MiB, which `load` refuses.
         """
         manifest = self._manifest()
         recorded = {"format": _FORMAT, "sha256": _digest(manifest)} | manifest
@@ -318,6 +319,8 @@ class Tokenizer:
         if self.sentencepiece_model is not None:
             contents = {_MODEL: self.sentencepiece_model} | contents  # the manifest last: it records the model's hash
         for name, content in contents.items():
+            if len(content) > _LARGEST:
+                raise ValueError(f"Expected {name} of at most {_LARGEST:,} bytes. Received: {len(content):,}")
             path = Path(directory) / name
             if path.exists() and path.read_bytes() != content:
                 raise ValueError(f"Expected {directory} without a tokenizer. Received: a folder with another {name}")

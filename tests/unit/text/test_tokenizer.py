@@ -227,6 +227,13 @@ def test_a_saved_tokenizer_is_the_same_and_is_not_overwritten(level, tmp_path):
     assert Tokenizer.load(folder).fingerprint == tokenizer.fingerprint
 
 
+def test_a_vocabulary_that_could_not_be_loaded_is_not_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_attn.text.tokenizer._LARGEST", 99)
+    with pytest.raises(ValueError, match=r"Expected tokenizer\.json of at most 99 bytes\. Received: "):
+        Tokenizer.train(LINES, level="word").save(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_equal_text_has_equal_models_wherever_temporary_files_are(tmp_path, monkeypatch):
     expected = Tokenizer.train(LINES, lowercase=True).fingerprint
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
