@@ -74,8 +74,8 @@ def dense_gradients(optimizer: keras.optimizers.Optimizer | None) -> Iterator[No
     """Gives an optimizer dense gradients on TensorFlow.
 
     There, the gradient of a lookup (`tf.IndexedSlices`) has a row for each id of a batch. Keras 3.15 squares the rows
-    of an id that occurs several times one by one, not their sum: without clipping, the first step of an embedding with
-    Adam was sqrt(n) times the learning rate for an id that occurs n times.
+    of an id that occurs several times one by one, not their sum. With n equal rows and without clipping, Adam's first
+    step is sqrt(n) times the learning rate.
 
     Args:
         optimizer: The optimizer of a training step, whose `apply_gradients` is replaced within the context.

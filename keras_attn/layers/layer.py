@@ -159,7 +159,7 @@ class Layer(keras.layers.Layer):
         self._restore_trainable()
 
     def _restore_trainable(self):
-        """Freezes the layers within that a config has as frozen; of layers that come later than `build`, none."""
+        """Restores `trainable` of the layers within, unless their number differs, as of those made after `build`."""
         flags = vars(self).get("_trainable_layers", ())
         if flags and len(layers := all_layers(self)) == len(flags):
             for layer, flag in zip(layers, flags, strict=True):

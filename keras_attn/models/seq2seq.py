@@ -701,7 +701,7 @@ def _arrays(x: Any, model: Seq2Seq, names: Collection[str]) -> dict[str, np.ndar
         if not isinstance(inputs, (tuple, list)) or len(inputs) != len(INPUTS):
             raise ValueError(
                 "Expected inputs as a dict, or as a pair of source and target ids. Received: "
-                f"{type(inputs).__name__} of {len(inputs)}"
+                f"{type(inputs).__name__} of shape {tree.map_structure(np.shape, inputs)}"
             )
         inputs = dict(zip((model.source_name, TARGET_IDS), inputs, strict=True))
     named = inputs | ({} if labels is None else {"labels": labels})

@@ -32,7 +32,7 @@ def cast_input(name: str, array: np.ndarray, dtype: str | np.dtype) -> np.ndarra
 
 
 def check_in_vocabulary(name: str, ids: Any, size: int) -> None:
-    """Refuses ids outside of a vocabulary.
+    """Raises ValueError for ids outside of a vocabulary.
 
     Args:
         name: What the ids are.

@@ -329,7 +329,7 @@ def words_for_unknown(
             lower-cases, in lower case. Words that are not in it are copied.
     """
     words, parts = _source_words(text, *source)
-    read = len(source[1]) - (source[1][-1] == source[0].special_ids.end)  # of a source that was cut, fewer than words
+    read = len(source[1]) - (source[0].special_ids.end in source[1][-1:])  # of a source that was cut, fewer than words
     tokenizer, ids = target
     unknown, surface = tokenizer.special_ids.unknown, tokenizer.unknown_token
     whole = {position for word, group in tokenizer.words(ids) if word == surface for position in group}
