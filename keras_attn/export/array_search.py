@@ -8,12 +8,11 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import tree
 
 from keras_attn import files
 from keras_attn.export.options import ExportOptions
 from keras_attn.export.process import on_tensorflow
-from keras_attn.export.saved_model import check_answers, check_tokenizers, check_version, publish_version
+from keras_attn.export.saved_model import by_name, check_answers, check_tokenizers, check_version, publish_version
 from keras_attn.models import Seq2Seq
 from keras_attn.requirements import require
 from keras_attn.saving import rounded_model
@@ -98,7 +97,6 @@ def write_search(model: Seq2Seq, directory: str, options: Mapping[str, Any], has
 
     from keras_attn.export import assets
     from keras_attn.export.served_search import ServedSearch
-    from keras_attn.export.tokenizers import without_sentencepiece_log
 
     place, options = Path(directory), ExportOptions(**options)
     tokenizer = Tokenizer.load(place / _TOKENIZER) if has_tokenizer else None
@@ -109,21 +107,10 @@ def write_search(model: Seq2Seq, directory: str, options: Mapping[str, Any], has
     one = {name: tensor[:1] for name, tensor in tensors.items()}
     requests = [(name, inputs) for name in ("serving_default", "search", "search_n_best") for inputs in (one, tensors)]
     folder = place / "version"
-    try:
-        ServedSearch(model, options, tokenizer).save(str(folder))
-        with tf.device("CPU"):  # where a server runs it
-            with without_sentencepiece_log():
-                signatures = tf.saved_model.load(str(folder)).signatures
-            answers = [signatures[name](**inputs) for name, inputs in requests][1]
+    with assets.saved(ServedSearch(model, options, tokenizer), folder) as functions:
+        answers = [functions[name](**inputs) for name, inputs in requests][1]
         check_ids(answers["token_ids"].numpy(), answers["score"].numpy(), *expected, model.compute_dtype)
         assets.write_server_files(folder, requests)
-    except tf.errors.OpError as error:  # TensorFlow's own, of a full disk for example
-        raise OSError(f"Expected a version that can be written and run. Received: {error.message}") from error
-
-
-def by_name(structure: Any) -> dict[str, Any]:
-    """The leaves of a nested structure by their paths, in the order of `tree.flatten`."""
-    return {"_".join(map(str, path)): x for path, x in tree.flatten_with_path(structure)}
 
 
 def zero_padded(result: SearchResult) -> np.ndarray:

@@ -3,11 +3,12 @@
 A server runs the warm-up records before it accepts traffic, because each first call is slow.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from keras_attn.export import search
 from keras_attn.export.options import ExportOptions
+from keras_attn.export.signatures import Served
+from keras_attn.export.tokenizers import without_sentencepiece_log
 from keras_attn.text import BLANKS
 from keras_attn.translation import Translator
 
@@ -30,6 +33,23 @@ SCORES = ("bleu", "greedy_bleu", "chrf", "ter", "wer", "greedy_wer", "per")
 MAX_BATCH_SIZE = 64  # sentences that a server joins; the graph splits them into chunks of similar lengths
 
 Request = tuple[str, dict[str, tf.Tensor]]  # a signature and its inputs
+
+
+@contextlib.contextmanager
+def saved(served: Served, folder: Path) -> Iterator[Mapping[str, Callable]]:
+    """Writes the graph of a version, loads it where a server runs it, on the CPU, and gives its signatures.
+
+    Raises:
+        OSError: for an error of TensorFlow, there or in the block: of a full disk, for example.
+    """
+    try:
+        served.save(str(folder))
+        with tf.device("CPU"):
+            with without_sentencepiece_log():
+                loaded = tf.saved_model.load(str(folder))
+            yield loaded.signatures
+    except tf.errors.OpError as error:
+        raise OSError(f"Expected a version that can be written and run. Received: {error.message}") from error
 
 
 def write_assets(

@@ -20,10 +20,15 @@ from keras import tree
 
 from keras_attn import files
 from keras_attn.backend import copy_weights, without_initial_weights
-from keras_attn.export.array_search import by_name, check_ids, zero_padded
+from keras_attn.export.array_search import check_ids, zero_padded
 from keras_attn.export.options import ExportOptions
 from keras_attn.export.process import on_tensorflow
-from keras_attn.export.saved_model import check_answers, reference_translations, without_warnings_of_letters
+from keras_attn.export.saved_model import (
+    by_name,
+    check_answers,
+    reference_translations,
+    without_warnings_of_letters,
+)
 from keras_attn.models import Seq2Seq
 from keras_attn.requirements import require
 from keras_attn.runtime import OnnxSearch, OnnxTranslator

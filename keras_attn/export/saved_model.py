@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+from keras import tree
 
 from keras_attn import files
 from keras_attn.export.options import ExportOptions
@@ -127,24 +128,20 @@ def write_version(
 
     All arguments but the translator are values that JSON has; `options` are the fields of `ExportOptions`.
     """
-    import tensorflow as tf
-
     from keras_attn.export import assets, signatures
-    from keras_attn.export.tokenizers import without_sentencepiece_log
 
     folder, options = Path(directory), ExportOptions(**options)
     requests = assets.warm_up_requests(translator, options, sentences or [text for text, _ in references])
     in_int8 = options.jit_compile and translator.int8_weights is not None
     dtype = "int8" if in_int8 else translator.model.compute_dtype
-    try:
-        signatures.ServedTranslator(translator, options).save(str(folder))
-        with tf.device("CPU"):  # where a server runs it
-            with without_sentencepiece_log():
-                loaded = tf.saved_model.load(str(folder))
-            check_signatures(loaded.signatures, references, requests, dtype)
+    with assets.saved(signatures.ServedTranslator(translator, options), folder) as functions:
+        check_signatures(functions, references, requests, dtype)
         assets.write_assets(folder, translator, options, requests, report)
-    except tf.errors.OpError as error:  # TensorFlow's own, of a full disk for example
-        raise OSError(f"Expected a version that can be written and run. Received: {error.message}") from error
+
+
+def by_name(structure: Any) -> dict[str, Any]:
+    """The leaves of a nested structure by their paths, in the order of `tree.flatten`."""
+    return {"_".join(map(str, path)): x for path, x in tree.flatten_with_path(structure)}
 
 
 def check_tokenizers(*tokenizers: Tokenizer) -> None:

@@ -113,12 +113,7 @@ class GraphSearch:
             "return_alignments": return_alignments,
             "special_ids": engine.model.target_special_ids,
         } | (shortlist.arguments if shortlist else {})
-        self._beam = {
-            "beam_size": options.beam_size,
-            "n_best": n_best,
-            "coverage_penalty": options.coverage_penalty,
-            "early_stopping": options.early_stopping,
-        }
+        self._n_best = n_best
         search_rows = self._search_rows
         if options.jit_compile and not return_alignments:
             self._rooms = compiled_lengths(engine, options)
@@ -169,21 +164,27 @@ class GraphSearch:
             memory, state = model.encode(token_ids, room)
             if self._shortlist:
                 limits["shortlist"] = self._shortlist.with_output(listed)
-            result = self._search(model.step, memory, state, norms, compiled, **self._fixed, **limits)
+            arguments = {"n_best": self._n_best, "is_compiled": compiled} | self._fixed | limits
+            result = search_by_options(model.step, memory, state, norms, self._options, **arguments)
         found = {name: value for name, value in result._asdict().items() if value is not None}
         if self._shortlist:
             found["token_ids"] = tf.gather(listed["token_ids"], found["token_ids"])
         return found
 
-    def _search(self, step, memory, state, norms, compiled, **arguments):
-        if self._options.is_greedy:
-            return greedy_search(step, memory, state, normalization=norms, **arguments)
-        # Alignments are not for large requests, and each compaction of a batch makes the graph larger. XLA cannot
-        # compile one where the graph leaves the number of rows open.
-        if arguments["return_alignments"] or compiled:
-            start = start_beam_search(step, memory, state, norms=norms, **self._beam, **arguments)
-            return run_beam_search(*start, compactions=0)
-        return beam_search(step, memory, state, normalization=norms, **self._beam, **arguments)
+
+def search_by_options(
+    step, memory, state, norms, options: ExportOptions, *, n_best: int, is_compiled: bool = False, **arguments
+):
+    """The `SearchResult` of greedy or beam search by the options of an export, with `norms` (L,)."""
+    if options.is_greedy:
+        return greedy_search(step, memory, state, normalization=norms, **arguments)
+    arguments |= {name: getattr(options, name) for name in ("beam_size", "coverage_penalty", "early_stopping")}
+    # Alignments are not for large requests, and each compaction of a batch makes the graph larger. XLA cannot compile
+    # one where the graph leaves the number of rows open.
+    if arguments["return_alignments"] or is_compiled:
+        start = start_beam_search(step, memory, state, n_best=n_best, norms=norms, **arguments)
+        return run_beam_search(*start, compactions=0)
+    return beam_search(step, memory, state, n_best=n_best, normalization=norms, **arguments)
 
 
 class RequestOptions(NamedTuple):

@@ -29,38 +29,52 @@ from keras_attn.export.tokenizers import (
     with_end,
     without_end,
 )
-from keras_attn.models import ScoreModel
+from keras_attn.models import ScoreModel, Seq2Seq
 from keras_attn.text import SpecialIds
 from keras_attn.translation import Translator, token_ids_of
 
 SCORE_TOKENS = 2048  # padded tokens scored at once, each with logits for the whole vocabulary
 
 
-class ServedTranslator:
-    """The signatures of a translator as graphs, with the variables and tables that are saved with them.
+class Served:
+    """Signatures of a model as graphs, `functions`, with the variables and tables that are saved with them."""
+
+    functions: dict[str, Callable]
+
+    def __init__(self, model: Seq2Seq, options: ExportOptions):
+        self._options = options
+        # The saved object tracks the tables and the captured variables themselves. If it tracked the Keras model,
+        # every weight would be saved twice.
+        self._saved = tf.Module()
+        self._weights = self._saved.quantized_weights = QuantizedWeights(model, options.quantize)
+
+    def save(self, directory: str) -> None:
+        """Writes `saved_model.pb` and `variables/`."""
+        concrete = [function for function in self.functions.values() if hasattr(function, "graph")]
+        variables = [variable for function in concrete for variable in function.graph.variables]
+        self._saved.weights = list({id(variable): variable for variable in variables}.values())
+        tf.saved_model.save(self._saved, directory, signatures=self.functions)
+
+
+class ServedTranslator(Served):
+    """The signatures of a translator; see `export_translator`.
 
     Args:
         engine: Model and tokenizers, on the TensorFlow backend.
         options: The options of the export.
-
-    Attributes:
-        functions: dict of a graph function for each signature, for `tf.saved_model.save`; see `export_translator`.
     """
 
     def __init__(self, engine: Translator, options: ExportOptions):
-        self._engine, self._options = engine, options
+        super().__init__(engine.model, options)
+        self._engine = engine
         self._most = max_output_length(engine, options)
         self._source_ids, self._target_ids = engine.source_tokenizer.special_ids, engine.target_tokenizer.special_ids
         most = options.max_source_length
         self._max_source_length = min(most, engine.model.source_length or most)
-        # The saved object tracks the tables and the captured variables themselves. If it tracked the Keras model,
-        # every weight would be saved twice.
-        self._saved = tf.Module(name="translator")
         same = engine.source_tokenizer.fingerprint == engine.target_tokenizer.fingerprint
         self._source = self._saved.source_tokenizer = graph_tokenizer(engine.source_tokenizer)
         self._target = self._source if same else graph_tokenizer(engine.target_tokenizer)
         self._saved.target_tokenizer = self._target
-        self._weights = self._saved.quantized_weights = QuantizedWeights(engine.model, options.quantize)
         self._copies = None
         if engine.model.pointer and engine.target_tokenizer.level != "bpe":
             self._copies = GraphCopies(self._target, engine.target_tokenizer, self._max_source_length)
@@ -79,13 +93,6 @@ class ServedTranslator:
         numbers = [tf.TensorSpec((), number.dtype) for number in self._default_request()]
         self._best = _traced(self._best_translations, _strings("text"), RequestOptions(*numbers))
         self.functions = self._signatures()
-        concrete = [f for f in self.functions.values() if f is not self.functions["translate_with_options"]]
-        variables = [variable for function in concrete for variable in function.graph.variables]
-        self._saved.weights = list({id(variable): variable for variable in variables}.values())
-
-    def save(self, directory: str) -> None:
-        """Writes `saved_model.pb` and `variables/`."""
-        tf.saved_model.save(self._saved, directory, signatures=self.functions)
 
     def translate(self, text):
         return self._best(text, self._default_request())
@@ -137,16 +144,9 @@ class ServedTranslator:
         rows = with_end(rows, blank, self._max_source_length, self._source_ids)
 
         def chunk(chosen):
-            result = self._search(self._search_best, tf.gather(rows, chosen), self._default_request())
-            lengths = result["lengths"][:, 0]  # (R,)
-            ids = result["token_ids"][:, 0, : tf.reduce_max(lengths)]  # (R, T)
-            if self._target_ids.pad != 0:  # answers are padded with 0 in every signature
-                ids = tf.where(tf.sequence_mask(lengths, tf.shape(ids)[1]), ids, 0)
-            return {"token_ids": ids, "lengths": lengths, "score": result["scores"][:, 0]}
+            return best_ids(self._search(self._search_best, tf.gather(rows, chosen), self._default_request()))
 
-        specs = {"token_ids": tf.TensorSpec((None, None), tf.int32), "lengths": tf.TensorSpec((None,), tf.int32)}
-        specs |= {"score": tf.TensorSpec((None,), tf.float32)}
-        return self._by_chunks(rows, blank, chunk, specs, self._default_request())
+        return self._by_chunks(rows, blank, chunk, BEST_IDS, self._default_request())
 
     def score(self, source, target):
         source_ids, blank = self._read_source(source, source)  # (B, (S)), (B,)
@@ -247,6 +247,25 @@ class ServedTranslator:
             apart = are_larger(self._rooms, lengths, longest)
         limits = self._options.batch_size, self._options.tokens_per_batch
         return run_in_chunks(lengths, *limits, function, specs, apart)
+
+
+BEST_IDS = {
+    "token_ids": tf.TensorSpec((None, None), tf.int32),
+    "lengths": tf.TensorSpec((None,), tf.int32),
+    "score": tf.TensorSpec((None,), tf.float32),
+}
+
+
+def best_ids(result: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The outputs `BEST_IDS` of the dict of a `SearchResult`: the best hypotheses."""
+    lengths = result["lengths"][:, 0]  # (R,)
+    ids = result["token_ids"][:, 0, : tf.reduce_max(lengths)]  # (R, T)
+    return {"token_ids": zero_padded(ids, lengths), "lengths": lengths, "score": result["scores"][:, 0]}
+
+
+def zero_padded(ids: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Ids `(..., T)` of these lengths, padded with 0, as in every signature."""
+    return tf.where(tf.sequence_mask(lengths, tf.shape(ids)[-1]), ids, 0)
 
 
 def run_in_chunks(
