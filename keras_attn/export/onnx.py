@@ -125,20 +125,17 @@ def write_onnx(subject: Translator | Seq2Seq, directory: str, quantize: str | No
     """Writes all files into a new folder, on the TensorFlow backend."""
     folder = Path(directory)
     folder.mkdir()
-    if isinstance(subject, keras.Model):
-        write_graphs(in_float32(subject), folder, quantize)
-        properties = {"model": type(subject).__name__, "parameters": subject.count_params()}
-        properties |= {"target_special_ids": subject.target_special_ids.get_config()}
-        manifest.write(folder / graphs.MANIFEST, graphs.SEARCH_FORMAT, properties)
-        return
-    engine = subject
-    model, tokenizers = engine.model, (engine.source_tokenizer, engine.target_tokenizer)
+    is_model = isinstance(subject, keras.Model)
+    model = subject if is_model else subject.model
     write_graphs(in_float32(model), folder, quantize)
-    for name, tokenizer in zip(manifest.TOKENIZERS, tokenizers, strict=True):
-        tokenizer.save(folder / name)
     properties = {"model": type(model).__name__, "parameters": model.count_params()}
-    properties |= {"pointer": model.pointer, "source_length": model.source_length, **engine.length_arguments}
-    manifest.write(folder / graphs.MANIFEST, graphs.FORMAT, properties)
+    if is_model:
+        properties |= {"target_special_ids": model.target_special_ids.get_config()}
+    else:
+        for name in manifest.TOKENIZERS:
+            getattr(subject, name).save(folder / name)
+        properties |= {"pointer": model.pointer, "source_length": model.source_length, **subject.length_arguments}
+    manifest.write(folder / graphs.MANIFEST, graphs.SEARCH_FORMAT if is_model else graphs.FORMAT, properties)
 
 
 def write_graphs(model: Seq2Seq, folder: Path, quantize: str | None = None) -> None:
