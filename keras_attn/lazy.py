@@ -10,6 +10,7 @@ are imported right after Keras is, and a backend that is installed is chosen rig
 import ast
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -72,36 +73,18 @@ class _AfterKeras(MetaPathFinder):
         for finder in sys.meta_path:
             if finder is not self and (spec := finder.find_spec(name, path, target)):
                 if spec.loader:
-                    spec.loader = _Notifying(spec.loader, self)
+                    spec.loader.exec_module = partial(self._execute, spec.loader)
                 return spec
         return None
 
-    def end(self) -> None:
-        """Ends an import; after the outermost one, and if Keras is imported, calls `register`."""
-        self.depth -= 1
+    def _execute(self, loader, module: ModuleType) -> None:
+        """Runs a module's code; after the outermost one, and if Keras is imported, calls `register`."""
+        vars(loader).pop("exec_module", None)  # the loader is as it was
+        self.depth += 1
+        try:
+            loader.exec_module(module)
+        finally:
+            self.depth -= 1
         if not self.depth and sys.modules.get("keras") and self in sys.meta_path:
             sys.meta_path.remove(self)
             self.register()
-
-
-class _Notifying:
-    """A module's own loader, which tells the finder when the module's code begins and ends.
-
-    All else (`get_code` of `python -m`, `get_data`, resources) is the loader's.
-    """
-
-    def __init__(self, loader, finder: _AfterKeras):
-        self._loader, self._finder = loader, finder
-
-    def __getattr__(self, name: str):
-        return getattr(self._loader, name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__spec__.loader = module.__loader__ = self._loader
-        self._finder.depth += 1
-        try:
-            self._loader.exec_module(module)
-        except BaseException:
-            self._finder.depth -= 1
-            raise
-        self._finder.end()
