@@ -63,7 +63,8 @@ def align(arguments: argparse.Namespace) -> None:
         with command.quietly():
             other = Translator.from_preset(arguments.reverse) if arguments.reverse else None
 
-        def aligned(pairs, numbers):
+        def aligned(lines, numbers):
+            pairs = list(map(_pair, lines, numbers))
             links = links_of(translator, pairs)
             if other is not None:
                 back = links_of(other, [pair[::-1] for pair in pairs])
@@ -71,17 +72,11 @@ def align(arguments: argparse.Namespace) -> None:
                 links = [join(*both) for both in zip(links, turned, strict=True)]
             return links
 
-        reader, number = streams.TextReader(arguments.max_characters, arguments.file or "stdin"), 1
+        options = {"batch_size": arguments.batch_size, "n_best": 1, "return_alignments": True}
         with streams.Progress(not output.file.isatty(), streams.size(file)) as progress:
-            for lines in streams.windows(file, **streams.window_limits(arguments, 1, True)):
-                numbers = range(number, number + len(lines))
-                pairs = [_pair(*one) for one in zip(reader.read(lines), numbers, strict=True)]
-                sizes = [len(line) + 1 for line in lines]
-                found = streams.in_batches(aligned, pairs, numbers, arguments.batch_size, progress, sizes)
+            for *_, found in streams.results(aligned, file, options, arguments, progress, arguments.file or "stdin"):
                 rows = (" ".join(f"{i}-{j}" for i, j in sorted(links, key=lambda link: link[::-1])) for links in found)
                 output.write("".join(f"{row}\n" for row in rows).encode())
-                number += len(lines)
-        streams.report_lines(reader.counts)
 
 
 def _pair(line: str, number: int) -> tuple[str, str]:

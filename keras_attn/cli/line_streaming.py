@@ -12,7 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from keras_attn import files
 from keras_attn.cli.command import between
@@ -155,6 +155,33 @@ def in_batches(
     return results
 
 
+def results(
+    generate: Callable,
+    source: BinaryIO,
+    options: Mapping[str, Any],
+    arguments,
+    progress: "Progress",
+    name: str | Path = "the input",
+) -> Iterator[tuple[int, list[str], list]]:
+    """Yields for each window of lines the number of its first line, the texts and `generate`'s results for them.
+
+    Args:
+        generate: Takes texts and their numbers.
+        source: The lines.
+        options: The options of `generate`; `batch_size`, `n_best` and `return_alignments` are read.
+        arguments: Parsed arguments; `window` and `max_characters` are read.
+        progress: Counts lines.
+        name: The input, for errors.
+    """
+    reader, number = TextReader(arguments.max_characters, name), 1
+    for lines in windows(source, **window_limits(arguments, options["n_best"], options["return_alignments"])):
+        texts, numbers = reader.read(lines), range(number, number + len(lines))
+        sizes = [len(line) + 1 for line in lines]
+        yield number, texts, in_batches(generate, texts, numbers, options["batch_size"], progress, sizes)
+        number += len(lines)
+    report_lines(reader.counts)
+
+
 def count_lines(stream: BinaryIO) -> int:
     """Returns the number of lines of a file, which is read to its end."""
     count, last = 0, b"\n"
@@ -192,12 +219,11 @@ class Gzip(gzip.GzipFile):
             raise ValueError(f"Expected {self.name!r} to be a whole gzip file. Received: a damaged one") from None
 
 
-class Output:
+class Output(NamedTuple):
     """Writes bytes through to a file at once, and names it in errors."""
 
-    def __init__(self, file: BinaryIO, name: str):
-        self.file = file
-        self.name = name
+    file: BinaryIO
+    name: str
 
     def write(self, content: bytes) -> None:
         rest = memoryview(content)

@@ -19,9 +19,9 @@ import dataclasses
 import functools
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -107,36 +107,11 @@ def translate(arguments: argparse.Namespace) -> None:
         generate([], [])  # refuses bad options even when no line comes
         alignments = _Alignments(translator, arguments, report, pharaoh, page, pictures)
         with streams.Progress(not output.file.isatty(), streams.size(source)) as progress:
-            for number, texts, found in translated_windows(generate, source, options, arguments, progress):
+            for number, texts, found in streams.results(generate, source, options, arguments, progress):
                 lines = list(zip(range(number, number + len(texts)), texts, found, strict=True))
                 output.write("".join(itertools.starmap(form, lines)).encode())
                 alignments.add(lines)
         alignments.close()
-
-
-def translated_windows(
-    generate: Callable, source: BinaryIO, options: dict, arguments: argparse.Namespace, progress: streams.Progress
-) -> Iterator[tuple[int, list[str], list[Translation]]]:
-    """Yields for each window of lines the number of its first line, the texts and their translations.
-
-    Args:
-        generate: Translates texts with these numbers.
-        source: The lines.
-        options: The options of `generate`; `batch_size`, `n_best` and `return_alignments` are read.
-        arguments: Parsed arguments; `window` and `max_characters` are read.
-        progress: Counts lines.
-    """
-    reader, number = streams.TextReader(arguments.max_characters), 1
-    limits = streams.window_limits(arguments, options["n_best"], options["return_alignments"])
-    for lines in streams.windows(source, **limits):
-        texts, numbers, sizes = (
-            reader.read(lines),
-            range(number, number + len(lines)),
-            [len(line) + 1 for line in lines],
-        )
-        yield number, texts, streams.in_batches(generate, texts, numbers, options["batch_size"], progress, sizes)
-        number += len(lines)
-    streams.report_lines(reader.counts)
 
 
 def _refuse_unused(arguments: argparse.Namespace, samples: int | None) -> None:
@@ -214,33 +189,22 @@ def _joined(translations: list[Translation], space: str) -> Translation:
     )
 
 
+@dataclasses.dataclass
 class _Alignments:
     """Writes the alignments between words of the best translation of each line, as lines are translated.
 
     Any number of Pharaoh lines is written. The page and the pictures contain the first `--max-plots` sentences, which
     also bounds the memory of the page, for it is written at the end.
-
-    Args:
-        translator: Its tokenizers merge tokens into words.
-        arguments: Parsed arguments.
-        report: The run's, which names the languages.
-        pharaoh: Receives a line of links for each line.
-        page: Receives the HTML page.
-        pictures: A folder, which receives `<number of the line>.png`.
     """
 
-    def __init__(
-        self,
-        translator,
-        arguments: argparse.Namespace,
-        report: dict,
-        pharaoh: streams.Output | None,
-        page: streams.Output | None,
-        pictures: Path | None,
-    ):
-        self.translator, self.arguments, self.report = translator, arguments, report
-        self.pharaoh, self.page, self.pictures = pharaoh, page, pictures
-        self.sentences, self.panels = 0, []
+    translator: Any  # its tokenizers merge tokens into words
+    arguments: argparse.Namespace
+    report: dict  # the run's, which names the languages
+    pharaoh: streams.Output | None  # receives a line of links for each line
+    page: streams.Output | None
+    pictures: Path | None  # a folder, which receives `<number of the line>.png`
+    sentences: int = 0
+    panels: list = dataclasses.field(default_factory=list)
 
     def add(self, lines: Sequence[tuple[int, str, Translation]]) -> None:
         """Writes the alignments of numbered lines."""

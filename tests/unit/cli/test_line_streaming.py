@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn.cli import line_streaming as streams
-from keras_attn.cli import translate
 
 BOUNDS = {"max_lines": 4096, "max_weight": float("inf"), "weigh": len, "max_bytes": 1 << 20}
 
@@ -64,7 +63,7 @@ def translated(stream, n_best, return_alignments) -> list[int]:
     arguments = types.SimpleNamespace(window=4096, max_characters=5000)
     options = {"batch_size": 64, "n_best": n_best, "return_alignments": return_alignments}
     progress, sizes = types.SimpleNamespace(add=lambda lines, done: None), []
-    for _, texts, found in translate.translated_windows(echo, stream, options, arguments, progress):
+    for _, texts, found in streams.results(echo, stream, options, arguments, progress):
         assert [one.text for one in found] == texts
         sizes.append(len(texts))
     return sizes
