@@ -284,31 +284,23 @@ class Batch(NamedTuple):
     pass_number: int
 
 
-class BatchOrder:
+class BatchOrder(NamedTuple):
     """The batches of each epoch: a pure function of a plan, the arguments of `ParallelDataset` and the epoch."""
 
-    def __init__(
-        self,
-        plan: BatchPlan,
-        *,
-        shuffle: bool,
-        curriculum_epochs: int,
-        batches_per_epoch: int | None,
-        seed: int,
-        shard: tuple[int, int],
-    ):
-        self._plan = plan
-        self._shuffle, self._curriculum_epochs = shuffle, curriculum_epochs
-        self._batches_per_epoch = batches_per_epoch
-        self._seed, self._shard = seed, shard
+    plan: BatchPlan
+    shuffle: bool
+    curriculum_epochs: int
+    batches_per_epoch: int | None
+    seed: int
+    shard: tuple[int, int]
 
     def of_epoch(self, epoch: int) -> list[Batch]:
         """Returns the batches of an epoch, 0 or more."""
-        return self._pass(epoch) if self._batches_per_epoch is None else self._part(epoch)
+        return self._pass(epoch) if self.batches_per_epoch is None else self._part(epoch)
 
     def _part(self, epoch: int) -> list[Batch]:
         """Returns the batches of an epoch of `batches_per_epoch`."""
-        size, length = self._batches_per_epoch, sum(self._plan.batches)
+        size, length = self.batches_per_epoch, sum(self.plan.batches)
         first, last, batches = epoch * size, (epoch + 1) * size, []
         for number in range(first // length, -(-last // length)):
             start = number * length
@@ -318,19 +310,19 @@ class BatchOrder:
 
     def _pass(self, number: int) -> list[Batch]:
         """Returns the batches of a pass over the data for this shard."""
-        random = np.random.default_rng((self._seed, number)) if self._shuffle else None
-        index, count = self._shard
-        pools, batches = list(self._plan.members), []
-        for bucket, (size, _, _) in enumerate(self._plan.shapes):
+        random = np.random.default_rng((self.seed, number)) if self.shuffle else None
+        index, count = self.shard
+        pools, batches = list(self.plan.members), []
+        for bucket, (size, _, _) in enumerate(self.plan.shapes):
             pool, step = pools[bucket], size * count
             if random is not None:
                 pool = random.permutation(pool)
-            whole = len(pool) if self._plan.moves[bucket] is None else len(pool) // step * step
+            whole = len(pool) if self.plan.moves[bucket] is None else len(pool) // step * step
             if whole < len(pool):
-                larger = self._plan.moves[bucket]
+                larger = self.plan.moves[bucket]
                 pools[larger] = np.concatenate([pools[larger], pool[whole:]])
             batches += [Batch(bucket, pool[i : i + step][index::count], number) for i in range(0, whole, step)]
-        if random is not None and number >= self._curriculum_epochs:
+        if random is not None and number >= self.curriculum_epochs:
             batches = [batches[i] for i in random.permutation(len(batches))]
         self._vary_first_two(batches)
         return batches
@@ -344,9 +336,9 @@ class BatchOrder:
         first = {}
         for position, batch in enumerate(batches):
             first.setdefault(batch.bucket, position)
-        varying = {axis for axis in (1, 2) if len({self._plan.shapes[bucket][axis] for bucket in first}) > 1}
+        varying = {axis for axis in (1, 2) if len({self.plan.shapes[bucket][axis] for bucket in first}) > 1}
         for one, other in itertools.combinations(first, 2):
-            if all(self._plan.shapes[one][axis] != self._plan.shapes[other][axis] for axis in varying):
+            if all(self.plan.shapes[one][axis] != self.plan.shapes[other][axis] for axis in varying):
                 for place, position in enumerate(sorted((first[one], first[other]))):
                     batches[place], batches[position] = batches[position], batches[place]
                 return

@@ -121,14 +121,7 @@ class ParallelDataset(keras.utils.PyDataset):
         self._plan = batch_plan(self._sides, PlanOptions(*options))
         batches = zip(self._plan.shapes, self._plan.batches, strict=True)
         self.shapes = [shape for shape, number in batches if number]
-        self._batch_order = BatchOrder(
-            self._plan,
-            shuffle=shuffle,
-            curriculum_epochs=curriculum_epochs,
-            batches_per_epoch=batches_per_epoch,
-            seed=seed,
-            shard=shard,
-        )
+        self._batch_order = BatchOrder(self._plan, shuffle, curriculum_epochs, batches_per_epoch, seed, shard)
         self.set_epoch(0)
 
     @classmethod
@@ -310,30 +303,27 @@ class ParallelDataset(keras.utils.PyDataset):
         return dict(self._plan.report)
 
 
+_LEAST = {"max_length": 2, "batches_per_epoch": 1, "curriculum_epochs": 0, "seed": 0}  # 2: a token and the end
+
+
 def _check_options(
     optional: dict[str, int | None], on_too_long: str, curriculum_epochs: int, seed: int, shard: tuple[int, int] | str
 ) -> None:
     """Raises ValueError for arguments of `ParallelDataset` that are out of range."""
-    batch_size, tokens_per_batch, max_length, batches_per_epoch = optional.values()
+    batch_size, tokens_per_batch, *_ = optional.values()
     given = {name: number for name, number in optional.items() if number is not None}
     for name, number in (given | {"curriculum_epochs": curriculum_epochs, "seed": seed}).items():
         if not isinstance(number, (int, np.integer)):
             raise ValueError(f"Expected {name} to be a whole number. Received: {number!r}")
+        if number < _LEAST.get(name, number):
+            raise ValueError(f"Expected {name} of {_LEAST[name]} or more. Received: {number}")
     if (batch_size is None) == (tokens_per_batch is None) or (batch_size or tokens_per_batch or 0) < 1:
         raise ValueError(
             f"Expected either batch_size or tokens_per_batch, of 1 or more. Received: batch_size={batch_size} "
             f"and tokens_per_batch={tokens_per_batch}"
         )
-    if max_length is not None and max_length < 2:
-        raise ValueError(f"Expected max_length of 2 (a token and the end) or more. Received: {max_length}")
-    if batches_per_epoch is not None and batches_per_epoch < 1:
-        raise ValueError(f"Expected batches_per_epoch of 1 or more. Received: {batches_per_epoch}")
     if on_too_long not in ("drop", "truncate"):
         raise ValueError(f"Expected on_too_long to be 'drop' or 'truncate'. Received: {on_too_long!r}")
-    if curriculum_epochs < 0:
-        raise ValueError(f"Expected curriculum_epochs of 0 or more. Received: {curriculum_epochs}")
-    if seed < 0:
-        raise ValueError(f"Expected seed of 0 or more. Received: {seed}")
     is_pair = (
         isinstance(shard, (tuple, list)) and len(shard) == 2 and all(isinstance(n, (int, np.integer)) for n in shard)
     )
