@@ -3,28 +3,23 @@
 Keras' optimizers count batches. With `accumulation_steps` batches an update, these count updates.
 """
 
+import dataclasses
+
 import keras
 
 from keras_attn.training.config import TrainingConfig
 
 
 @keras.saving.register_keras_serializable(package="keras_attn_recipes")
+@dataclasses.dataclass(eq=False)
 class ConstantThenLinear(keras.optimizers.schedules.LearningRateSchedule):
     """A rate that warms up linearly, stays constant for a fraction of all steps, then falls linearly to zero."""
 
-    def __init__(
-        self,
-        learning_rate: float,
-        total_steps: int,
-        hold_fraction: float = 0.5,
-        warmup_steps: int = 0,
-        accumulation_steps: int = 1,
-    ):
-        self.learning_rate = learning_rate
-        self.total_steps = total_steps
-        self.hold_fraction = hold_fraction
-        self.warmup_steps = warmup_steps
-        self.accumulation_steps = accumulation_steps
+    learning_rate: float
+    total_steps: int
+    hold_fraction: float = 0.5
+    warmup_steps: int = 0
+    accumulation_steps: int = 1
 
     def __call__(self, step):
         step = keras.ops.floor(keras.ops.cast(step, "float32") / self.accumulation_steps)
@@ -37,6 +32,7 @@ class ConstantThenLinear(keras.optimizers.schedules.LearningRateSchedule):
 
 
 @keras.saving.register_keras_serializable(package="keras_attn_recipes")
+@dataclasses.dataclass(eq=False)
 class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
     """A rate that warms up linearly to its peak, then falls with the square root of the number of steps.
 
@@ -45,14 +41,13 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
     The peak, H^-0.5 warmup^-0.5 in the paper, is `learning_rate` here.
     """
 
-    def __init__(self, learning_rate: float, warmup_steps: int, accumulation_steps: int = 1):
-        self.learning_rate = learning_rate
-        self.warmup_steps = max(1, warmup_steps)
-        self.accumulation_steps = accumulation_steps
+    learning_rate: float
+    warmup_steps: int
+    accumulation_steps: int = 1
 
     def __call__(self, step):
         step = keras.ops.floor(keras.ops.cast(step, "float32") / self.accumulation_steps) + 1
-        warm = step / self.warmup_steps
+        warm = step / max(1, self.warmup_steps)
         return self.learning_rate * keras.ops.minimum(warm, keras.ops.rsqrt(warm))
 
     def get_config(self):
