@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib import font_manager
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from keras_attn.plots.plot_style import GREY, INK, STYLE, check_ending, new_figure, save
+from keras_attn.plots.plot_style import GREY, INK, drawing
 from keras_attn.plots.word_alignment import WordAlignment, as_matrix
 
 _GAP = 0.06  # inches between a label and its row or column
@@ -86,7 +85,6 @@ def alignments(
         >>> len(keras_attn.plots.alignments([panel, panel]).axes)
         2
     """
-    check_ending(path)
     panels = [_checked(WordAlignment(*panel)) for panel in panels]
     if not panels or columns < 1:
         raise ValueError(
@@ -103,10 +101,9 @@ def alignments(
     font = {"family": _fonts_for(labels), "size": min(10.5, cell * 72 * 0.6), "color": INK}
     letters = [f"({chr(97 + i)})" for i in range(len(panels))] if 1 < len(panels) <= 26 else [""] * len(panels)
     look = {"family": "serif", "size": 11} if titles is None else {"family": "sans-serif", "size": 9}
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure()
+    with drawing(path, layout=None) as figure:
         _arrange(figure, panels, letters if titles is None else titles, columns, cell, font, look)
-    return save(figure, path)
+    return figure
 
 
 def relations(

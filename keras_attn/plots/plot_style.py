@@ -19,13 +19,6 @@ INK, GREY, BLUE, ORANGE = "#222222", "#8A8A8A", "#0072B2", "#D55E00"
 STYLE = {"svg.hashsalt": "keras_attn", "axes.unicode_minus": True}
 
 
-def new_figure(**options: Any) -> Figure:
-    """Returns an empty white figure. Create and draw it inside `rc_context(STYLE)`."""
-    figure = Figure(dpi=200, facecolor="white", **options)
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def plain_axes(axes, grid: str = "y") -> None:
     """Removes everything around the data except a base line and a faint grid."""
     axes.tick_params(labelsize=8.5, length=0, colors=INK)
@@ -53,14 +46,15 @@ def save(figure: Figure, path: str | Path | None) -> Figure:
 
 
 @contextlib.contextmanager
-def drawing(path: str | Path | None, **options: Any) -> Iterator[Figure]:
-    """Gives an empty figure to draw in the block, and writes it to `path` at its end, unless that is None.
+def drawing(path: str | Path | None, layout: str | None = "constrained", **options: Any) -> Iterator[Figure]:
+    """Gives an empty white figure to draw in the block, and writes it to `path` at its end, unless that is None.
 
     Raises:
         ValueError: If the ending of `path` is unknown.
     """
     check_ending(path)
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(layout="constrained", **options)
+        figure = Figure(dpi=200, facecolor="white", layout=layout, **options)
+        FigureCanvasAgg(figure)
         yield figure
     save(figure, path)
