@@ -1,18 +1,8 @@
-"""Trains a recipe, scores it, draws an alignment, saves it and exports it.
+"""Trains a recipe, scores it, draws an alignment, saves it and exports it: `keras-attn train RECIPE`.
 
-    keras-attn train RECIPE [--corpus NAME|DIR|FILE.tsv] [--source en --target fr] [--tags target|corpus] [--data DIR]
-                            [--config run.toml] [--set name=value ...] [--epochs N] [--minutes N] [--seed N]
-                            [--out runs/RECIPE] [--resume] [--from PRESET] [--beam N] [--tensorboard] [--no-export]
-                            [--distribute data] [--stream] [--cache DIR]
-
-A recipe is one of this project, or a file or module of your own with a `Config`, `CONFIGS` (a dict of it for some
-corpora, by name or pattern), and `build`. The run's folder gets the preset (model and tokenizers, for
-`Translator.from_preset`), report.json, history.csv, translations.txt, alignment.png and curves.png; the SavedModel
-goes to saved_models/ under the folder's name. A run that was killed continues with `--resume` after its last whole
-epoch, one that received SIGTERM or Ctrl+C after its last batch. No other run may begin in the folder meanwhile. With
-`--distribute data` and Keras' variables KERAS_DISTRIBUTION_... this is one of several processes that train one model
-(docs/clusters.md). With `--from` training goes on from the weights, tokenizers and sizes of a preset or a run
-(docs/fine-tuning.md).
+`keras_attn.training.run.train` says what a recipe is, and what the run's folder gets. A run that was killed continues
+with `--resume` after its last whole epoch, one that received SIGTERM or Ctrl+C after its last batch. No other run may
+begin in the folder meanwhile.
 """
 
 import argparse

@@ -150,18 +150,10 @@ def is_here(name: str) -> bool:
     return _folder(name) is not None or not _other_files(_cached(name, entry := presets()[name]), entry)
 
 
-def _place() -> str | None:
-    return os.environ.get(VARIABLE) or None
-
-
-def _is_address(place: str | None) -> bool:
-    return place is not None and "://" in place
-
-
 def _folder(name: str) -> Path | None:
     """Returns the first folder of this computer but the cache that has the preset, or None."""
     folders = [PACKAGED, CHECKOUT]
-    if (place := _place()) and not _is_address(place):
+    if (place := os.environ.get(VARIABLE)) and "://" not in place:
         folders.insert(0, Path(place))
     if spec := find_spec(DISTRIBUTION):
         folders += [Path(folder) for folder in spec.submodule_search_locations or ()]
@@ -181,7 +173,8 @@ def _find(name: str, entry: PresetEntry) -> Path:
     cached = _cached(name, entry)
     if not _other_files(cached, entry):
         return cached
-    address = place if _is_address(place := _place()) else _read()["address"]
+    place = os.environ.get(VARIABLE, "")
+    address = place if "://" in place else _read()["address"]
     if address is None:
         raise FileNotFoundError(
             f"Expected the preset {name} to be installed: pip install keras-attn-presets, or set {VARIABLE} to a "

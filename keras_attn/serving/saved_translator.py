@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from keras_attn.requirements import require
 from keras_attn.serving.n_best import N_BEST, from_row
 from keras_attn.translation import Translation
@@ -68,10 +70,7 @@ class SavedTranslator:
         return [from_row(*row) for row in zip(*(_plain(found[name].numpy()) for name in N_BEST), strict=True)]
 
 
-def _plain(array) -> list:
+def _plain(array: np.ndarray) -> list:
     """The array as nested lists, with strings in the place of bytes."""
-
-    def text(value):
-        return [text(one) for one in value] if isinstance(value, list) else value.decode(errors="replace")
-
-    return text(array.tolist()) if array.dtype.kind == "O" else array.tolist()
+    decode = np.vectorize(lambda text: text.decode(errors="replace"), otypes=[object])
+    return (decode(array) if array.dtype.kind == "O" else array).tolist()

@@ -173,11 +173,6 @@ def names() -> tuple[str, ...]:
     return ("phrases", *named_corpora().SOURCES)
 
 
-def _families() -> list[str]:
-    """The corpora that have a name, those below one, such as "g2p/*", as one."""
-    return list(dict.fromkeys(re.sub("/.*", "/*", name) for name in names()))
-
-
 def public_name(name_or_path: str | os.PathLike) -> str:
     """Returns the corpus' name in reports: a folder or file by its own name, without its path on this machine."""
     parts = _parts_of(name_or_path, expand=False)
@@ -307,8 +302,9 @@ def _load(name: str, source: str | None, target: str | None, data: str | os.Path
     if name and any(Path(f"{name}.{source}{suffix}").is_file() for suffix in ("", *PACKED)):
         sides = read_parallel(path.parent, path.name, source, target or "")
         return Corpus(path.name, source, target, _with_held_out(path, *sides), read_as=_DIVIDED)
+    known = dict.fromkeys(re.sub("/.*", "/*", name) for name in names())  # those such as "g2p/*" as one
     raise ValueError(
-        f"Expected a corpus ({', '.join(_families())}), a folder of <split>.<language> files, a table of pairs, or, "
+        f"Expected a corpus ({', '.join(known)}), a folder of <split>.<language> files, a table of pairs, or, "
         f"with --source and --target, what the names of two files share. Received: {name!r}"
     )
 

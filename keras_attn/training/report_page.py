@@ -51,7 +51,10 @@ def run_page(run: Path, translator, count: int = 5) -> str:
     found = translator.generate([source for source, *_ in chosen], **options)
     samples = [_sample(translator, *texts) for texts in zip(chosen, found, strict=True)]
     figures = {label: f"{report[name]:,}" for name, label in _FIGURES.items() if name in report}
-    figures |= {"left out": _dropped(report["data"]), "mean length, in tokens": _lengths(report["data"])}
+    data = report["data"]
+    lengths = " and ".join(f"{data[f'{side}_tokens'] / data['pairs']:.1f}" for side in ("source", "target"))
+    dropped = f"{data['dropped_blank']:,} blank pairs, {data['dropped_too_long']:,} too long ones"
+    figures |= {"left out": dropped, "mean length, in tokens": lengths}
     figures |= {"backend": report["backend"], "versions": _joined(report["versions"])}
     figures |= {"hardware": _joined(report["hardware"])}
     scores = [
@@ -103,14 +106,6 @@ def _curves(history: dict[str, list[float]]) -> Iterable[str]:
             data = base64.b64encode(path.read_bytes()).decode()
         last = ", ".join(f"{key.replace('val_', 'validation ')} {values[-1]:.4g}" for key, values in own.items())
         yield f'<img alt="{_text(name)} by epoch; at the end: {_text(last)}" src="data:image/svg+xml;base64,{data}">'
-
-
-def _dropped(data: dict[str, float]) -> str:
-    return f"{data['dropped_blank']:,} blank pairs, {data['dropped_too_long']:,} too long ones"
-
-
-def _lengths(data: dict[str, float]) -> str:
-    return " and ".join(f"{data[f'{side}_tokens'] / data['pairs']:.1f}" for side in ("source", "target"))
 
 
 def _joined(values: dict) -> str:
