@@ -66,6 +66,24 @@ def refused(work: Callable, *arguments) -> str:
     return str(error)
 
 
+def called(main: Callable, arguments, capfd) -> tuple[int, str, str]:
+    """The status of a command in this process, its output and its errors, of which none is a traceback."""
+    try:
+        status = main([str(argument) for argument in arguments])
+    except SystemExit as exit:  # argparse's own
+        status = exit.code
+    out, error = capfd.readouterr()
+    assert "Traceback" not in error
+    return status, out, error
+
+
+def sentence_of(main: Callable, arguments, capfd) -> str:
+    """The one line with which a command refuses its arguments."""
+    status, _, error = called(main, arguments, capfd)
+    assert (status, error.count("\n")) == (2, 1), error
+    return error
+
+
 def damaged(content: bytes, kind: str, draw: random.Random) -> bytes:
     """The content, damaged in one of `DAMAGES`."""
     place = draw.randrange(len(content)) if content else 0

@@ -131,17 +131,6 @@ def test_hostile_lines_are_translated_as_if_alone(translator):
 # --- commands
 
 
-def called(main, arguments, capfd) -> tuple[int, str]:
-    """The status of a command in this process, and its sentence."""
-    try:
-        status = main([str(argument) for argument in arguments])
-    except SystemExit as exit:  # argparse's own
-        status = exit.code
-    error = capfd.readouterr().err
-    assert "Traceback" not in error
-    return status, error
-
-
 @pytest.mark.parametrize("where", ["nosuch", "text", "preset/model.keras", ".", "\x00", "a" * 300])
 @pytest.mark.parametrize("main", [translate.main, evaluate.main, export.main], ids=lambda main: main.__module__)
 def test_another_thing_than_a_run_is_refused(main, where, preset, tmp_path, capfd):
@@ -149,7 +138,7 @@ def test_another_thing_than_a_run_is_refused(main, where, preset, tmp_path, capf
     (tmp_path / "text").write_text("s1 s2\ns3\n")
     given = [tmp_path / "exported"] if main is export.main else [tmp_path / "text"]
     given = ["--input", *given, "--references", *given] if main is evaluate.main else given
-    status, error = called(main, [f"{tmp_path}/{where}", *given], capfd)
+    status, _, error = hostile.called(main, [f"{tmp_path}/{where}", *given], capfd)
     if main is evaluate.main and where == "text":  # translations that somebody made, which it scores
         assert status == 0
         return

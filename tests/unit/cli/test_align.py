@@ -77,19 +77,3 @@ def test_both_directions_are_joined(preset, other, tmp_path, capsys):
     assert printed(capsys, *given) == joined["grow-diag-final-and"]
     for method, expected in joined.items():
         assert printed(capsys, *given, "--symmetrize", method) == expected
-
-
-@pytest.mark.parametrize(
-    ("line", "arguments", "sentence"),
-    [
-        ("eins zwei", [], "or a tab between, in line 2. Received: 'eins zwei'"),
-        ("a ||| b ||| c", [], "in line 2. Received: 'a ||| b ||| c'"),
-        ("eins\tb", ["--symmetrize", "union"], "Expected --reverse RUN with --symmetrize"),
-    ],
-)
-def test_bad_input_is_refused(preset, tmp_path, capsys, line, arguments, sentence):
-    (tmp_path / "pairs").write_text(f"eins ||| a\n{line}\n")
-    assert main(["align", str(preset), str(tmp_path / "pairs"), *arguments]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert sentence in err

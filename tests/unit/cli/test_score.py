@@ -1,4 +1,4 @@
-"""`keras-attn score`, `evaluate` and `shortlist` on files: what they print, and what they refuse."""
+"""`keras-attn score`, `evaluate` and `shortlist` on files: what they print and write."""
 
 import json
 import os
@@ -52,44 +52,6 @@ def test_scores_are_those_of_the_translator(folder, tmp_path, capsys):
     assert np.shape(first["alignment"]) == (4, 3)
     assert first["log_prob"] == pytest.approx(sum(first["token_log_probs"]), abs=1e-4)
     assert (blank["log_prob"], blank["score"]) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["score", "{f}/preset", "--source", "{f}/source"], "--target"),
-        (["score", "{f}/preset", "--source", "{f}/source", "--target", "{f}/none"], "No such file"),
-        (["score", "{f}/preset", "--source", "{f}/source", "--target", "{f}/short"], "Received: 5 and 2"),
-        (["score", "{f}/corpus", *PAIR], "There is no translator.json"),
-        (["score", "{f}/preset", *PAIR, "--fields", "text"], "--format jsonl with --fields"),
-        (["score", "{f}/preset", *PAIR, "--normalization", "wu"], "gnmt"),
-        (["score", "{f}/preset", *PAIR, "--output", "{f}/source"], "to be a new file"),
-        (["evaluate", "{f}/preset"], "Expected --corpus, or --input FILE"),
-        (["evaluate", "{f}/preset", "--input", "{f}/source"], "--input together with --references"),
-        (["evaluate", "{f}/preset", "--input", "{f}/source", "--references", "{f}/short"], "Received: 5 and 2"),
-        (["evaluate", "{f}/preset", *FILES, "--combine", "vote"], "--combine vote together with --ensemble"),
-        (["evaluate", "{f}/preset", *VOTE, "--average", "weights"], "without --average"),
-        (["evaluate", "{f}/preset", *FILES, "--average", "weights"], "--average together with --ensemble"),
-        (["evaluate", "{f}/preset", *VOTE, "--hypotheses", "{f}/other"], "without --ensemble"),
-        (["evaluate", "{f}/preset", *FILES, "--hypotheses", "{f}/other", "--beam", "2"], "where a run translates"),
-        (["shortlist", "{f}/preset", *PAIR], "--output"),
-        (["shortlist", "{f}/preset", *PAIR, "--output", "{f}/source"], "to be a new file"),
-        (["shortlist", "{f}/preset", *PAIR, "--output", "{f}/new", "--candidates", 0], "from 1 to"),
-        (["shortlist", "{f}/preset", *PAIR[:3], "{f}/short", "--output", "{f}/new"], "for each of 5 sentences"),
-        (["export", "{f}/preset", "{f}/new", "--shortlist", "{f}/source"], "`Shortlist.save`"),
-        (["translate", "{f}/preset", *GIVEN, "{f}/none"], "{f}/none"),
-        (["translate", "{f}/preset", *GIVEN, "{f}/source"], "`Shortlist.save`"),
-    ],
-)
-def test_bad_input_is_refused(folder, arguments, sentence, capsys):
-    before = sorted(os.listdir(folder))
-    assert run(folder, *arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith(f"keras-attn {arguments[0]}: ")
-    assert sentence.format(f=folder) in err
-    assert err.count("\n") == 1
-    assert sorted(os.listdir(folder)) == before
 
 
 def test_long_targets_of_short_sources_are_scored_a_few_at_a_time(tmp_path, monkeypatch):

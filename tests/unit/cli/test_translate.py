@@ -210,47 +210,6 @@ def test_links_above_a_threshold(command, tmp_path):
         assert path.read_text() == links + "\n"
 
 
-@pytest.fixture(scope="module")
-def translator(preset):
-    return Translator.from_preset(preset)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--beam", "0"], "--beam: expected a whole number from 1 to 1,000. Received: '0'"),
-        (["--n-best", "7"], "n_best to be at most beam_size=3"),
-        (["--n-best", "2", "--format", "text"], "--format tsv or jsonl"),
-        (["--fields", "text"], "--format jsonl with --fields"),
-        (["--format", "jsonl", "--fields", "text,tone"], "Received: tone"),
-        (["--length-penalty", "nan"], "--length-penalty: expected a number from 0 to 10. Received: 'nan'"),
-        (["{tmp}/none"], "No such file"),
-        (["--output", "{tmp}/taken"], "to be a new file"),
-        (["--output", "{tmp}/none/out"], "No such file or directory"),
-        (["--html", "{tmp}/new", "--pharaoh", "{tmp}/new"], "There is already"),
-        (["--png", "{tmp}"], "new or empty"),
-        (["--samples", "2", "--early-stopping", "--beam", "3"], "Expected no --samples with --beam, --early-stopping"),
-        (["--samples", "2", "--shortlist", "a"], "Expected no --samples with --shortlist"),
-        (["--temperature", "0.5", "--seed", "0"], "Expected --samples with --seed, --temperature"),
-        (["--threshold", "0.5"], "Expected --pharaoh with --threshold"),
-        (["--replace-unknown", "{tmp}/taken"], "expected lines of a word, a tab and a word. Received: ['precious']"),
-        (["--replace-unknown", "{tmp}/none"], "Received: a path that does not exist"),
-        (["--split-sentences", "english"], "uk. Received: 'english'"),
-        (["--split-sentences"], "uk. Received: None"),
-        (["--split-sentences", "en", "--n-best", "2"], "Received: n_best=2"),
-        (["--split-sentences", "en", "--pharaoh", "{tmp}/new"], "alignments: True"),
-    ],
-)
-def test_bad_options_are_refused(command, translator, tmp_path, arguments, message):
-    (tmp_path / "taken").write_text("precious")
-    arguments = [argument.format(tmp=tmp_path) for argument in arguments]
-    status, out, err = command(b"eins\n", *arguments, by=translator)
-    assert (status, out) == (2, b"")
-    assert message in err.decode()
-    assert len(err.splitlines()) == 1
-    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("taken", "precious")]
-
-
 def test_every_option_of_search_reaches_the_translator(command, preset, tmp_path, monkeypatch):
     seen = {}
     spy = types.SimpleNamespace(generate=lambda texts, **options: seen.update(options))

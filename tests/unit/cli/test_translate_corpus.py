@@ -178,37 +178,6 @@ def test_a_line_that_fails_is_empty_and_kept(here, corpus, tmp_path, capfd):
     assert (out / "b.txt").read_text() == f"{one.text}\n\n{other.text}\n\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--input", "{tmp}/none*"], "which matches none"),
-        (["--input", "{tmp}/in/*", "{tmp}/more/*"], "names of their own"),
-        (["--input", "{tmp}/.translate-corpus"], "names of their own"),
-        (["--input", "{tmp}/bad.gz"], "to be a whole gzip file"),
-        (["--input", "{tmp}/in/*", "--output", "{tmp}/in"], "an output folder without 'b.txt'"),
-        (["--input", "{tmp}/in/*", "--output", "{tmp}/in/b.txt"], "Expected a folder"),
-        (["--input", "{tmp}/in/*", "--format", "tsv", "--fields", "text"], "--format jsonl"),
-        (["--input", "{tmp}/in/*", "--workers", "0"], "--workers: expected a whole number"),
-    ],
-)
-def test_bad_input_is_refused(here, preset, corpus, tmp_path, capfd, arguments, message):
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "a.txt").write_text("eins")
-    (tmp_path / ".translate-corpus").write_text("eins")
-    (tmp_path / "bad.gz").write_bytes(gzip.compress(b"eins\n" * 1000)[:-9])
-    arguments = [argument.format(tmp=tmp_path) for argument in arguments]
-    line = [preset, "--output", tmp_path / "out", *OPTIONS, *arguments]
-    try:
-        status = here(*line)
-    except SystemExit as ended:  # argparse's own
-        status = ended.code
-    error = capfd.readouterr().err
-    assert (status, error.count("\n")) == (2, 1), error
-    assert message in error
-    assert not (tmp_path / "out").exists()
-    assert sorted(path.name for path in corpus.iterdir()) == ["a.txt.gz", "b.txt"]
-
-
 def test_a_name_like_a_glob_is_a_file_and_a_folder_has_one_job(here, preset, tmp_path, capfd):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "news[1].txt").write_text("eins\n")

@@ -9,7 +9,6 @@ import pytest
 
 from keras_attn import quantize
 from keras_attn.backend import int8_products
-from keras_attn.cli import main
 from keras_attn.export import ExportOptions, export_translator, onnx, process, saved_model
 from keras_attn.models import RNNSearch
 from keras_attn.text import Tokenizer
@@ -163,11 +162,7 @@ def test_the_end_of_a_process_without_an_error_is_raised_here(translator, tmp_pa
         process.on_tensorflow(refuse, translator, 1, "wrong")
 
 
-def test_int8_needs_the_compiler_and_stores_no_other_rounding(translator, tmp_path, capsys):
+def test_int8_needs_the_compiler_and_stores_no_other_rounding(translator, tmp_path):
     with pytest.raises(ValueError, match="Expected quantize=None with jit_compile for a translator that multiplies in"):
         export_translator(quantize(translator), tmp_path / "model", quantize="float16", jit_compile=True)
     assert not (tmp_path / "model").exists()
-    translator.save_to_preset(tmp_path / "preset")
-    for flags, received in (([], "no --jit-compile"), (["--format", "onnx"], "--format onnx")):
-        assert main.main(["export", str(tmp_path / "preset"), str(tmp_path / "model"), "--int8", *flags]) == 2
-        assert f"Expected --int8 with --jit-compile, of a SavedModel. Received: {received}" in capsys.readouterr().err
