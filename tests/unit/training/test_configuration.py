@@ -12,7 +12,6 @@ import pytest
 from keras_attn.cli import train
 from keras_attn.text import Tokenizer
 from keras_attn.training import config, corpora, export_arguments, fitting, length_penalty, plan, read_report, report
-from keras_attn.training import run as training_run
 from recipes import rnnsearch
 
 
@@ -155,14 +154,6 @@ def test_an_average_over_more_than_a_fifth_of_a_run_is_pointed_out():
     assert fitting.note_on_average(0.9999, updates=30000).endswith("set it to 0.9997.")
     with pytest.raises(ValueError, match="`ema_decay` below 1"):
         config.override(rnnsearch.Config(), ["ema_decay=1"])
-
-
-def test_a_blank_answer_is_named_before_training():
-    sides = ["a", "b"], ["x", " "]
-    corpus = types.SimpleNamespace(splits={"train": sides, "val": sides, "test": sides})
-    training_run._check_splits(corpus, "bleu")
-    with pytest.raises(ValueError, match=r"no blank answer in the split val with metric=wer\. Received: one in line 2"):
-        training_run._check_splits(corpus, "wer")
 
 
 def test_translations_are_read_as_they_were_written(tmp_path):
