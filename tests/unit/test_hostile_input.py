@@ -16,11 +16,8 @@ import pytest
 
 from keras_attn import Translator
 from keras_attn.cli import evaluate, export, translate
-from keras_attn.converters import from_tfa
-from keras_attn.models import LuongSeq2Seq
-from keras_attn.requirements import is_installed
 from keras_attn.training import corpora
-from tests import adversarial, fixtures, hostile, tiny
+from tests import adversarial, hostile, tiny
 
 preset, translator = tiny.preset, tiny.translator
 
@@ -63,18 +60,6 @@ def test_a_damaged_model_does_no_harm_whatever_the_manifest_says(copy, part, kin
         hostile.write_parts(path, parts | {part: hostile.damaged(parts[part], kind, draw)})
     hostile.mend(copy)
     assert isinstance(hostile.answer(Translator.from_preset, copy), (Translator, *hostile.REFUSALS))
-
-
-def test_a_checkpoint_of_tensorflow_that_is_cut_off_is_refused(tmp_path):
-    """Its file of names has a checksum, its file of weights does not always."""
-    if not is_installed("tensorflow"):
-        pytest.skip("TensorFlow reads its checkpoints")
-    where = Path(fixtures.__file__).parent / "tfa_checkpoints" / "luong_lstm"
-    (data,) = where.glob("*.data-*")
-    for share in (0, 0.3, 0.9):
-        copy = Path(shutil.copytree(where, tmp_path / str(share)))
-        (copy / data.name).write_bytes(data.read_bytes()[: int(share * data.stat().st_size)])
-        assert "to be a checkpoint" in hostile.refused(from_tfa, copy, LuongSeq2Seq(7, 7, units=3, num_layers=1))
 
 
 # --- texts

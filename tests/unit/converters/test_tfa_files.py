@@ -187,10 +187,15 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"Expected layers in `target`. Received: 3"):
         from_tfa(PATHS["stacked"], {"x": 3})
     copied = shutil.copytree(PATHS["luong_lstm"], tmp_path / "copied")
-    (index,) = copied.glob("*.index")
-    index.write_bytes(index.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"to be a checkpoint. Received: "):
-        from_tfa(copied, dense)
+    (index,), (data,) = copied.glob("*.index"), copied.glob("*.data-*")
+    whole = data.read_bytes()
+    for path, content in (
+        *((data, whole[: int(share * len(whole))]) for share in (0, 0.3, 0.9)),  # which has no checksum of its own
+        (index, index.read_bytes()[:100]),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"to be a checkpoint. Received: "):
+            from_tfa(copied, dense)
     monkeypatch.setattr("keras_attn.requirements.is_installed", lambda _: False)
     with pytest.raises(ModuleNotFoundError, match="Expected tensorflow to be installed for reading its checkpoints"):
         from_tfa(PATHS["luong_lstm"], dense)
