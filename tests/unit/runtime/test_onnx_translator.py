@@ -21,7 +21,7 @@ from keras_attn.text import Tokenizer
 from keras_attn.translation import Translator
 from tests import adversarial
 from tests.export.small import READ, SENTENCES, build
-from tests.unit.translation.test_translator import change_manifest, flip_a_byte
+from tests.unit.saving.test_preset import change_manifest, flip_a_byte
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tf2onnx")
@@ -142,7 +142,7 @@ def test_threads_may_share_a_translator(pieces):
     assert found == [expected] * 4
 
 
-# `saving.manifest` reads it as it reads a preset's: tests/unit/translation/test_translator.py has more of these.
+# `saving.manifest` reads it as it reads a preset's: tests/unit/saving/test_preset.py has more of these.
 DAMAGES = {
     "no manifest": (lambda f: (f / "manifest.json").unlink(), FileNotFoundError, "There is no manifest.json"),
     "no number": (

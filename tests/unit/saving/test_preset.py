@@ -1,4 +1,4 @@
-"""Presets whose files were changed by someone who also mended the manifest; saves that were killed, or meet."""
+"""Presets whose files were damaged, or changed by someone who also mended the manifest; saves that meet."""
 
 import errno
 import io
@@ -97,8 +97,44 @@ def test_a_changed_manifest_is_refused(copy, changes):
     refused(copy, "truncated or changed")
 
 
+def change_manifest(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def flip_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "message"),
+    [
+        (lambda f: (f / "translator.json").unlink(), FileNotFoundError, "no translator.json"),
+        (lambda f: change_manifest(f / "translator.json", version=99), ValueError, "'version': 99"),
+        (
+            lambda f: change_manifest(f / "translator.json", files={"../x": {"size": 1, "sha256": ""}}),
+            ValueError,
+            "truncated or changed",
+        ),
+        (lambda f: (f / "model.keras").unlink(), FileNotFoundError, "model.keras. It is missing"),
+        (lambda f: os.truncate(f / "model.keras", 100), ValueError, "truncated"),
+        (lambda f: flip_a_byte(f / "model.keras"), ValueError, "SHA-256 has changed"),
+        (
+            lambda f: shutil.rmtree(f / "source_tokenizer"),
+            FileNotFoundError,
+            "source_tokenizer/tokenizer.json",
+        ),
+    ],
+)
+def test_a_damaged_preset_is_refused(copy, damage, error, message):
+    damage(copy)
+    with pytest.raises(error, match=message):
+        Translator.from_preset(copy)
+
+
 def test_a_manifest_is_small_and_flat(copy):
-    for text in ("[" * 100_000, '{"format": "' + "x" * (1 << 20) + '"}'):
+    for text in ("[" * 100_000, '{"format": "' + "x" * (1 << 20) + '"}', '{"format": ', "[1]"):
         (copy / preset.MANIFEST).write_text(text)
         refused(copy, "truncated or changed")
 

@@ -97,6 +97,14 @@ def test_there_is_room_for_every_prefix_and_its_end(rows):
         ("generate", {"banned_tokens": [99]}, "Received: 99"),
         ("generate", {"banned_tokens": [-1]}, "Received: -1"),
         ("generate", {"banned_tokens": [4.5]}, "Received: 4.5"),
+        ("score", {"sources": "s1", "targets": ["t1"]}, "`sources` to be a list"),
+        ("score", {"targets": "t1"}, "`targets` to be a list"),
+        ("score", {"targets": ["t1", "t2"]}, "each of 5 sentences. Received: 2"),
+        ("score", {"targets": ["t\ud800"] * 5}, "surrogate U"),
+        ("score", {"targets": [None] * 5}, "NoneType"),
+        ("score", {"targets": [[5, 6]] * 5}, "end in the end token 3"),
+        ("score", {"targets": [[]] * 5}, "end in the end token 3"),
+        ("score", {"targets": [[5, 0, 3]] * 5}, "no other special token"),
         ("score", {"targets": [[37, 3]] * 5}, "ids from 0 to 36. Received: 37"),
         ("score", {"targets": [[-1, 3]] * 5}, "ids from 0 to 36. Received: -1"),
         ("score", {"targets": [[4.5, 3]] * 5}, "whole numbers. Received: .4.5, 3"),
@@ -114,8 +122,9 @@ def test_there_is_room_for_every_prefix_and_its_end(rows):
     ],
 )
 def test_invalid_arguments_are_refused(translator, method, options, message):
+    given = {"sources": LINES} | options
     with pytest.raises(ValueError, match=message):
-        getattr(translator, method)(LINES, **options)
+        getattr(translator, method)(given.pop("sources"), **given)
 
 
 def test_numbers_of_numpy_are_numbers(translator):

@@ -1,7 +1,6 @@
-"""Scores of given translations: each head's alignments, blank sources, and what is refused."""
+"""Scores of given translations: each head's alignments, and blank sources; test_options.py has what is refused."""
 
 import numpy as np
-import pytest
 
 from keras_attn import MultiHeadAttention
 from keras_attn.translation import Translator
@@ -33,22 +32,3 @@ def test_without_alignments(translator):
     found = translator.score(SOURCES, TARGETS, return_alignments=False)
     assert all(translation.alignment is None for translation in found)
     np.testing.assert_allclose([t.score for t in found], [t.score for t in scored], atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("sources", "targets", "options", "message"),
-    [
-        (["s1"], "t1", {}, "`targets` to be a list"),
-        ("s1", ["t1"], {}, "`sources` to be a list"),
-        (["s1"], ["t1", "t2"], {}, "each of 1 sentences. Received: 2"),
-        (["s1"], ["t\ud800"], {}, "surrogate U"),
-        (["s1"], [None], {}, "NoneType"),
-        (["s1"], [[5, 6]], {}, "end in the end token 3"),
-        (["s1"], [[]], {}, "end in the end token 3"),
-        (["s1"], [[5, 0, 3]], {}, "no other special token"),
-        (["s1"], [[99, 3]], {}, "Received: 99"),
-    ],
-)
-def test_invalid_arguments_are_refused(translator, sources, targets, options, message):
-    with pytest.raises(ValueError, match=message):
-        translator.score(sources, targets, **options)
