@@ -8,6 +8,7 @@ import pytest
 from recipes import sweep
 from recipes.pages import results
 from recipes.studies import alignment, attention, ensembles, g2p, heads, ingredients, length, low_resource, showcase
+from tests.hostile import sentence_of
 from tests.unit.recipes.small_study import TINY, write_gold
 
 FOLDERS = "--corpus {corpus} --out {out}"
@@ -89,11 +90,6 @@ def test_refused(study, options, message, places, runs, tmp_path, monkeypatch, i
     monkeypatch.delenv("KERAS_ATTN_DATA", raising=False)
     work, out = in_process(), tmp_path / "out"
     line = f"{BEGIN.get(study, TRAINED)} {options}".format(*runs, **places, out=out).split()
-    try:
-        code = study.main(line)
-    except SystemExit as ended:  # the parser's
-        code = ended.code
-    errors = capfd.readouterr().err
-    assert message in errors
-    assert (code, errors.count("\n"), work.done) == (2, 1, [])
+    assert message in sentence_of(study.main, line, capfd)
+    assert work.done == []
     assert study in (length, low_resource) or not out.exists()  # these count words and pairs before
