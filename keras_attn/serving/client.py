@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from keras_attn.serving.n_best import N_BEST, from_row
@@ -17,7 +17,16 @@ from keras_attn.translation import Translation
 
 _MOST_BYTES = 2**28  # of an answer
 _ERRORS = {400: ValueError, 403: ValueError, 404: ValueError, 413: ValueError, 408: TimeoutError, 504: TimeoutError}
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # without proxies
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Which would send a GET without the texts."""
+
+    def redirect_request(self, *_):
+        return None
+
+
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects)  # without proxies
 
 
 class PairScore(NamedTuple):
@@ -64,17 +73,21 @@ class Client:
     batch_size: int = 64
 
     def __post_init__(self):
-        if not self.address.startswith(("http://", "https://")):
+        if not _is_address(self.address):
             raise ValueError(f"Expected an address such as http://localhost:8501. Received: {self.address!r}")
-        if self.retries < 0 or self.batch_size < 1:
-            raise ValueError(f"Expected retries >= 0, batch_size >= 1. Received: {self.retries}, {self.batch_size}")
+        if not (self.retries >= 0 and self.batch_size >= 1 and self.timeout > 0):
+            received = f"{self.retries}, {self.batch_size}, {self.timeout}"
+            raise ValueError(f"Expected retries >= 0, batch_size >= 1, timeout > 0. Received: {received}")
         path = urllib.parse.quote(self.model, safe="") + ("" if self.version is None else f"/versions/{self.version}")
         self._url = f"{self.address.rstrip('/')}/v1/models/{path}:predict"
 
     def translate(self, texts: Iterable[str | bytes]) -> list[Translation]:
         """Returns the best translation of each text, with its score. A text may be bytes that are not UTF-8."""
-        rows = self._predict("serving_default", {"text": texts}, "translation", "score")
-        return [Translation(text, score=score) for text, score in rows]
+
+        def make(text, score):
+            return Translation(_string(text), score=float(score))
+
+        return self._predict("serving_default", {"text": texts}, make, "translation", "score")
 
     def translate_n_best(self, texts: Iterable[str | bytes]) -> list[Translation]:
         """Returns the best translation of each text with its tokens and alignment, and all hypotheses in `n_best`.
@@ -82,15 +95,22 @@ class Client:
         `n_best` is empty if the model was exported for one hypothesis. The translation of a blank text has neither
         tokens nor an alignment.
         """
-        return [from_row(*row) for row in self._predict("translate_n_best", {"text": texts}, *N_BEST)]
+
+        def make(hypotheses, *others):
+            return from_row(list(map(_string, hypotheses)), *others)
+
+        return self._predict("translate_n_best", {"text": texts}, make, *N_BEST)
 
     def score(self, sources: Iterable[str | bytes], targets: Iterable[str | bytes]) -> list[PairScore]:
         """Returns the log-probability of each target as the translation of its source."""
-        inputs = {"source": sources, "target": targets}
-        return [PairScore(*row) for row in self._predict("score", inputs, "log_prob", "lengths")]
 
-    def _predict(self, signature: str, inputs: dict[str, Iterable], *outputs: str) -> list[tuple]:
-        """Returns the values of the outputs for each row of the inputs."""
+        def make(log_prob, length):
+            return PairScore(float(log_prob), int(length))
+
+        return self._predict("score", {"source": sources, "target": targets}, make, "log_prob", "lengths")
+
+    def _predict(self, signature: str, inputs: dict[str, Iterable], make: Callable, *outputs: str) -> list:
+        """Returns what `make` returns for the values of the outputs, for each row of the inputs."""
         columns = {name: _column(texts) for name, texts in inputs.items()}
         count, *others = {len(column) for column in columns.values()}
         if others:
@@ -100,9 +120,12 @@ class Client:
             batch = {name: column[n : n + self.batch_size] for name, column in columns.items()}
             answer = self._send({"signature_name": signature, "inputs": batch})
             try:
-                rows += zip(*(answer["outputs"][name] for name in outputs), strict=True)
+                found = [make(*row) for row in zip(*(answer["outputs"][name] for name in outputs), strict=True)]
+                if len(found) != min(self.batch_size, count - n):
+                    raise ValueError("other texts")
+                rows += found
             except (LookupError, TypeError, ValueError):
-                sentence = f"Expected a translator of keras_attn, which gives {', '.join(outputs)}"
+                sentence = f"Expected a translator of keras_attn, which gives {', '.join(outputs)} of each text"
                 raise RuntimeError(f"{sentence}. Received: {str(answer)[:80]}") from None
         return rows
 
@@ -113,7 +136,10 @@ class Client:
                 time.sleep(random.uniform(0, min(5.0, 0.05 * 2**attempt)))
             try:
                 with _OPENER.open(request, timeout=self.timeout) as answer:
-                    return json.loads(answer.read(_MOST_BYTES))
+                    content = answer.read(_MOST_BYTES)
+                    if answer.length and len(content) < _MOST_BYTES:
+                        raise http.client.IncompleteRead(content, answer.length)
+                    return json.loads(content)
             except urllib.error.HTTPError as error:
                 with error:
                     why = f"status {error.code}, {error.read(1000).decode(errors='replace')}"
@@ -130,6 +156,21 @@ class Client:
                 sentence = f"Expected JSON of a model server at {self.address}, of less than {_MOST_BYTES:,} bytes."
                 raise RuntimeError(sentence) from None
         raise ConnectionError(f"Expected an answer of {self.address}. Received: none to {attempt + 1} requests: {why}")
+
+
+def _is_address(address: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(address)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except (AttributeError, ValueError):  # such as a port that is no number
+        return False
+    return bool(known) and not (parts.username or parts.query or parts.fragment or " " in address)
+
+
+def _string(text) -> str:
+    if not isinstance(text, str):
+        raise TypeError("a text that is no string")
+    return text
 
 
 def _column(texts: Iterable[str | bytes]) -> list[str | dict]:

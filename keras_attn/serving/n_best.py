@@ -20,5 +20,6 @@ def from_row(texts, scores, source_tokens, source_length, *others) -> Translatio
     for text, score, tokens, length, alignment in zip(texts, scores, *others, strict=True):
         if length or not source:  # a search may find fewer than K; a blank text has no tokens
             real = np.array(alignment, "float32")[:length, :source_length] if source else None  # (T, S)
-            found.append(Translation(text, tuple(tokens[:length]), score=score, alignment=real, source_tokens=source))
+            words = tuple(tokens[:length])
+            found.append(Translation(text, words, score=float(score), alignment=real, source_tokens=source))
     return dataclasses.replace(found[0], n_best=tuple(found) if len(texts) > 1 and source else ())

@@ -37,9 +37,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if status == "sleep":
             time.sleep(content)
             return
-        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        body = content if isinstance(content, bytes) else json.dumps(content or {}).encode()
         self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(100 if content is None else len(body)))  # None: of which it sends two
+        self.send_header("Location", self.path)
         self.end_headers()
         self.wfile.write(body)
 
@@ -57,7 +58,11 @@ def waits(monkeypatch):
     return found
 
 
-GOOD = (200, {"outputs": {"translation": ["x"], "score": [-1.5]}})
+def answer(texts, scores):
+    return 200, {"outputs": {"translation": texts, "score": scores}}
+
+
+GOOD = answer(["x"], [-1.5])
 
 
 def test_what_the_server_could_not_take_is_sent_again_after_longer_and_longer(waits):
@@ -88,8 +93,15 @@ def test_in_the_end_it_says_why(waits):
         ((504, {"error": "Too long."}), TimeoutError, "status 504, .*Too long"),
         ((500, {"error": "broken"}), RuntimeError, "status 500, .*broken"),
         ((200, b"<html>"), RuntimeError, "JSON of a model server at http://127.0.0.1"),
-        ((200, {"outputs": [3]}), RuntimeError, "gives translation, score. Received: "),
-        ((200, [3]), RuntimeError, "gives translation, score. Received: "),
+        ((200, {"outputs": [3]}), RuntimeError, "gives translation, score of each text. Received: "),
+        ((200, [3]), RuntimeError, "gives translation, score of each text. Received: "),
+        (answer([], []), RuntimeError, "of each text"),
+        (answer(["x", "y"], [-1, -2]), RuntimeError, "of each text"),
+        (answer([{"b64": "eA=="}], [-1]), RuntimeError, "of each text"),
+        (answer(["x"], [None]), RuntimeError, "of each text"),
+        (answer(["x"], [[-1]]), RuntimeError, "of each text"),
+        ((302, {}), RuntimeError, "status 302"),
+        ((200, None), ConnectionError, r"IncompleteRead\(2 bytes read, 98 more expected\)"),
         (("sleep", 1.0), TimeoutError, r"within 0\.3 s"),
         (("sleep", 0.0), ConnectionError, "Remote end closed connection"),
     ],
@@ -101,7 +113,7 @@ def test_what_it_did_not_do_or_began_is_not_sent_again(answer, error, sentence):
 
 
 def test_hypotheses_that_were_not_found_are_none():
-    """A search with room for one token finds one hypothesis; the answer has room for three."""
+    """A search with room for one token finds one hypothesis; the answer has room for three. One has to be there."""
     arrays = {
         "translations": [["x", "", ""]],
         "scores": [[-1.5, -1e30, -1e30]],
@@ -114,6 +126,12 @@ def test_hypotheses_that_were_not_found_are_none():
     with Scripted((200, {"outputs": arrays})) as server:
         (found,) = Client(server.address, "m").translate_n_best(["a"])
     assert [one.text for one in found.n_best] == ["x"]
+    for wrong in ({"target_lengths": [[0, 0, 0]]}, {"target_lengths": ["qqq"]}, {"scores": [-1.5]}):
+        with (
+            Scripted((200, {"outputs": arrays | wrong})) as server,
+            pytest.raises(RuntimeError, match="Expected a translator of keras_attn"),
+        ):
+            Client(server.address, "m").translate_n_best(["a"])
 
 
 def test_a_long_list_goes_in_several_requests():
@@ -143,6 +161,13 @@ def test_arguments_are_checked():
     for address, options in (
         ("localhost:8501", {}),
         ("grpc://localhost:8500", {}),
+        (None, {}),
+        ("http://", {}),
+        ("http://x y", {}),
+        ("http://x:99999", {}),
+        ("http://user:word@x", {}),
+        ("http://x?y=1", {}),
+        ("http://x", {"timeout": 0}),
         ("http://x", {"retries": -1}),
         ("http://x", {"batch_size": 0}),
     ):
