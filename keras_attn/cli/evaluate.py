@@ -50,7 +50,7 @@ def main(argv=None) -> int:
     option("--corpus", help="a name, a folder or a table of pairs (default: the run's)")
     option("--source", help="language of the source side (default: the run's)")
     option("--target", help="language of the target side (default: the run's)")
-    option("--split", default="test", help="default: %(default)s")
+    option("--split", help="of the corpus (default: test)")
     option("--data", help="folder of named corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
     option("--hypotheses", metavar="FILE", type=Path, help="score these lines, not what RUN translates")
     second = functools.partial(run_folder, kinds=tuple(command.KINDS))
@@ -103,13 +103,14 @@ def _check_combination(arguments: argparse.Namespace) -> None:
     if arguments.hypotheses and arguments.ensemble:
         raise ValueError("Expected --hypotheses, the lines that are scored, without --ensemble. Received: both")
     is_read = arguments.hypotheses and not (arguments.against and arguments.against.is_dir())
-    if is_read and (arguments.int8 or arguments.shortlist or chosen_options(arguments)):
+    averages = arguments.average != "probability"
+    if is_read and (arguments.int8 or arguments.shortlist or averages or chosen_options(arguments)):
         raise ValueError("Expected options of the search only where a run translates. Received: them and --hypotheses")
     if arguments.combine != "vote":
         return
     if not arguments.ensemble:
         raise ValueError("Expected --combine vote together with --ensemble. Received: no --ensemble")
-    if arguments.average != "probability":
+    if averages:
         raise ValueError(
             f"Expected --combine vote without --average, which is for one search. Received: {arguments.average}"
         )
@@ -206,6 +207,8 @@ def _files(arguments: argparse.Namespace) -> TestSet:
 
     if not (arguments.input and arguments.references) or arguments.corpus:
         raise ValueError("Expected --input together with --references, or --corpus alone.")
+    if of_corpus := [name for name in ("split", "source", "target", "data") if getattr(arguments, name)]:
+        raise ValueError(f"Expected --input without the options of a corpus. Received: --{', --'.join(of_corpus)}")
     sources, *references = (read_lines(path) for path in (arguments.input, *arguments.references))
     for path, lines in zip(arguments.references, references, strict=True):
         if len(lines) != len(sources):
@@ -231,7 +234,7 @@ def _split(arguments: argparse.Namespace, report: dict) -> TestSet:
     others = [run for run in (arguments.against, *arguments.ensemble) if run and run.is_dir()]
     if {read_report(run).get("tags") for run in others} - {report.get("tags")}:
         raise ValueError("Expected systems with the same --tags. Received: runs with others")
-    split = arguments.split
+    split = arguments.split or "test"
     if Path(name).is_dir() and split not in corpora.SPLITS and source and target:
         corpus = corpora.Corpus(name, source, target, {split: read_parallel(name, split, source, target)})
     else:

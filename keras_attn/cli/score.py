@@ -78,7 +78,7 @@ def _windows(
         window.append(pair)
         weight += max(map(limits["weigh"], pair))
     if pair:
-        raise _unequal(arguments, *("more" if line else f"{number - 1:,}" for line in pair))
+        raise _unequal(arguments, *("more" if line is not None else f"{number - 1:,}" for line in pair))
     for reader in readers:
         streams.report_lines(reader.counts)
 

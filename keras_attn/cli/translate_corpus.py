@@ -1,6 +1,6 @@
 """Translates files on a Ray cluster: `keras-attn translate-corpus RUN --input 'in/*.txt.gz' --output out/`.
 
-`out/NAME` has the bytes that `keras-attn translate RUN --input in/NAME.gz` writes with the same options. Files are
+`out/NAME` has the bytes that `keras-attn translate RUN in/NAME.gz` writes with the same options. Files are
 plain or `.gz`; what is written is plain. Without `--address` the workers are processes of this machine.
 
 Ray Data reads blocks of `--window` lines and hands them to its workers. Each finished block is a file of

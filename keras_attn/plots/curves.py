@@ -44,7 +44,7 @@ def training_curves(
             f"Expected a history with one of {', '.join(_CURVES)} (or val_...). "
             f"Received: {', '.join(table) or 'no columns'}"
         )
-    rows = max(len(table.get(n, table.get(f"val_{n}"))) for n in names)
+    rows = max(len(table[key]) for name in names for key in (name, f"val_{name}") if key in table)
     epochs = table.get("epoch", np.arange(1.0, rows + 1))
     epochs = epochs + 1 if epochs.size and epochs[0] == 0 else epochs
     with drawing(path, figsize=(3.3 * len(names), 2.7)) as figure:
@@ -84,7 +84,7 @@ def _draw_curves(axes, name: str, x: np.ndarray, table: Mapping[str, np.ndarray]
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_minor_locator(LogLocator(subs=()))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    if highest is not None and ends:
+    if highest is not None and np.isfinite(lines[-1][1]).any():
         _mark_best(axes, x, lines[-1][1], lines[-1][2], highest)
     if len(lines) == 1:
         title = f"{title}, {lines[0][0]}"

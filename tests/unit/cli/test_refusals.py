@@ -32,6 +32,8 @@ CASES = [
     (EVALUATE, "--average weights", "--average together with --ensemble"),
     (f"evaluate {VOTE}", "--hypotheses {f}/other", "without --ensemble"),
     (EVALUATE, "--hypotheses {f}/other --beam 2", "where a run translates"),
+    (EVALUATE, "--hypotheses {f}/other --average weights", "where a run translates"),
+    (EVALUATE, "--split val --data none", "without the options of a corpus. Received: --split, --data"),
     (OF_FOLDER, "--against {f}/preset", "another system"),
     (OF_FOLDER, "--against {f}/short", "to have 5 lines"),
     (OF_FOLDER, "--hypotheses {f}/none", "Expected a text file"),

@@ -185,6 +185,7 @@ def test_training_curves_from_csv(tmp_path):
     np.testing.assert_allclose(lines(bleu)[0], [[8, 12.5]])
     assert loss.get_xlabel() == "epoch"
     assert (tmp_path / "curves.svg").stat().st_size > 1000
+    plots.training_curves({"loss": [2.0], "val_loss": [2.0, 1.0], "bleu": [1.0], "val_bleu": [float("nan")]})
     one_epoch = plots.training_curves({"loss": [2.0], "val_bleu": [3.0]})
     assert one_epoch.axes[0].lines[0].get_marker() == "o"  # a line of one point would not be seen
     with pytest.raises(FileNotFoundError, match=r"Received: '.*none\.csv', which does not exist"):
