@@ -67,7 +67,7 @@ def parser() -> command.Parser:
     )
     option("--epochs", type=int, help="at most (default: the recipe's)")
     option("--minutes", type=float, help="of training at most, validation included")
-    option("--seed", type=int, default=0)
+    option("--seed", type=command.between(int, 0, 2**32 - 1), default=0, help="random seed (default: 0)")
     option("--out", type=Path, help="folder of the run (default: runs/RECIPE)")
     option("--resume", action="store_true", help="continue the run in that folder")
     option("--distribute", choices=["data"], help="divide each batch among all devices")
