@@ -1,6 +1,7 @@
 /** The page of the playground: what is typed, and what the models make of it. */
 
-import { G2P, reader, Translator } from "./keras_attn.js";
+import { G2P } from "./g2p.js";
+import { reader, Translator } from "./keras_attn.js";
 
 const N_BEST = 5;
 const FRENCH = "phrases_en_fr";

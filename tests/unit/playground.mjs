@@ -1,11 +1,12 @@
-/** The answers of docs/playground/keras_attn.js and docs/lecture/rnnsearch.js: a request as JSON comes in, and its answer goes out. */
+/** The answers of docs/playground and of docs/lecture/rnnsearch.js: a request as JSON comes in, and its answer goes out. */
 
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import { pathToFileURL } from "node:url";
 
 import { RNNSearch } from "../../docs/lecture/rnnsearch.js";
-import { G2P, Tokenizer, Translator } from "../../docs/playground/keras_attn.js";
+import { G2P } from "../../docs/playground/g2p.js";
+import { Tokenizer, Translator } from "../../docs/playground/keras_attn.js";
 
 const reading = (folder) => (name) => readFile(`${folder}/${name}`);
 
