@@ -228,15 +228,19 @@ class StatefulAdditiveAttention(BahdanauAttention):
         state = self.initial_state(keys) if isinstance(state, tuple) else state
         state = ops.cast(state, score_dtype(keys.dtype))
 
-        def step(state, query):
+        def step(state, x):
+            query, mask = x
             seen = keys + self.seen(state, words, keys.dtype)  # (B, S, A)
             alignment, _ = super(StatefulAdditiveAttention, self).align(query, seen, mask, ())
             return self.next_state(state, alignment, query, words), alignment
 
         if len(query.shape) == 2:
-            state, alignment = step(state, query)
+            state, alignment = step(state, (query, mask))
             return alignment, state
-        state, alignments = scan(step, state, ops.transpose(query, (1, 0, 2)))  # (T, B, S)
+        by_step = mask is not None and len(mask.shape) == 3
+        xs = ops.transpose(query, (1, 0, 2)), ops.transpose(mask, (1, 0, 2)) if by_step else ()
+        run = step if by_step else lambda state, x: step(state, (x[0], mask))
+        state, alignments = scan(run, state, xs)  # (T, B, S)
         return ops.transpose(alignments, (1, 0, 2)), state
 
     def initial_state(self, values):

@@ -100,7 +100,7 @@ class Attention(WeightLayer, SourceReader):
 
     def source_mask(self, query, values, mask, values_mask):
         """The mask of the call, or else the implicit one of `values`: bool `(B, S)` or `(B, T, S)`, or None."""
-        steps = query.shape[1] if len(query.shape) == 3 else None
+        steps = tuple(query.shape[1:-1])  # () or (T,), which may be unknown
         return check_mask(values_mask if mask is None else mask, values, steps)
 
     def build(self, query_shape, values_shape=None, **_):  # one shape in files of layers without `build`

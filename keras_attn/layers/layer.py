@@ -67,13 +67,13 @@ def check_size(name: str, size: Any) -> None:
         raise ValueError(f"Expected `{name}` to be a positive whole number, an `int`. Received: {name}={size!r}")
 
 
-def check_mask(mask, values, steps: int | None = None) -> Any:
+def check_mask(mask, values, steps: tuple[int | None, ...] = ()) -> Any:
     """Casts the mask of a sequence to bool.
 
     Args:
-        mask: `(B, S)`, or `(B, T, S)` where `steps` is T; None: every position is real.
+        mask: `(B, S)`, or `(B, T, S)` where `steps` is (T,); None: every position is real.
         values: The sequence, `(B, S, ...)`.
-        steps: T, for a layer whose steps may have a mask each; None: they may not.
+        steps: (T,), for a layer whose steps may have a mask each, T None where it is unknown; (): they may not.
 
     Returns:
         The mask as a boolean tensor, or None.
@@ -90,7 +90,7 @@ def check_mask(mask, values, steps: int | None = None) -> Any:
         )
     mask = ops.cast(mask, "bool")
     batch, length = values.shape[:2]
-    expected = (batch, length) if steps is None or len(mask.shape) != 3 else (batch, steps, length)
+    expected = (batch, length) if len(mask.shape) != 3 else (batch, *steps, length)
     sizes = zip(mask.shape, expected, strict=False)
     if len(mask.shape) != len(expected) or any(None not in pair and pair[0] != pair[1] for pair in sizes):
         raise ValueError(

@@ -95,19 +95,18 @@ class _LocalAttention(LuongAttention):
     def align_in_window(self, query, keys, mask, state):
         """The alignment in the window, and each word's distance from p_t, `(B, S)` or `(B, T, S)`; the next state."""
         mask = ops.ones_like(keys[:, :, 0], "int32") if mask is None else ops.cast(mask, "int32")  # (B, S)
+        mask = mask[:, None] if len(query.shape) > len(mask.shape) else mask  # (B, S), (B, 1, S) or (B, T, S)
         # Positions are counted over real words, so that padding on either side does not shift them.
-        positions = ops.cast(ops.cumsum(mask, axis=-1) - 1, score_dtype(query.dtype))  # (B, S)
-        lengths = ops.cast(ops.sum(mask, axis=-1), positions.dtype)  # (B,)
+        positions = ops.cast(ops.cumsum(mask, axis=-1) - 1, score_dtype(query.dtype))  # as the mask
+        lengths = ops.cast(ops.sum(mask, axis=-1), positions.dtype)  # (B,), (B, 1) or (B, T)
         centres, state = self.centres(query, lengths, state)  # (B,) or (B, T)
-        if len(query.shape) == 3:
-            positions, mask = positions[:, None], mask[:, None]  # (B, 1, S)
         distances = positions - centres[..., None]  # (B, S) or (B, T, S)
         inside = ops.cast(mask, "bool") & (ops.abs(distances) <= self.window)
         scores = self.by_word(at_least_float32(self.scores(query, keys)), mask)  # (B, S) or (B, T, S)
         return normalize(scores, inside, self.normalizer), distances, state
 
     def centres(self, query, lengths, state):
-        """p_t `(B,)` or `(B, T)`, float32, for sources of `lengths (B,)`; and the next state."""
+        """p_t `(B,)` or `(B, T)`, float32, for `lengths` `(B,)`, `(B, 1)` or `(B, T)`; and the next state."""
         raise NotImplementedError(f"{type(self).__name__} must implement `centres(query, lengths, state)`.")
 
 
@@ -145,12 +144,12 @@ class LocalMonotonicAttention(_LocalAttention):
 
     def centres(self, query, lengths, state):
         if isinstance(state, tuple):
-            state = ops.zeros_like(lengths, "int32")  # (B,)
+            state = ops.zeros(ops.shape(query)[:1], "int32")  # (B,)
         if len(query.shape) == 2:
             return ops.minimum(ops.cast(state, lengths.dtype), lengths - 1), state + 1
         steps = ops.shape(query)[1]
         t = state[:, None] + ops.arange(steps, dtype="int32")  # (B, T)
-        return ops.minimum(ops.cast(t, lengths.dtype), lengths[:, None] - 1), state + steps
+        return ops.minimum(ops.cast(t, lengths.dtype), lengths - 1), state + steps
 
     def initial_state(self, values):
         return ops.zeros_like(values[:, 0, 0], "int32")  # (B,)
@@ -206,7 +205,7 @@ class LocalPredictiveAttention(_LocalAttention):
         hidden = tanh(dense(query, self.position_kernel))  # (B, H) or (B, T, H)
         hidden = at_least_float32(hidden)
         shares = ops.sigmoid(ops.sum(hidden * ops.cast(self.position_vector, hidden.dtype), axis=-1))  # (B,) or (B, T)
-        return shares * (lengths if len(shares.shape) == 1 else lengths[:, None]), state
+        return shares * lengths, state
 
     def apply_gaussian(self, alignment, distances):
         """Multiplies each word's alignment by a Gaussian of its distance from p_t."""

@@ -126,3 +126,52 @@ def test_masks_in_a_list_as_for_kerass_attention_are_refused():
         with pytest.raises(ValueError, match=r"Expected one mask of shape \(B, S\).* Received: a list of 2\."):
             ka.DotAttention()(query, values, mask=given)
     np.testing.assert_array_equal(ka.DotAttention()(query, values, mask=mask.tolist())[1].shape, (B, T, S))
+
+
+OF_STEPS = {
+    "additive": lambda: ka.BahdanauAttention(7),
+    "location": lambda: ka.LocationAttention(11),
+    "local_m": lambda: ka.LocalMonotonicAttention(window=1),
+    "local_m, location": lambda: ka.LocalMonotonicAttention("location", window=1),
+    "local_p": lambda: ka.LocalPredictiveAttention(window=2),
+    "coverage": lambda: ka.CoverageAttention(7),
+    "neural_coverage": lambda: ka.NeuralCoverageAttention(7),
+    "location_sensitive": lambda: ka.LocationSensitiveAttention(7, filters=2, kernel_size=3),
+    "additive_monotonic": lambda: ka.BahdanauMonotonicAttention(7),
+    "heads, coverage": lambda: ka.MultiHeadAttention(2, score="coverage"),
+}
+
+
+@pytest.mark.parametrize("of_each_step", [False, True])
+@pytest.mark.parametrize("name", OF_STEPS)
+def test_a_mask_for_all_steps_or_for_each_is_that_of_one_step_at_a_time(name, of_each_step, rng):
+    attention = OF_STEPS[name]()
+    query, values = (rng.normal(size=shape).astype("float32") for shape in ((B, T, H), (B, S, H)))
+    masks = np.tile((SOURCE != 0)[:, None], (1, T, 1))  # (B, T, S)
+    if of_each_step:
+        masks &= np.tri(T, S, k=2, dtype="bool")
+    whole = attention(query, values, mask=masks if of_each_step else masks[:, 0])
+    state, found = attention.initial_state(values), []
+    for t in range(T):
+        *out, state = attention(query[:, t], values, mask=masks[:, t], state=state)
+        found.append(out)
+    expected = [*(ops.stack(parts, axis=1) for parts in zip(*found, strict=True)), *keras.tree.flatten(state)]
+    for one, other in zip(keras.tree.flatten(whole), expected, strict=True):
+        np.testing.assert_allclose(ops.convert_to_numpy(one), ops.convert_to_numpy(other), atol=1e-5)
+    alignment = ops.convert_to_numpy(whole[1])  # (B, T, S), with heads (B, T, N, S)
+    seen = masks if alignment.ndim == 3 else masks[:, :, None]
+    np.testing.assert_array_equal(np.where(seen, 0, alignment), 0)
+
+
+def test_a_mask_of_each_step_may_have_an_unknown_number_of_them(rng, tmp_path):
+    x = rng.normal(size=(B, S, H)).astype("float32")
+    inputs = keras.Input((None, H))
+    model = keras.Model(inputs, ka.SelfAttention(2, causal=True, return_attention_scores=False)(inputs))
+    expected = ops.convert_to_numpy(model(x))
+    np.testing.assert_allclose(model.predict(x[:, :3], verbose=0), expected[:, :3], atol=1e-5)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        model.export(tmp_path / "exported", verbose=False)
+        exported = tf.saved_model.load(tmp_path / "exported")
+        np.testing.assert_allclose(exported.serve(tf.constant(x)), expected, atol=1e-5)
