@@ -8,7 +8,7 @@ from keras import initializers, ops
 from keras_attn.backend import cumsum, dense, matmul, replica_count, sum_over_replicas
 from keras_attn.layers.additive import StatefulAdditiveAttention
 from keras_attn.layers.attention import register_attention
-from keras_attn.layers.layer import Layer, build_once, check_mask, check_size, half_precision_safe
+from keras_attn.layers.layer import Layer, build_once, check_mask, check_size, clone_initializer, half_precision_safe
 from keras_attn.layers.normalizers import at_least_float32, score_dtype
 from keras_attn.layers.recurrence import project, recurrence
 
@@ -129,7 +129,7 @@ class NeuralCoverageAttention(StatefulAdditiveAttention):
         self.coverage_cell = keras.layers.GRUCell(
             coverage_units,
             reset_after=False,
-            kernel_initializer=self.coverage_initializer.clone(),
+            kernel_initializer=clone_initializer(self.coverage_initializer),
             recurrent_initializer=half_precision_safe("orthogonal", self.dtype_policy),
             dtype=self.dtype_policy,
             name="coverage_cell",

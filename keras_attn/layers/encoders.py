@@ -11,6 +11,7 @@ from keras_attn.layers.layer import (
     check_mask,
     check_sequence,
     check_size,
+    clone_initializer,
     half_precision_safe,
     refuse_unknown_arguments,
     shapes_of,
@@ -314,8 +315,10 @@ class BiGRUEncoder(RNNEncoder):
                     units,
                     reset_after=reset_after,
                     recurrent_dropout=recurrent_dropout,
-                    kernel_initializer=kernel_initializer.clone(),
-                    recurrent_initializer=half_precision_safe(recurrent_initializer.clone(), kwargs.get("dtype")),
+                    kernel_initializer=clone_initializer(kernel_initializer),
+                    recurrent_initializer=half_precision_safe(
+                        clone_initializer(recurrent_initializer), kwargs.get("dtype")
+                    ),
                     dtype=kwargs.get("dtype"),
                     name=f"{direction}_{i}",
                     **weights,

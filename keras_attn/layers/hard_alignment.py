@@ -5,7 +5,14 @@ from keras import ops
 
 from keras_attn.backend import dense, scan, tanh
 from keras_attn.layers.dot import GeneralAttention
-from keras_attn.layers.layer import SourceReader, WeightLayer, check_mask, check_sequence, check_size
+from keras_attn.layers.layer import (
+    SourceReader,
+    WeightLayer,
+    check_mask,
+    check_sequence,
+    check_size,
+    clone_initializer,
+)
 from keras_attn.layers.normalizers import at_least_float32
 
 
@@ -149,7 +156,7 @@ class HardAlignment(WeightLayer, SourceReader):
         self.window = window
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.jumps = range(0 if monotonic else -window, window + 1)
-        options = {"kernel_initializer": self.kernel_initializer.clone(), "dtype": self.dtype_policy}
+        options = {"kernel_initializer": clone_initializer(self.kernel_initializer), "dtype": self.dtype_policy}
         self.score = None if order else GeneralAttention(**options, **self.weight_options, name="score")
 
     def build(self, states_shape, values_shape, *_, **__):

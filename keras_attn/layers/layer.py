@@ -122,6 +122,11 @@ def build_once(layer, *shapes) -> None:
         layer.build(*shapes)
 
 
+def clone_initializer(initializer):
+    """A copy of an initialiser, which draws numbers of its own; a function, which Keras takes as one too, is itself."""
+    return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
+
+
 def layer_norm(layer, name: str, *, center: bool = False):
     """A `LayerNormalization` within a layer, with its `epsilon`; with a shift if `center`."""
     options = {"epsilon": layer.epsilon, "dtype": layer.dtype_policy, "name": name}
@@ -169,7 +174,7 @@ class Layer(keras.layers.Layer):
     def add_weights(self, initializer, **shapes: tuple[int, ...]) -> None:
         """Adds a weight of each shape, as the attribute of its name, each drawn by itself."""
         for name, shape in shapes.items():
-            setattr(self, name, self.add_weight(name=name, shape=shape, initializer=initializer.clone()))
+            setattr(self, name, self.add_weight(name=name, shape=shape, initializer=clone_initializer(initializer)))
 
     def compute_mask(self, inputs, previous_mask):
         """Hands the mask of the first argument on to the first output."""

@@ -8,7 +8,7 @@ from keras_attn.backend import cumsum, maximum, scan
 from keras_attn.layers.additive import BahdanauAttention
 from keras_attn.layers.attention import Attention, register_attention
 from keras_attn.layers.dot import GeneralAttention
-from keras_attn.layers.layer import build_once, check_size
+from keras_attn.layers.layer import build_once, check_size, clone_initializer
 from keras_attn.layers.normalizers import at_least_float32, score_dtype, spread_mask
 
 MODES = ("recursive", "parallel", "hard")
@@ -264,9 +264,9 @@ class BahdanauMonotonicAttention(_MonotonicAttention, BahdanauAttention):
         return BahdanauAttention(
             self.units,
             use_bias=True,
-            query_initializer=self.query_initializer.clone(),
-            key_initializer=self.key_initializer.clone(),
-            score_initializer=self.score_initializer.clone(),
+            query_initializer=clone_initializer(self.query_initializer),
+            key_initializer=clone_initializer(self.key_initializer),
+            score_initializer=clone_initializer(self.score_initializer),
             dtype=self.dtype_policy,
             name="chunk_score",
             **self.weight_options,
@@ -302,7 +302,7 @@ class GeneralMonotonicAttention(_MonotonicAttention, GeneralAttention):
     def make_chunk_score(self):
         return GeneralAttention(
             use_scale=self.use_scale,
-            kernel_initializer=self.kernel_initializer.clone(),
+            kernel_initializer=clone_initializer(self.kernel_initializer),
             dtype=self.dtype_policy,
             name="chunk_score",
             **self.weight_options,

@@ -167,3 +167,24 @@ def test_keys_may_be_of_any_structure_and_shape(arrays):
     query, values = arrays
     assert Transposed()(query, values)[1].shape == (B, T, S)
     assert Transposed()(query, values[:, :T])[1].shape == (B, T, T)
+
+
+def halves(shape, dtype=None):
+    return 0.5 * ops.ones(shape, dtype)
+
+
+INITIALIZED = {
+    "local_p": (lambda f: ka.LocalPredictiveAttention(kernel_initializer=f), 2),
+    "chunks": (lambda f: ka.GeneralMonotonicAttention(kernel_initializer=f, chunk_size=2), 2),
+    "coverage": (lambda f: ka.NeuralCoverageAttention(7, coverage_initializer=f), 2),
+    "heads": (lambda f: ka.MultiHeadAttention(2, kernel_initializer=f), 2),
+    "encoder": (lambda f: ka.BiGRUEncoder(H, kernel_initializer=f), 1),
+}
+
+
+@pytest.mark.parametrize("name", INITIALIZED)
+def test_a_function_is_an_initializer_as_in_keras(arrays, name):
+    make, number = INITIALIZED[name]
+    layer = make(halves)
+    layer(*arrays[:number])
+    assert any(np.all(ops.convert_to_numpy(weight) == 0.5) for weight in layer.trainable_weights)
