@@ -22,8 +22,10 @@ from keras_attn.layers.recurrence import (
     check_cell,
     check_states,
     concatenate,
+    draw_masks,
     output_width,
     read,
+    recurrence,
     skip,
     state_sizes,
     top_state,
@@ -602,10 +604,12 @@ class InputAttentionEncoder(Layer):
 
     Args:
         cell: A Keras RNN cell of one layer.
-        attention: An `Attention` without a state, such as `BahdanauAttention(T)`.
+        attention: An `Attention` without a state, such as `BahdanauAttention(T)`. Only its alignment is used, so it has
+            no dropout.
 
     Call arguments:
         inputs: `(B, T, n)`, n series of T values; T is static. There is no padding.
+        training: Whether the cell's dropout acts.
 
     Returns:
         `(values, alignments)`: the outputs `(B, T, H)`, a memory for a decoder, and alpha `(B, T, n)`.
@@ -613,7 +617,8 @@ class InputAttentionEncoder(Layer):
     Mask behaviour: every value is read. An implicit mask is handed on to `values`.
 
     Raises:
-        ValueError: for what is not a cell, or no attention layer; inputs of unknown length; an attention with a state.
+        ValueError: for what is not a cell, or no attention layer; inputs of unknown length; an attention with a state,
+            dropout, a gate or heads.
 
     Example:
         >>> encoder = keras_attn.InputAttentionEncoder(keras.layers.LSTMCell(5), keras_attn.BahdanauAttention(7))
@@ -634,6 +639,11 @@ class InputAttentionEncoder(Layer):
         check_cell(cell)
         if not isinstance(attention, Attention):
             raise ValueError(f"Expected `attention` to be an `Attention` layer. Received: {attention!r}")
+        if attention.dropout or type(attention).call is not Attention.call:
+            raise ValueError(
+                "Expected an `attention` without dropout, a gate or heads: only its alignment is used. Received: "
+                f"{attention!r} with dropout={attention.dropout}"
+            )
         self.cell = cell
         self.attention = attention
 
@@ -648,21 +658,25 @@ class InputAttentionEncoder(Layer):
         build_once(self.cell, (batch, number))
         build_once(self.attention, (batch, sum(tree.flatten(self.cell.state_size))), (batch, number, length))
 
-    def call(self, inputs):
+    def call(self, inputs, training=False):
         series = ops.transpose(inputs, (0, 2, 1))  # (B, n, T)
         keys = self.attention.keys(series)
+        batch, number = ops.shape(inputs)[0], inputs.shape[-1]
+        drops = draw_masks(self.cell, batch, number) if training else None
+        recur = recurrence(self.cell, number, drops)
 
-        def step(states, x):
+        def step(states, x, constants):
+            keys, drops = constants
             query = ops.concatenate(tree.flatten(states), axis=-1)  # (B, H) of a GRU, (B, 2 H) of an LSTM
-            _, alignment, _ = self.attention(query, series, keys=keys)
-            output, states = self.cell(ops.cast(alignment, x.dtype) * x, states)
-            return as_lists(states), (output, alignment)
+            alignment, _ = self.attention.align(query, keys, None, ())  # (B, n)
+            output, states = recur(None, ops.cast(alignment, x.dtype) * x, states, drops)
+            return states, (output, alignment)
 
-        first = as_lists(self.cell.get_initial_state(batch_size=ops.shape(inputs)[0]))
-        _, found = scan(step, first, ops.transpose(inputs, (1, 0, 2)))
+        first = as_lists(self.cell.get_initial_state(batch_size=batch))
+        _, found = scan(step, first, ops.transpose(inputs, (1, 0, 2)), constants=(keys, drops))
         return tuple(ops.transpose(x, (1, 0, 2)) for x in found)
 
-    def compute_output_spec(self, inputs):
+    def compute_output_spec(self, inputs, training=False):
         values = keras.KerasTensor((*inputs.shape[:2], output_width(self.cell)), dtype=self.compute_dtype)
         return values, keras.KerasTensor(inputs.shape, dtype=score_dtype(self.compute_dtype))
 

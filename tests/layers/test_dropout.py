@@ -135,6 +135,7 @@ SOURCES = {
     "the cell after": lambda: decoder(gru(), attend="between", second_cell=gru(recurrent_dropout=0.5)),
     "the cell outside of the loop": lambda: decoder(gru(dropout=0.3), attend="after"),
     "the cell of a fixed context": lambda: ka.FixedContextDecoder(gru(dropout=0.3)),
+    "the cell of several series": lambda: ka.InputAttentionEncoder(gru(dropout=0.3), ka.BahdanauAttention(A)),
     "a cell above a decoder": lambda: ka.DecoderStack(decoder(gru()), [gru(recurrent_dropout=0.3)]),
     "the noise of an attention": lambda: decoder(gru(), ka.GeneralMonotonicAttention(sigmoid_noise=2.0)),
     "the noise in heads": lambda: decoder(
@@ -150,6 +151,27 @@ def test_each_source_of_random_numbers_draws_in_training_alone(name, arrays):
     still, again, *drawn = (numpy_of(layer(*given, training=mode))[0] for mode in (False, False, True, True))
     np.testing.assert_array_equal(still, again)
     assert min(np.abs(drawn[0] - drawn[1]).max(), np.abs(drawn[0] - still).max()) > 1e-4
+
+
+@pytest.mark.parametrize("cell", ["inputs", "states", "own"])
+def test_masks_of_a_cell_over_several_series_are_those_of_the_batch(cell, rng, monkeypatch):
+    """Batches of other sizes in one model, compiled on each backend."""
+    cells = {
+        "inputs": lambda: layers.LSTMCell(H, dropout=0.5),
+        "states": lambda: gru(recurrent_dropout=0.5),
+        "own": lambda: ka.DeepTransitionCell([gru(dropout=0.5), gru()]),
+    }
+    encoder = ka.InputAttentionEncoder(cells[cell](), ka.BahdanauAttention(A))
+    inputs = keras.Input((T, S))
+    model = keras.Model(inputs, layers.Dense(1)(encoder(inputs)[0]))
+    model.compile("sgd", "mse")
+    x, y = (rng.normal(size=shape).astype("float32") for shape in ((6, T, S), (6, T, 1)))
+    losses = model.fit(x, y, batch_size=4, epochs=2, verbose=0).history["loss"]  # of 4 rows and 2
+    assert np.isfinite(losses).all()
+    first, second = (numpy_of(encoder(x[:n], training=True))[0] for n in (4, 2))
+    assert np.abs(first[:2] - second).max() > 1e-4
+    monkeypatch.setattr(keras.random, "dropout", lambda x, rate, seed=None: x)
+    same(encoder(x, training=True)[0], encoder(x)[0])
 
 
 KERAS_CELLS = {
