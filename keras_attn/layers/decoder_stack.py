@@ -37,7 +37,8 @@ class DecoderStack(SourceReader):
     decoder's; each state of the cells above starts from its h, or from zeros if none is given.
 
     Raises:
-        ValueError: for what is no recurrent cell, or a cell with a skip whose outputs are not as wide as the decoder's.
+        ValueError: for what is no recurrent cell, or a cell with a skip whose outputs are not as wide as the decoder's;
+            for a `cell_state` where states of the cells are not as wide as the decoder's h.
 
     Example:
         >>> decoder = keras_attn.AttentionDecoder(keras.layers.GRUCell(5), keras_attn.BahdanauAttention(7))
@@ -135,6 +136,12 @@ class DecoderStack(SourceReader):
         state = self.decoder.initial_state(values, cell_state, fed)
         h = top_state(state["cell"])  # (B, H)
         zeros = [as_lists(cell.get_initial_state(batch_size=ops.shape(h)[0])) for cell in self.cells]
+        widths = {state.shape[-1] for state in keras.tree.flatten(zeros)}
+        if cell_state is not None and widths - {h.shape[-1]}:
+            raise ValueError(
+                f"Expected cells above the decoder to be as wide as its h, {h.shape[-1]}, from which they start where "
+                f"`cell_state` is given. Received: states of {sorted(widths)} units"
+            )
         upper = zeros if cell_state is None else keras.tree.map_structure(lambda _: h, zeros)
         return {**state, "upper": upper}
 

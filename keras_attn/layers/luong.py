@@ -57,9 +57,11 @@ class LuongAttention(Attention):
             )
         super().__init__(**kwargs)
         self.score = get_attention(score, dtype=self.dtype_policy, **self.weight_options)
-        if isinstance(self.score, LuongAttention) or type(self.score).align is not Attention.align:
+        cls = type(self.score)
+        if issubclass(cls, LuongAttention) or cls.align is not Attention.align or cls.call is not Attention.call:
             raise ValueError(
-                f"Expected a score function, not another global or local attention. Received: {self.score!r}"
+                "Expected a score function, not another global or local attention, nor one with a gate or heads, of "
+                f"which only the scores would be used. Received: {self.score!r}"
             )
         if self.score.normalizer != "softmax" or self.score.dropout:
             raise ValueError(
