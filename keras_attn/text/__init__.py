@@ -28,6 +28,7 @@ from keras_attn.text.text_files import (
     corpus_paths,
     iterate_blocks,
     iterate_lines,
+    parallel_paths,
     read_lines,
     read_parallel,
     text_paths,

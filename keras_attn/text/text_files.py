@@ -172,7 +172,7 @@ def read_lines(path: PathLike) -> list[str]:
 
 
 def corpus_paths(folder: PathLike, split: str, language: str) -> list[Path]:
-    """Returns the files of one side of a corpus: `<split>.<language>`, or its parts in the order of their names.
+    """Returns the files of one side of a corpus: `<split>.<language>`, then its parts in the order of their names.
 
     The parts are `<split>.<part>.<language>`. Each file is plain, `.gz`, `.xz` or `.bz2`; of one that is there in
     several forms the first of these is taken.
@@ -180,40 +180,66 @@ def corpus_paths(folder: PathLike, split: str, language: str) -> list[Path]:
     Raises:
         FileNotFoundError: If there is none; the message lists the files of the folder.
     """
+    return list(_parts(folder, split, language).values())
+
+
+def parallel_paths(
+    folder: PathLike, split: str, source: str, target: str, whole: bool = False
+) -> list[tuple[Path, Path]]:
+    """Returns the files of both sides of a corpus, as `corpus_paths` finds them, part by part.
+
+    Args:
+        folder, split: The folder, and the beginning of the files' names.
+        source, target: The languages.
+        whole: Whether to leave out parts: `<split>.<language>` alone.
+
+    Raises:
+        FileNotFoundError: As `corpus_paths`.
+        ValueError: If a part is there in one language alone.
+    """
+    sides = [_parts(folder, split, language, whole) for language in (source, target)]
+    for language, own, other in ((source, *sides), (target, *reversed(sides))):
+        if missing := [part for part in other if part not in own]:
+            raise ValueError(
+                f"Expected {missing[0]}.{language} in {folder}, the other side of {other[missing[0]].name}. Received: "
+                f"{', '.join(path.name for path in own.values())}"
+            )
+    return [(sides[0][part], sides[1][part]) for part in sides[0]]
+
+
+def _parts(folder: PathLike, split: str, language: str, whole: bool = False) -> dict[str, Path]:
+    """Returns the files of `corpus_paths`, or the whole one alone, by their names without language: "train.news"."""
     folder = Path(folder)
-    for suffix in ("", *PACKED):
-        if (path := folder / f"{split}.{language}{suffix}").is_file():
-            return [path]
-    found = [path for path in folder.glob(f"{split}.*") if path.is_file()]
+    present = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     parts = {}
     for suffix in ("", *PACKED):
-        for path in found:
-            if path.name.endswith(f".{language}{suffix}"):
-                parts.setdefault(path.name.removesuffix(suffix), path)
+        for name in present:
+            part = name.removesuffix(f".{language}{suffix}")
+            is_of_split = part == split or (part.startswith(f"{split}.") and not whole)
+            if is_of_split and part != name and (folder / name).is_file():
+                parts.setdefault(part, folder / name)
     if not parts:
-        present = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
         raise FileNotFoundError(
             f"Expected {split}.{language} or {split}.{language}.gz in {folder}. "
             f"Received: {', '.join(present) if present else 'an empty or missing folder'}"
         )
-    return [parts[name] for name in sorted(parts)]
+    return dict(sorted(parts.items()))
 
 
-def read_parallel(folder: PathLike, split: str, source: str, target: str) -> tuple[list[str], list[str]]:
+def read_parallel(
+    folder: PathLike, split: str, source: str, target: str, whole: bool = False
+) -> tuple[list[str], list[str]]:
     """Returns the source and target lines of a split, of all its parts.
+
+    Args:
+        folder, split, source, target, whole: As for `parallel_paths`.
 
     Raises:
         FileNotFoundError: As `corpus_paths`.
-        ValueError: As `iterate_lines`, and if the sides differ in their number of parts or of lines.
+        ValueError: As `parallel_paths` and `iterate_lines`, and if the sides of a part differ in their number of lines.
     """
-    paths = [corpus_paths(folder, split, language) for language in (source, target)]
-    if len(paths[0]) != len(paths[1]):
-        raise ValueError(
-            f"Expected as many {source} as {target} files of {split} in {folder}. Received: {len(paths[0])} and "
-            f"{len(paths[1])}"
-        )
     sides: tuple[list[str], list[str]] = [], []
-    for pair in zip(*paths, strict=True):
+    for pair in parallel_paths(folder, split, source, target, whole):
         parts = [read_lines(path) for path in pair]
         if len(parts[0]) != len(parts[1]):
             raise unequal_lengths_error(*pair, len(parts[0]), len(parts[1]))

@@ -3,7 +3,7 @@
 A corpus is one of
 
 - a name: `phrases`, which is part of this package, or one of `recipes/named_corpora.py`;
-- a folder of `<split>.<language>` files, aligned line by line, plain, `.gz`, `.xz` or `.bz2`, or of parts of these,
+- a folder of `<split>.<language>` files, aligned line by line, plain, `.gz`, `.xz` or `.bz2`, and of parts,
   `<split>.<part>.<language>`, or of tables `<split>.tsv`, `.csv` or `.jsonl`. The validation split may also be called
   `dev`, `valid` or `validation`. The training split of a large folder stays in its files;
 - a table: TSV, CSV or JSON lines; `keras_attn.training.tables` says how its columns are found. Others are ignored;
@@ -30,7 +30,7 @@ import numpy as np
 
 from keras_attn import files
 from keras_attn.pronunciation import read_lexicon
-from keras_attn.text import PACKED, corpus_paths, iterate_lines, read_lines, read_parallel
+from keras_attn.text import PACKED, corpus_paths, iterate_lines, parallel_paths, read_lines, read_parallel
 from keras_attn.training.recipes import named_corpora
 from keras_attn.training.tables import ENDINGS, Table, ending, read_table
 
@@ -300,7 +300,7 @@ def _load(name: str, source: str | None, target: str | None, data: str | os.Path
             path.name, *_languages(table, source, target), splits, read_as=f"{_columns_of(table)}, {_DIVIDED}"
         )
     if name and any(Path(f"{name}.{source}{suffix}").is_file() for suffix in ("", *PACKED)):
-        sides = read_parallel(path.parent, path.name, source, target or "")
+        sides = read_parallel(path.parent, path.name, source, target or "", whole=True)
         return Corpus(path.name, source, target, _with_held_out(path, *sides), read_as=_DIVIDED)
     known = dict.fromkeys(re.sub("/.*", "/*", name) for name in names())  # those such as "g2p/*" as one
     raise ValueError(
@@ -363,7 +363,7 @@ def _folder(folder: Path, source: str | None, target: str | None, stream: bool) 
         )
     check_languages(os.fspath(folder), source, target, languages)
     splits = {
-        split: tuple(TextFiles(corpus_paths(folder, names[split], language)) for language in (source, target))
+        split: tuple(map(TextFiles, zip(*parallel_paths(folder, names[split], source, target), strict=True)))
         if stream and split == "train"
         else read_parallel(folder, names[split], source, target)
         for split in known

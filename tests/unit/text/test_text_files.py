@@ -14,6 +14,7 @@ from keras_attn.text import (
     corpus_paths,
     iterate_blocks,
     iterate_lines,
+    parallel_paths,
     read_lines,
     read_parallel,
     text_files,
@@ -105,7 +106,7 @@ def test_parallel_files(tmp_path):
     assert read_parallel(tmp_path, "train", "it", "pt") == (["uno", "due"], ["um", "dois"])
     (tmp_path / "train.1.it.gz").write_bytes(gzip.compress((tmp_path / "train.1.it").read_bytes()))
     assert [path.name for path in corpus_paths(tmp_path, "train", "it")] == ["train.1.it", "train.2.it.xz"], "once each"
-    with pytest.raises(ValueError, match=r"as many de as it files of train in .* Received: 1 and 2"):
+    with pytest.raises(ValueError, match=r"train\.1\.de in .*, the other side of train\.1\.it\. Received: train\.de$"):
         read_parallel(tmp_path, "train", "de", "it")
     with pytest.raises(ValueError, match=r"lines in .*train\.de as in .*train\.en\.gz. Received: 2 and 3"):
         read_parallel(tmp_path, "train", "de", "en")
@@ -113,6 +114,27 @@ def test_parallel_files(tmp_path):
         read_parallel(tmp_path, "train", "de", "es")
     with pytest.raises(FileNotFoundError, match="an empty or missing folder"):
         read_parallel(tmp_path / "absent", "train", "de", "es")
+
+
+def test_parts_are_paired_by_name_and_follow_the_whole_file(tmp_path):
+    for name in ("train.en", "train.fr", "train.more.en", "train.more.fr", "trainer.en", "train.b.en.x", "x.train.en"):
+        (tmp_path / name).write_text(f"{name[:-3]}\n")
+    both = ["train", "train.more"]
+    assert read_parallel(tmp_path, "train", "en", "fr") == (both, both)
+    assert read_parallel(tmp_path, "train", "en", "fr", whole=True) == (["train"], ["train"])
+    # With their languages, the names of these are in another order: "train.more.b.en" is before "train.more.en".
+    for name in ("train.more.b.en", "train.more.b.fr"):
+        (tmp_path / name).write_text(f"{name[:-3]}\n")
+    (tmp_path / "train.more.en.gz").write_bytes(gzip.compress(b"another form"))
+    pairs = [(f"{part}.en", f"{part}.fr") for part in (*both, "train.more.b")]
+    assert [(a.name, b.name) for a, b in parallel_paths(tmp_path, "train", "en", "fr")] == pairs
+    for name in ("train.a.en", "train.b.en", "train.a.fr", "train.c.fr"):
+        (tmp_path / name).write_text("a line\n")
+    with pytest.raises(ValueError, match=r"Expected train\.c\.en in .*, the other side of train\.c\.fr\. Received: "):
+        read_parallel(tmp_path, "train", "en", "fr")
+    (tmp_path / "train.c.fr").unlink()
+    with pytest.raises(ValueError, match=r"Expected train\.b\.fr in .*, the other side of train\.b\.en\. Received: "):
+        read_parallel(tmp_path, "train", "en", "fr")
 
 
 def test_a_vocabulary_of_a_sample_of_files(tmp_path, monkeypatch):

@@ -132,6 +132,7 @@ def test_a_table_of_pairs_is_split(tmp_path) -> None:
     for side, name in enumerate(("text.en", "text.fr.xz")):
         text = "".join(f"{pair[side] or ' '}\n" for pair in pairs).encode()
         (tmp_path / name).write_bytes(lzma.compress(text) if name.endswith("xz") else text)
+    (tmp_path / "text.old.en").write_text("no part of the two files\n")
     both = corpora.load(tmp_path / "text", "en", "fr")
     assert (both.name, both.splits) == ("text", corpus.splits)
     assert corpora.public_name(tmp_path / "text") == "text"

@@ -23,6 +23,18 @@ def test_large_folders_are_streamed_alone_and_joined(corpus, monkeypatch):
     assert not corpora.load("phrases", stream=None).is_streamed
 
 
+def test_streamed_parts_are_paired_by_name(corpus):
+    for name in ("a.de", "a.fr", "b.de", "c.fr"):
+        (corpus / f"train.{name}").write_text(f"{name}\n")
+    with pytest.raises(ValueError, match=r"Expected train\.c\.de in .*, the other side of train\.c\.fr\. Received: "):
+        corpora.load(corpus, "de", "fr", stream=True)
+    (corpus / "train.c.fr").rename(corpus / "train.b.fr")
+    streamed = corpora.load(corpus, "de", "fr", stream=True).splits["train"]
+    assert tuple(map(list, streamed)) == corpora.load(corpus, "de", "fr").splits["train"]
+    names = [[path.name for path in side.paths] for side in streamed]
+    assert names == [[f"train.{part}{language}" for part in ("", "a.", "b.")] for language in ("de", "fr")]
+
+
 def test_arguments_of_a_recipe_for_pairs_are_refused(corpus, tmp_path):
     streamed = corpora.load(corpus, "de", "fr", stream=True)
     tokenizers = [Tokenizer.train(side, level="word") for side in streamed.splits["train"]]
