@@ -4,8 +4,8 @@ A corpus is one of
 
 - a name: `phrases`, which is part of this package, or one of `recipes/named_corpora.py`;
 - a folder of `<split>.<language>` files, aligned line by line, plain, `.gz`, `.xz` or `.bz2`, and of parts,
-  `<split>.<part>.<language>`, or of tables `<split>.tsv`, `.csv` or `.jsonl`. The validation split may also be called
-  `dev`, `valid` or `validation`. The training split of a large folder stays in its files;
+  `<split>.<part>.<language>`; a split may be a table `<split>.tsv`, `.csv` or `.jsonl` instead. The validation split
+  may also be called `dev`, `valid` or `validation`. The training split of a large folder stays in its files;
 - a table: TSV, CSV or JSON lines; `keras_attn.training.tables` says how its columns are found. Others are ignored;
 - a lexicon, `words.dict`, as `keras_attn.pronunciation.read_lexicon` reads it;
 - two files, `text.de` and `text.en`, given by what their names share, `text`.
@@ -79,7 +79,7 @@ class Corpus:
     """Parallel text: `splits["train"]` is `(source lines, target lines)`, lists or `TextFiles`.
 
     Of several corpora, `parts` has the name of each and the number of its test lines. `read_as` says how a table was
-    understood.
+    understood, and of which parts a split is.
     """
 
     name: str
@@ -150,7 +150,7 @@ def load(
 
 
 def describe(corpus: Corpus) -> str:
-    """Returns lines for people: how a corpus was read, its sizes, and pairs of the training split that look wrong.
+    """Returns lines for people: how a corpus was read, its sizes, and pairs that look wrong or are in two splits.
 
     Args:
         corpus: As `load` returns it. Text that stays in its files is not looked at.
@@ -159,12 +159,23 @@ def describe(corpus: Corpus) -> str:
     sizes = [f"{split} {len(sides[0]):,}" for split, sides in corpus.splits.items() if isinstance(sides[0], list)]
     streamed = ["train in its files"] if corpus.is_streamed else []
     lines = [f"{corpus.name}{read_as}, {corpus.source} to {corpus.target}, pairs: {', '.join(streamed + sizes)}"]
-    for what, is_wrong in _SUSPICIOUS.items() if not corpus.is_streamed else ():
+    if corpus.is_streamed:
+        return lines[0]
+    for what, is_wrong in _SUSPICIOUS.items():
         pairs = zip(*corpus.splits.get("train", ((), ())), strict=True)
         wrong = [number for number, pair in enumerate(pairs, 1) if is_wrong(*pair)]
         if wrong:
             text = " | ".join(side[wrong[0] - 1][:40] for side in corpus.splits["train"])
             lines.append(f"Note: {len(wrong):,} training pairs have {what}; the first is pair {wrong[0]:,}: {text}")
+    for split in ("val", "test"):
+        pairs = list(zip(*corpus.splits.get(split, ((), ())), strict=True))
+        known = set(pairs).intersection(zip(*corpus.splits.get("train", ((), ())), strict=True))
+        if seen := [number for number, pair in enumerate(pairs, 1) if pair in known]:
+            text = " | ".join(line[:40] for line in pairs[seen[0] - 1])
+            lines.append(
+                f"Note: {len(seen):,} of {len(pairs):,} {split} pairs are training pairs; the first is pair "
+                f"{seen[0]:,}: {text}"
+            )
     return "\n".join(lines)
 
 
@@ -241,6 +252,7 @@ def join(corpora: Sequence[Corpus], weights: Sequence[float | None], seed: int) 
         splits,
         tuple(dict.fromkeys(tag for corpus in corpora for tag in corpus.tags)),
         tuple((corpus.name, len(corpus.splits.get("test", [()])[0])) for corpus in corpora),
+        "; ".join(f"{corpus.name}: {corpus.read_as}" for corpus in corpora if corpus.read_as),
     )
 
 
@@ -296,9 +308,7 @@ def _load(name: str, source: str | None, target: str | None, data: str | os.Path
         is_lexicon = ending(path) == LEXICON
         table = _lexicon(path) if is_lexicon else read_table(path, source, target)
         splits = _with_held_out(path, table.sources, table.targets, all_targets=is_lexicon)
-        return Corpus(
-            path.name, *_languages(table, source, target), splits, read_as=f"{_columns_of(table)}, {_DIVIDED}"
-        )
+        return Corpus(path.name, *_languages(source, target), splits, read_as=f"{_read_as(table)}, {_DIVIDED}")
     if name and any(Path(f"{name}.{source}{suffix}").is_file() for suffix in ("", *PACKED)):
         sides = read_parallel(path.parent, path.name, source, target or "", whole=True)
         return Corpus(path.name, source, target, _with_held_out(path, *sides), read_as=_DIVIDED)
@@ -343,32 +353,50 @@ def _folder(folder: Path, source: str | None, target: str | None, stream: bool) 
     if len(validation) > 1:
         raise ValueError(f"Expected one validation split in {folder}. Received: {', '.join(validation)}")
     names = {"train": "train", "val": validation[0], "test": "test"}
-    known = [split for split in SPLITS if names[split] in found]
-    if not known and (known := [split for split in SPLITS if names[split] in tables]):
-        read = {split: _read_parts(tables[names[split]], source, target) for split in known}
-        languages = _languages(read[known[0]], source, target)
-        splits = {split: (table.sources, table.targets) for split, table in read.items()}
-        return Corpus(folder.resolve().name, *languages, splits, read_as=_columns_of(read[known[0]]))
+    known = [split for split in SPLITS if names[split] in found or names[split] in tables]
     if not known:
         raise ValueError(
             f"Expected train.<language>, val.<language>, test.<language> (or .gz) in {folder}. Received: "
             f"{', '.join(path.name for path in sorted(folder.iterdir())[:9]) or 'an empty folder'}"
         )
-    languages = sorted(found[names[known[0]]])
-    if not source or not target:
-        given = " ".join(f"--{side} {one}" for side, one in (("source", source), ("target", target)) if one)
-        raise ValueError(
-            f"Expected --source and --target, two languages of {folder} ({', '.join(languages)}). Received: "
-            f"{given or 'neither'}"
-        )
-    check_languages(os.fspath(folder), source, target, languages)
-    splits = {
-        split: tuple(map(TextFiles, zip(*parallel_paths(folder, names[split], source, target), strict=True)))
-        if stream and split == "train"
-        else read_parallel(folder, names[split], source, target)
-        for split in known
-    }
-    return Corpus(folder.resolve().name, source, target, splits)
+    for name in (names[split] for split in known if names[split] in tables):
+        # With both languages, another file such as train.log is no text.
+        languages = [one for one in sorted(found.get(name, ())) if not (source and target) or one in (source, target)]
+        if languages:
+            received = ", ".join([*(f"{name}.{language}" for language in languages), *tables[name]])
+            raise ValueError(f"Expected text files or a table of {name} in {folder}. Received: {received}")
+    in_text = [split for split in known if names[split] not in tables]
+    if in_text:
+        languages = sorted(found[names[in_text[0]]])
+        if not source or not target:
+            given = " ".join(f"--{side} {one}" for side, one in (("source", source), ("target", target)) if one)
+            raise ValueError(
+                f"Expected --source and --target, two languages of {folder} ({', '.join(languages)}). Received: "
+                f"{given or 'neither'}"
+            )
+        check_languages(os.fspath(folder), source, target, languages)
+    paths = {split: parallel_paths(folder, names[split], source, target) for split in in_text}
+    read = {split: _read_parts(tables[names[split]], source, target) for split in known if split not in in_text}
+    splits = {}
+    for split in known:
+        if split in read:
+            splits[split] = read[split].sources, read[split].targets
+        elif stream and split == "train":
+            splits[split] = tuple(map(TextFiles, zip(*paths[split], strict=True)))
+        else:
+            splits[split] = read_parallel(folder, names[split], source, target)
+    read_as = [f"{split} of {_some(pairs)}" for split, pairs in paths.items() if len(pairs) > 1]
+    if read:
+        first = next(iter(read))
+        read_as.append((f"{first} of " if in_text else "") + _read_as(read[first]))
+    languages = (source, target) if in_text else _languages(source, target)
+    return Corpus(folder.resolve().name, *languages, splits, read_as="; ".join(read_as))
+
+
+def _some(pairs: Sequence[tuple[Path, Path]]) -> str:
+    """Returns the names of the source files, of many only the first."""
+    names = [path.name for path, _ in pairs]
+    return ", ".join(names if len(names) < 5 else [*names[:2], f"... ({len(names)} files)"])
 
 
 def _lexicon(path: Path) -> Table:
@@ -396,7 +424,12 @@ def _columns_of(table: Table) -> str:
     return "columns {} and {}".format(*table.columns)
 
 
-def _languages(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
+def _read_as(table: Table) -> str:
+    """The columns, and the first pair, which shows a header that was taken for one."""
+    return f"{_columns_of(table)}, the first pair: {table.sources[0][:40]} | {table.targets[0][:40]}"
+
+
+def _languages(source: str | None, target: str | None) -> tuple[str, str]:
     """The names of both sides of a table; those of columns that are numbers say nothing."""
     is_number = source is not None and source.isdecimal()
     return ("source", "target") if is_number else (source or "source", target or "target")

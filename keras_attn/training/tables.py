@@ -11,6 +11,7 @@ from keras_attn.suggestions import did_you_mean
 from keras_attn.text import PACKED, iterate_lines
 
 ENDINGS = (".tsv", ".csv", ".jsonl")
+Given = tuple[str | None, str | None]  # --source and --target
 
 
 class Table(NamedTuple):
@@ -25,9 +26,9 @@ def read_table(path: Path, source: str | None = None, target: str | None = None)
     """Returns two columns of a table.
 
     The name without `.gz`, `.xz` or `.bz2` says what it is: `.csv` has commas and quotation marks, `.jsonl` an object
-    in each line, anything else tabs. A header is recognised by the names of both columns; without one, the columns are
-    the first two, and names are names of languages only. An object may have the two columns in another one inside,
-    such as `{"translation": {"en": "a house", "fr": "une maison"}}`.
+    in each line, anything else tabs. Blank lines are skipped. A header is recognised by the names of both columns, in
+    upper or lower case; without one, the columns are the first two, and names are names of languages only. An object
+    may have the two columns in another one inside, such as `{"translation": {"en": "a house", "fr": "une maison"}}`.
 
     Args:
         path: The file.
@@ -35,18 +36,20 @@ def read_table(path: Path, source: str | None = None, target: str | None = None)
 
     Raises:
         ValueError: for a line without one of the columns, a header with one of two names, a number without another or
-            below 1, or what is no table.
+            below 1, no pairs, or what is no table.
     """
     kind = ending(path)
-    wanted = source or "source", target or "target"
+    given = source, target
     if kind == ".jsonl":
-        rows, columns = _objects(path, wanted), wanted
+        rows, columns = _objects(path, given), _wanted(given)
     else:
-        rows, columns = _columns(_comma_separated(path) if kind == ".csv" else _tab_separated(path), path, wanted)
+        rows, columns = _columns(_comma_separated(path) if kind == ".csv" else _tab_separated(path), path, given)
     sides: tuple[list[str], list[str]] = ([], [])
     for row in rows:
         for side, text in zip(sides, row, strict=True):
             side.append(" ".join(text.splitlines()) if "\n" in text or "\r" in text else text)
+    if not sides[0]:
+        raise ValueError(f"Expected pairs of text in {path}. Received: none")
     return Table(*sides, columns)
 
 
@@ -69,39 +72,67 @@ def _comma_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(f"Expected {path} to be CSV. Received in line {reader.line_num:,}: {error}") from None
 
 
+def _wanted(given: Given) -> tuple[str, str]:
+    return given[0] or "source", given[1] or "target"
+
+
 def _columns(
-    rows: Iterator[tuple[int, list[str]]], path: Path, wanted: tuple[str, str]
+    rows: Iterator[tuple[int, list[str]]], path: Path, given: Given
 ) -> tuple[Iterator[Sequence[str]], tuple[str, str]]:
-    number, first = next(rows)
-    names = [name.strip() for name in first]
-    found = [name for name in wanted if name in names]
+    wanted = _wanted(given)
+    rows = ((line, row) for line, row in rows if len(row) > 1 or any(map(str.strip, row)))
+    if (start := next(rows, None)) is None:
+        return iter(()), wanted
+    names = [name.strip() for name in start[1]]
+    found = [place for place in (_place(name, names) for name in wanted) if place is not None]
     if any(name.isdecimal() for name in wanted):
         if not all(name.isdecimal() and int(name) for name in wanted):
-            given = " and ".join(map(repr, wanted))
-            raise ValueError(f"Expected --source and --target to be two numbers of columns, from 1. Received: {given}")
+            received = " and ".join(map(repr, wanted))
+            raise ValueError(
+                f"Expected --source and --target to be two numbers of columns, from 1. Received: {received}"
+            )
         places, has_header = [int(name) - 1 for name in wanted], False
     elif len(found) == 2:
-        places, has_header = [names.index(name) for name in wanted], True
+        places, has_header = found, True
     elif found:
-        missing = next(name for name in wanted if name not in names)
-        raise ValueError(_no_column(path, missing, names))
+        missing = next(name for name in wanted if _place(name, names) is None)
+        raise ValueError(_no_column(path, missing, names, given))
     else:
         places, has_header = [0, 1], False
 
     def texts() -> Iterator[list[str]]:
-        for line, row in itertools.chain([] if has_header else [(number, first)], rows):
+        for line, row in itertools.chain([] if has_header else [start], rows):
             if len(row) <= max(places):
-                received = f"Received: {' '.join(row)[:80]!r}"
-                raise ValueError(f"Expected 'source, tab, target' in line {line:,} of {path}. {received}")
+                raise ValueError(_too_few_columns(path, line, row, max(places) + 1))
             yield [row[place] for place in places]
 
     return texts(), wanted if has_header else tuple(str(place + 1) for place in places)
 
 
-def _objects(path: Path, wanted: tuple[str, str]) -> Iterator[list[str]]:
+def _place(name: str, names: Sequence[str]) -> int | None:
+    """Returns where a name is among others: as it is written, or else in upper or lower case."""
+    if name in names:
+        return names.index(name)
+    folded = [one.casefold() for one in names]
+    return folded.index(name.casefold()) if name.casefold() in folded else None
+
+
+def _too_few_columns(path: Path, line: int, row: Sequence[str], needed: int) -> str:
+    text = " ".join(row)
+    delimiter = "comma" if ending(path) == ".csv" else "tab"
+    expected = f"'source, {delimiter}, target'" if needed == 2 else f"column {needed}"
+    count = "" if needed == 2 else "1 column, " if len(row) == 1 else f"{len(row)} columns, "
+    hint = ", which has semicolons" if delimiter == "comma" and ";" in text else ""
+    return f"Expected {expected} in line {line:,} of {path}. Received: {count}{text[:80]!r}{hint}"
+
+
+def _objects(path: Path, given: Given) -> Iterator[list[str]]:
+    wanted = _wanted(given)
     for number, line in enumerate(iterate_lines(path), 1):
         if not line.strip():
             continue
+        if line.lstrip().startswith("["):
+            raise ValueError(f"Expected one object on each line of {path}. Received in line {number:,}: an array")
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -110,7 +141,7 @@ def _objects(path: Path, wanted: tuple[str, str]) -> Iterator[list[str]]:
         if not inner:
             names = list(found) if isinstance(found, Mapping) else []
             missing = next((name for name in wanted if name not in names), wanted[0])
-            raise ValueError(_no_column(path, missing, names, f"line {number:,} of "))
+            raise ValueError(_no_column(path, missing, names, given, f"line {number:,} of "))
         texts = [inner[0][name] for name in wanted]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"Expected text in {' and '.join(wanted)} of line {number:,} of {path}. Received: {texts}")
@@ -121,8 +152,13 @@ def _values(found: Any) -> list[Any]:
     return list(found.values()) if isinstance(found, Mapping) else []
 
 
-def _no_column(path: Path, missing: str, names: Sequence[str], line: str = "") -> str:
+def _no_column(path: Path, missing: str, names: Sequence[str], given: Given, line: str = "") -> str:
+    if missing in given:
+        received = f"{missing!r}{did_you_mean(missing, names)}"
+    else:
+        options = zip(("--source", "--target"), given, strict=True)
+        received = " ".join(f"{option} {name}" for option, name in options if name) or "neither"
     return (
         f"Expected --source and --target to name two columns of {line}{path} ({', '.join(names)[:200] or 'none'}). "
-        f"Received: {missing!r}{did_you_mean(missing, names)}"
+        f"Received: {received}"
     )

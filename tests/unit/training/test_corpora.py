@@ -160,6 +160,58 @@ def test_tables_as_people_have_them(tmp_path, name) -> None:
     assert table.columns == (("1", "2") if name == "plain.csv" else columns)
 
 
+@pytest.mark.parametrize("text", ["English,FRENCH\n\na,b\n\n", "\nEnglish\tFRENCH\na\tb\n\n"])
+def test_a_header_has_names_in_either_case_and_blank_lines_are_skipped(tmp_path, text) -> None:
+    path = tmp_path / ("a.csv" if "," in text else "a.tsv")
+    path.write_text(text)
+    assert tables.read_table(path, "french", "english") == (["b"], ["a"], ("french", "english"))
+    for name in ("blank.csv", "blank.tsv", "blank.jsonl"):
+        (tmp_path / name).write_text("\n \n")
+        with pytest.raises(ValueError, match=r"Expected pairs of text in .*blank\.\w+\. Received: none"):
+            tables.read_table(tmp_path / name)
+
+
+def test_what_is_printed_shows_a_header_that_was_read_as_a_pair(tmp_path) -> None:
+    rows = [f"{n}\tsource {n}\ttarget {n}\n" for n in range(30)]
+    (tmp_path / "a.tsv").write_text("id\tenglish\tfrench\n" + "".join(rows))
+    numbered = corpora.describe(corpora.load(tmp_path / "a.tsv", "2", "3"))
+    assert numbered.startswith("a.tsv (columns 2 and 3, the first pair: english | french, val and test are held out")
+    named = f"{tmp_path / 'a.tsv'}+{tmp_path / 'a.tsv'}"
+    joined = corpora.describe(corpora.load(named, "English", "french")).splitlines()[0]
+    assert joined.count("a.tsv: columns English and french, the first pair: source 0 | target 0") == 2
+
+
+def test_pairs_of_val_and_test_that_are_trained_on_are_noted(tmp_path) -> None:
+    files = {"val.de": "vier\ndrei\n", "val.en": "four\nfour\n", "test.de": "x\ndrei\n", "test.en": "y\nthree\n"}
+    folder = write(tmp_path / "own", FILES | files)
+    notes = corpora.describe(corpora.load(folder, "de", "en")).splitlines()[1:]
+    assert notes == ["Note: 1 of 2 test pairs are training pairs; the first is pair 2: drei | three"]
+    write(folder, {"train.more.de": "vier\n", "train.more.en": "four\n"})
+    lines = corpora.describe(corpora.load(folder, "de", "en")).splitlines()
+    assert lines[0].startswith("own (train of train.de, train.more.de), de to en, pairs: train 4")
+    assert lines[1] == "Note: 1 of 2 val pairs are training pairs; the first is pair 1: vier | four"
+    assert len(corpora.describe(corpora.load(folder, "de", "en", stream=True)).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns", "sentence"),
+    [
+        ("a.csv", "a;b\n", (), r"Expected 'source, comma, target' in line 1 .*Received: 'a;b', which has semicolons$"),
+        ("a.csv", "a,b\nc\n", (), r"Expected 'source, comma, target' in line 2 .*Received: 'c'$"),
+        ("a.tsv", "a\tb\tc\n", ("1", "9"), r"Expected column 9 in line 1 of .*Received: 3 columns, 'a b c'$"),
+        ("a.jsonl", '{"en": "a", "fr": "b"}', (), r"two columns of line 1 .* \(en, fr\)\. Received: neither$"),
+        ("a.jsonl", '{"en": "a", "fr": "b"}', ("en",), r" \(en, fr\)\. Received: --source en$"),
+        ("a.tsv", "source\tfr\na\tb\n", (), r"of .*a\.tsv \(source, fr\)\. Received: neither$"),
+        ("a.jsonl", '[{"en": "a"}]', (), r"Expected one object on each line of .*Received in line 1: an array$"),
+        ("a.jsonl", '[\n{"en": "a"}\n]', (), r"Expected one object on each line of .*Received in line 1: an array$"),
+    ],
+)
+def test_refusals_of_tables_name_what_was_given(tmp_path, name, text, columns, sentence) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        tables.read_table(tmp_path / name, *columns)
+
+
 @pytest.mark.parametrize("columns", [("0", "2"), ("3", None), ("en", "2")])
 def test_a_number_of_a_column_is_refused_without_another_from_1(tmp_path, columns) -> None:
     (tmp_path / "id.tsv").write_text(TABLES["id.tsv"])
@@ -180,12 +232,36 @@ def test_a_table_comes_in_parts_or_alone(tmp_path) -> None:
         corpora.load(folder, "en", "fr")
 
 
+def test_each_split_of_a_folder_is_text_or_a_table(tmp_path) -> None:
+    text = {name: lines for name, lines in FILES.items() if name.startswith("train")}
+    folder = write(tmp_path / "own", text | {f"{split}.tsv": f"{split}\tb\n" for split in ("dev", "test")})
+    corpus = corpora.load(folder, "de", "en")
+    held_out = {"val": (["dev"], ["b"]), "test": (["test"], ["b"])}
+    assert (
+        corpus.splits == {"train": (["ein Haus", "zwei Häuser", "drei"], ["a house", "two houses", "three"])} | held_out
+    )
+    assert "own (val of columns 1 and 2, the first pair: dev | b), de to en, pairs: train 3" in corpora.describe(corpus)
+    with pytest.raises(ValueError, match=r"Expected --source and --target, two languages of .*own \(de, en\)"):
+        corpora.load(folder)
+    write(folder, {"train.tsv": "de\ten\na\tb\n"}, zipped=True)
+    sentence = r"text files or a table of train in .*own\. Received: train\.de, train\.en, train\.tsv$"
+    for languages in (("de", "en"), ("de", "fr"), (None, None)):
+        with pytest.raises(
+            ValueError, match=sentence if "fr" not in languages else sentence.replace(r"train\.en, ", "")
+        ):
+            corpora.load(folder, *languages)
+    for language in ("de", "en"):
+        (folder / f"train.{language}").rename(folder / f"train.{language}.log")
+    assert corpora.load(folder, "de", "en").splits == {"train": (["a"], ["b"])} | held_out
+
+
 def test_a_folder_of_tables_with_other_names_of_splits(tmp_path) -> None:
     folder = write(
         tmp_path / "own", {f"{split}.tsv": "en\tfr\na\tb\n" for split in ("train", "dev", "test")}, zipped=True
     )
     corpus = corpora.load(folder, "fr", "en")
-    assert corpora.describe(corpus) == "own (columns fr and en), fr to en, pairs: train 1, val 1, test 1"
+    expected = "own (columns fr and en, the first pair: b | a), fr to en, pairs: train 1, val 1, test 1"
+    assert corpora.describe(corpus).splitlines()[0] == expected
     assert (corpus.source, corpus.target, corpus.splits) == ("fr", "en", dict.fromkeys(corpora.SPLITS, (["b"], ["a"])))
     moses = write(tmp_path / "moses", {name.replace("val", "valid"): text for name, text in FILES.items()})
     assert corpora.load(moses, "de", "en").splits["val"] == (["vier"], ["four"])
@@ -222,7 +298,7 @@ def test_tables_without_the_columns_are_refused(tmp_path, name, text, sentence) 
     ("text", "message"),
     [
         ("a\tb\nc\n", r"Expected 'source, tab, target' in line 2 of .*pairs\.tsv\. Received: 'c'"),
-        ("a\tb\na\tc\nb\tc\n", r"3 different source lines or more, .*pairs\.tsv\. Received: 2"),
+        ("a\tb\na\tc\nb\tc\n\n", r"3 different source lines or more, .*pairs\.tsv\. Received: 2"),
         ("", "an empty file"),
     ],
 )
