@@ -172,7 +172,7 @@ def read_lines(path: PathLike) -> list[str]:
 
 
 def corpus_paths(folder: PathLike, split: str, language: str) -> list[Path]:
-    """Returns the files of one side of a corpus: `<split>.<language>`, then its parts in the order of their names.
+    """Returns the files of one side of a corpus: `<split>.<language>`, or its parts in the order of their names.
 
     The parts are `<split>.<part>.<language>`. Each file is plain, `.gz`, `.xz` or `.bz2`; of one that is there in
     several forms the first of these is taken.
@@ -183,21 +183,14 @@ def corpus_paths(folder: PathLike, split: str, language: str) -> list[Path]:
     return list(_parts(folder, split, language).values())
 
 
-def parallel_paths(
-    folder: PathLike, split: str, source: str, target: str, whole: bool = False
-) -> list[tuple[Path, Path]]:
+def parallel_paths(folder: PathLike, split: str, source: str, target: str) -> list[tuple[Path, Path]]:
     """Returns the files of both sides of a corpus, as `corpus_paths` finds them, part by part.
-
-    Args:
-        folder, split: The folder, and the beginning of the files' names.
-        source, target: The languages.
-        whole: Whether to leave out parts: `<split>.<language>` alone.
 
     Raises:
         FileNotFoundError: As `corpus_paths`.
         ValueError: If a part is there in one language alone.
     """
-    sides = [_parts(folder, split, language, whole) for language in (source, target)]
+    sides = [_parts(folder, split, language) for language in (source, target)]
     for language, own, other in ((source, *sides), (target, *reversed(sides))):
         if missing := [part for part in other if part not in own]:
             raise ValueError(
@@ -207,39 +200,33 @@ def parallel_paths(
     return [(sides[0][part], sides[1][part]) for part in sides[0]]
 
 
-def _parts(folder: PathLike, split: str, language: str, whole: bool = False) -> dict[str, Path]:
-    """Returns the files of `corpus_paths`, or the whole one alone, by their names without language: "train.news"."""
+def _parts(folder: PathLike, split: str, language: str) -> dict[str, Path]:
+    """Returns the files of `corpus_paths` by their names without language: "train.news"."""
     folder = Path(folder)
     present = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     parts = {}
     for suffix in ("", *PACKED):
         for name in present:
             part = name.removesuffix(f".{language}{suffix}")
-            is_of_split = part == split or (part.startswith(f"{split}.") and not whole)
-            if is_of_split and part != name and (folder / name).is_file():
+            if part != name and f"{part}.".startswith(f"{split}.") and (folder / name).is_file():
                 parts.setdefault(part, folder / name)
     if not parts:
         raise FileNotFoundError(
             f"Expected {split}.{language} or {split}.{language}.gz in {folder}. "
             f"Received: {', '.join(present) if present else 'an empty or missing folder'}"
         )
-    return dict(sorted(parts.items()))
+    return {split: parts[split]} if split in parts else dict(sorted(parts.items()))
 
 
-def read_parallel(
-    folder: PathLike, split: str, source: str, target: str, whole: bool = False
-) -> tuple[list[str], list[str]]:
+def read_parallel(folder: PathLike, split: str, source: str, target: str) -> tuple[list[str], list[str]]:
     """Returns the source and target lines of a split, of all its parts.
-
-    Args:
-        folder, split, source, target, whole: As for `parallel_paths`.
 
     Raises:
         FileNotFoundError: As `corpus_paths`.
         ValueError: As `parallel_paths` and `iterate_lines`, and if the sides of a part differ in their number of lines.
     """
     sides: tuple[list[str], list[str]] = [], []
-    for pair in parallel_paths(folder, split, source, target, whole):
+    for pair in parallel_paths(folder, split, source, target):
         parts = [read_lines(path) for path in pair]
         if len(parts[0]) != len(parts[1]):
             raise unequal_lengths_error(*pair, len(parts[0]), len(parts[1]))

@@ -3,9 +3,9 @@
 A corpus is one of
 
 - a name: `phrases`, which is part of this package, or one of `recipes/named_corpora.py`;
-- a folder of `<split>.<language>` files, aligned line by line, plain, `.gz`, `.xz` or `.bz2`, and of parts,
-  `<split>.<part>.<language>`; a split may be a table `<split>.tsv`, `.csv` or `.jsonl` instead. The validation split
-  may also be called `dev`, `valid` or `validation`. The training split of a large folder stays in its files;
+- a folder of `<split>.<language>` files, aligned line by line, plain, `.gz`, `.xz` or `.bz2`, or of parts of
+  these, `<split>.<part>.<language>`; a split may be a table `<split>.tsv`, `.csv` or `.jsonl` instead. The validation
+  split may also be called `dev`, `valid` or `validation`. The training split of a large folder stays in its files;
 - a table: TSV, CSV or JSON lines; `keras_attn.training.tables` says how its columns are found. Others are ignored;
 - a lexicon, `words.dict`, as `keras_attn.pronunciation.read_lexicon` reads it;
 - two files, `text.de` and `text.en`, given by what their names share, `text`.
@@ -310,7 +310,7 @@ def _load(name: str, source: str | None, target: str | None, data: str | os.Path
         splits = _with_held_out(path, table.sources, table.targets, all_targets=is_lexicon)
         return Corpus(path.name, *_languages(source, target), splits, read_as=f"{_read_as(table)}, {_DIVIDED}")
     if name and any(Path(f"{name}.{source}{suffix}").is_file() for suffix in ("", *PACKED)):
-        sides = read_parallel(path.parent, path.name, source, target or "", whole=True)
+        sides = read_parallel(path.parent, path.name, source, target or "")
         return Corpus(path.name, source, target, _with_held_out(path, *sides), read_as=_DIVIDED)
     known = dict.fromkeys(re.sub("/.*", "/*", name) for name in names())  # those such as "g2p/*" as one
     raise ValueError(
@@ -385,7 +385,8 @@ def _folder(folder: Path, source: str | None, target: str | None, stream: bool) 
             splits[split] = tuple(map(TextFiles, zip(*paths[split], strict=True)))
         else:
             splits[split] = read_parallel(folder, names[split], source, target)
-    read_as = [f"{split} of {_some(pairs)}" for split, pairs in paths.items() if len(pairs) > 1]
+    read_as = [f"{split} of {_some(path.name for path, _ in pairs)}" for split, pairs in paths.items() if pairs[1:]]
+    read_as += [f"{split} without {_some(aside)}" for split in paths if (aside := _aside(paths[split], names[split]))]
     if read:
         first = next(iter(read))
         read_as.append((f"{first} of " if in_text else "") + _read_as(read[first]))
@@ -393,9 +394,18 @@ def _folder(folder: Path, source: str | None, target: str | None, stream: bool) 
     return Corpus(folder.resolve().name, *languages, splits, read_as="; ".join(read_as))
 
 
-def _some(pairs: Sequence[tuple[Path, Path]]) -> str:
-    """Returns the names of the source files, of many only the first."""
-    names = [path.name for path, _ in pairs]
+def _aside(pairs: Sequence[tuple[Path, Path]], split: str) -> list[str]:
+    """The parts of the source side beside a whole file, which alone is read."""
+    (path, _), *_ = pairs
+    name = path.name.removeprefix(f"{split}.")  # of a whole file the language
+    language = next((name.removesuffix(suffix) for suffix in PACKED if name.endswith(suffix)), name)
+    beside = (path.parent.glob(f"{split}.*.{language}{suffix}") for suffix in ("", *PACKED))
+    return sorted(part.name for found in beside for part in found)
+
+
+def _some(names: Iterable[str]) -> str:
+    """Returns names, of many only the first."""
+    names = list(names)
     return ", ".join(names if len(names) < 5 else [*names[:2], f"... ({len(names)} files)"])
 
 

@@ -116,18 +116,22 @@ def test_parallel_files(tmp_path):
         read_parallel(tmp_path / "absent", "train", "de", "es")
 
 
-def test_parts_are_paired_by_name_and_follow_the_whole_file(tmp_path):
-    for name in ("train.en", "train.fr", "train.more.en", "train.more.fr", "trainer.en", "train.b.en.x", "x.train.en"):
-        (tmp_path / name).write_text(f"{name[:-3]}\n")
-    both = ["train", "train.more"]
-    assert read_parallel(tmp_path, "train", "en", "fr") == (both, both)
-    assert read_parallel(tmp_path, "train", "en", "fr", whole=True) == (["train"], ["train"])
-    # With their languages, the names of these are in another order: "train.more.b.en" is before "train.more.en".
-    for name in ("train.more.b.en", "train.more.b.fr"):
-        (tmp_path / name).write_text(f"{name[:-3]}\n")
+def test_parts_are_paired_by_name_and_the_whole_file_is_read_alone(tmp_path):
+    # With their languages, the names are in another order: "train.more.b.en" is before "train.more.en".
+    for name in ("more.en", "more.fr", "more.b.en", "more.b.fr", "b.en.x"):
+        (tmp_path / f"train.{name}").write_text(f"{name}\n")
+    (tmp_path / "trainer.en").write_text("of another split")
     (tmp_path / "train.more.en.gz").write_bytes(gzip.compress(b"another form"))
-    pairs = [(f"{part}.en", f"{part}.fr") for part in (*both, "train.more.b")]
+    pairs = [(f"train.{part}.en", f"train.{part}.fr") for part in ("more", "more.b")]
     assert [(a.name, b.name) for a, b in parallel_paths(tmp_path, "train", "en", "fr")] == pairs
+    assert read_parallel(tmp_path, "train", "en", "fr") == (["more.en", "more.b.en"], ["more.fr", "more.b.fr"])
+    for language in ("en", "fr"):
+        (tmp_path / f"train.{language}").write_text("all\n")
+    assert read_parallel(tmp_path, "train", "en", "fr") == (["all"], ["all"])
+    (tmp_path / "train.en").unlink()
+    with pytest.raises(ValueError, match=r"Expected train\.en in .*, the other side of train\.fr\. Received: "):
+        read_parallel(tmp_path, "train", "en", "fr")
+    (tmp_path / "train.fr").unlink()
     for name in ("train.a.en", "train.b.en", "train.a.fr", "train.c.fr"):
         (tmp_path / name).write_text("a line\n")
     with pytest.raises(ValueError, match=r"Expected train\.c\.en in .*, the other side of train\.c\.fr\. Received: "):

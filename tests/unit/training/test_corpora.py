@@ -187,8 +187,11 @@ def test_pairs_of_val_and_test_that_are_trained_on_are_noted(tmp_path) -> None:
     notes = corpora.describe(corpora.load(folder, "de", "en")).splitlines()[1:]
     assert notes == ["Note: 1 of 2 test pairs are training pairs; the first is pair 2: drei | three"]
     write(folder, {"train.more.de": "vier\n", "train.more.en": "four\n"})
+    assert "own (train without train.more.de), de to en" in corpora.describe(corpora.load(folder, "de", "en"))
+    for language in ("de", "en"):
+        (folder / f"train.{language}").rename(folder / f"train.all.{language}")
     lines = corpora.describe(corpora.load(folder, "de", "en")).splitlines()
-    assert lines[0].startswith("own (train of train.de, train.more.de), de to en, pairs: train 4")
+    assert lines[0].startswith("own (train of train.all.de, train.more.de), de to en, pairs: train 4")
     assert lines[1] == "Note: 1 of 2 val pairs are training pairs; the first is pair 1: vier | four"
     assert len(corpora.describe(corpora.load(folder, "de", "en", stream=True)).splitlines()) == 1
 
