@@ -20,7 +20,7 @@ _ERRORS = {400: ValueError, 403: ValueError, 404: ValueError, 413: ValueError, 4
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Which would send a GET without the texts."""
+    """A refusal of redirects, which would send a GET without the texts."""
 
     def redirect_request(self, *_):
         return None
