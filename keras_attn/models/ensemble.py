@@ -40,7 +40,7 @@ class Ensemble(Seq2Seq):
 
     Raises:
         ValueError: for an unknown argument, without models, for models whose vocabularies differ in size, or for an
-            unknown average.
+            unknown average; in a search, for memories of different lengths.
 
     Example:
         >>> sizes = dict(units=5, embedding_size=7, readout_size=11, attention_units=3)
@@ -84,7 +84,13 @@ class Ensemble(Seq2Seq):
 
     def encode(self, source, max_length=None):
         memories, states = zip(*(model.encode(source, max_length) for model in self.models), strict=True)
-        return {"mask": memories[0]["mask"], "models": list(memories)}, list(states)
+        lengths = {memory["mask"].shape[1] for memory in memories} - {None}
+        if len(lengths) > 1:
+            raise ValueError(
+                f"Expected models whose memories of a source have the same length. Received: {sorted(lengths)}"
+            )
+        shared = {name: memories[0][name] for name in ("mask", "masks") if name in memories[0]}
+        return {**shared, "models": list(memories)}, list(states)
 
     def output_part(self, token_ids):
         # `step` then needs the memory's "allowed" (B, n) of a search with a shortlist.

@@ -134,6 +134,9 @@ def _check_memory(inputs: dict[str, Any], model: keras.Model) -> None:
         raise ValueError("Expected a source with a finite encoding. Received: one that is encoded as NaN")
 
 
+_MOST_SEARCHES = 64  # of a model, the oldest of which goes first: a processor of logits may be new in each search
+
+
 class CompiledSearches:
     """The compiled searches of a model. No container, in which Keras would look for layers to save."""
 
@@ -144,9 +147,11 @@ class CompiledSearches:
         """The model `kind(*arguments, **options)`, made once."""
         keys = {name: _identity(value) if callable(value) else repr(value) for name, value in options.items()}
         key = kind, *map(repr, arguments[1:]), *sorted(keys.items())
-        if key not in self._models:
-            self._models.setdefault(key, kind(*arguments, **options))  # another thread may be first
-        return self._models[key]
+        if (found := self._models.get(key)) is None:
+            found = self._models.setdefault(key, kind(*arguments, **options))  # another thread may be first
+            while len(self._models) > _MOST_SEARCHES:
+                self._models.pop(next(iter(self._models)), None)
+        return found
 
 
 def search_in_batches(

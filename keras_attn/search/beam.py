@@ -293,6 +293,7 @@ def beam_search(
         logits_processor: `(logits (B * K, V), token_ids (B * K, L), position, state) -> logits (B * K, V)`, called at
             each step with the tokens so far (pad from `position` on, a scalar) and the model's state after the step;
             scores are those of the logits that it returns. It must be hashable, and read no other tensors but weights.
+            Its numbers and other attributes are read once, when the search is compiled.
 
     Returns:
         A `SearchResult`.

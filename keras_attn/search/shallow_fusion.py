@@ -15,7 +15,7 @@ class ShallowFusion(keras.layers.Layer):
     Args:
         language_model: Any Keras model from token ids `(B, T)` to logits `(B, T, V)` of the next one, that at a place
             reads the ids up to it alone, such as an embedding, a GRU and a projection trained on target text.
-        weight: The weight of the language model.
+        weight: The weight of the language model, which may be set later, too.
         start: The id that precedes the first token.
 
     Call arguments: those of a `logits_processor`, see `keras_attn.search.beam_search`.
@@ -41,9 +41,19 @@ class ShallowFusion(keras.layers.Layer):
         if not language_model.built:  # in a compiled search its weights would be those of one program
             language_model(ops.full((1, 1), start, dtype="int32"))
         self.language_model = language_model
-        self.weight = weight
+        # A variable: a search that is compiled would keep a number.
+        constant = keras.initializers.Constant(weight)
+        self.scale = self.add_weight(name="weight", shape=(), initializer=constant, dtype="float32", trainable=False)
         self.start = start
         self.built = True
+
+    @property
+    def weight(self) -> float:
+        return float(self.scale)
+
+    @weight.setter
+    def weight(self, weight: float) -> None:
+        self.scale.assign(weight)
 
     def call(self, logits, token_ids, position, state=None):
         first = ops.full_like(token_ids[:, :1], self.start)  # (R, 1)
@@ -55,4 +65,4 @@ class ShallowFusion(keras.layers.Layer):
                 f"{words.shape[-1]}"
             )
         own, words = (ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in (logits, words))
-        return own + self.weight * words
+        return own + self.scale * words

@@ -61,6 +61,9 @@ def test_an_ensemble_reads_any_source(name):
     found, expected = (one.generate(source, max_length=L, beam_size=3) for one in (Ensemble([model, model]), model))
     np.testing.assert_array_equal(found.token_ids, expected.token_ids)
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
+    assert isinstance(found.alignments, list) == isinstance(expected.alignments, list)
+    for one, other in zip(keras.tree.flatten(found.alignments), keras.tree.flatten(expected.alignments), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_samples_are_those_of_the_seed_and_limits_hold():
@@ -114,6 +117,14 @@ def test_a_method_is_one_processor():
     assert len(model.searches._models) == 1
 
 
+def test_the_oldest_compiled_search_goes_first(monkeypatch):
+    monkeypatch.setattr("keras_attn.models.search_models._MOST_SEARCHES", 2)
+    model, frames = make("attention, frames"), inputs_of("attention, frames")["encoder_inputs"]
+    for length in (1, 2, 3):
+        model.generate(frames, max_length=length, beam_size=1)
+    assert [one.max_length for one in model.searches._models.values()] == [2, 3]
+
+
 def test_processors_of_one_name_are_searched_with_apart_and_must_return_logits():
     model, frames = make("attention, frames"), inputs_of("attention, frames")["encoder_inputs"]
     models = [keras.Sequential([keras.layers.Embedding(VT, 5), keras.layers.Dense(size)]) for size in (VT, 9)]
@@ -121,6 +132,9 @@ def test_processors_of_one_name_are_searched_with_apart_and_must_return_logits()
     found = [model.generate(frames, max_length=L, logits_processor=one).scores for one in processors]
     assert np.abs(found[0] - found[1]).max() > 1e-3
     np.testing.assert_array_equal(model.generate(frames, max_length=L, logits_processor=processors[0]).scores, found[0])
+    processors[0].weight = 9.0  # read by a search that is compiled, too
+    np.testing.assert_array_equal(model.generate(frames, max_length=L, logits_processor=processors[0]).scores, found[1])
+    assert processors[0].weight == 9.0
     for wrong in (lambda logits, *_: logits[:, :3], lambda *_: None):
         with pytest.raises(ValueError, match=r"Expected `logits_processor` to return logits of shape \(R, V\)"):
             model.generate(frames, max_length=L, logits_processor=wrong)

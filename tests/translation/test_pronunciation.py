@@ -211,6 +211,7 @@ def test_alphabets_by_hand():
     assert converted(["AH0", "B", "AW1", "T"], "arpabet", "ipa") == ["ə", "b", "ˈaʊ", "t"]
     assert converted(["M", "ER1", "D", "ER0"], "arpabet", "x-sampa") == ["m", '"3`', "d", "@`"]
     assert converted(["ɲ", "ɔ̃", "tʰ", "t͡ʃ", "øː", "?"], "ipa", "x-sampa") == ["J", "O_~", "t_h", "t_S", "2:", "?"]
+    assert converted(["ʘ", "ǀ", "ǁ", "ǃ", "ǂ", "d̼"], "ipa", "x-sampa") == ["O\\", "|\\", "|\\|\\", "!\\", "=\\", "d_N"]
     assert converted(["ẽ̞", "ç", "c\u0327", "á", "‿"], "ipa", "x-sampa") == ["e_~_o", "C", "C", "a_H", "-\\"]
     with pytest.raises(ValueError, match=r"Expected an origin among: arpabet, ipa\. Received: 'x-sampa'"):
         converted(["S"], "x-sampa", "ipa")

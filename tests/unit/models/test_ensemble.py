@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.models import Ensemble, RNNSearch, average_weights
+from keras_attn.layers import AttentionDecoder
+from keras_attn.models import AttentionSeq2Seq, Ensemble, RNNSearch, average_weights
 from keras_attn.text import Tokenizer
 from keras_attn.translation import Translator
 
@@ -63,6 +64,14 @@ def test_what_cannot_be_combined_is_refused(models):
     for other in (models[0], [models[0], keras.Sequential()]):
         with pytest.raises(ValueError, match=r"Expected a list of `Seq2Seq` models\. Received: "):
             Ensemble(other)
+    frames = keras.Input((6, 3), name="encoder_inputs")
+    halves = []
+    for stride in (1, 2):
+        decoder = AttentionDecoder(keras.layers.GRUCell(5), "general")
+        parts = decoder, keras.layers.Embedding(VT, 7), keras.layers.Dense(VT)
+        halves.append(AttentionSeq2Seq(keras.layers.Conv1D(5, 1, strides=stride), *parts, inputs=frames))
+    with pytest.raises(ValueError, match=r"memories of a source have the same length\. Received: \[3, 6\]"):
+        Ensemble(halves).generate(np.zeros((2, 6, 3), "float32"), max_length=2)
     with pytest.raises(ValueError, match=r"probability, log_probability\. Received: average='mean'"):
         Ensemble(models, average="mean")
     with pytest.raises(ValueError, match="one class and one size"):
