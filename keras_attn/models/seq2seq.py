@@ -124,6 +124,7 @@ class Seq2Seq(keras.Model):
     mask_padding: bool = True
     source_length: int | None = None
     pointer: bool = False
+    quantized: bool = False  # by `keras_attn.quantize`
     source_name: str | None = SOURCE_IDS
     shared_arguments: tuple[str, ...] = ()  # which every subclass takes in `kwargs` for a parent's constructor
 
@@ -412,6 +413,11 @@ class Seq2Seq(keras.Model):
 
     def train_step(self, *args, **kwargs):
         """As Keras', with dense gradients of embeddings on TensorFlow."""
+        if self.quantized:
+            raise ValueError(
+                "Expected a model in its own precision to train. Received: that of `quantize`, whose matrices are read "
+                "once: train the translator's own model, then quantize it"
+            )
         with dense_gradients(self.optimizer):
             return super().train_step(*args, **kwargs)
 

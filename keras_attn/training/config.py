@@ -82,9 +82,9 @@ _COUNTS = ("epochs", "max_steps", "validate_every", "batch_size", "tokens_per_ba
 _COUNTS += ("min_frequency", "max_tokens", "max_words", "validation_sentences")
 _FRACTIONS = ("hold_fraction", "label_smoothing", "ema_decay", "bpe_dropout", "recurrent_dropout", "word_dropout")
 _FRACTIONS += ("dropout", "embedding_dropout", "layer_dropout", "memory_dropout", "output_dropout")
-_NOT_NEGATIVE = ("curriculum_epochs", "warmup_steps", "length_penalty", "average_checkpoints", "guided_alignment")
+_NOT_NEGATIVE = ("curriculum_epochs", "warmup_steps", "average_checkpoints", "guided_alignment")
 _RANGES = {name: {"low": 1} for name in _COUNTS} | {name: {"low": 0} for name in _NOT_NEGATIVE}
-_RANGES |= {name: {"low": 0, "high": 1} for name in _FRACTIONS}
+_RANGES |= {name: {"low": 0, "high": 1} for name in _FRACTIONS} | {"length_penalty": {"low": 0, "high": 10}}
 _RANGES |= {name: {"low": 0, "low_included": False} for name in ("learning_rate", "global_clipnorm")}
 
 

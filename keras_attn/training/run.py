@@ -21,6 +21,7 @@ from keras_attn.backend import (
     preferred_precision,
     training_devices,
 )
+from keras_attn.evaluation import by_metric
 from keras_attn.requirements import is_installed
 from keras_attn.training import corpora, fitting, starting_point
 from keras_attn.training import plan as plans
@@ -111,8 +112,9 @@ def _train(recipe: ModuleType, plan: TrainingPlan, devices, model_scope, job, te
         model.check_attention()
     lengths = (start.length_arguments if start else {}) | {"trained_length": config.max_tokens}
     translator = Translator(model, *tokenizers, **lengths)
-    # Refuses search options that are wrong now, not after hours of training.
+    # Refuse options of the search and the scores that are wrong now, not after hours of training.
     translator.generate([], beam_size=plan.beam, length_penalty=config.length_penalty)
+    by_metric.all_scores(config.metric, ["a"], [["a"]], ["a"], config.tokenize)
     job.on_rank_0(lambda: open_run(out, identity | texts, plan.resume))
     if start:  # to resume, the checkpoint has the run's own
         start.give_weights(model)
@@ -201,6 +203,8 @@ def _export(translator, config, out: Path, beam_size: int) -> None:
 
 def refuse_taken(out: Path, resume: bool) -> None:
     """Raises FileExistsError if the folder has other files or a finished run, before any work."""
+    if resume and files.is_empty(out):
+        print(f"Note: there is no run to resume in {str(out)!r}; a new one begins.", flush=True)
     if files.is_empty(out) or (resume and (out / "run.json").exists()):
         return
     if not resume:
@@ -221,6 +225,10 @@ def open_run(out: Path, settings: dict, resume: bool) -> None:
         return
     begun = reports.read_settings(path)
     if different := [name for name in settings if begun.get(name) != settings[name]]:
+        if different == ["config"]:
+            own = begun["config"]
+            changed = [name for name, value in settings["config"].items() if own.get(name) != value]
+            different = [f"{name} ({own.get(name)!r})" for name in changed]
         raise ValueError(f"Expected the same run as in {str(out)!r}. It was begun with another {', '.join(different)}.")
     if not (out / "translator.json").exists():  # killed while the preset was moved into place
         (out / "model.keras").unlink(missing_ok=True)

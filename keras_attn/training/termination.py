@@ -48,9 +48,7 @@ class Termination:
     def _note(self, number, frame):
         is_first, self.requested = not self.requested, True
         self._kind = KeyboardInterrupt if number == signal.SIGINT else Terminated
-        if number == signal.SIGINT and not (self._is_deferred and is_first):
-            raise KeyboardInterrupt
-        if not self._is_deferred:
+        if not self._is_deferred or (number == signal.SIGINT and not is_first):
             raise self.error("Continue with --resume if there is a run.json in the folder.")
 
     @contextlib.contextmanager

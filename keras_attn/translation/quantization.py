@@ -28,7 +28,7 @@ def quantize(translator: _Translator, mode: str = "int8") -> _Translator:
 
     Args:
         translator: A `keras_attn.Translator`. It stays as it is: the result has a copy of its model, whose matrices are
-            read once, so that it is not for further training.
+            read once, so that it cannot be trained.
         mode: "int8".
 
     Raises:
@@ -57,6 +57,7 @@ def int8_weights(model: keras.Model) -> Int8Weights:
     for layer in all_layers(model):
         if type(layer) in _INT8_LAYERS:
             layer.__class__ = _INT8_LAYERS[type(layer)]
+    model.quantized = True
     return Int8Weights(model)
 
 

@@ -51,6 +51,8 @@ def draw(arguments: argparse.Namespace) -> None:
 
     path = arguments.output or arguments.run / "figure3.svg"
     check_ending(path)
+    if arguments.output and path.exists():
+        raise FileExistsError(f"Expected {str(path)!r} to be a new file.")
     trained = read_report(arguments.run)
     if (trained["source"], trained["target"]) != ("en", "fr"):
         received = f"{trained['source']} to {trained['target']}" if trained["source"] else "no report.json"

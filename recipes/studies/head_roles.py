@@ -30,6 +30,7 @@ from keras import ops
 from keras_attn.cli import command, line_streaming
 from keras_attn.cli.command import between, run_folder
 from keras_attn.evaluation import Model1
+from keras_attn.models import TransformerSeq2Seq
 from keras_attn.training import surroundings
 from recipes.studies.heads import chosen
 from recipes.studies.options import add_comparison, compared, comparison
@@ -57,6 +58,8 @@ def run_study(arguments: argparse.Namespace) -> None:
     sources, references = map(list, zip(*measured, strict=True))
     translator, trained = Translator.from_preset(arguments.run), reports[arguments.run]
     translator.model.check_attention()
+    if not isinstance(translator.model, TransformerSeq2Seq):
+        raise ValueError(f"Expected a run of a Transformer. Received: {type(translator.model).__name__}")
     kernels = output_kernels(translator.model)
     complete = {name: ops.convert_to_numpy(kernel) for name, kernel in kernels.items()}
 

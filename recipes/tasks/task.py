@@ -15,6 +15,8 @@ import keras
 import numpy as np
 
 from keras_attn import Translator
+from keras_attn.cli.command import between
+from keras_attn.files import is_empty
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.training import report, surroundings
 from keras_attn.translation import Translation
@@ -38,11 +40,14 @@ class Task:
 
     def __init__(self, name: str, doc: str, argv: Sequence[str] | None, *, epochs: int, items: int | None = None):
         parser = argparse.ArgumentParser(f"python -m recipes.tasks.{name}", description=doc.partition("\n")[0])
-        parser.add_argument("--seed", type=int, default=0)
-        parser.add_argument("--epochs", type=int, default=epochs)
-        parser.add_argument("--items", type=int, default=items, help="training items")
+        count = between(int, 1, 10**9)
+        parser.add_argument("--seed", type=between(int, 0, 2**32 - 1), default=0)
+        parser.add_argument("--epochs", type=count, default=epochs)
+        parser.add_argument("--items", type=count, default=items, help="training items")
         parser.add_argument("--out", type=Path, default=Path("runs") / name, help="folder of the run")
         options = parser.parse_args(argv)
+        if options.out.exists() and not is_empty(options.out):
+            parser.error(f"Expected --out to be a new or empty folder. {str(options.out)!r} has other files.")
         self.seed, self.epochs, self.items, self.out = options.seed, options.epochs, options.items, options.out
         self.picture = self.out / "picture.png"
         self.scores: dict[str, float] = {}

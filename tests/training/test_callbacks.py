@@ -166,7 +166,7 @@ def test_the_second_interrupt_is_an_error_at_once():
             os.kill(os.getpid(), signal.SIGINT)
             raise AssertionError("the second was deferred, too")
 
-    with Termination() as termination, pytest.raises(KeyboardInterrupt):
+    with Termination() as termination, pytest.raises(KeyboardInterrupt, match=r"interrupted\. Continue with --resume"):
         interrupted_twice(termination)
 
 

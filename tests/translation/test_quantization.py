@@ -9,6 +9,7 @@ from keras import ops
 
 import keras_attn
 from keras_attn.backend import Int8Weights, dense, int8_products, kernel_products, loop_product
+from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.translation.quantization import int8_weights
 from tests.contracts.model_rows import T, make, some_inputs
 from tests.translation.test_options import LINES, texts
@@ -180,6 +181,11 @@ def test_the_translator_stays_as_it_is(translator):
     assert [(t.text, t.score) for t in after] == [(t.text, t.score) for t in before]
     differences = [abs(a.score - b.score) for a, b in zip(found, before, strict=True) if a.token_ids]
     assert 0 < max(differences) < 0.2
+    assert not translator.model.quantized
+    quantized.model.compile("sgd", SmoothedCrossentropy())
+    ids = np.array([[4, 3]])
+    with pytest.raises(ValueError, match="then quantize it"):
+        quantized.model.train_on_batch({"encoder_token_ids": ids, "decoder_token_ids": ids}, ids)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="only JAX compiles weights as constants or arguments")

@@ -7,14 +7,25 @@ import pytest
 
 from recipes import sweep
 from recipes.pages import results
-from recipes.studies import alignment, attention, ensembles, g2p, heads, ingredients, length, low_resource, showcase
+from recipes.studies import (
+    alignment,
+    attention,
+    ensembles,
+    g2p,
+    head_roles,
+    heads,
+    ingredients,
+    length,
+    low_resource,
+    showcase,
+)
 from tests.hostile import sentence_of
 from tests.unit.recipes.small_study import TINY, write_gold
 
 FOLDERS = "--corpus {corpus} --out {out}"
 TRAINED = f"{FOLDERS} --source en --target fr"
 BEGIN = {length: f"{TRAINED} --set {' '.join(TINY)}", sweep: "", results: ""}
-BEGIN |= dict.fromkeys((g2p, alignment, heads, showcase), FOLDERS)
+BEGIN |= dict.fromkeys((g2p, alignment, heads, head_roles, showcase), FOLDERS)
 CASES = [
     (length, "--max-steps 0", "--max-steps of at least 1"),
     (length, "--set luong.units=3", "recipe among: rnnsearch, rnnencdec"),
@@ -54,6 +65,7 @@ CASES = [
     (heads, "{0} --lines 1 --max-words 1", "at most 1 words"),
     (heads, "{0} {tagged} --lines 1", "the same --tags"),
     (heads, "{tagged} --lines 1", "a source vocabulary with the tag <2fr>"),
+    (head_roles, "{0}", "Expected a run of a Transformer. Received: RNNSearch"),
     (showcase, "{0} {0}", "different runs"),
     (showcase, "{0} {tmp}", "different runs"),
     (showcase, "{0} {1} --min-words 99", "at least 99 words"),

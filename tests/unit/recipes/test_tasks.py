@@ -109,6 +109,15 @@ def test_a_recipe_trains_searches_and_reports(name, tmp_path):
     assert list(tmp_path.glob("*.keras"))
 
 
+@pytest.mark.parametrize("words", [("--out", "{f}"), ("--seed", "-1"), ("--epochs", "0"), ("--items", "0")])
+def test_what_would_overwrite_a_run_or_train_nothing_is_refused(words, tmp_path, capsys):
+    (tmp_path / "report.json").write_text("{}")
+    with pytest.raises(SystemExit, match="2"):
+        importlib.import_module("recipes.tasks.pointer_network").main([word.format(f=tmp_path) for word in words])
+    assert "xpected" in capsys.readouterr().err
+    assert (tmp_path / "report.json").read_text() == "{}"
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_a_recipe_says_what_its_report_has(name):
     report, text = REPORTS[name], " ".join(importlib.import_module(f"recipes.tasks.{name}").__doc__.split())

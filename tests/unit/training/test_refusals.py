@@ -24,6 +24,8 @@ CASES = [
     ("rnnsearch", "--set learning_rate=-1", "`learning_rate` above 0"),
     ("rnnsearch", "--set bpe_dropout=0.1 level=word", "`level` to be"),
     ("rnnsearch", "--set max_steps=0", "`max_steps` of at least 1"),
+    ("rnnsearch", "--set length_penalty=50", "`length_penalty` from 0 to 10"),
+    (IN_CORPUS, "--set tokenize=moses", "moses"),
     (IN_CORPUS, "--source xx", "xx"),
     ("rnnsearch", "--out {run}", "already holds"),
     ("rnnsearch", "--out {run} --resume", "finished"),

@@ -84,6 +84,12 @@ def test_other_text_of_the_same_name_is_refused(corpus, copy, tmp_path, split, c
     assert f"It was begun with another text of the split {split}." in capfd.readouterr().err
 
 
+def test_another_setting_is_named_with_its_value(corpus, copy, capfd):
+    epochs = json.loads((copy / "run.json").read_text())["config"]["epochs"]
+    assert train.main(line(corpus, copy, "--resume", "--epochs", str(epochs + 1))) == 2
+    assert f"It was begun with another epochs ({epochs})." in capfd.readouterr().err
+
+
 def test_training_that_diverges_stops_at_once_and_keeps_the_last_good_state(corpus, copy, monkeypatch, capfd):
     """The weights become NaN when the second of two epochs begins."""
     on_epoch_begin, before = callbacks.TimeBudget.on_epoch_begin, (copy / "checkpoint.npz").read_bytes()
