@@ -63,8 +63,7 @@ def align(arguments: argparse.Namespace) -> None:
         with command.quietly():
             other = Translator.from_preset(arguments.reverse) if arguments.reverse else None
 
-        def aligned(lines, numbers):
-            pairs = list(map(_pair, lines, numbers))
+        def aligned(pairs, numbers):
             links = links_of(translator, pairs)
             if other is not None:
                 back = links_of(other, [pair[::-1] for pair in pairs])
@@ -74,7 +73,8 @@ def align(arguments: argparse.Namespace) -> None:
 
         options = {"batch_size": arguments.batch_size, "n_best": 1, "return_alignments": True}
         with streams.Progress(not output.file.isatty(), streams.size(file)) as progress:
-            for *_, found in streams.results(aligned, file, options, arguments, progress, arguments.file or "stdin"):
+            name = arguments.file or "stdin"
+            for *_, found in streams.results(aligned, file, options, arguments, progress, name, parse=_pair):
                 rows = (" ".join(f"{i}-{j}" for i, j in sorted(links, key=lambda link: link[::-1])) for links in found)
                 output.write("".join(f"{row}\n" for row in rows).encode())
 

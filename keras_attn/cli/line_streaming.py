@@ -162,20 +162,23 @@ def results(
     arguments,
     progress: "Progress",
     name: str | Path = "the input",
-) -> Iterator[tuple[int, list[str], list]]:
+    parse: Callable[[str, int], Any] = lambda text, number: text,
+) -> Iterator[tuple[int, list, list]]:
     """Yields for each window of lines the number of its first line, the texts and `generate`'s results for them.
 
     Args:
-        generate: Takes texts and their numbers.
+        generate: Takes what `parse` returns for some texts, and their numbers.
         source: The lines.
         options: The options of `generate`; `batch_size`, `n_best` and `return_alignments` are read.
         arguments: Parsed arguments; `window` and `max_characters` are read.
         progress: Counts lines.
         name: The input, for errors.
+        parse: Called for each text of a window and its number, before any is worked on.
     """
     reader, number = TextReader(arguments.max_characters, name), 1
     for lines in windows(source, **window_limits(arguments, options["n_best"], options["return_alignments"])):
-        texts, numbers = reader.read(lines), range(number, number + len(lines))
+        numbers = range(number, number + len(lines))
+        texts = list(map(parse, reader.read(lines), numbers))
         sizes = [len(line) + 1 for line in lines]
         yield number, texts, in_batches(generate, texts, numbers, options["batch_size"], progress, sizes)
         number += len(lines)

@@ -604,8 +604,8 @@ class InputAttentionEncoder(Layer):
 
     Args:
         cell: A Keras RNN cell of one layer.
-        attention: An `Attention` without a state, such as `BahdanauAttention(T)`. Only its alignment is used, so it has
-            no dropout.
+        attention: An `Attention` without a state, such as `BahdanauAttention(T)`. Only its alignment is used: a
+            dropout and a gate of the context do nothing.
 
     Call arguments:
         inputs: `(B, T, n)`, n series of T values; T is static. There is no padding.
@@ -617,8 +617,7 @@ class InputAttentionEncoder(Layer):
     Mask behaviour: every value is read. An implicit mask is handed on to `values`.
 
     Raises:
-        ValueError: for what is not a cell, or no attention layer; inputs of unknown length; an attention with a state,
-            dropout, a gate or heads.
+        ValueError: for what is not a cell, or no attention layer; inputs of unknown length; an attention with a state.
 
     Example:
         >>> encoder = keras_attn.InputAttentionEncoder(keras.layers.LSTMCell(5), keras_attn.BahdanauAttention(7))
@@ -639,11 +638,6 @@ class InputAttentionEncoder(Layer):
         check_cell(cell)
         if not isinstance(attention, Attention):
             raise ValueError(f"Expected `attention` to be an `Attention` layer. Received: {attention!r}")
-        if attention.dropout or type(attention).call is not Attention.call:
-            raise ValueError(
-                "Expected an `attention` without dropout, a gate or heads: only its alignment is used. Received: "
-                f"{attention!r} with dropout={attention.dropout}"
-            )
         self.cell = cell
         self.attention = attention
 
@@ -666,14 +660,14 @@ class InputAttentionEncoder(Layer):
         recur = recurrence(self.cell, number, drops)
 
         def step(states, x, constants):
-            keys, drops = constants
+            series, keys, drops = constants
             query = ops.concatenate(tree.flatten(states), axis=-1)  # (B, H) of a GRU, (B, 2 H) of an LSTM
-            alignment, _ = self.attention.align(query, keys, None, ())  # (B, n)
+            _, alignment, _ = self.attention(query, series, keys=keys, training=False)  # (B, n)
             output, states = recur(None, ops.cast(alignment, x.dtype) * x, states, drops)
             return states, (output, alignment)
 
         first = as_lists(self.cell.get_initial_state(batch_size=batch))
-        _, found = scan(step, first, ops.transpose(inputs, (1, 0, 2)), constants=(keys, drops))
+        _, found = scan(step, first, ops.transpose(inputs, (1, 0, 2)), constants=(series, keys, drops))
         return tuple(ops.transpose(x, (1, 0, 2)) for x in found)
 
     def compute_output_spec(self, inputs, training=False):

@@ -4,8 +4,10 @@ import keras
 from keras import ops
 
 from keras_attn.backend import dense, tanh
+from keras_attn.layers.additive import GatedAttention
 from keras_attn.layers.attention import Attention, get_attention, register_attention
 from keras_attn.layers.layer import build_once, check_size
+from keras_attn.layers.multi_head import MultiHeadAttention
 from keras_attn.layers.normalizers import at_least_float32, normalize, score_dtype
 
 _TFA_ARGUMENTS = {"units", "memory", "memory_sequence_length", "scale", "probability_fn"}
@@ -57,11 +59,11 @@ class LuongAttention(Attention):
             )
         super().__init__(**kwargs)
         self.score = get_attention(score, dtype=self.dtype_policy, **self.weight_options)
-        cls = type(self.score)
-        if issubclass(cls, LuongAttention) or cls.align is not Attention.align or cls.call is not Attention.call:
+        others = LuongAttention, GatedAttention, MultiHeadAttention
+        if isinstance(self.score, others) or type(self.score).align is not Attention.align:
             raise ValueError(
-                "Expected a score function, not another global or local attention, nor one with a gate or heads, of "
-                f"which only the scores would be used. Received: {self.score!r}"
+                "Expected a score function, not another global or local attention, nor one whose gate or heads would "
+                f"be left out. Received: {self.score!r}"
             )
         if self.score.normalizer != "softmax" or self.score.dropout:
             raise ValueError(

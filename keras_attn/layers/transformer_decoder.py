@@ -58,8 +58,7 @@ class TransformerDecoder(SourceReader):
 
     Raises:
         ModuleNotFoundError: if KerasHub is not installed.
-        ValueError: for an unknown argument, a size that is not a positive whole number, or inputs whose width is not a
-            multiple of `num_heads`.
+        ValueError: for an unknown argument, or a size that is not a positive whole number.
 
     Example:
         >>> decoder = keras_attn.layers.TransformerDecoder(2, 11)
@@ -94,11 +93,6 @@ class TransformerDecoder(SourceReader):
 
     def build(self, inputs_shape, values_shape=None, **_):
         width = inputs_shape[-1]
-        if width % self.num_heads:
-            raise ValueError(
-                f"Expected inputs whose width is a multiple of `num_heads`. Received: width {width}, "
-                f"num_heads={self.num_heads}"
-            )
         values_shape = inputs_shape if values_shape is None else values_shape
         # The names of attributes and layers are KerasHub's: models saved with its decoder load.
         self._self_attention_layer = self._attention("self_attention", width)

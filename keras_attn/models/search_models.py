@@ -134,7 +134,7 @@ def _check_memory(inputs: dict[str, Any], model: keras.Model) -> None:
         raise ValueError("Expected a source with a finite encoding. Received: one that is encoded as NaN")
 
 
-_MOST_SEARCHES = 64  # of a model, the oldest of which goes first: a processor of logits may be new in each search
+_MOST_SEARCHES = 64  # of a model, the least recently used goes first: a processor may be new in each search
 
 
 class CompiledSearches:
@@ -151,6 +151,8 @@ class CompiledSearches:
             found = self._models.setdefault(key, kind(*arguments, **options))  # another thread may be first
             while len(self._models) > _MOST_SEARCHES:
                 self._models.pop(next(iter(self._models)), None)
+        else:
+            self._models[key] = self._models.pop(key, found)  # the last now
         return found
 
 

@@ -42,8 +42,8 @@ class ShallowFusion(keras.layers.Layer):
             language_model(ops.full((1, 1), start, dtype="int32"))
         self.language_model = language_model
         # A variable: a search that is compiled would keep a number.
-        constant = keras.initializers.Constant(weight)
-        self.scale = self.add_weight(name="weight", shape=(), initializer=constant, dtype="float32", trainable=False)
+        options = {"dtype": "float32", "trainable": False, "autocast": False}
+        self.scale = self.add_weight((), keras.initializers.Constant(weight), name="weight", **options)
         self.start = start
         self.built = True
 

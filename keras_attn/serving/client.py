@@ -75,7 +75,7 @@ class Client:
     def __post_init__(self):
         if not _is_address(self.address):
             raise ValueError(f"Expected an address such as http://localhost:8501. Received: {self.address!r}")
-        if not (self.retries >= 0 and self.batch_size >= 1 and self.timeout > 0):
+        if not (self.retries >= 0 and self.batch_size >= 1 and (self.timeout or 0) > 0):
             received = f"{self.retries}, {self.batch_size}, {self.timeout}"
             raise ValueError(f"Expected retries >= 0, batch_size >= 1, timeout > 0. Received: {received}")
         path = urllib.parse.quote(self.model, safe="") + ("" if self.version is None else f"/versions/{self.version}")
@@ -164,7 +164,7 @@ def _is_address(address: str) -> bool:
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except (AttributeError, ValueError):  # such as a port that is no number
         return False
-    return bool(known) and not (parts.username or parts.query or parts.fragment or " " in address)
+    return bool(known) and not (parts.username or any(one in "?#" or one.isspace() for one in address))
 
 
 def _string(text) -> str:

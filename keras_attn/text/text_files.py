@@ -191,6 +191,8 @@ def parallel_paths(folder: PathLike, split: str, source: str, target: str) -> li
         ValueError: If a part is there in one language alone.
     """
     sides = [_parts(folder, split, language) for language in (source, target)]
+    if [len(side) for side in sides] == [1, 1]:  # "train.news-en.en" with "train.news-fr.fr"
+        return list(zip(*(side.values() for side in sides), strict=True))
     for language, own, other in ((source, *sides), (target, *reversed(sides))):
         if missing := [part for part in other if part not in own]:
             raise ValueError(
@@ -202,7 +204,7 @@ def parallel_paths(folder: PathLike, split: str, source: str, target: str) -> li
 
 def _parts(folder: PathLike, split: str, language: str) -> dict[str, Path]:
     """Returns the files of `corpus_paths` by their names without language: "train.news"."""
-    folder = Path(folder)
+    folder, split = Path(folder, split).parent, Path(split).name  # a split may be in a folder inside
     present = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     parts = {}
     for suffix in ("", *PACKED):

@@ -226,8 +226,8 @@ def open_run(out: Path, settings: dict, resume: bool) -> None:
     begun = reports.read_settings(path)
     if different := [name for name in settings if begun.get(name) != settings[name]]:
         if different == ["config"]:
-            own = begun["config"]
-            changed = [name for name, value in settings["config"].items() if own.get(name) != value]
+            own, new = begun["config"], settings["config"]
+            changed = [name for name in own | new if own.get(name) != new.get(name)]
             different = [f"{name} ({own.get(name)!r})" for name in changed]
         raise ValueError(f"Expected the same run as in {str(out)!r}. It was begun with another {', '.join(different)}.")
     if not (out / "translator.json").exists():  # killed while the preset was moved into place

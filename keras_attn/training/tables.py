@@ -84,7 +84,10 @@ def _columns(
     if (start := next(rows, None)) is None:
         return iter(()), wanted
     names = [name.strip() for name in start[1]]
-    found = [place for place in (_place(name, names) for name in wanted) if place is not None]
+    found = [names.index(name) for name in wanted if name in names]
+    folded = [name.casefold() for name in names]
+    if len(found) < 2 and all(name.casefold() in folded for name in wanted):  # one of two may be a word of a first pair
+        found = [folded.index(name.casefold()) for name in wanted]
     if any(name.isdecimal() for name in wanted):
         if not all(name.isdecimal() and int(name) for name in wanted):
             received = " and ".join(map(repr, wanted))
@@ -95,7 +98,7 @@ def _columns(
     elif len(found) == 2:
         places, has_header = found, True
     elif found:
-        missing = next(name for name in wanted if _place(name, names) is None)
+        missing = next(name for name in wanted if name not in names)
         raise ValueError(_no_column(path, missing, names, given))
     else:
         places, has_header = [0, 1], False
@@ -107,14 +110,6 @@ def _columns(
             yield [row[place] for place in places]
 
     return texts(), wanted if has_header else tuple(str(place + 1) for place in places)
-
-
-def _place(name: str, names: Sequence[str]) -> int | None:
-    """Returns where a name is among others: as it is written, or else in upper or lower case."""
-    if name in names:
-        return names.index(name)
-    folded = [one.casefold() for one in names]
-    return folded.index(name.casefold()) if name.casefold() in folded else None
 
 
 def _too_few_columns(path: Path, line: int, row: Sequence[str], needed: int) -> str:

@@ -161,7 +161,7 @@ def test_masks_of_a_cell_over_several_series_are_those_of_the_batch(cell, rng, m
         "states": lambda: gru(recurrent_dropout=0.5),
         "own": lambda: ka.DeepTransitionCell([gru(dropout=0.5), gru()]),
     }
-    encoder = ka.InputAttentionEncoder(cells[cell](), ka.BahdanauAttention(A))
+    encoder = ka.InputAttentionEncoder(cells[cell](), ka.BahdanauAttention(A, dropout=0.5))  # that of the context
     inputs = keras.Input((T, S))
     model = keras.Model(inputs, layers.Dense(1)(encoder(inputs)[0]))
     model.compile("sgd", "mse")

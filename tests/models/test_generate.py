@@ -117,12 +117,12 @@ def test_a_method_is_one_processor():
     assert len(model.searches._models) == 1
 
 
-def test_the_oldest_compiled_search_goes_first(monkeypatch):
+def test_the_compiled_search_that_was_not_used_for_longest_goes_first(monkeypatch):
     monkeypatch.setattr("keras_attn.models.search_models._MOST_SEARCHES", 2)
     model, frames = make("attention, frames"), inputs_of("attention, frames")["encoder_inputs"]
-    for length in (1, 2, 3):
+    for length in (1, 2, 1, 3):
         model.generate(frames, max_length=length, beam_size=1)
-    assert [one.max_length for one in model.searches._models.values()] == [2, 3]
+    assert [one.max_length for one in model.searches._models.values()] == [1, 3]
 
 
 def test_processors_of_one_name_are_searched_with_apart_and_must_return_logits():
@@ -135,6 +135,9 @@ def test_processors_of_one_name_are_searched_with_apart_and_must_return_logits()
     processors[0].weight = 9.0  # read by a search that is compiled, too
     np.testing.assert_array_equal(model.generate(frames, max_length=L, logits_processor=processors[0]).scores, found[1])
     assert processors[0].weight == 9.0
+    arguments = np.zeros((2, VT), "float32"), np.ones((2, 4), "int32"), np.array(0)
+    one, other = (ShallowFusion(models[0], 0.3, dtype=policy)(*arguments) for policy in ("float32", "mixed_bfloat16"))
+    np.testing.assert_array_equal(ops.convert_to_numpy(one), ops.convert_to_numpy(other))
     for wrong in (lambda logits, *_: logits[:, :3], lambda *_: None):
         with pytest.raises(ValueError, match=r"Expected `logits_processor` to return logits of shape \(R, V\)"):
             model.generate(frames, max_length=L, logits_processor=wrong)

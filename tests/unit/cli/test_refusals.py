@@ -74,6 +74,7 @@ CASES = [
     (TRANSLATE, "--split-sentences en --pharaoh {f}/new", "alignments: True"),
     ("align {f}/preset", "{f}/one-side", "or a tab between, in line 2. Received: 'eins zwei'"),
     ("align {f}/preset", "{f}/three-sides", "in line 2. Received: 'a ||| b ||| c'"),
+    ("align {f}/preset", "{f}/two-bad", "in line 1. Received: 'a'"),
     ("align {f}/preset", "{f}/one-side --symmetrize union", "Expected --reverse RUN with --symmetrize"),
     (FOLDERS, "{f}/none*", "which matches none"),
     (FOLDERS, "{f}/in/* {f}/more/*", "names of their own"),
@@ -92,6 +93,7 @@ def work(folder, tmp_path_factory):
     work = Path(shutil.copytree(folder, tmp_path_factory.mktemp("refusals") / "work"))
     shutil.copytree(work / "preset", work / "bare", ignore=shutil.ignore_patterns("report.json"))
     files = {"bytes": b"a\n\xff\n", "one-side": b"eins ||| a\neins zwei\n", "three-sides": b"eins\ta\na ||| b ||| c\n"}
+    files |= {"two-bad": b"a\nb longer one\n"}
     files |= {"in/a.txt.gz": gzip.compress(b"eins\n"), "in/b.txt": b"zwei\n", "more/a.txt": b"eins\n"}
     files |= {".translate-corpus": b"eins\n", "bad.gz": gzip.compress(b"eins\n" * 1000)[:-9]}
     for name, content in files.items():

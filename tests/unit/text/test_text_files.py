@@ -125,6 +125,10 @@ def test_parts_are_paired_by_name_and_the_whole_file_is_read_alone(tmp_path):
     pairs = [(f"train.{part}.en", f"train.{part}.fr") for part in ("more", "more.b")]
     assert [(a.name, b.name) for a, b in parallel_paths(tmp_path, "train", "en", "fr")] == pairs
     assert read_parallel(tmp_path, "train", "en", "fr") == (["more.en", "more.b.en"], ["more.fr", "more.b.fr"])
+    (tmp_path / "in").mkdir()
+    for language in ("en", "fr"):
+        (tmp_path / "in" / f"one.in-{language}.{language}").write_text("inside\n")
+    assert read_parallel(tmp_path, "in/one", "en", "fr") == (["inside"], ["inside"])
     for language in ("en", "fr"):
         (tmp_path / f"train.{language}").write_text("all\n")
     assert read_parallel(tmp_path, "train", "en", "fr") == (["all"], ["all"])

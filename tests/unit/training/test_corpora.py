@@ -165,6 +165,8 @@ def test_a_header_has_names_in_either_case_and_blank_lines_are_skipped(tmp_path,
     path = tmp_path / ("a.csv" if "," in text else "a.tsv")
     path.write_text(text)
     assert tables.read_table(path, "french", "english") == (["b"], ["a"], ("french", "english"))
+    path.write_text(text.replace("FRENCH", "Francais"))
+    assert tables.read_table(path, "french", "english").columns == ("1", "2"), "no header"
     for name in ("blank.csv", "blank.tsv", "blank.jsonl"):
         (tmp_path / name).write_text("\n \n")
         with pytest.raises(ValueError, match=r"Expected pairs of text in .*blank\.\w+\. Received: none"):
