@@ -33,6 +33,7 @@ class ServedSearch(Served):
         self._tokenizer = self._saved.tokenizer = None if tokenizer is None else graph_tokenizer(tokenizer)
         best = self._traced(self._best)
         self.functions = {"serving_default": best, "search": best, "search_n_best": self._traced(self._n_best)}
+        self._keep_variables()
 
     def _traced(self, function: Callable) -> Callable:
         specs = {name: tf.TensorSpec([None, *x.shape[1:]], x.dtype) for name, x in by_name(self._source).items()}

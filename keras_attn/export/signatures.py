@@ -48,11 +48,14 @@ class Served:
         self._saved = tf.Module()
         self._weights = self._saved.quantized_weights = QuantizedWeights(model, options.quantize)
 
-    def save(self, directory: str) -> None:
-        """Writes `saved_model.pb` and `variables/`."""
+    def _keep_variables(self) -> None:
+        """Keeps the variables of `functions`, whose graphs have weak references to them."""
         concrete = [function for function in self.functions.values() if hasattr(function, "graph")]
         variables = [variable for function in concrete for variable in function.graph.variables]
         self._saved.weights = list({id(variable): variable for variable in variables}.values())
+
+    def save(self, directory: str) -> None:
+        """Writes `saved_model.pb` and `variables/`."""
         tf.saved_model.save(self._saved, directory, signatures=self.functions)
 
 
@@ -93,6 +96,7 @@ class ServedTranslator(Served):
         numbers = [tf.TensorSpec((), number.dtype) for number in self._default_request()]
         self._best = _traced(self._best_translations, _strings("text"), RequestOptions(*numbers))
         self.functions = self._signatures()
+        self._keep_variables()
 
     def translate(self, text):
         return self._best(text, self._default_request())
