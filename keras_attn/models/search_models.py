@@ -1,6 +1,8 @@
 """Search and scoring as Keras models, so that each backend compiles them in `predict_on_batch`."""
 
+from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from types import MethodType
 from typing import Any
 
@@ -141,7 +143,7 @@ class CompiledSearches:
     """The compiled searches of a model. No container, in which Keras would look for layers to save."""
 
     def __init__(self):
-        self._models: dict[tuple, DecodingModel] = {}
+        self._models: OrderedDict[tuple, DecodingModel] = OrderedDict()
 
     def get(self, kind: type, *arguments: Any, **options: Any) -> DecodingModel:
         """The model `kind(*arguments, **options)`, made once."""
@@ -150,9 +152,10 @@ class CompiledSearches:
         if (found := self._models.get(key)) is None:
             found = self._models.setdefault(key, kind(*arguments, **options))  # another thread may be first
             while len(self._models) > _MOST_SEARCHES:
-                self._models.pop(next(iter(self._models)), None)
+                self._models.popitem(last=False)
         else:
-            self._models[key] = self._models.pop(key, found)  # the last now
+            with suppress(KeyError):  # which another thread has just let go
+                self._models.move_to_end(key)
         return found
 
 

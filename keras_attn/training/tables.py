@@ -11,7 +11,7 @@ from keras_attn.suggestions import did_you_mean
 from keras_attn.text import PACKED, iterate_lines
 
 ENDINGS = (".tsv", ".csv", ".jsonl")
-Given = tuple[str | None, str | None]  # --source and --target
+_Given = tuple[str | None, str | None]  # --source and --target
 
 
 class Table(NamedTuple):
@@ -72,12 +72,12 @@ def _comma_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(f"Expected {path} to be CSV. Received in line {reader.line_num:,}: {error}") from None
 
 
-def _wanted(given: Given) -> tuple[str, str]:
+def _wanted(given: _Given) -> tuple[str, str]:
     return given[0] or "source", given[1] or "target"
 
 
 def _columns(
-    rows: Iterator[tuple[int, list[str]]], path: Path, given: Given
+    rows: Iterator[tuple[int, list[str]]], path: Path, given: _Given
 ) -> tuple[Iterator[Sequence[str]], tuple[str, str]]:
     wanted = _wanted(given)
     rows = ((line, row) for line, row in rows if len(row) > 1 or any(map(str.strip, row)))
@@ -121,7 +121,7 @@ def _too_few_columns(path: Path, line: int, row: Sequence[str], needed: int) -> 
     return f"Expected {expected} in line {line:,} of {path}. Received: {count}{text[:80]!r}{hint}"
 
 
-def _objects(path: Path, given: Given) -> Iterator[list[str]]:
+def _objects(path: Path, given: _Given) -> Iterator[list[str]]:
     wanted = _wanted(given)
     for number, line in enumerate(iterate_lines(path), 1):
         if not line.strip():
@@ -147,7 +147,7 @@ def _values(found: Any) -> list[Any]:
     return list(found.values()) if isinstance(found, Mapping) else []
 
 
-def _no_column(path: Path, missing: str, names: Sequence[str], given: Given, line: str = "") -> str:
+def _no_column(path: Path, missing: str, names: Sequence[str], given: _Given, line: str = "") -> str:
     if missing in given:
         received = f"{missing!r}{did_you_mean(missing, names)}"
     else:

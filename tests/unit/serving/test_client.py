@@ -126,7 +126,12 @@ def test_hypotheses_that_were_not_found_are_none():
     with Scripted((200, {"outputs": arrays})) as server:
         (found,) = Client(server.address, "m").translate_n_best(["a"])
     assert [one.text for one in found.n_best] == ["x"]
-    for wrong in ({"target_lengths": [[0, 0, 0]]}, {"target_lengths": ["qqq"]}, {"scores": [-1.5]}):
+    for wrong in (
+        {"target_lengths": [[0, 0, 0]]},
+        {"target_lengths": ["qqq"]},
+        {"scores": [-1.5]},
+        {"scores": [["x", 0, 0]]},
+    ):
         with (
             Scripted((200, {"outputs": arrays | wrong})) as server,
             pytest.raises(RuntimeError, match="Expected a translator of keras_attn"),
@@ -167,7 +172,10 @@ def test_arguments_are_checked():
         ("http://x:99999", {}),
         ("http://user:word@x", {}),
         ("http://x?y=1", {}),
+        ("http://x/?", {}),
+        ("http://x\n", {}),
         ("http://x", {"timeout": 0}),
+        ("http://x", {"timeout": None}),
         ("http://x", {"retries": -1}),
         ("http://x", {"batch_size": 0}),
     ):
