@@ -243,16 +243,17 @@ def workers_of(process: int) -> list[int]:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the workers in /proc")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_ray_goes_on_after_a_killed_job_and_a_killed_worker(preset, corpus, tmp_path, rng):
-    (corpus / "a.txt.gz").write_bytes(gzip.compress(lines(rng, [1 + 4 * (row // 4) for row in range(26)])))
-    blocks = 9  # each is compiled anew
+    """With another number of workers. There are so many blocks that both are killed in the middle of the work."""
+    blocks = 100
+    (corpus / "a.txt.gz").write_bytes(gzip.compress(lines(rng, [6] * 4 * (blocks - 2))))
     out, said = tmp_path / "out", tmp_path / "stderr"
     line = [sys.executable, "-m", "keras_attn", "translate-corpus", preset, "--input", corpus / "*", "--output", out]
-    line += [*OPTIONS, "--workers", "2"]
 
-    def started():
+    def started(workers):
         with said.open("w") as stderr:
-            environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": "jax"}
-            return subprocess.Popen(line, cwd=ROOT, env=environment, stderr=stderr, stdout=stderr)
+            command = [*line, *OPTIONS, "--workers", str(workers)]
+            environment = os.environ | {"PYTHONPATH": str(ROOT)}
+            return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=stderr, stdout=stderr)
 
     def when(process, condition):
         deadline = time.monotonic() + SECONDS
@@ -261,16 +262,17 @@ def test_ray_goes_on_after_a_killed_job_and_a_killed_worker(preset, corpus, tmp_
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
-    process = started()
+    process = started(workers=1)
     try:
         when(process, lambda: finished(out))
         process.terminate()
         assert process.wait(timeout=SECONDS) == 143
         kept = "The finished blocks are kept: the same command goes on."
         assert said.read_text() == f"keras-attn translate-corpus: received SIGTERM. {kept}\n"
-        assert 0 < finished(out) < blocks
-        process = started()
-        when(process, lambda: len(workers_of(process.pid)) == 2)
+        before = finished(out)
+        assert 0 < before < blocks
+        process = started(workers=2)
+        when(process, lambda: finished(out) > before and len(workers_of(process.pid)) == 2)
         os.kill(workers_of(process.pid)[0], signal.SIGKILL)
         assert finished(out) < blocks
         assert process.wait(timeout=SECONDS) == 0, said.read_text()
