@@ -141,14 +141,11 @@ def refuse(translator, number, sentence):
     raise kinds[sentence](number, f"{sentence}: {keras.backend.backend()}, {translator.max_length_constant}")
 
 
-@pytest.mark.parametrize(
-    ("kind", "number", "sentence", "here"), [(FileNotFoundError, 2, "missing", False), (ValueError, 1, "wrong", True)]
-)
-def test_errors_of_the_process_are_raised_here(translator, kind, number, sentence, here, monkeypatch):
-    if here:  # because a backend takes seconds to start
-        monkeypatch.setattr(process.subprocess, "run", lambda command, **_: process._main(command[-1]))
-    backend = keras.backend.backend() if here else "tensorflow"
-    with pytest.raises(kind, match=rf"{sentence}: {backend}, 2\.5") as raised:
+@pytest.mark.parametrize(("kind", "number", "sentence"), [(FileNotFoundError, 2, "missing"), (ValueError, 1, "wrong")])
+def test_errors_of_the_process_are_raised_here(translator, kind, number, sentence, monkeypatch):
+    """Without the process, which takes seconds to start: tests/export/test_process.py has one."""
+    monkeypatch.setattr(process.subprocess, "run", lambda command, **_: process._main(command[-1]))
+    with pytest.raises(kind, match=rf"{sentence}: {keras.backend.backend()}, 2\.5") as raised:
         process.on_tensorflow(refuse, translator, number, sentence)
     assert type(raised.value) is kind
     assert getattr(raised.value, "errno", 1) == number
