@@ -16,13 +16,14 @@ from tests.recipes import divided
 from tests.recipes.divided import UPDATES, line_of, run_processes, signalled
 from tests.training.small_run import assert_same_course, write_digits
 
+pytestmark = pytest.mark.usefixtures("eagerly")
 BACKEND = keras.backend.backend()
 on_jax = pytest.mark.skipif(BACKEND != "jax", reason="Keras' variables start processes of JAX")
 on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="limits of TensorFlow alone")
-TRAIN = """
+TWO_THEN_ONE = """
 import sys
 import keras
-from recipes import train
+from keras_attn.cli import train
 from tests.training.small_run import interrupted
 
 if keras.backend.backend() == "tensorflow":
@@ -30,12 +31,10 @@ if keras.backend.backend() == "tensorflow":
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
-divided, *line = sys.argv[1:]
-if divided == "two":
-    with interrupted(1):
-        assert train.main([*line, "--distribute", "data"]) == 130
-    line.append("--resume")
-sys.exit(train.main(line))
+line = sys.argv[1:]
+with interrupted(1):
+    assert train.main([*line, "--distribute", "data"]) == 130
+sys.exit(train.main([*line, "--resume"]))
 """
 # On TensorFlow each replica draws dropout and clips its gradient by itself.
 ALONE = ("embedding_dropout=0", "memory_dropout=0", "output_dropout=0", "global_clipnorm=1e9")
@@ -109,14 +108,13 @@ def test_two_devices_and_then_one_take_the_course_of_one(tmp_path):
     settings = ["scheduled_sampling=linear,k=1,c=0.05", "recurrent_dropout=0.3"]
     if BACKEND == "tensorflow":  # where each replica would also draw other tokens
         settings = ["scheduled_sampling=linear,k=1e-9,c=1,choose=argmax", *ALONE]
-    outs = {number: tmp_path / number for number in ("two", "one")}
-    started = [start("-c", TRAIN, number, *line_of(corpus, out, *settings)) for number, out in outs.items()]
-    outputs = []
-    for status, output, errors in finish(*started):
-        assert status == 0, errors
-        outputs.append(output)
-    assert_same_course(*outs.values(), epochs=2)
-    assert "Training on 2 devices: cpu:0, cpu:1." in outputs[0]
+    two, one = tmp_path / "two", tmp_path / "one"
+    started = start("-c", TWO_THEN_ONE, *line_of(corpus, two, *settings))
+    assert train.main(line_of(corpus, one, *settings)) == 0
+    ((status, output, errors),) = finish(started)
+    assert status == 0, errors
+    assert_same_course(two, one, epochs=2)
+    assert "Training on 2 devices: cpu:0, cpu:1." in output
 
 
 @pytest.fixture

@@ -24,21 +24,7 @@ SETTINGS = {
 }
 
 
-# TensorFlow warns that pipelines are not computed step by step.
-pytestmark = pytest.mark.filterwarnings("ignore:Even though the .*run_functions_eagerly:UserWarning")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _eagerly():
-    """TensorFlow computes runs of few updates step by step: tracing would take longer."""
-    if keras.backend.backend() != "tensorflow":
-        yield
-        return
-    import tensorflow as tf
-
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 
 @pytest.fixture(scope="module")
