@@ -42,8 +42,7 @@ def make_runtime() -> None:
 def make_model(name: str, quantize: str) -> None:
     folder = OUT / name
     if not folder.exists():
-        options = ["--format", "onnx", "--quantize", quantize]
-        subprocess.run([sys.executable, "-m", "keras_attn", "export", name, folder, *options], cwd=ROOT, check=True)
+        Translator.from_preset(name).export(folder, format="onnx", quantize=quantize)
     if (lexicon := Path(locate(name)) / LEXICON).exists():
         (OUT / f"{name}.dict.gz").write_bytes(gzip.compress(lzma.decompress(lexicon.read_bytes()), mtime=0))
         phones = Tokenizer.load(folder / "target_tokenizer").vocabulary
