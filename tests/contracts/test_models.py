@@ -51,20 +51,23 @@ def run(function, inputs=INPUTS):
     return {name: ops.convert_to_numpy(x) for name, x in compiled_tensors(function)(inputs).items()}
 
 
-def views(inputs, model):
-    """Logits and alignments of all words at once, of one step after the other, and of `align`, in float32."""
-    source, target = model.source_of(inputs), inputs["decoder_token_ids"]
-    memory, state = model.encode(source)
+def stepped(inputs, model):
+    """Logits and alignments of one step after the other, in float32, and the mask."""
+    memory, state = model.encode(model.source_of(inputs))
 
     def step(state, token_ids):
         logits, state, alignment = model.step(token_ids, memory, state)
         return state, (logits, alignment)
 
-    _, steps = scan(step, state, ops.transpose(target))
-    steps = [ops.transpose(x, (1, 0, 2)) for x in steps]  # (B, T, V), (B, T, S)
-    names = "whole", "steps", "alignments", "aligned_logits", "aligned"
-    values = model(inputs), *steps, *model.align(source, target)
-    return {name: ops.cast(x, "float32") for name, x in zip(names, values, strict=True)} | {"mask": memory["mask"]}
+    _, steps = scan(step, state, ops.transpose(inputs["decoder_token_ids"]))
+    steps = [ops.cast(ops.transpose(x, (1, 0, 2)), "float32") for x in steps]  # (B, T, V), (B, T, S)
+    return {"steps": steps[0], "alignments": steps[1], "mask": memory["mask"]}
+
+
+def views(inputs, model):
+    """The same, and logits and alignments of all words at once and of `align`."""
+    logits, alignments = model.align(model.source_of(inputs), inputs["decoder_token_ids"])
+    return stepped(inputs, model) | {"whole": model(inputs), "aligned_logits": logits, "aligned": alignments}
 
 
 def with_other_padding(inputs, model, **others):
@@ -76,14 +79,14 @@ def with_other_padding(inputs, model, **others):
 
 def searched(inputs, model):
     """Beam search and greedy search, and the teacher-forced logits of what they find."""
-    source, found = model.source_of(inputs), {}
+    encoded, found = model.encode(model.source_of(inputs), LONGEST), {}
     for name, search, options in (("beam", beam_search, {"beam_size": 3}), ("greedy", greedy_search, {})):
-        result = search(model.step, *model.encode(source, LONGEST), max_length=LONGEST, **options)
-        token_ids = result.token_ids[:, 0]  # (B, L)
-        previous = ops.concatenate([ops.full((B, 1), 2, dtype="int32"), token_ids[:, :-1]], axis=1)
-        found[f"{name}_logits"] = model(inputs | {"decoder_token_ids": previous})
-        found |= {f"{name}_ids": token_ids, f"{name}_scores": result.scores[:, 0]}
-    return found
+        result = search(model.step, *encoded, max_length=LONGEST, **options)
+        found |= {f"{name}_ids": result.token_ids[:, 0], f"{name}_scores": result.scores[:, 0]}  # (B, L), (B,)
+    previous = ops.concatenate([found["beam_ids"], found["greedy_ids"]])[:, :-1]
+    previous = ops.pad(previous, [[0, 0], [1, 0]], constant_values=2)  # each begins with the start token
+    logits = model({name: ops.concatenate([x, x]) for name, x in inputs.items()} | {"decoder_token_ids": previous})
+    return found | {"beam_logits": logits[:B], "greedy_logits": logits[B:]}
 
 
 def global_state():
@@ -250,7 +253,7 @@ def test_mixed_precision(name):
     assert {str(weight.dtype) for weight in model.trainable_weights} == {"float32"}
     model.compile("adam", SmoothedCrossentropy(), run_eagerly=BACKEND == "tensorflow")
     assert np.isfinite(model.train_on_batch(inputs_of(name), LABELS, WEIGHTS))
-    found = run(functools.partial(views, model=model), inputs_of(name))
+    found = run(functools.partial(stepped, model=model), inputs_of(name))
     assert np.isfinite(found["steps"]).all()
     check_alignment_total(name, found, atol=1e-2)
 
@@ -274,6 +277,8 @@ def test_export_of_the_functional_model(name, tmp_path):
     """Keras' own export, teacher-forced; `Translator.export` is for translation. Other models have these layers."""
     model = make(name)
     shorter = {side: ids[:2, :3] for side, ids in INPUTS.items()}
+    batches = {"whole": INPUTS, "shorter": shorter}
+    expected = run(lambda batches: {name: model(inputs) for name, inputs in batches.items()}, batches)
     if BACKEND == "torch":
         # Keras writes no SavedModel of a dict of inputs there; torch.export fixes the length of a Python loop.
         import torch
@@ -282,14 +287,14 @@ def test_export_of_the_functional_model(name, tmp_path):
         model.export(tmp_path / "model.pt2", format="torch", verbose=False, input_signature=signature)
         exported = torch.export.load(tmp_path / "model.pt2").module()
         found = exported({side: torch.tensor(ids) for side, ids in shorter.items()})
-        np.testing.assert_allclose(found.detach().numpy(), ops.convert_to_numpy(model(shorter)), atol=1e-5)
+        np.testing.assert_allclose(found.detach().numpy(), expected["shorter"], atol=1e-5)
         return
     tf = pytest.importorskip("tensorflow")
     model.export(tmp_path / "model", verbose=False)
     exported = tf.saved_model.load(tmp_path / "model")
-    for inputs in (INPUTS, shorter):
+    for name, inputs in batches.items():
         found = exported.serve({side: tf.constant(ids) for side, ids in inputs.items()})
-        np.testing.assert_allclose(found.numpy(), ops.convert_to_numpy(model(inputs)), atol=1e-5)
+        np.testing.assert_allclose(found.numpy(), expected[name], atol=1e-5)
 
 
 def test_building_and_compiling_change_no_global_state(row):

@@ -9,6 +9,7 @@ from keras_attn import ParallelDataset, Tokenizer
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.models.seq2seq import alignment_crossentropy
 from tests.contracts.model_rows import make
+from tests.search.searching import compiled_tensors
 
 SOURCE = ["a b c", "b a", "c a b", "a"] * 4
 TARGET = ["z y x", "x y", "y x z", "x"] * 4  # each word translated, from right to left
@@ -53,7 +54,7 @@ def test_a_step_adds_the_loss_of_the_alignments_and_nothing_else_does(name, data
     assert set(inputs) == {"encoder_token_ids", "decoder_token_ids", "alignments"}
     plain = {side: ids for side, ids in inputs.items() if side != "alignments"}
     guided, unguided = (model.train_on_batch(batch, labels, weights) for batch in (inputs, plain))
-    aligned = ops.convert_to_numpy(model.align(*plain.values())[1])
+    aligned = ops.convert_to_numpy(compiled_tensors(model.align)(*plain.values())[1])
     added = -(inputs["alignments"] * np.log(np.maximum(aligned, 1e-6))).sum()
     added /= (inputs["alignments"].sum(axis=-1) > 0).sum()
     np.testing.assert_allclose(guided - unguided, added, rtol=1e-4, atol=1e-5)
