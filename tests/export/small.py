@@ -1,5 +1,6 @@
 """A small translator with large random weights, and lines of text that are hard to read."""
 
+import contextlib
 from pathlib import Path
 
 import keras
@@ -83,21 +84,30 @@ def shortlist_of(model, unknown: int = 5) -> Shortlist:
 
 
 def run(folder: Path, calls: list) -> list[dict[str, np.ndarray]]:
-    """The outputs of `[(signature, {input: values}), ...]` of a version.
+    """The outputs of `[(signature, {input: values}), ...]` of a version."""
+    import tensorflow as tf
 
-    The optimizer of graphs, which takes most of the time of a first call, is disabled.
-    """
+    answers = []
+    with without_graph_optimizer():
+        signatures = tf.saved_model.load(str(folder)).signatures
+        for name, inputs in calls:
+            specs = signatures[name].structured_input_signature[1]
+            tensors = {key: tf.constant(value, specs[key].dtype) for key, value in inputs.items()}
+            answers.append({key: value.numpy() for key, value in signatures[name](**tensors).items()})
+    return answers
+
+
+@contextlib.contextmanager
+def without_graph_optimizer():
+    """Disables TensorFlow's optimizer of graphs, which takes most of the time of a first call."""
+    if keras.backend.backend() != "tensorflow":
+        yield
+        return
     import tensorflow as tf
 
     before = tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     try:
-        signatures = tf.saved_model.load(str(folder)).signatures
-        answers = []
-        for name, inputs in calls:
-            specs = signatures[name].structured_input_signature[1]
-            tensors = {key: tf.constant(value, specs[key].dtype) for key, value in inputs.items()}
-            answers.append({key: value.numpy() for key, value in signatures[name](**tensors).items()})
-        return answers
+        yield
     finally:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})
