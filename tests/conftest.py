@@ -57,16 +57,3 @@ def _free_compiled_programs():
         sys.modules["jax"].clear_caches()
     if keras.backend.backend() != "torch":
         gc.collect()
-
-
-@pytest.fixture(scope="module")
-def eagerly():
-    """TensorFlow computes runs of few updates step by step: tracing would take longer."""
-    if keras.backend.backend() != "tensorflow":
-        yield
-        return
-    import tensorflow as tf
-
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)

@@ -13,7 +13,7 @@ from keras_attn import ParallelDataset, SpecialIds, Tokenizer, Translator
 from keras_attn.export import ExportOptions
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.models import LSTMSeq2Seq, RNNSearch, copy_model
-from tests.export.small import run, without_graph_optimizer
+from tests.export.small import run
 from tests.translation.test_endless import SIZES, endless_translator
 
 SOURCE = ["<pad>", "<unk>", "<s>", "</s>", *"abcdefg"]
@@ -145,8 +145,7 @@ def test_the_served_graphs_have_the_ids_or_no_end_token(pair, tmp_path):
     ids = pair[1].source_tokenizer.encode(LINES[0])
     requests += [("translate_token_ids", {"token_ids": [ids], "lengths": [len(ids)]})]
     lines, targets = ["a b c", "", "f x", "d e a a"], ["p q", "", "", "t"]  # x is unknown
-    with without_graph_optimizer():
-        folder = endless.export(tmp_path / "endless", beam_size=3)
+    folder = endless.export(tmp_path / "endless", beam_size=3)
     record = json.loads((folder / "assets.extra" / "keras_attn.json").read_text())["tokenizers"]
     assert record["source"]["special_ids"] == {"pad": 0, "unknown": 1, "start": None, "end": None}
     assert record["target"]["special_ids"] == {"pad": 0, "unknown": None, "start": 1, "end": None}

@@ -44,12 +44,23 @@ def saved(served: Served, folder: Path) -> Iterator[Mapping[str, Callable]]:
     """
     try:
         served.save(str(folder))
-        with tf.device("CPU"):
+        with tf.device("CPU"), without_graph_optimizer():
             with without_sentencepiece_log():
                 loaded = tf.saved_model.load(str(folder))
             yield loaded.signatures
     except tf.errors.OpError as error:
         raise OSError(f"Expected a version that can be written and run. Received: {error.message}") from error
+
+
+@contextlib.contextmanager
+def without_graph_optimizer() -> Iterator[None]:
+    """Disables TensorFlow's optimizer of graphs, which takes longer than the few calls of a check."""
+    before = tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})
 
 
 def write_assets(

@@ -79,14 +79,14 @@ def with_other_padding(inputs, model, **others):
 
 def searched(inputs, model):
     """Beam search and greedy search, and the teacher-forced logits of what they find."""
-    encoded, found = model.encode(model.source_of(inputs), LONGEST), {}
+    source, found = model.source_of(inputs), {}
     for name, search, options in (("beam", beam_search, {"beam_size": 3}), ("greedy", greedy_search, {})):
-        result = search(model.step, *encoded, max_length=LONGEST, **options)
-        found |= {f"{name}_ids": result.token_ids[:, 0], f"{name}_scores": result.scores[:, 0]}  # (B, L), (B,)
-    previous = ops.concatenate([found["beam_ids"], found["greedy_ids"]])[:, :-1]
-    previous = ops.pad(previous, [[0, 0], [1, 0]], constant_values=2)  # each begins with the start token
-    logits = model({name: ops.concatenate([x, x]) for name, x in inputs.items()} | {"decoder_token_ids": previous})
-    return found | {"beam_logits": logits[:B], "greedy_logits": logits[B:]}
+        result = search(model.step, *model.encode(source, LONGEST), max_length=LONGEST, **options)
+        token_ids = result.token_ids[:, 0]  # (B, L)
+        previous = ops.concatenate([ops.full((B, 1), 2, dtype="int32"), token_ids[:, :-1]], axis=1)
+        found[f"{name}_logits"] = model(inputs | {"decoder_token_ids": previous})
+        found |= {f"{name}_ids": token_ids, f"{name}_scores": result.scores[:, 0]}
+    return found
 
 
 def global_state():

@@ -1,6 +1,5 @@
 """A small translator with large random weights, and lines of text that are hard to read."""
 
-import contextlib
 from pathlib import Path
 
 import keras
@@ -87,6 +86,8 @@ def run(folder: Path, calls: list) -> list[dict[str, np.ndarray]]:
     """The outputs of `[(signature, {input: values}), ...]` of a version."""
     import tensorflow as tf
 
+    from keras_attn.export.assets import without_graph_optimizer
+
     answers = []
     with without_graph_optimizer():
         signatures = tf.saved_model.load(str(folder)).signatures
@@ -95,19 +96,3 @@ def run(folder: Path, calls: list) -> list[dict[str, np.ndarray]]:
             tensors = {key: tf.constant(value, specs[key].dtype) for key, value in inputs.items()}
             answers.append({key: value.numpy() for key, value in signatures[name](**tensors).items()})
     return answers
-
-
-@contextlib.contextmanager
-def without_graph_optimizer():
-    """Disables TensorFlow's optimizer of graphs, which takes most of the time of a first call."""
-    if keras.backend.backend() != "tensorflow":
-        yield
-        return
-    import tensorflow as tf
-
-    before = tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    try:
-        yield
-    finally:
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": before})

@@ -14,9 +14,10 @@ from keras_attn.training import run
 from tests.data_parallel import finish, start
 from tests.recipes import divided
 from tests.recipes.divided import UPDATES, line_of, run_processes, signalled
+from tests.training import small_run
 from tests.training.small_run import assert_same_course, write_digits
 
-pytestmark = pytest.mark.usefixtures("eagerly")
+eagerly = small_run.eagerly
 BACKEND = keras.backend.backend()
 on_jax = pytest.mark.skipif(BACKEND != "jax", reason="Keras' variables start processes of JAX")
 on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="limits of TensorFlow alone")

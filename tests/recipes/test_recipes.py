@@ -8,9 +8,11 @@ import pytest
 
 from keras_attn import Translator
 from keras_attn.cli import train
+from tests.training import small_run
 from tests.training.small_run import SIZES, history, write_digits
 
 NARROW = ("units=8", "embedding_size=8")  # of one width, because the embeddings are the output matrix, too
+eagerly = small_run.eagerly
 SETTINGS = {
     "gnmt": (*NARROW, "encoder_layers=2", "decoder_layers=2"),
     "hard_monotonic": ("units=6", "num_layers=1", "embedding_size=5", "decoder_units=7", "readout_size=9"),
@@ -22,9 +24,6 @@ SETTINGS = {
     "rnnsearch": SIZES[:-1],
     "transformer": ("units=8", "num_layers=1", "num_heads=2", "feed_forward_units=9"),
 }
-
-
-pytestmark = pytest.mark.usefixtures("eagerly")
 
 
 @pytest.fixture(scope="module")

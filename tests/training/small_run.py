@@ -5,6 +5,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -17,6 +18,19 @@ FINISHED = {
     *("model.keras", "source_tokenizer", "target_tokenizer", "translator.json"),
     *("report.json", "history.csv", "translations.txt", "alignment.png", "curves.png", "README.md"),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def eagerly():
+    """TensorFlow computes runs of few updates step by step: tracing would take longer."""
+    if keras.backend.backend() != "tensorflow":
+        yield
+        return
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 class Stopped(BaseException):

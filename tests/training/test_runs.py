@@ -8,13 +8,12 @@ import keras
 import pytest
 
 from keras_attn.cli import train
+from tests.training import small_run
 from tests.training.small_run import assert_same_course, command_line, history, interrupted, write_digits
 
 # Words of a model that is hardly trained may have characters that no font has.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:No installed font has the characters:UserWarning"),
-    pytest.mark.usefixtures("eagerly"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:No installed font has the characters:UserWarning")
+eagerly = small_run.eagerly
 
 # Without dropout, whose masks depend on the size of a batch; without shuffled batches, which halves would not follow.
 PLAIN = ["embedding_dropout=0", "memory_dropout=0", "output_dropout=0", "curriculum_epochs=99"]
