@@ -41,9 +41,8 @@ def hashes(files: dict[str, str]) -> dict[str, str]:
     return {name: hashlib.sha256(text.encode("utf-8")).hexdigest() for name, text in files.items()}
 
 
-@pytest.mark.parametrize("zipped", [False, True])
-def test_a_folder(tmp_path, zipped) -> None:
-    folder = write(tmp_path / "mine", FILES | {"README": "no text", "SOURCE": "neither"}, zipped)
+def test_a_folder(tmp_path) -> None:
+    folder = write(tmp_path / "mine", FILES | {"README": "no text", "SOURCE": "neither"}, zipped=True)
     corpus = corpora.load(folder, "de", "en")
     assert (corpus.name, corpus.source, corpus.target) == ("mine", "de", "en")
     assert corpus.splits["train"] == (["ein Haus", "zwei Häuser", "drei"], ["a house", "two houses", "three"])
@@ -52,31 +51,25 @@ def test_a_folder(tmp_path, zipped) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "source", "target", "sentence"),
+    ("source", "target", "sentence"),
     [
-        ({}, "de", "fr", r"Expected a language of .* \(de, en\)\. Received: 'fr'"),
-        ({}, "de", None, r"Expected --source and --target, two languages of .*bad \(de, en\)\. Received: --source de$"),
-        ({}, None, "en", r"Expected --source and --target, .*\. Received: --target en$"),
-        ({}, None, None, r"Expected --source and --target, .*\. Received: neither$"),
-        ({}, "de", "de", r"Expected two languages of .* \(de, en\)\. Received: 'de' twice"),
-        ({"val.en": "four\nfive\n"}, "de", "en", r"(?i)received:? 1 and 2"),
-        ({"train.en": ""}, "de", "en", r"empty"),
+        ("de", "fr", r"Expected a language of .* \(de, en\)\. Received: 'fr'"),
+        ("de", None, r"Expected --source and --target, two languages of .*bad \(de, en\)\. Received: --source de$"),
+        (None, "en", r"Expected --source and --target, .*\. Received: --target en$"),
+        (None, None, r"Expected --source and --target, .*\. Received: neither$"),
+        ("de", "de", r"Expected two languages of .* \(de, en\)\. Received: 'de' twice"),
     ],
 )
-def test_a_folder_refused(tmp_path, changed, source, target, sentence) -> None:
-    folder = write(tmp_path / "bad", FILES | changed)
+def test_languages_that_a_folder_has_not_are_refused(tmp_path, source, target, sentence) -> None:
+    folder = write(tmp_path / "bad", FILES)
     with pytest.raises(ValueError, match=sentence):
         corpora.load(folder, source, target)
 
 
-def test_unknown_names_invalid_text_and_missing_folders_are_refused(tmp_path) -> None:
+def test_unknown_names_and_missing_folders_are_refused(tmp_path) -> None:
     sentence = r"Expected a corpus \(phrases, .*cmudict-stress\), a folder of .* files, .*\. Received: 'multi'"
     with pytest.raises(ValueError, match=sentence):
         corpora.load("multi")
-    write(tmp_path / "bad", FILES)
-    (tmp_path / "bad" / "train.en").write_bytes(b"a\nb\xff\nc\n")
-    with pytest.raises(ValueError, match=r"train\.en.*line 2"):
-        corpora.load(tmp_path / "bad", "de", "en")
     (tmp_path / "nothing").mkdir()
     with pytest.raises(ValueError, match=r"Expected train\.<language>.* Received: an empty folder"):
         corpora.load(tmp_path / "nothing", "de", "en")
@@ -204,24 +197,22 @@ def test_pairs_of_val_and_test_that_are_trained_on_are_noted(tmp_path) -> None:
         ("a.csv", "a;b\n", (), r"Expected 'source, comma, target' in line 1 .*Received: 'a;b', which has semicolons$"),
         ("a.csv", "a,b\nc\n", (), r"Expected 'source, comma, target' in line 2 .*Received: 'c'$"),
         ("a.tsv", "a\tb\tc\n", ("1", "9"), r"Expected column 9 in line 1 of .*Received: 3 columns, 'a b c'$"),
-        ("a.jsonl", '{"en": "a", "fr": "b"}', (), r"two columns of line 1 .* \(en, fr\)\. Received: neither$"),
         ("a.jsonl", '{"en": "a", "fr": "b"}', ("en",), r" \(en, fr\)\. Received: --source en$"),
         ("a.tsv", "source\tfr\na\tb\n", (), r"of .*a\.tsv \(source, fr\)\. Received: neither$"),
-        ("a.jsonl", '[{"en": "a"}]', (), r"Expected one object on each line of .*Received in line 1: an array$"),
         ("a.jsonl", '[\n{"en": "a"}\n]', (), r"Expected one object on each line of .*Received in line 1: an array$"),
+        ("a.tsv", "english\tfr\na\tb\n", ("englis", "fr"), r"\(english, fr\)\..*'englis' \(did you mean 'english'\?\)"),
+        ("a.csv", 'a,"b\n', (), r"Expected .*a\.csv to be CSV\. Received in line 1: "),
+        ("a.jsonl", "{", (), r"Expected an object of JSON in line 1 of .*a\.jsonl"),
+        ("a.jsonl", '{"en": "a"}', ("en", "fr"), r"to name two columns of line 1 of .*Received: 'fr'"),
+        ("a.jsonl", '{"en": "a", "fr": 3}', ("en", "fr"), r"Expected text in en and fr of line 1 of .*\['a', 3\]"),
+        ("a.tsv", "a\tb\n", ("0", "2"), r"to be two numbers of columns, from 1\. Received: '0' and '2'"),
+        ("a.tsv", "en\tfr\n", ("en", "2"), r"to be two numbers of columns, from 1\. Received: 'en' and '2'"),
     ],
 )
 def test_refusals_of_tables_name_what_was_given(tmp_path, name, text, columns, sentence) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=sentence):
         tables.read_table(tmp_path / name, *columns)
-
-
-@pytest.mark.parametrize("columns", [("0", "2"), ("3", None), ("en", "2")])
-def test_a_number_of_a_column_is_refused_without_another_from_1(tmp_path, columns) -> None:
-    (tmp_path / "id.tsv").write_text(TABLES["id.tsv"])
-    with pytest.raises(ValueError, match=r"to be two numbers of columns, from 1\. Received: "):
-        tables.read_table(tmp_path / "id.tsv", *columns)
 
 
 def test_a_table_comes_in_parts_or_alone(tmp_path) -> None:
@@ -276,35 +267,10 @@ def test_a_folder_of_tables_with_other_names_of_splits(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "sentence"),
-    [
-        (
-            "a.tsv",
-            "english\tfr\na\tb\n",
-            r"of .*a\.tsv \(english, fr\)\. Received: 'englis' \(did you mean 'english'\?\)",
-        ),
-        ("a.csv", 'a,"b\n', r"Expected .*a\.csv to be CSV\. Received in line 1: "),
-        ("a.jsonl", "{", r"Expected an object of JSON in line 1 of .*a\.jsonl"),
-        (
-            "a.jsonl",
-            '{"englis": "a"}',
-            r"--source and --target to name two columns of line 1 of .*Received: 'fr'",
-        ),
-        ("a.jsonl", '{"englis": "a", "fr": 3}', r"Expected text in englis and fr of line 1 of .*\['a', 3\]"),
-    ],
-)
-def test_tables_without_the_columns_are_refused(tmp_path, name, text, sentence) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=sentence):
-        tables.read_table(tmp_path / name, "englis", "fr")
-
-
-@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a\tb\nc\n", r"Expected 'source, tab, target' in line 2 of .*pairs\.tsv\. Received: 'c'"),
         ("a\tb\na\tc\nb\tc\n\n", r"3 different source lines or more, .*pairs\.tsv\. Received: 2"),
-        ("", "an empty file"),
     ],
 )
 def test_a_damaged_table_is_refused(text, message, tmp_path) -> None:

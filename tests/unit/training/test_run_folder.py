@@ -138,11 +138,9 @@ def state_of(arrays, **changes):
 
 
 DAMAGES = {
-    "empty": lambda path: path.write_bytes(b""),
     "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
     "a bomb": lambda path: np.savez_compressed(path, **arrays_of(path) | {"model_0": np.zeros(10**6)}),
     "no state": lambda path: np.savez(path, **{k: v for k, v in arrays_of(path).items() if k != "state"}),
-    "one less": lambda path: np.savez(path, **{k: v for k, v in arrays_of(path).items() if k != "best_0"}),
     "text": lambda path: np.savez(
         path, **{k: v.astype("U9") if k == "model_0" else v for k, v in arrays_of(path).items()}
     ),
