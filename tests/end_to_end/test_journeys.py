@@ -27,6 +27,7 @@ from keras_attn.serving.client import Client
 from keras_attn.training.report import read_translations
 from tests.serving import loader, served
 from tests.training.small_run import FINISHED, history, write_digits
+from tests.unit.absent import run_without
 
 # Words of a model that is hardly trained may have characters that no font has.
 pytestmark = pytest.mark.filterwarnings("ignore:No installed font has the characters:UserWarning")
@@ -232,12 +233,9 @@ def test_a_served_export_answers_the_client(exported, preset, translated, expect
 def test_an_onnx_export_translates_without_keras(run, expected, home):
     command("export", run, home / "onnx", "--format", "onnx")
     code = f"""
-import json, sys
-sys.modules.update(dict.fromkeys({ABSENT!r}))  # None stands for "not to be found"
+import json
 from keras_attn.runtime import OnnxTranslator
 found = OnnxTranslator({str(home / "onnx")!r}).generate({LINES!r}, beam_size=3)
 print(json.dumps([[one.text for one in found], [one.score for one in found]]))
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    check(*json.loads(done.stdout), expected)
+    check(*json.loads(run_without(ABSENT, code)), expected)

@@ -71,7 +71,8 @@ def test_teacher_forcing_is_that_of_a_dataset(ids):
     np.testing.assert_array_equal(labels != ids.pad, weights == 1)
 
 
-def test_teacher_forcing_refuses_reserved_ids():
+def test_teacher_forcing_takes_empty_rows_and_refuses_reserved_ids():
+    assert teacher_forcing([[], []])[1].tolist() == [[3], [3]]
     with pytest.raises(ValueError, match=r"without pad, start and end .* Received: 3 in row 1"):
         teacher_forcing([[4], [4, 3]])
     with pytest.raises(ValueError, match="a target with a start id"):

@@ -7,7 +7,7 @@ import pytest
 
 from keras_attn.data.batch_plan import choose_buckets
 from keras_attn.data.dataset import ParallelDataset
-from keras_attn.text import END_ID, PAD_ID, START_ID, Tokenizer
+from keras_attn.text import END_ID, PAD_ID, START_ID
 
 
 def random_pairs(pairs, longest=23, seed=3):
@@ -255,7 +255,6 @@ def test_two_buckets_are_the_best_two():
         (None, {"batches_per_epoch": 0}, "batches_per_epoch of 1 or more. Received: 0"),
         (None, {"shard": (2, 2)}, r"Received: \(2, 2\)"),
         *((None, {"shard": shard}, "shard 'auto', or ") for shard in (3, (0,), (0.0, 2.0), None, (0, 1, 2))),
-        (None, {"shard": "both"}, "shard 'auto', or .* Received: 'both'"),
         (None, {"bucket_boundaries": [(3, 5), (5, 3)]}, r"Received: \[\(3, 5\)"),
         (None, {"bucket_boundaries": []}, r"Received: \[\]"),
         (None, {"bucket_boundaries": 0}, "bucket_boundaries=0"),
@@ -275,9 +274,3 @@ def test_a_batch_is_no_larger_than_the_data(size, count):
     ]
     assert {shapes_of(shard)[0][0] for shard in shards} == {64 // count}
     assert sorted(number for shard in shards for number in order_of(shard)) == list(range(60))
-
-
-def test_one_string_is_no_list_of_lines():
-    tokenizer = Tokenizer.train(["a b"], level="character")
-    with pytest.raises(ValueError, match="Expected a list of lines"):
-        ParallelDataset.from_text(["a"], "b", tokenizer, tokenizer)

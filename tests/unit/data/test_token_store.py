@@ -1,8 +1,5 @@
-"""Rows of ids: in memory, in token files that are encoded once and resumed, and drawn anew by BPE-dropout."""
+"""Rows of ids: in token files that are encoded once and resumed, and drawn anew by BPE-dropout."""
 
-import bz2
-import gzip
-import lzma
 import os
 import threading
 import time
@@ -12,26 +9,12 @@ import pytest
 
 from keras_attn import ParallelDataset, Tokenizer
 from keras_attn.data import token_store
-from keras_attn.data.token_store import TokenStore
 from keras_attn.text import iterate_blocks
 from tests.unit.data.test_dataset import pairs_of
+from tests.unit.text.test_text_files import PACK
 
 SOURCE = ["eins zwei drei", "", "vier fünf", "sechs", "sieben acht neun zehn"] * 41
 TARGET = ["one two three", "none", "four five", " \u2003", "seven eight nine ten"] * 41
-PACK = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
-
-
-def test_rows_in_memory_and_mapped(tmp_path):
-    assert TokenStore.from_lists([[]]).pad(np.array([0]), (2, 2)).tolist() == [[3, 0], [0, 0]]
-    store = TokenStore.from_lists([[4, 5], [], np.array([6])])
-    store.token_ids.tofile(tmp_path / "side.ids")
-    store.offsets.tofile(tmp_path / "side.offsets")
-    for one in (store, TokenStore.open(tmp_path / "side")):
-        assert (len(one), one.largest_id, one.lengths(1, 3).tolist()) == (3, 6, [0, 1])
-        assert one.pad(np.array([2, 0, 1]), (5, 2)).tolist() == [[6, 3], [4, 3], [3, 0], [0, 0], [0, 0]]
-
-
-# Token files.
 
 
 @pytest.fixture(scope="module")

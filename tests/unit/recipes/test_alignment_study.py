@@ -3,8 +3,9 @@
 import json
 import random
 import sys
-import textwrap
-from types import SimpleNamespace
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,6 @@ from tests.unit.recipes.small_study import write_gold
     [
         (hansards.english, "I can't say it's Tom's, Mr. Smith!", "i cannot say it is tom 's , mr. smith !"),
         (hansards.english, "You’re $1,200.50 short - don't go...", "you are $ 1,200.50 short - do not go ..."),
-        (hansards.english, "", ""),
         (hansards.french, "L'État n’est qu'à moitié prêt.", "le état ne est que à moitié prêt ."),
         (
             hansards.french,
@@ -96,25 +96,21 @@ def test_every_row_of_a_model(kind):
 
 
 @pytest.fixture
-def eflomal(tmp_path, monkeypatch):
-    """A module of that name whose links are right; it counts its calls in a file."""
-    (tmp_path / "site").mkdir()
-    code = """
-        class Aligner:
-            def align(self, sources, targets, links_filename_fwd, links_filename_rev):
-                assert len(sources) == len(targets)
-                for path in (links_filename_fwd, links_filename_rev):
-                    with open(path, "w") as file:
-                        file.write("0-0 1-2 2-1 3-3\\n" * len(sources))
-                with open(CALLS, "a") as file:
-                    file.write("call\\n")
-    """
-    calls = tmp_path / "calls"
-    (tmp_path / "site" / "eflomal.py").write_text(f"CALLS = {str(calls)!r}\n{textwrap.dedent(code)}")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.delitem(sys.modules, "eflomal", raising=False)
-    yield calls
-    sys.modules.pop("eflomal", None)
+def eflomal(monkeypatch):
+    """Stands in for the module of that name: its links are right. A list of its calls."""
+    calls = []
+
+    class Aligner:
+        def align(self, sources, targets, links_filename_fwd, links_filename_rev):
+            assert len(sources) == len(targets)
+            calls.append("align")
+            for path in (links_filename_fwd, links_filename_rev):
+                Path(path).write_text("0-0 1-2 2-1 3-3\n" * len(sources))
+
+    module = ModuleType("eflomal")
+    module.__spec__, module.Aligner = ModuleSpec("eflomal", None), Aligner
+    monkeypatch.setitem(sys.modules, "eflomal", module)
+    return calls
 
 
 # English words and their French, where the adjective follows the noun.
@@ -186,7 +182,7 @@ def test_a_whole_study(toy, in_process, eflomal, monkeypatch):
     chosen = ["--systems", "aligner", "--both-ways", "aligner", "--earlier"]
     assert alignment.main([*options, str(toy / "second"), *chosen, str(out / "report.json")]) == 0
     assert work.done == ["tiny", "aligner", "aligner-backward"]
-    assert eflomal.read_text() == 2 * "call\n", "once for each study"
+    assert len(eflomal) == 2, "once for each study"
     second = json.loads((toy / "second" / "report.json").read_text())
     assert str(toy) not in (toy / "second" / "report.json").read_text()
     assert second["earlier"][0]["command"] == report["command"]

@@ -13,8 +13,10 @@ import pytest
 
 from keras_attn.training import corpora
 from recipes import named_corpora
+from tests.unit.training import test_corpora
 from tests.unit.training.test_corpora import hashes, write
 
+cache = test_corpora.own_cache
 DATA = os.environ.get("KERAS_ATTN_DATA")
 TEXT = {
     **{"train.de": "ein Haus\nzwei Häuser\n", "train.en": "a house\ntwo houses\n", "train.fr": "un\ndeux\n"},
@@ -26,14 +28,6 @@ TATOEBA = "genimind/seq2seq/4f3f8eb0adde54fcc8b89394336b002e7961244c/fra-eng.zip
 SIGMORPHON = "sigmorphon/2021-task1/821bcdece5a47820872215969f275004b0abe80c/data"
 KINDS = [name for name in named_corpora.SOURCES if not name.startswith("wikipron/")] + ["wikipron/ben_beng_broad"]
 PAGE = b"<html><body>Please log in to use this network.</body></html>"
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """The cache of this test; the real one and the real data are out of sight."""
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("KERAS_ATTN_DATA", raising=False)
-    return tmp_path / "home" / "keras_attn"
 
 
 @pytest.fixture
@@ -139,9 +133,6 @@ def zipped(name, text):
 
 
 CONTENTS = {
-    "a page": PAGE,
-    "nothing": b"",
-    "half a zip file": zipped("fra.txt", b"Go.\tVa !\n" * 999)[:-99],
     "a damaged zip file": zipped("fra.txt", b"Go.\tVa !\n" * 999).replace(b"\x04", b"\x05"),
     "another zip file": zipped("deu.txt", b"Go.\tGeh !\n"),
     "a bomb": zipped("fra.txt", bytes(70_000_000)),

@@ -136,16 +136,6 @@ def test_commands_side_by_side_share_the_cores(tmp_path, monkeypatch):
     assert "TF_NUM_INTRAOP_THREADS" not in small_study(tmp_path, jobs=1)._environment()
 
 
-def test_an_unfinished_run_is_resumed(tmp_path):
-    study = small_study(tmp_path)
-    assert "--resume" not in study.train_step(study.runs[0]).options
-    (tmp_path / "out" / "a").mkdir(parents=True)
-    (tmp_path / "out" / "a" / "run.json").write_text("{}")
-    step = study.train_step(study.runs[0])
-    assert "--resume" in step.options
-    assert train.parser().parse_args(step.options).out == tmp_path / "out" / "a"
-
-
 # --- attention
 
 

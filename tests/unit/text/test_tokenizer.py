@@ -156,13 +156,11 @@ def test_the_bounds_of_the_vocabulary_are_named_and_work():
         ("one line", {}, "Received: a single str"),
         (None, {}, "Received: a single NoneType"),
         (LINES, {"vocabulary_size": "100"}, "whole number of at least 5, 4 of them special. Received: '100'"),
-        (LINES, {"vocabulary_size": 100.5, "level": "word"}, "Received: 100.5"),
         (LINES, {"level": "word", "min_frequency": "2"}, "Received: '2' for level word"),
         (LINES, {"vocabulary_size": 4}, "at least 5"),
         (LINES, {"min_frequency": 2}, "Received: 2 for level bpe"),
         (LINES, {"level": "word", "min_frequency": 0}, "Received: 0 for level word"),
         (LINES, {"level": "word", "min_frequency": 1000}, "occurs 1000 times or more. Received: none"),
-        ([], {}, "Received: 0 blank lines"),
         (["", " \u2003"], {}, "Received: 2 blank lines"),
         ([" "], {"level": "word"}, "Received: none"),
         ([b"bytes"], {}, "Received: bytes"),
@@ -200,7 +198,7 @@ def test_lines_with_the_character_that_sentencepiece_reserves_are_trained_on():
     assert Tokenizer.train(["hallo welt \u2585"] * 20).pieces("hallo") == ["hallo"]
 
 
-@pytest.mark.parametrize("lines", [None, 5, b"men", ["men", None], [["men"]], [1]])
+@pytest.mark.parametrize("lines", [None, "men", b"men", ["men", None], [["men"]]])
 def test_lines_that_are_no_text_are_refused(words, lines):
     with pytest.raises(ValueError, match=r"Expected (a list of lines|text as a str)"):
         encode_lines(lines, words)
