@@ -14,17 +14,15 @@ from tests.training import small_run
 
 ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=1", "JAX_PLATFORMS": "cpu"}
 PROCESS = """
-import contextlib, sys
+import sys
 from keras_attn.cli import train
 from tests.recipes.divided import signalled
 
-rank, update, number, *line = sys.argv[1:]
-with signalled(int(update), int(number), int(rank)) if int(number) else contextlib.nullcontext():
-    status = train.main(line)
-sys.exit(status)
+rank, update, number = map(int, sys.argv[1:4])
+with signalled(update, number, rank):
+    sys.exit(train.main(sys.argv[4:]))
 """
 UPDATES = 7  # of an epoch of `corpus`
-NOBODY = 0, 0, 0
 
 
 def write_corpus(folder: Path) -> Path:
@@ -53,20 +51,18 @@ def signalled(update: int, number: int, rank: int = 0):
         yield
 
 
-def run_processes(*lines: list[str], interruption=NOBODY, before: str = "") -> list[tuple[int, str, str]]:
+def run_processes(*lines: list[str], interruption=(0, 0, 0), before: str = "") -> list[tuple[int, str, str]]:
     """The exit status and both outputs of each process of a job.
 
     Args:
         *lines: The command line of each process.
-        interruption: The rank, the update and the signal.
+        interruption: The rank, the update and the signal. There is no update 0.
         before: Statements that run before.
     """
     job = {"KERAS_DISTRIBUTION_JOB_ADDRESSES": f"127.0.0.1:{free_port()}"}
     job["KERAS_DISTRIBUTION_NUM_PROCESSES"] = str(len(lines))
-    rank, update, number = interruption
-    asked = map(str, (rank, update, int(number)))
-    command = ["-c", before + PROCESS, *asked]
-    ranks = [job | {"KERAS_DISTRIBUTION_PROCESS_ID": str(n)} for n in range(len(lines))] if len(lines) > 1 else [{}]
+    command = ["-c", before + PROCESS, *(str(int(one)) for one in interruption)]
+    ranks = [job | {"KERAS_DISTRIBUTION_PROCESS_ID": str(n)} for n in range(len(lines))]
     return finish(*(start(*command, *line, **ENVIRONMENT, **one) for line, one in zip(lines, ranks, strict=True)))
 
 

@@ -45,9 +45,6 @@ def order_of(dataset):
     return [number for number, _, _ in pairs_of(dataset)]
 
 
-# Batches.
-
-
 def test_a_batch_by_hand():
     options = {"batch_size": 3, "bucket_boundaries": 1, "shuffle": False}
     dataset = ParallelDataset([[4, 5], [6]], [[7], [8, 9, 5]], **options)
@@ -121,9 +118,6 @@ def test_blank_and_too_long_pairs_are_counted():
     assert counts(cut) == [2, 2, 0, 2]
     assert [(s, t) for _, s, t in pairs_of(cut)] == [([4] * 5, [4]), ([5], [5] * 5)]
     assert cut.report()["source_tokens"] == 8
-
-
-# Order.
 
 
 def test_the_order_is_a_function_of_seed_and_epoch():
@@ -211,9 +205,6 @@ def test_shards_are_disjoint_and_in_step(size):
             shard.on_epoch_end()
 
 
-# Buckets.
-
-
 def test_two_buckets_are_the_best_two():
     random = np.random.default_rng(11)
     for _ in range(7):
@@ -228,9 +219,6 @@ def test_two_buckets_are_the_best_two():
         chosen = choose_buckets(lengths, 2)
         assert chosen[-1] == tuple(longest)
         assert positions(chosen) == best
-
-
-# Refusals.
 
 
 @pytest.mark.parametrize(

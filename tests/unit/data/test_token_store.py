@@ -229,8 +229,6 @@ def test_blocks_before_a_change_of_the_text_are_kept(texts, tokenizer, tmp_path,
     assert list(cache.glob("*.part")) == [part], "that of the other text, which can go on"
 
 
-# Drawn rows.
-
 LINES = [f"{word} and {other}er" for word in ("low", "new", "wide", "slow") for other in ("low", "fast", "old")] * 7
 LINES[5] = " "
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.training.small_run import NAMES
+
 TEST = (2, 4, 5, 9, 12, 13, 16)  # words
-NAMES = ["zero", "un", "deux", "trois", "quatre", "cinq"]
 # Of one vocabulary and few shapes, each of which is compiled.
 TINY = ["level=word", "batch_size=16", "validation_sentences=7", "embedding_size=8", "readout_size=8"]
 TINY += ["rnnsearch.units=7", "rnnsearch.decoder_units=8", "rnnsearch.attention_units=5", "rnnencdec.units=10"]

@@ -14,13 +14,6 @@ from recipes.studies import head_roles
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(scope="module")
-def report(runs, corpus, tmp_path_factory):
-    out = tmp_path_factory.mktemp("studies") / "head_roles"
-    assert head_roles.main([str(runs[1]), "--corpus", str(corpus), "--max-words", "9", "--out", str(out)]) == 0
-    return json.loads((out / "report.json").read_text())
-
-
 def test_the_shares_of_a_row_by_hand():
     masks = head_roles._masks(["▁a", "▁b", "▁,", "</s>"], [1, -9], {"▁a": 3, "▁b": 1, "▁,": 2, "</s>": 0})
     weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]])
@@ -29,7 +22,10 @@ def test_the_shares_of_a_row_by_hand():
     assert dict(zip(head_roles.ROLES, (weights * masks).sum(-1).tolist(), strict=True)) == expected
 
 
-def test_the_report_has_each_head_and_its_removal(runs, report):
+def test_the_report_has_each_head_and_its_removal(runs, corpus, tmp_path):
+    out = tmp_path / "head_roles"
+    assert head_roles.main([str(runs[1]), "--corpus", str(corpus), "--max-words", "9", "--out", str(out)]) == 0
+    report = json.loads((out / "report.json").read_text())
     names = [f"{kind} {n}, head {m}" for kind in head_roles.KINDS for n in (1, 2) for m in (1, 2)]
     even = report["rows"][:3]
     assert [row["name"] for row in report["rows"][3:]] == names

@@ -96,9 +96,6 @@ def test_a_changed_copy_is_refused_but_not_deleted(tmp_path, known):
     assert corpora.load(folder, "de", "en").splits["val"] == (["vier"], ["fore"])
 
 
-# --- downloads
-
-
 @pytest.mark.parametrize("name", ["multi30k", "multi30k-tok"])
 def test_a_download_happens_once_and_is_checked(multi30k, monkeypatch, cache, name):
     corpus = corpora.load(name)
@@ -165,9 +162,6 @@ def test_neither_no_network_nor_the_page_of_a_portal_is_a_corpus(monkeypatch, ca
     with pytest.raises(ValueError, match=rf"Expected to download the corpus {name}\. .* deleted.*--data DATA"):
         corpora.load(name)
     assert not [path for path in cache.rglob("*") if path.is_file()]
-
-
-# --- splits
 
 
 def test_news_is_joined_in_the_order_of_the_years(built):

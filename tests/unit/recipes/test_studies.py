@@ -136,9 +136,6 @@ def test_commands_side_by_side_share_the_cores(tmp_path, monkeypatch):
     assert "TF_NUM_INTRAOP_THREADS" not in small_study(tmp_path, jobs=1)._environment()
 
 
-# --- attention
-
-
 @pytest.fixture(scope="module")
 def attention_folder(corpus, tmp_path_factory):
     """A study of one score function, to which another can be added."""
@@ -177,9 +174,6 @@ def test_sharpness_by_hand():
     assert result["entropy"] == pytest.approx((math.log(2) + 0 + math.log(4) + 0) / 4)
     assert result["largest_weight"] == pytest.approx((0.5 + 1 + 0.25 + 1) / 4)
     assert result["uniform_entropy"] == pytest.approx((3 * math.log(4) + math.log(2)) / 4)
-
-
-# --- showcase
 
 
 def test_halves_are_compared_with_halves():
@@ -230,9 +224,6 @@ def test_showcase_has_the_papers_sentence_and_the_long_ones(showcase_folder):
     assert page.count('class="line"') == len(rest)
 
 
-# --- the results page
-
-
 def test_results_page_is_written_from_reports(length_folder, attention_folder, showcase_folder, tmp_path, monkeypatch):
     folder = tmp_path / "recipes"
     monkeypatch.setattr(results, "FOLDER", folder)
@@ -256,14 +247,11 @@ def test_results_page_is_written_from_reports(length_folder, attention_folder, s
     assert (folder / "README.md").read_text() == page
 
 
-def test_one_corpus_has_one_signature():
+def test_the_committed_page_is_what_the_reports_say_and_a_corpus_has_one_signature():
     reports = results.read_reports(RESULTS / "reports")
+    page = results.page(reports)
+    assert (RESULTS / "README.md").read_text("utf-8") == page
+    assert len(page.splitlines()) <= 150
     runs = [reports[name] for name in ("multi30k-de-en/luong", "multi30k-tok-de-en/rnnsearch")]
     with pytest.raises(ValueError, match="one signature"):
         results.page({f"one/{n}": report for n, report in enumerate(runs)})
-
-
-def test_the_committed_page_is_what_the_reports_say():
-    page = results.page(results.read_reports(RESULTS / "reports"))
-    assert (RESULTS / "README.md").read_text("utf-8") == page
-    assert len(page.splitlines()) <= 150

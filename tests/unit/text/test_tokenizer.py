@@ -45,9 +45,6 @@ def words():
     return Tokenizer.train(LINES, level="word", lowercase=True)
 
 
-# Round trips.
-
-
 def test_bpe_gives_back_every_character(bpe):
     for text in LINES + WEIRD:
         assert bpe.decode(bpe.encode(text)) == text
@@ -109,9 +106,6 @@ def test_blanks_are_unicodes():
     assert tokenizer.encode("a\x1cb\u200b") == [UNKNOWN_ID]  # str.split would cut at U+001C
 
 
-# Words from pieces.
-
-
 def test_words_of_words_and_characters(words):
     ids = [START_ID, *words.encode("Zwei Hunde"), END_ID, PAD_ID]
     assert words.words(ids) == [("zwei", [1]), ("<unk>", [2]), ("</s>", [3])]
@@ -126,9 +120,6 @@ def test_words_of_pieces(bpe, text):
     assert [word for word, _ in merged] == [*text.split(), "</s>"]
     assert [position for _, group in merged for position in group] == list(range(len(ids) + 1))
     assert bpe.words([]) == []
-
-
-# Training.
 
 
 def test_training_is_repeatable(bpe):
@@ -204,9 +195,6 @@ def test_lines_that_are_no_text_are_refused(words, lines):
         encode_lines(lines, words)
 
 
-# Files.
-
-
 @pytest.mark.parametrize("level", ["bpe", "word", "symbol", "character"])
 def test_a_saved_tokenizer_is_the_same_and_is_not_overwritten(level, tmp_path):
     tokenizer, folder = Tokenizer.train(LINES, level=level, lowercase=True), tmp_path / "new" / "folder"
@@ -251,9 +239,6 @@ def test_damaged_files_are_refused(level, tmp_path, name):
     path.unlink()
     with pytest.raises(FileNotFoundError, match=name):
         Tokenizer.load(tmp_path)
-
-
-# Tags, and more of a vocabulary.
 
 
 def test_a_tag_is_one_token_wherever_it_stands():

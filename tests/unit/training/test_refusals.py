@@ -12,7 +12,6 @@ WORDS = "rnnsearch --source de --target fr --set level=word"
 STREAM = f"{WORDS} --stream --cache {{cache}}"
 ON = f"{IN_CORPUS} --from {{run}}"
 CASES = [
-    ("rnnsearch", "--set unit=3", "name of a setting, such as units. Received: 'unit'. All "),
     ("rnnsearch", "--epochs 0", "epochs"),
     ("rnnsearch", "--epochs 2 --set max_steps=7", "--set max_steps=N in place of --epochs"),
     ("rnnsearch", "--config {cache}/none.toml", "Expected a TOML file, run.json or report.json with --config"),
@@ -21,6 +20,7 @@ CASES = [
     ("rnnsearch", "--set learning_rate=nan", "learning_rate to be a finite number"),
     ("rnnsearch", "--set learning_rate=-1", "`learning_rate` above 0"),
     ("rnnsearch", "--set bpe_dropout=0.1 level=word", "`level` to be"),
+    ("rnnsearch", "--set level=letter shared_vocabulary=true", "another `level` with `shared_vocabulary`"),
     ("rnnsearch", "--set max_steps=0", "`max_steps` of at least 1"),
     ("rnnsearch", "--set output_dropout=1.5", "`output_dropout` from 0 to 1"),
     ("rnnsearch", "--set average_checkpoints=1", "`average_checkpoints` of 0, or at least 2. Received: 1"),
@@ -51,6 +51,7 @@ CASES = [
     (STREAM, "--corpus {unequal}", "Expected as many lines in"),
     (STREAM, "--corpus {blank_train}", "In the split train of the corpus: Expected at least one pair"),
     (STREAM, "--corpus {corpus} --set tokens_per_batch=3", "tokens_per_batch of at least 4"),
+    (STREAM.replace("rnnsearch", "recipes.studies.guided_nematus"), "--corpus {corpus}", "a recipe's data_options"),
     (ON, "--from nosuch", "Expected a preset: one of"),
     (IN_CORPUS, "--set extend_vocabulary=true", "Expected --from PRESET"),
     (ON.replace("rnnsearch", "luong"), "", "the recipe of 'digits', a RNNSearch, with --from. Received: 'luong'."),

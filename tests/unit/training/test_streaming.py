@@ -2,10 +2,7 @@
 
 import shutil
 
-import pytest
-
-from keras_attn.text import Tokenizer
-from keras_attn.training import TrainingConfig, corpora, fitting
+from keras_attn.training import corpora
 
 
 def test_large_folders_are_streamed_alone_and_joined(corpus, monkeypatch):
@@ -35,10 +32,3 @@ def test_streamed_parts_are_paired_by_name(corpus, tmp_path):
     assert tuple(map(list, streamed)) == corpora.load(corpus, "de", "fr").splits["train"]
     names = [[path.name for path in side.paths] for side in streamed]
     assert names == [[f"train.{part}{language}" for part in ("0.", "a.", "b.")] for language in ("de", "fr")]
-
-
-def test_arguments_of_a_recipe_for_pairs_are_refused(corpus, tmp_path):
-    streamed = corpora.load(corpus, "de", "fr", stream=True)
-    tokenizers = [Tokenizer.train(side, level="word") for side in streamed.splits["train"]]
-    with pytest.raises(ValueError, match="Expected --no-stream with a recipe's data_options"):
-        fitting.datasets(TrainingConfig(), streamed, tokenizers, 0, tmp_path, lambda *given: {})

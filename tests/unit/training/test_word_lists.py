@@ -6,7 +6,7 @@ import pytest
 
 from keras_attn import G2P
 from keras_attn.cli import train
-from keras_attn.training import TrainingConfig, corpora
+from keras_attn.training import corpora
 
 SIZES = ["units=4", "num_layers=1", "embedding_size=5", "decoder_units=6", "readout_size=7", "max_steps=2"]
 SOUNDS = {"a": "A1", "b": "B", "é": "E:", "n": "n"}
@@ -59,8 +59,3 @@ def test_words_of_a_lexicon_are_held_out_with_all_pronunciations(tmp_path):
     for sources, targets in corpus.splits.values():
         assert all(line.split()[1][1:] == phones[1:] for line, phones in zip(sources, targets, strict=True))
     assert len({target[0] for target in corpus.splits["test"][1]}) == 2
-
-
-def test_letters_and_phones_share_no_vocabulary():
-    with pytest.raises(ValueError, match=r'Expected another `level` with `shared_vocabulary`\. Received: "letter"'):
-        TrainingConfig(level="letter", shared_vocabulary=True)
