@@ -59,9 +59,6 @@ def command(*words) -> str:
     return printed.buffer.getvalue().decode()
 
 
-# --- from text to a run
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
     """A folder with a corpus, and a file to translate."""
@@ -141,9 +138,6 @@ def test_a_run_is_evaluated_as_it_reported(run, home):
         assert report[name]["signature"] in printed
 
 
-# --- from a run to translations
-
-
 @pytest.fixture(scope="module")
 def preset(run, home) -> Path:
     """A preset of the run."""
@@ -176,9 +170,6 @@ def check(texts: Iterable[str], scores: Iterable[float], expected: list[Translat
 
 def test_a_saved_preset_translates_a_file_as_the_run_does(translated, expected):
     assert translated == [one.text for one in expected]
-
-
-# --- from a run to a server
 
 
 @needs_tensorflow

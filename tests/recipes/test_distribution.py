@@ -20,7 +20,6 @@ from tests.training.small_run import assert_same_course, write_digits
 eagerly = small_run.eagerly
 BACKEND = keras.backend.backend()
 on_jax = pytest.mark.skipif(BACKEND != "jax", reason="Keras' variables start processes of JAX")
-on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="limits of TensorFlow alone")
 TWO_THEN_ONE = """
 import sys
 import keras
@@ -154,7 +153,7 @@ def test_several_processes_are_refused(refusal, monkeypatch, name):
     assert f"{name}=2" in refusal(8)
 
 
-@on_tensorflow
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="limits of TensorFlow alone")
 def test_several_workers_and_accumulation_are_refused_on_tensorflow(refusal, monkeypatch):
     assert "Use JAX (KERAS_BACKEND=jax). Received: accumulation_steps=2" in refusal(8, "accumulation_steps=2")
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": ["a:1", "b:1"]}}))

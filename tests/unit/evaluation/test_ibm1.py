@@ -84,7 +84,6 @@ def test_model1_links_no_unknown_word():
         ),
         # Both directions want a word: the forward one comes first.
         ({(0, 1)}, {(0, 0)}, {(0, 1)}),
-        (set(), set(), set()),
     ],
 )
 def test_grow_diag_final_and_by_hand(forward, backward, expected):

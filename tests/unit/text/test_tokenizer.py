@@ -255,7 +255,6 @@ def test_a_tag_is_one_token_wherever_it_stands():
 
 
 def _is_partly_unknown(tokenizer, text):
-    """Returns whether a text has unknown tokens or bytes."""
     return any(token == "<unk>" or token.startswith("<0x") for token in tokenizer.tokens(tokenizer.encode(text)))
 
 

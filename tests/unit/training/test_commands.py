@@ -45,7 +45,7 @@ def test_files_are_compared_as_sacrebleu_compares_them(run, corpus, tmp_path, ca
     assert "bs:1000|seed:12345" in printed
 
 
-def test_the_page_of_a_run(run, tmp_path, capfd):
+def test_the_page_and_the_card_of_a_run(run, tmp_path, capfd):
     """It has the run's scores, and samples with a row of squares for each word; it loads nothing and runs nothing."""
     path = tmp_path / "page.html"
     assert main(["report", str(run), "--samples", "3", "--output", str(path)]) == 0
@@ -57,6 +57,7 @@ def test_the_page_of_a_run(run, tmp_path, capfd):
     assert "<script" not in page
     assert "http" not in re.sub('src="[^"]*"', "", page).replace("http-equiv", "")
     lines = read_translations(run / "translations.txt")
+    assert f'print(translator.generate("{lines[0][0]}").text)' in (run / "README.md").read_text()
     articles = re.findall("<article>(.*?)</article>", page, re.S)
     assert len(articles) == 3
     for article, (source, reference, translation) in zip(articles, (lines[0], lines[6], lines[12]), strict=True):
@@ -72,11 +73,6 @@ def test_the_page_of_a_run(run, tmp_path, capfd):
     line = ["report", "phrases_en_fr", "--output", tmp_path / "new"]
     assert "Expected a finished run. Received: " in sentence_of(main, line, capfd)
     assert not (tmp_path / "new").exists()
-
-
-def test_the_card_of_a_run_has_a_sentence_of_its_own(run):
-    source = read_translations(run / "translations.txt")[0][0]
-    assert f'print(translator.generate("{source}").text)' in (run / "README.md").read_text()
 
 
 def test_systems_with_other_tags_are_not_compared(run, tmp_path, capfd):

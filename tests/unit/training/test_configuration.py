@@ -74,6 +74,10 @@ def test_settings_come_from_a_file(tmp_path):
     wanted |= {"patience": 3, "learning_rate": 1.0, "epochs": 2, "length_penalty": 0.5}
     assert {name: getattr(chosen.config, name) for name in wanted} == wanted
     assert plan.make_plan("rnnsearch", changes=chosen.changes).config == chosen.config, "the report's command"
+    for text, message in (("[model]\nunits = 5.5", "--set units to be a value of type int"), ("\xff", "to be TOML")):
+        path.write_bytes(text.encode("latin-1"))
+        with pytest.raises(ValueError, match=message):
+            plan.make_plan("rnnsearch", config_file=path)
 
 
 def test_settings_come_from_a_run(tmp_path):
@@ -88,19 +92,6 @@ def test_settings_come_from_a_run(tmp_path):
         path.write_text(text)
         with pytest.raises(ValueError, match=r"to be a run.json or report.json\."):
             plan.make_plan("rnnsearch", config_file=path)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[model]\nunits = 5.5", "Expected --set units to be a value of type int"),
-        ("[text]\nlevel = '\xff'", "to be TOML"),
-    ],
-)
-def test_a_file_of_settings_is_refused(text, message, tmp_path):
-    (tmp_path / "run.toml").write_bytes(text.encode("latin-1"))
-    with pytest.raises(ValueError, match=message):
-        plan.make_plan("rnnsearch", config_file=tmp_path / "run.toml")
 
 
 def test_a_recipe_is_a_name_a_file_or_a_module(tmp_path, monkeypatch):

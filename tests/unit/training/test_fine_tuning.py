@@ -219,7 +219,6 @@ def test_an_epoch_has_corpora_in_the_ratio_of_their_weights(tmp_path):
         ("{0}", {"stream": True, "tags": "target"}, "Expected --no-stream with tags"),
         ("{0}", {"tags": "both"}, "Expected tags from: target, corpus. Received: 'both'"),
         ("{0}+{1}", {"target": "fr+es+fr"}, "one for each of 2 corpora. Received: 'fr\\+es\\+fr'"),
-        ("{0}+{1}", {"target": "fr+es"}, "one direction, or --tags"),
     ],
 )
 def test_wrong_weights_and_tags_are_refused(name, options, sentence, folders):

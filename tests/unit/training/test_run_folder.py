@@ -210,9 +210,6 @@ def test_a_run_that_died_in_its_export_is_exported_by_resume(corpus, copy, tmp_p
 
 def test_a_folder_that_cannot_be_written_is_refused_before_any_work(corpus, tmp_path, monkeypatch, capfd):
     """Root writes into every folder, so the system's answer is given in its place."""
-    (tmp_path / "file").touch()
-    assert train.main(line(corpus, tmp_path / "file" / "run")) == 1
-    assert "Expected a folder that can be made" in capfd.readouterr().err
 
     def refuse(path, *_):
         raise PermissionError(13, "Permission denied", str(path))
@@ -222,4 +219,4 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(corpus, tmp_
     monkeypatch.undo()
     error = capfd.readouterr().err
     assert f"Expected a folder that can be written. Received: {str(tmp_path / 'new')!r}, Permission denied." in error
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+    assert list(tmp_path.iterdir()) == []
