@@ -19,195 +19,141 @@ B, S, T, VS, VT, F = 3, 7, 5, 31, 37, 2
 PATH = Path(__file__).parents[1] / "fixtures" / "weights.json"
 DROPOUT = {"embedding_dropout": 0.3, "memory_dropout": 0.2, "output_dropout": 0.5}
 RNNSEARCH = {"units": 5, "embedding_size": 11, "readout_size": 11, "attention_units": 13, "decoder_units": 10}
-ENCDEC = {"units": 5, "embedding_size": 7, "readout_size": 11}
 LSTM = {"units": 5, "num_layers": 2, "embedding_size": 7}
-LUONG = {**LSTM, "readout_size": 11}
-NEMATUS = {"units": 5, "embedding_size": 7}
 GNMT = {"units": 5, "embedding_size": 7, "encoder_layers": 3, "decoder_layers": 3}
-RNMT_PLUS = {**GNMT, "units": 6, "embedding_size": 11, "num_heads": 2}
-HARD_MONOTONIC = {**LSTM, "readout_size": 11}
 TRANSFORMER = {"units": 6, "num_layers": 2, "num_heads": 3, "feed_forward_units": 11, "dropout": 0.0}
-MODELS = {
+CLASSES = {  # each with its sizes
     "rnnsearch": (models.RNNSearch, RNNSEARCH),
-    "rnnsearch, current state, all tied, dropout": (
-        models.RNNSearch,
-        {
-            **RNNSEARCH,
-            **DROPOUT,
-            "read_previous_state": False,
-            "readout_activation": "tanh",
-            "tie_embeddings": "all",
-            "scale_embeddings": True,
-            "source_vocabulary_size": VT,
-        },
-    ),
-    "rnnsearch, local-p": (
-        models.RNNSearch,
-        # Named, because another module may have made one before.
-        {**RNNSEARCH, "attention": ka.LocalPredictiveAttention("concat", window=2, name="local_predictive_attention")},
-    ),
-    "rnnsearch, monotonic": (
-        models.RNNSearch,
-        {**RNNSEARCH, "attention": ka.BahdanauMonotonicAttention(13, sigmoid_noise=1.0, chunk_size=2)},
-    ),
-    "rnnsearch, additive heads": (
-        models.RNNSearch,
-        {**RNNSEARCH, "attention": ka.MultiHeadAttention(2, score="additive", name="multi_head_attention")},
-    ),
-    "rnnsearch, coverage": (
-        models.RNNSearch,
-        {
-            **RNNSEARCH,
-            "attention": ka.CoverageAttention(13, max_fertility=2.0, name="coverage_attention"),
-            "coverage_loss": 1.0,
-        },
-    ),
-    "rnnsearch, context gate": (models.RNNSearch, {**RNNSEARCH, "context_gate": "both"}),
-    "rnnencdec": (models.RNNEncoderDecoder, ENCDEC),
-    "rnnencdec, bare context, dropout": (
-        models.RNNEncoderDecoder,
-        {**ENCDEC, **DROPOUT, "project_context": False},
-    ),
+    "rnnencdec": (models.RNNEncoderDecoder, {"units": 5, "embedding_size": 7, "readout_size": 11}),
     "lstm_seq2seq": (models.LSTMSeq2Seq, LSTM),
-    "lstm_seq2seq, forwards, tied": (
-        models.LSTMSeq2Seq,
-        {
-            "units": 11,
-            "num_layers": 1,
-            "embedding_size": 11,
-            "reverse_source": False,
-            "tie_embeddings": "target",
-            "scale_embeddings": True,
-        },
-    ),
-    "luong": (models.LuongSeq2Seq, LUONG),
-    "luong, dot, not fed": (models.LuongSeq2Seq, {**LUONG, "input_feeding": False, "attention": "dot"}),
-    "luong, local-m, not fed": (models.LuongSeq2Seq, {**LUONG, "attention": "local_m", "input_feeding": False}),
-    "luong, location, forwards, dropout": (
-        models.LuongSeq2Seq,
-        {**LUONG, **DROPOUT, "attention": ka.LocationAttention(5), "layer_dropout": 0.2, "reverse_source": False},
-    ),
-    "luong, location-sensitive": (models.LuongSeq2Seq, {**LUONG, "attention": "location_sensitive"}),
-    "luong, neural coverage": (models.LuongSeq2Seq, {**LUONG, "attention": "neural_coverage"}),
-    "luong, pointer, scheduled sampling": (
-        models.LuongSeq2Seq,
-        {
-            **LUONG,
-            "source_vocabulary_size": VT,
-            "tie_embeddings": "source",
-            "pointer": True,
-            "scheduled_sampling": "inverse_sigmoid,k=2",
-        },
-    ),
-    "luong, both ways": (models.LuongSeq2Seq, {**LUONG, "units": 6, "bidirectional": True}),
-    "nematus": (models.NematusSeq2Seq, NEMATUS),
-    "nematus, lstm, one transition": (models.NematusSeq2Seq, {**NEMATUS, "cell": "lstm", "decoder_transitions": 1}),
-    "nematus, general, all tied, dropout": (
-        models.NematusSeq2Seq,
-        {
-            **NEMATUS,
-            **DROPOUT,
-            "attention": "general",
-            "tie_embeddings": "all",
-            "scale_embeddings": True,
-            "source_vocabulary_size": VT,
-        },
-    ),
-    "nematus, bideep": (
-        models.NematusSeq2Seq,
-        {
-            **NEMATUS,
-            "encoder_layers": 2,
-            "encoder_transitions": 2,
-            "decoder_layers": 2,
-            "decoder_transitions": 3,
-            "upper_transitions": 2,
-            "layer_normalization": True,
-            "recurrent_dropout": 0.2,
-        },
-    ),
-    "nematus, lstm, two stacks, normalised": (
-        models.NematusSeq2Seq,
-        {
-            **NEMATUS,
-            "cell": "lstm",
-            "encoder_layers": 2,
-            "encoder_order": "alternating",
-            "decoder_layers": 2,
-            "residual": False,
-            "layer_normalization": True,
-            "recurrent_dropout": 0.2,
-        },
-    ),
+    "luong": (models.LuongSeq2Seq, {**LSTM, "readout_size": 11}),
+    "nematus": (models.NematusSeq2Seq, {"units": 5, "embedding_size": 7}),
     "gnmt": (models.GNMTSeq2Seq, GNMT),
-    "gnmt, after, all tied, dropout": (
-        models.GNMTSeq2Seq,
-        {
-            **GNMT,
-            **DROPOUT,
-            "units": 11,
-            "embedding_size": 11,
-            "attend": "after",
-            "attention": "general",
-            "layer_dropout": 0.2,
-            "recurrent_dropout": 0.2,
-            "tie_embeddings": "all",
-            "source_vocabulary_size": VT,
-        },
-    ),
-    "rnmt_plus": (models.RNMTPlusSeq2Seq, RNMT_PLUS),
-    "rnmt_plus, one layer, dots, tied, dropout": (
-        models.RNMTPlusSeq2Seq,
-        {
-            **RNMT_PLUS,
-            **DROPOUT,
-            "embedding_size": 12,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "attention": "scaled_dot",
-            "layer_dropout": 0.2,
-            "recurrent_dropout": 0.2,
-            "tie_embeddings": "target",
-        },
-    ),
-    "hard_monotonic": (models.HardMonotonicSeq2Seq, HARD_MONOTONIC),
-    "hard_monotonic, order 1, dropout": (
-        models.HardMonotonicSeq2Seq,
-        {**HARD_MONOTONIC, **DROPOUT, "order": 1, "window": 2, "layer_dropout": 0.2, "decoder_units": 7},
-    ),
-    "hard_monotonic, order 1, both ways": (
-        models.HardMonotonicSeq2Seq,
-        {**HARD_MONOTONIC, "order": 1, "monotonic": False, "num_layers": 1},
-    ),
+    "rnmt_plus": (models.RNMTPlusSeq2Seq, {**GNMT, "units": 6, "embedding_size": 11, "num_heads": 2}),
+    "hard_monotonic": (models.HardMonotonicSeq2Seq, {**LSTM, "readout_size": 11}),
     "transformer": (models.TransformerSeq2Seq, TRANSFORMER),
-    "transformer, normalised first, all tied, dropout": (
-        models.TransformerSeq2Seq,
-        {
-            **TRANSFORMER,
-            "normalize_first": True,
-            "dropout": 0.3,
-            "max_length": T,
-            "tie_embeddings": "all",
-            "source_vocabulary_size": VT,
-        },
-    ),
+}
+ONE_EACH = [*CLASSES]
+VARIANTS = {  # the arguments of models of the class that the name begins with
+    "rnnsearch, current state, all tied, dropout": {
+        **DROPOUT,
+        "read_previous_state": False,
+        "readout_activation": "tanh",
+        "tie_embeddings": "all",
+        "scale_embeddings": True,
+        "source_vocabulary_size": VT,
+    },
+    # Named, because another module may have made one before.
+    "rnnsearch, local-p": {
+        "attention": ka.LocalPredictiveAttention("concat", window=2, name="local_predictive_attention")
+    },
+    "rnnsearch, monotonic": {"attention": ka.BahdanauMonotonicAttention(13, sigmoid_noise=1.0, chunk_size=2)},
+    "rnnsearch, additive heads": {"attention": ka.MultiHeadAttention(2, score="additive", name="multi_head_attention")},
+    "rnnsearch, coverage": {
+        "attention": ka.CoverageAttention(13, max_fertility=2.0, name="coverage_attention"),
+        "coverage_loss": 1.0,
+    },
+    "rnnsearch, context gate": {"context_gate": "both"},
+    "rnnencdec, bare context, dropout": {**DROPOUT, "project_context": False},
+    "lstm_seq2seq, forwards, tied": {
+        "units": 11,
+        "num_layers": 1,
+        "embedding_size": 11,
+        "reverse_source": False,
+        "tie_embeddings": "target",
+        "scale_embeddings": True,
+    },
+    "luong, dot, not fed": {"input_feeding": False, "attention": "dot"},
+    "luong, local-m, not fed": {"attention": "local_m", "input_feeding": False},
+    "luong, location, forwards, dropout": {
+        **DROPOUT,
+        "attention": ka.LocationAttention(5),
+        "layer_dropout": 0.2,
+        "reverse_source": False,
+    },
+    "luong, location-sensitive": {"attention": "location_sensitive"},
+    "luong, neural coverage": {"attention": "neural_coverage"},
+    "luong, pointer, scheduled sampling": {
+        "source_vocabulary_size": VT,
+        "tie_embeddings": "source",
+        "pointer": True,
+        "scheduled_sampling": "inverse_sigmoid,k=2",
+    },
+    "luong, both ways": {"units": 6, "bidirectional": True},
+    "nematus, lstm, one transition": {"cell": "lstm", "decoder_transitions": 1},
+    "nematus, general, all tied, dropout": {
+        **DROPOUT,
+        "attention": "general",
+        "tie_embeddings": "all",
+        "scale_embeddings": True,
+        "source_vocabulary_size": VT,
+    },
+    "nematus, bideep": {
+        "encoder_layers": 2,
+        "encoder_transitions": 2,
+        "decoder_layers": 2,
+        "decoder_transitions": 3,
+        "upper_transitions": 2,
+        "layer_normalization": True,
+        "recurrent_dropout": 0.2,
+    },
+    "nematus, lstm, two stacks, normalised": {
+        "cell": "lstm",
+        "encoder_layers": 2,
+        "encoder_order": "alternating",
+        "decoder_layers": 2,
+        "residual": False,
+        "layer_normalization": True,
+        "recurrent_dropout": 0.2,
+    },
+    "gnmt, after, all tied, dropout": {
+        **DROPOUT,
+        "units": 11,
+        "embedding_size": 11,
+        "attend": "after",
+        "attention": "general",
+        "layer_dropout": 0.2,
+        "recurrent_dropout": 0.2,
+        "tie_embeddings": "all",
+        "source_vocabulary_size": VT,
+    },
+    "rnmt_plus, one layer, dots, tied, dropout": {
+        **DROPOUT,
+        "embedding_size": 12,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "attention": "scaled_dot",
+        "layer_dropout": 0.2,
+        "recurrent_dropout": 0.2,
+        "tie_embeddings": "target",
+    },
+    "hard_monotonic, order 1, dropout": {
+        **DROPOUT,
+        "order": 1,
+        "window": 2,
+        "layer_dropout": 0.2,
+        "decoder_units": 7,
+    },
+    "hard_monotonic, order 1, both ways": {"order": 1, "monotonic": False, "num_layers": 1},
+    "transformer, normalised first, all tied, dropout": {
+        "normalize_first": True,
+        "dropout": 0.3,
+        "max_length": T,
+        "tie_embeddings": "all",
+        "source_vocabulary_size": VT,
+    },
+}
+MODELS = {
+    **CLASSES,
     "ensemble": (models.Ensemble, {"members": ["rnnsearch", "luong"], "average": "probability"}),
     "ensemble, log-probabilities": (
         models.Ensemble,
         {"members": ["lstm_seq2seq", "gnmt"], "average": "log_probability"},
     ),
 }
-ONE_EACH = [
-    "rnnsearch",
-    "rnnencdec",
-    "lstm_seq2seq",
-    "luong",
-    "nematus",
-    "gnmt",
-    "rnmt_plus",
-    "hard_monotonic",
-    "transformer",
-]
+for name, given in VARIANTS.items():
+    cls, sizes = CLASSES[name.partition(",")[0]]
+    MODELS[name] = (cls, sizes | given)
 STATEFUL = [
     "luong, local-m, not fed",
     "rnnsearch, monotonic",
