@@ -53,14 +53,11 @@ class Row(NamedTuple):
     handed_on: Callable = np.asarray
 
 
-def gru(name="cell", units=H, **options):
-    initializer = half_precision_safe("orthogonal")
-    return keras.layers.GRUCell(units, recurrent_initializer=initializer, name=name, **options)
+def make_cell(cls, name="cell", units=H, **options):
+    return cls(units, recurrent_initializer=half_precision_safe("orthogonal"), name=name, **options)
 
 
-def lstm(name="cell", units=H, **options):
-    initializer = half_precision_safe("orthogonal")
-    return keras.layers.LSTMCell(units, recurrent_initializer=initializer, name=name, **options)
+gru, lstm = partial(make_cell, keras.layers.GRUCell), partial(make_cell, keras.layers.LSTMCell)
 
 
 def stack(name="cell"):
@@ -69,10 +66,6 @@ def stack(name="cell"):
 
 def stack_in_numpy(w, name="cell"):
     return oracles.cell(w, f"{name}_0", "lstm"), oracles.cell(w, f"{name}_1", "paper's gru")
-
-
-def normalized(cls, **options):
-    return cls(H, recurrent_initializer=half_precision_safe("orthogonal"), name="cell", **options)
 
 
 @keras.saving.register_keras_serializable(package="tests")
@@ -327,7 +320,7 @@ def pointer(w, logits, state, embedding, context, alignment, token_ids):
         return [np.log([oracles.pointer_generator(*row) for row in rows])]
 
 
-def every_path(order, monotonic, window=4):
+def every_path(order=0, monotonic=True, window=4):
     """The sum over all alignments, one after the other, of the sentences that have a word."""
 
     def of_all(w, states, values, log_emissions, token_ids):
@@ -387,6 +380,18 @@ def encoder(cls, arguments, oracle=None, **options):
 
 def reader(cell, in_numpy, **options):
     return encoder(ka.RNNEncoder, lambda: {"cell": cell()}, one_way(in_numpy), **options)
+
+
+def hard_alignment(**arguments):
+    oracle = every_path(**arguments)
+    return Row(
+        ka.layers.HardAlignment, lambda: arguments, HARD, ("values", "log_emissions"), oracle=oracle, padding=False
+    )
+
+
+def each(cls, oracle, inputs=READOUT, tolerance=1e-9, **arguments):
+    """A layer of each place by itself."""
+    return Row(cls, lambda: arguments, inputs, (), "each", oracle, tolerance=tolerance)
 
 
 ROWS = {
@@ -532,19 +537,19 @@ ROWS = {
     ),
     "pooling": encoder(ka.AttentionPooling, lambda: {"units": A}, pooled, handed_on=lambda mask: [0]),
     "encoder, simple": reader(
-        lambda: normalized(keras.layers.SimpleRNNCell), lambda w: oracles.cell(w, "cell", "simple")
+        lambda: make_cell(keras.layers.SimpleRNNCell), lambda w: oracles.cell(w, "cell", "simple")
     ),
     "layer norm GRU": reader(
-        lambda: normalized(ka.LayerNormGRUCell, per_gate=False),
+        lambda: make_cell(ka.LayerNormGRUCell, per_gate=False),
         lambda w: oracles.cell(w, "cell", "normalized gru", per_gate=False),
     ),
     "layer norm LSTM": reader(
-        lambda: normalized(ka.LayerNormLSTMCell, dropout=0.3),
+        lambda: make_cell(ka.LayerNormLSTMCell, dropout=0.3),
         lambda w: oracles.cell(w, "cell", "normalized lstm", per_gate=True, normalize_cell=True),
         random=True,
     ),
     "layer norm LSTM, together": reader(
-        lambda: normalized(ka.LayerNormLSTMCell, per_gate=False, normalize_cell=False, output_nonlinearity=False),
+        lambda: make_cell(ka.LayerNormLSTMCell, per_gate=False, normalize_cell=False, output_nonlinearity=False),
         lambda w: oracles.cell(
             w, "cell", "normalized lstm", per_gate=False, normalize_cell=False, output_nonlinearity=False
         ),
@@ -588,7 +593,7 @@ ROWS = {
     ),
     "decoder": decoder(
         ka.AttentionDecoder,
-        lambda: {"cell": normalized(ka.LayerNormGRUCell), "attention": "additive"},
+        lambda: {"cell": make_cell(ka.LayerNormGRUCell), "attention": "additive"},
         lambda w: {"cell": oracles.cell(w, "cell", "normalized gru", per_gate=True), "attend": attend(additive, w)},
     ),
     "decoder, stack fed": decoder(
@@ -693,53 +698,21 @@ ROWS = {
         layers_above,
         random=True,
     ),
-    "hard alignment": Row(
-        ka.layers.HardAlignment,
-        dict,
-        HARD,
-        ("values", "log_emissions"),
-        oracle=every_path(0, monotonic=True),
-        padding=False,
-    ),
-    "hard alignment, order 1": Row(
-        ka.layers.HardAlignment,
-        lambda: {"order": 1, "monotonic": False, "window": 2},
-        HARD,
-        ("values", "log_emissions"),
-        oracle=every_path(1, monotonic=False, window=2),
-        padding=False,
-    ),
+    "hard alignment": hard_alignment(),
+    "hard alignment, order 1": hard_alignment(order=1, monotonic=False, window=2),
     "pointer": Row(ka.PointerGenerator, dict, POINTER, ("alignment", "token_ids"), None, pointer, padding=False),
-    "deep output": Row(ka.DeepOutput, lambda: {"units": A}, READOUT, (), "each", deep_output("maxout")),
-    "deep output, tanh": Row(
-        ka.DeepOutput,
-        lambda: {"units": A, "activation": "tanh", "use_bias": False},
-        READOUT,
-        (),
-        "each",
-        deep_output("tanh"),
-    ),
-    "layer norm output": Row(
-        ka.layers.LayerNormOutput,
-        lambda: {"units": A, "activation": "tanh"},
-        READOUT,
-        (),
-        "each",
-        normalized_output,
-        tolerance=1e-5,
-    ),
-    "concatenated output": Row(
-        ka.layers.ConcatenatedOutput, dict, READOUT, (), "each", lambda w, s, y, c: [np.concatenate([s, c], -1)]
-    ),
-    "attentional": Row(
+    "deep output": each(ka.DeepOutput, deep_output("maxout"), units=A),
+    "deep output, tanh": each(ka.DeepOutput, deep_output("tanh"), units=A, activation="tanh", use_bias=False),
+    "layer norm output": each(ka.layers.LayerNormOutput, normalized_output, tolerance=1e-5, units=A, activation="tanh"),
+    "concatenated output": each(ka.layers.ConcatenatedOutput, lambda w, s, y, c: [np.concatenate([s, c], -1)]),
+    "attentional": each(
         ka.AttentionalLayer,
-        lambda: {"units": A, "use_bias": True},
-        {"inputs": (T, E)},
-        (),
-        "each",
         lambda w, x: [np.tanh(x @ w["kernel"] + w["bias"])],
+        {"inputs": (T, E)},
+        units=A,
+        use_bias=True,
     ),
-    "output bias": Row(ka.layers.OutputBias, dict, {"inputs": (T, E)}, (), "each", lambda w, x: [x + w["bias"]]),
+    "output bias": each(ka.layers.OutputBias, lambda w, x: [x + w["bias"]], {"inputs": (T, E)}),
     "pairs": Row(
         ka.layers.PairReadout,
         lambda: {"units": A},
