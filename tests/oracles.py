@@ -81,14 +81,10 @@ def lstm_step(x, h, c, kernel, recurrent, bias):
     return sigmoid(o) * np.tanh(c), c
 
 
-def scaled_dot(query, key):
-    return query @ key / np.sqrt(len(query))
-
-
-def multi_head(query, values, visible, heads, score=scaled_dot):
+def multi_head(query, values, visible, heads):
     """Vaswani 2017, 3.2.2: query (T, E), values (S, M), visible (T, S) bool; a head is its W_q, W_k, W_v, W_o.
 
-    The score is of a head's query (D,) and key (D,). Returns outputs (T, E) and alignments (N, T, S).
+    Returns outputs (T, E) and alignments (N, T, S).
     """
     outputs, alignments = 0.0, []
     for W_q, W_k, W_v, W_o in heads:
@@ -97,7 +93,7 @@ def multi_head(query, values, visible, heads, score=scaled_dot):
             js = np.flatnonzero(row)
             if len(js):
                 q = query[i] @ W_q
-                alignment[i, js] = softmax(np.array([score(q, values[j] @ W_k) for j in js]))
+                alignment[i, js] = softmax(np.array([q @ (values[j] @ W_k) for j in js]) / np.sqrt(len(q)))
         outputs = outputs + (alignment @ (values @ W_v)) @ W_o
         alignments.append(alignment)
     return outputs, np.array(alignments)

@@ -46,6 +46,12 @@ def compiled(function, mode=MODES[0]):
     return call
 
 
+def run(search, model, mode=MODES[0], **options):
+    """The result of a search with a model, of at most L tokens unless the options say otherwise."""
+    options = {"max_length": L, **options}
+    return compiled(lambda memory, state: search(model.step, memory, state, **options), mode)(model.memory, model.state)
+
+
 # Two models. Search calls `step`; `logits_and_alignments` gives the oracle the same in NumPy.
 
 

@@ -13,15 +13,16 @@ from tests.search.searching import (
     TableModel,
     brute_force,
     check_against,
-    compiled,
     log_softmax,
     options_of,
+    run,
 )
 
 IDS = SpecialIds(end=None)
 CONTENT = (1, 3, 4, 5, 6)  # 3 is a token like any other
 EVERYTHING = 631  # at most 5^4 hypotheses before the last step
 LONGEST = [3, 5, 1]
+EACH_ROW = {"row_max_length": LONGEST, "special_ids": IDS}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -29,26 +30,19 @@ LONGEST = [3, 5, 1]
 def test_a_wide_beam_is_brute_force(constraint, mode):
     model, options = TableModel(), options_of("average", 0.6, 0.3)
     prefix = constraint.get("prefix", [[], [], []])
-    forced = np.array([row + [IDS.pad] * (3 - len(row)) for row in prefix], "int32")
-
-    def search(memory, state, forced):
-        return beam_search(
-            model.step,
-            memory,
-            state,
-            beam_size=EVERYTHING,
-            n_best=7,
-            max_length=L,
-            row_max_length=LONGEST,
-            forced_prefix=forced,
-            banned_token_ids=constraint.get("banned", ()),
-            no_repeat_ngram_size=constraint.get("ngram", 0),
-            special_ids=IDS,
-            **options,
-        )
-
-    result = compiled(search, mode)(model.memory, model.state, forced)
     others = {"banned": constraint.get("banned", ()), "ngram": constraint.get("ngram", 0)}
+    result = run(
+        beam_search,
+        model,
+        mode,
+        beam_size=EVERYTHING,
+        n_best=7,
+        forced_prefix=np.array([row + [IDS.pad] * (3 - len(row)) for row in prefix], "int32"),
+        banned_token_ids=others["banned"],
+        no_repeat_ngram_size=others["ngram"],
+        **EACH_ROW,
+        **options,
+    )
     for row in range(B):
         longest = LONGEST[row]
         expected = brute_force(
@@ -61,9 +55,7 @@ def test_a_wide_beam_is_brute_force(constraint, mode):
 
 def test_a_beam_of_one_is_greedy_search_and_both_are_the_best_tokens():
     model = RecurrentModel()
-    options = {"max_length": L, "row_max_length": LONGEST, "special_ids": IDS}
-    one = compiled(lambda m, s: beam_search(model.step, m, s, beam_size=1, **options))(model.memory, model.state)
-    best = compiled(lambda m, s: greedy_search(model.step, m, s, **options))(model.memory, model.state)
+    one, best = run(beam_search, model, beam_size=1, **EACH_ROW), run(greedy_search, model, **EACH_ROW)
     assert best.token_ids.tolist() == one.token_ids.tolist()
     np.testing.assert_allclose(best.scores, one.scores, atol=1e-5)
     np.testing.assert_allclose(best.alignments, one.alignments, atol=1e-5)
@@ -77,8 +69,7 @@ def test_a_beam_of_one_is_greedy_search_and_both_are_the_best_tokens():
 
 def test_samples_have_the_longest_length_and_follow_the_distribution():
     model = TableModel(seed=1)
-    options = {"max_length": L, "row_max_length": LONGEST, "special_ids": IDS, "num_samples": 797}
-    drawn = compiled(lambda m, s: sample(model.step, m, s, seed=5, **options))(model.memory, model.state)
+    drawn = run(sample, model, seed=5, num_samples=797, **EACH_ROW)
     assert drawn.lengths.tolist() == [[longest] * 797 for longest in LONGEST]
     logits, _ = model.logits_and_alignments(2, [1])
     chances = np.exp(log_softmax(logits)[0, list(CONTENT)])

@@ -1,5 +1,6 @@
 """Sampling: the same draws on every backend, from the right distribution."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -16,8 +17,8 @@ from tests.search.searching import (
     L,
     RecurrentModel,
     V,
-    compiled,
     log_softmax,
+    run,
 )
 
 
@@ -47,9 +48,7 @@ def plain_sample(model, row, number, seed):
 @pytest.mark.parametrize("mode", MODES)
 def test_samples_are_those_of_the_hash(mode):
     model = RecurrentModel(seed=6)
-    result = compiled(lambda m, s: sample(model.step, m, s, max_length=L, num_samples=5, seed=42), mode)(
-        model.memory, model.state
-    )
+    result = run(sample, model, mode, num_samples=5, seed=42)
     assert result.token_ids.shape == (B, 5, L)
     for row, number in itertools.product(range(B), range(5)):
         assert result.token_ids[row, number].tolist() == plain_sample(model, row, number, 42), (row, number)
@@ -64,11 +63,7 @@ def test_samples_follow_the_distribution():
         "top p": ({"top_p": 0.7}, lambda p: p * (np.array([p[p > x].sum() for x in p]) < 0.7 * p.sum())),
     }
     for name, (options, change) in cases.items():
-        result = compiled(
-            lambda m, s, o=options: sample(
-                model.step, m, s, max_length=2, num_samples=count, seed=1, return_alignments=False, **o
-            )
-        )(model.memory, model.state)
+        result = run(sample, model, max_length=2, num_samples=count, seed=1, return_alignments=False, **options)
         for row in range(B):
             p = np.exp(log_softmax(model.logits_and_alignments(row, [END])[0][0]))
             p[[PAD, START]] = 0
@@ -80,15 +75,10 @@ def test_samples_follow_the_distribution():
 
 def test_a_seed_fixes_the_samples_and_one_candidate_is_greedy():
     model = RecurrentModel(seed=6)
-
-    def draw(**options):
-        return compiled(lambda m, s: sample(model.step, m, s, max_length=L, num_samples=7, **options))(
-            model.memory, model.state
-        )
-
+    draw = functools.partial(run, sample, model, num_samples=7)
     np.testing.assert_array_equal(draw(seed=1).token_ids, draw(seed=1).token_ids)
     assert np.any(draw(seed=1).token_ids != draw(seed=2).token_ids)
-    greedy = compiled(lambda m, s: greedy_search(model.step, m, s, max_length=L))(model.memory, model.state)
+    greedy = run(greedy_search, model)
     for options in ({"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}):
         result = draw(seed=3, **options)
         np.testing.assert_array_equal(result.token_ids, np.repeat(greedy.token_ids, 7, axis=1))
