@@ -10,6 +10,7 @@ from keras import ops
 from keras_attn.losses import SmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 from tests.gradients import gradients, numeric_gradients, wide
+from tests.search.searching import log_softmax
 
 B, T, V = 3, 5, 7
 
@@ -20,11 +21,6 @@ def batch(seed=0, rows=B, steps=T):
     labels = rng.integers(0, V, size=(rows, steps))
     weights = (np.arange(steps) < rng.integers(1, steps + 1, size=(rows, 1))).astype("float32")
     return labels.astype("int32"), logits.astype("float32"), weights
-
-
-def log_softmax(logits):
-    logits = logits.astype("float64") - logits.max(-1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
 def oracle(labels, logits, smoothing, words=V):

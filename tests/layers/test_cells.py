@@ -1,10 +1,10 @@
 """Cells in Keras' own loop, and cells whose `call` is a user's own; tests/contracts has the equations."""
 
-import numpy as np
 import pytest
 from keras import layers, ops
 
 import keras_attn as ka
+from tests.arrays import same
 
 B, T, S, E, H, M = 2, 3, 5, 7, 11, 13
 
@@ -19,10 +19,6 @@ CELLS = {
     "deep": lambda: ka.DeepTransitionCell([gru(), gru(reset_after=False), gru(use_bias=False)]),
     "residual": lambda: ka.ResidualCells([gru(), layers.LSTMCell(H), ka.DeepTransitionCell([gru()])], first_skip=2),
 }
-
-
-def same(found, expected):
-    np.testing.assert_allclose(ops.convert_to_numpy(found), ops.convert_to_numpy(expected), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", CELLS)

@@ -7,6 +7,7 @@ from keras import layers, ops
 
 import keras_attn as ka
 from keras_attn.search import beam_search
+from tests.arrays import numpy_of, same
 
 B, T, S, E, H, M, A, V, N, D = 2, 3, 5, 7, 11, 13, 17, 19, 3, 2
 MASKS = [np.array([[True] * S, [True, False, True, True, False]]), np.arange(S + 1) < np.array([[S + 1], [3]])]
@@ -22,10 +23,6 @@ def memories(rng):
     return [rng.normal(size=(B, S + i, M - 2 * i)).astype("float32") for i in range(2)]
 
 
-def numpy_of(structure):
-    return [ops.convert_to_numpy(x) for x in keras.tree.flatten(structure)]
-
-
 def tensors(*structure):
     return keras.tree.map_structure(ops.convert_to_tensor, structure)
 
@@ -36,8 +33,7 @@ def same_steps(decoder, inputs, values, mask, whole, **options):
     memory, state = decoder.memory(values, mask), decoder.initial_state(values)
     for t in range(T):
         *out, state = decoder.step(ops.convert_to_tensor(inputs[:, t]), memory, state, **options)
-        for one, steps in zip(numpy_of(out), numpy_of(whole), strict=True):
-            np.testing.assert_allclose(one, steps[:, t], atol=1e-5)
+        same(out, [steps[:, t] for steps in numpy_of(whole)])
 
 
 def several(**options):
@@ -75,9 +71,8 @@ def test_a_decoder_gives_each_heads_alignment_or_their_mean(inputs, memories):
     *both, mean = decoder(inputs, memories[0], mask=MASKS[0])
     *again, each = whole = decoder(inputs, memories[0], mask=MASKS[0], each_head=True)
     assert each.shape == (B, T, N + 1, S)
-    for one, other in zip(numpy_of(both), numpy_of(again), strict=True):
-        np.testing.assert_array_equal(one, other)
-    np.testing.assert_allclose(*numpy_of([mean, ops.mean(each, axis=2)]), atol=1e-6)
+    np.testing.assert_equal(numpy_of(both), numpy_of(again))
+    same(mean, ops.mean(each, axis=2), atol=1e-6)
     same_steps(decoder, inputs, memories[0], MASKS[0], whole, each_head=True)
     symbols = keras.Input((T, E)), keras.Input((S, M))
     assert decoder(*symbols, each_head=True)[2].shape == (None, T, N + 1, S)
@@ -102,7 +97,7 @@ def test_beam_search_gathers_several_memories_and_all_their_states(inputs, memor
 
     together, alone = search(slice(None)), search(slice(1, 2))
     np.testing.assert_array_equal(*numpy_of([together.token_ids[1:], alone.token_ids]))
-    np.testing.assert_allclose(*numpy_of([together.scores[1:], alone.scores]), atol=1e-5)
+    same(together.scores[1:], alone.scores)
     assert tuple(together.alignments.shape) == (B, 2, T + 2, S)
     with pytest.raises(ValueError, match=r"one alignment .* Received: 2 of them"):
         search(slice(None), lambda *arguments: (*step(*arguments)[:2], [step(*arguments)[2]] * 2))
@@ -146,10 +141,8 @@ def test_layers_above_a_decoder_start_from_its_first_state(inputs, memories, rng
     states = [s, s]
     for t in range(T):
         output, states = upper(ops.concatenate([below[:, t], contexts[:, t]], axis=-1), states)
-        np.testing.assert_allclose(*numpy_of([outputs[:, t], output + below[:, t]]), atol=1e-5)
-    first = stack.initial_state(memories[0], [s])["upper"]
-    for state in keras.tree.flatten(first):
-        np.testing.assert_array_equal(*numpy_of([state, s]))
+        same(outputs[:, t], output + below[:, t])
+    np.testing.assert_equal(numpy_of(stack.initial_state(memories[0], [s])["upper"]), numpy_of([s, s]))
 
 
 def test_without_attention_the_steps_read_the_cell_input_too(inputs, memories):

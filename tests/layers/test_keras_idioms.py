@@ -8,6 +8,7 @@ from keras import layers, ops
 import keras_attn as ka
 from keras_attn.backend import all_layers
 from keras_attn.layers.layer import Layer
+from tests.arrays import same
 
 B, T, S, E, H = 2, 3, 5, 4, 6
 MASK = np.array([[1, 1, 1, 1, 1], [0, 1, 1, 1, 0]], "bool")
@@ -16,11 +17,6 @@ MASK = np.array([[1, 1, 1, 1, 1], [0, 1, 1, 1, 0]], "bool")
 @pytest.fixture
 def arrays(rng):
     return [rng.normal(size=shape).astype("float32") for shape in ((B, T, H), (B, S, H))]
-
-
-def same(found, expected, **options):
-    for x, y in zip(keras.tree.flatten(found), keras.tree.flatten(expected), strict=True):
-        np.testing.assert_allclose(ops.convert_to_numpy(x), ops.convert_to_numpy(y), atol=1e-5, **options)
 
 
 @pytest.mark.parametrize("name", ["dot", "coverage", "additive_monotonic", "local_m"])

@@ -6,6 +6,7 @@ import pytest
 from keras import layers, ops
 
 import keras_attn as ka
+from tests.arrays import numpy_of, same
 from tests.search.searching import compiled_tensors
 
 B, T, S, H, V = 3, 3, 5, 6, 11
@@ -22,12 +23,11 @@ def test_a_pyramid_reads_a_row_as_it_stands_anywhere(rng, reduce):
     stacks = [layers.StackedRNNCells([layers.GRUCell(4) for _ in range(3)]) for _ in range(2)]
     pyramid = ka.PyramidEncoder(stacks[0], backward_cell=stacks[1], reduce=reduce)
     values, *states = pyramid(x, mask=mask)
-    alone, *its_states = map(ops.convert_to_numpy, keras.tree.flatten(pyramid(row[None])))
+    alone, *its_states = numpy_of(pyramid(row[None]))
     real = ops.convert_to_numpy(pyramid.compute_mask(None, mask))
     np.testing.assert_array_equal(real.sum(1), alone.shape[1])
     np.testing.assert_allclose(ops.convert_to_numpy(values)[real], np.tile(alone[0], (len(x), 1)), atol=1e-6)
-    for state, its in zip(keras.tree.flatten(states), its_states, strict=True):
-        np.testing.assert_allclose(ops.convert_to_numpy(state), np.repeat(its, len(x), axis=0), atol=1e-6)
+    same(states, [np.repeat(its, len(x), axis=0) for its in its_states], atol=1e-6)
 
 
 def encoder():
@@ -148,22 +148,17 @@ OF_STEPS = {
 }
 
 
-@pytest.mark.parametrize("of_each_step", [False, True])
 @pytest.mark.parametrize("name", OF_STEPS)
-def test_a_mask_for_all_steps_or_for_each_is_that_of_one_step_at_a_time(name, of_each_step, rng):
+def test_a_mask_of_each_step_is_that_of_one_step_at_a_time(name, rng):
     attention = OF_STEPS[name]()
     query, values = (rng.normal(size=shape).astype("float32") for shape in ((B, T, H), (B, S, H)))
-    masks = np.tile((SOURCE != 0)[:, None], (1, T, 1))  # (B, T, S)
-    if of_each_step:
-        masks &= np.tri(T, S, k=2, dtype="bool")
-    whole = attention(query, values, mask=masks if of_each_step else masks[:, 0])
+    masks = (SOURCE != 0)[:, None] & np.tri(T, S, k=2, dtype="bool")  # (B, T, S)
+    whole = attention(query, values, mask=masks)
     state, found = attention.initial_state(values), []
     for t in range(T):
         *out, state = attention(query[:, t], values, mask=masks[:, t], state=state)
         found.append(out)
-    expected = [*(ops.stack(parts, axis=1) for parts in zip(*found, strict=True)), *keras.tree.flatten(state)]
-    for one, other in zip(keras.tree.flatten(whole), expected, strict=True):
-        np.testing.assert_allclose(ops.convert_to_numpy(one), ops.convert_to_numpy(other), atol=1e-5)
+    same(whole, [*(ops.stack(parts, axis=1) for parts in zip(*found, strict=True)), state])
     alignment = ops.convert_to_numpy(whole[1])  # (B, T, S), with heads (B, T, N, S)
     seen = masks if alignment.ndim == 3 else masks[:, :, None]
     np.testing.assert_array_equal(np.where(seen, 0, alignment), 0)

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attn import ScheduledSampling
 from keras_attn.losses import SmoothedCrossentropy
+from tests.arrays import same
 from tests.contracts.model_rows import VT, make, values_of
 
 B, S, T = 6, 5, 7
@@ -53,8 +54,7 @@ def test_its_own_tokens_are_those_of_a_loop_of_steps(inputs, name):
         eagerly = keras.backend.backend() == "tensorflow"
         one.compile(keras.optimizers.SGD(1.0), SmoothedCrossentropy(), run_eagerly=eagerly)
         one.train_on_batch(batch, inputs["decoder_token_ids"])
-    for (path, found), wanted in zip(values_of(model).items(), values_of(plain).values(), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-5, err_msg=path)
+    same(values_of(model), values_of(plain))
 
 
 @pytest.mark.parametrize("name", ["rnnsearch", "luong"])
@@ -108,5 +108,4 @@ def test_training_goes_on_after_loading_as_if_there_were_no_break(inputs, tmp_pa
     again = keras.saving.load_model(tmp_path / "model.keras")
     for model in (whole, again):
         model.fit(inputs, inputs["decoder_token_ids"], epochs=2, **fitted)
-    for (path, found), wanted in zip(values_of(again).items(), values_of(whole).values(), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-6, err_msg=path)
+    same(values_of(again), values_of(whole), atol=1e-6)

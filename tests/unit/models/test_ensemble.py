@@ -36,8 +36,7 @@ def test_members_are_copies():
     before = ensemble.get_weights()
     for weight in models[0].weights:
         weight.assign(np.zeros(weight.shape))
-    for old, now in zip(before, ensemble.get_weights(), strict=True):
-        np.testing.assert_array_equal(old, now)
+    np.testing.assert_equal(ensemble.get_weights(), before)
     assert [model.name for model in models] == names
     assert not ensemble.models[0].compiled
 
@@ -48,11 +47,9 @@ def test_weights_are_averaged_into_a_new_model(models):
     average = average_weights([first, second, second])
     for a, b, found in zip(first.get_weights(), second.get_weights(), average.get_weights(), strict=True):
         np.testing.assert_allclose(found, (a.astype("float64") + 2 * b) / 3, atol=1e-6)
-    for old, now in zip(before, first.get_weights(), strict=True):
-        np.testing.assert_array_equal(old, now)
+    np.testing.assert_equal(first.get_weights(), before)
     assert average.get_config() == first.get_config()
-    for old, now in zip(before, average_weights([first]).get_weights(), strict=True):
-        np.testing.assert_array_equal(old, now)
+    np.testing.assert_equal(average_weights([first]).get_weights(), before)
 
 
 def test_what_cannot_be_combined_is_refused(models):
@@ -94,16 +91,13 @@ def test_an_ensemble_of_presets(models, presets, tmp_path):
     translator.save_to_preset(tmp_path / "together")
     again = Translator.from_preset(tmp_path / "together").model
     assert (type(again), again.average) == (Ensemble, "log_probability")
-    for old, now in zip(Ensemble(models[:2]).get_weights(), again.get_weights(), strict=True):
-        np.testing.assert_array_equal(old, now)
+    np.testing.assert_equal(again.get_weights(), Ensemble(models[:2]).get_weights())
 
 
 def test_presets_average_into_one_model(models, presets):
     translator = Translator.from_presets(presets, average="weights")
     assert type(translator.model) is RNNSearch
-    expected = average_weights(models[:2]).get_weights()
-    for old, now in zip(expected, translator.model.get_weights(), strict=True):
-        np.testing.assert_array_equal(old, now)
+    np.testing.assert_equal(translator.model.get_weights(), average_weights(models[:2]).get_weights())
     assert (translator.max_length_ratio, translator.max_length_constant) == (1.5, 3)
 
 
