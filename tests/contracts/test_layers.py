@@ -339,20 +339,11 @@ def halved(name, dtype):
     return layer, run(*map(ops.convert_to_tensor, arrays.values()))
 
 
-def parts_of(layer):
-    """The layer and all layers within it."""
-    parts = [layer]
-    for part in parts:
-        inner = keras.tree.flatten(list(vars(part).values()))
-        parts += [x for x in inner if isinstance(x, keras.layers.Layer) and not any(x is y for y in parts)]
-    return parts
-
-
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float16"])
 @every_row
 def test_a_dtype_reaches_every_part_and_scores_stay_float32(name, dtype):
     row, (layer, outputs) = ROWS[name], halved(name, dtype)
-    for part in parts_of(layer):
+    for part in all_layers(layer):
         assert part.dtype_policy.name == dtype, part.path
     for weight in layer.weights:
         assert "float" not in weight.dtype or weight.dtype == layer.variable_dtype, weight.path

@@ -35,22 +35,6 @@ def check(traced):
     assert not ON_THE_HOST.findall(text)
 
 
-def test_the_check_sees_a_callback_and_a_dynamic_shape():
-    import jax
-    from jax import export
-
-    def printing(x):
-        jax.debug.print("{}", x)
-        return x
-
-    traced = jax.jit(printing).trace(np.ones(3, "float32"))
-    assert ON_THE_HOST.search(traced.lower().as_text())
-    with pytest.raises(ValueError, match="platform"):  # not even lowered for another device than the host's
-        traced.lower(lowering_platforms=("tpu",))
-    shape = jax.ShapeDtypeStruct(export.symbolic_shape("rows, 3"), "float32")
-    assert DYNAMIC.search(export.export(jax.jit(lambda x: 2 * x))(shape).mlir_module())
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_the_training_step_lowers_for_accelerators(name):
     import jax

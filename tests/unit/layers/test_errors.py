@@ -69,7 +69,6 @@ ATTENTION = [
     (lambda: ka.ConcatAttention(0), "`units` to be a positive whole number"),
     (lambda: ka.BahdanauAttention(2.5), "`units` to be a positive whole number"),
     (lambda: ka.BahdanauAttention(True), "`units` to be a positive whole number"),
-    (lambda: ka.BahdanauAttention("many"), "`units` to be a positive whole number"),
     (lambda: ka.LocationAttention(2.5), "`max_length` to be a positive whole number"),
     (lambda: ka.LocalMonotonicAttention(window=0), "`window` to be a positive whole number"),
     (lambda: ka.CosineAttention(sharpness=-1.0), "`sharpness` above 0"),
@@ -186,8 +185,6 @@ DECODERS = [
         lambda: between(second_cell=layers.LSTMCell(H)),
         rf"states of the same sizes .* Received: lstm_cell.* with \[\[{H}, {H}\]\] and .* with \[\[{H}\]\]",
     ),
-    (lambda: between(dropout=0.1), "only with attend='after'"),
-    (lambda: between(cell_input=layers.Dense(E)), "something to add"),
     (lambda: between(attention=[]), "Expected an attention layer"),
     (lambda: decoder()(INPUTS, [VALUES, VALUES]), "`values` for each of 1 attention layers. Received: 2"),
     (
