@@ -396,7 +396,6 @@ def each(cls, oracle, inputs=READOUT, tolerance=1e-9, **arguments):
 
 ROWS = {
     "additive": attention(ka.BahdanauAttention, sequence(additive), units=A),
-    "additive, bias": attention(ka.BahdanauAttention, sequence(additive), units=A, use_bias=True),
     "additive, normalize": attention(ka.BahdanauAttention, sequence(additive), units=A, normalize=True),
     "additive, gated": attention(ka.GatedAttention, sequence(gated), units=A),
     "layer norm": attention(

@@ -42,7 +42,6 @@ INPUTS = some_inputs()
 LABELS = np.roll(INPUTS["decoder_token_ids"], -1, axis=1)  # (B, T)
 WEIGHTS = (INPUTS["decoder_token_ids"] > 0).astype("float32")  # (B, T)
 LONGEST = 6  # tokens of a search
-every_family = pytest.mark.parametrize("name", FAMILIES)
 built = functools.cache(make)
 
 
@@ -239,7 +238,7 @@ def test_fit_lowers_the_loss_and_reaches_every_weight(row):
             assert np.abs(before - ops.convert_to_numpy(weight)).max() > 0, weight.path
 
 
-@every_family
+@pytest.mark.parametrize("name", FAMILIES)
 def test_mixed_precision(name):
     """Of the global policy when the model is made."""
     policy = "mixed_float16" if FAMILIES.index(name) % 2 else "mixed_bfloat16"

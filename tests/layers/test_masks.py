@@ -1,5 +1,7 @@
 """Keras' implicit masks through several layers; of each layer by itself they are in tests/contracts."""
 
+from functools import partial
+
 import keras
 import numpy as np
 import pytest
@@ -85,26 +87,18 @@ def test_a_functional_model_of_layers_has_the_loss_of_the_sentences_without_padd
 def test_a_memory_of_two_axes_is_refused_in_a_sentence():
     values, query = np.ones((B, 7, 7, H), "float32"), np.ones((B, T, H), "float32")
     decoder = ka.AttentionDecoder(layers.GRUCell(H), "general")
-    for call in (ka.DotAttention(), decoder, ka.DecoderStack(decoder, []), ka.layers.TransformerDecoder(2, H)):
-        with pytest.raises(
-            ValueError, match=r"Expected values of shape \(B, S, M\).* Received: .*7, 7, 6\)\. .*Reshape"
-        ):
-            call(query, values)
-    decoder(query, values[:, 0])
-    with pytest.raises(ValueError, match=r"Received: values of shape \(3, 7, 7, 6\)"):
-        decoder.memory(values)
     stack = layers.StackedRNNCells([layers.GRUCell(H), layers.GRUCell(H)])
-    for encoder in (
-        ka.BiGRUEncoder(H),
-        ka.PyramidEncoder(stack),
-        ka.layers.StackedEncoder([stack.cells[0]], [stack.cells[1]]),
-    ):
-        with pytest.raises(
-            ValueError, match=r"Expected inputs of shape \(B, S, M\).* Received: .*7, 7, 6\)\. .*Reshape"
-        ):
-            encoder(values)
-    with pytest.raises(ValueError, match=r"Received: values of shape \(3, 7, 7, 6\)"):
-        ka.layers.PairReadout(H)(query, values)
+    encoders = ka.BiGRUEncoder(H), ka.PyramidEncoder(stack), ka.layers.StackedEncoder(stack.cells[:1], stack.cells[1:])
+    readers = ka.DotAttention(), decoder, ka.DecoderStack(decoder, []), ka.layers.TransformerDecoder(2, H)
+    for name, arguments, calls in (("values", (query, values), readers), ("inputs", (values,), encoders)):
+        sentence = rf"Expected {name} of shape \(B, S, M\).* Received: .*7, 7, 6\)\. .*Reshape"
+        for call in calls:
+            with pytest.raises(ValueError, match=sentence):
+                call(*arguments)
+    decoder(query, values[:, 0])
+    for call in (decoder.memory, partial(ka.layers.PairReadout(H), query)):
+        with pytest.raises(ValueError, match=r"Received: values of shape \(3, 7, 7, 6\)"):
+            call(values)
     flat = layers.Reshape((-1, H))(values)
     assert ka.DotAttention()(query, flat, mask=ops.reshape(np.ones((B, 7, 7), "bool"), (B, -1)))[1].shape == (B, T, 49)
 

@@ -1,27 +1,20 @@
-"""Monotonic attention: its modes against each other, and at their limits; tests/contracts has the equations."""
+"""Monotonic attention at its limits, and the functions on rows of scores; tests/contracts has the equations."""
 
 import keras
 import numpy as np
 from keras import ops
 
 import keras_attn as ka
-from keras_attn.layers import monotonic_alignment, safe_cumprod
+from keras_attn.layers import hardmax, monotonic_alignment, safe_cumprod
 from tests import oracles
 from tests.gradients import gradients
 
 B, T, S, H, M, A = 2, 3, 5, 7, 11, 13
 
 
-def test_probabilities_of_0_and_1_make_the_expectation_the_hard_choice(rng):
-    """Some words that are passed have p = 1, and in row 1 of the last step none is chosen, nor ever after."""
-    steps, chosen = 6, rng.integers(0, 2, (4, 6, 17)).astype("float32")  # (B, T, S)
-    chosen[1, 3] = 0
-    hard = recursive = np.eye(1, 17, dtype="float32")[[0] * 4]
-    for t in range(steps):
-        hard = ops.convert_to_numpy(monotonic_alignment(chosen[:, t], hard, "hard"))
-        recursive = ops.convert_to_numpy(monotonic_alignment(chosen[:, t], recursive, "recursive"))
-        np.testing.assert_array_equal(recursive, hard)
-    np.testing.assert_array_equal(hard.sum(axis=1) > 0, [True, False, True, True])
+def test_hardmax_takes_the_first_of_the_highest():
+    rows = np.array([[1.0, 3.0, 3.0], [-1.0, -2.0, -3.0]], "float32")
+    np.testing.assert_array_equal(ops.convert_to_numpy(hardmax(rows)), [[0, 1, 0], [1, 0, 0]])
 
 
 def test_safe_cumprod():

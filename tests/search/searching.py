@@ -164,8 +164,10 @@ def brute_force(
 
 
 def check_against(result, row, expected, atol=1e-4):
-    """The n-best of `row` are the `expected` ones, field by field."""
-    for n, (best, tokens, log_probs, alignment) in enumerate(expected):
+    """The n-best of `row` are the first of the `expected` ones, field by field, and there are no others."""
+    assert not result.lengths[row, len(expected) :].any()
+    assert np.all(result.scores[row, len(expected) :] == -np.inf)
+    for n, (best, tokens, log_probs, alignment) in enumerate(expected[: result.scores.shape[1]]):
         length = len(tokens)
         assert result.token_ids[row, n].tolist() == tokens + [0] * (L - length), (row, n)
         assert result.lengths[row, n] == length

@@ -7,19 +7,7 @@ import numpy as np
 import pytest
 
 from keras_attn.search import greedy_search, sample
-from tests.search.searching import (
-    CONTENT,
-    END,
-    MODES,
-    PAD,
-    START,
-    B,
-    L,
-    RecurrentModel,
-    V,
-    log_softmax,
-    run,
-)
+from tests.search.searching import CONTENT, END, MODES, PAD, START, B, L, RecurrentModel, V, log_softmax, run
 
 
 def mix(x):

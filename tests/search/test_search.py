@@ -46,9 +46,7 @@ def test_wide_beam_is_brute_force(penalties):
     assert result.alignments.shape == (B, 11, L, S)
     for row in range(B):
         expected = brute_force(model, row, options, longest[row])
-        check_against(result, row, expected[:11])
-        assert not result.lengths[row, len(expected) :].any()
-        assert np.all(result.scores[row, len(expected) :] == -np.inf)
+        check_against(result, row, expected)
 
 
 def test_a_step_without_state_needs_none():
@@ -114,7 +112,7 @@ def test_wide_beam_is_brute_force_under_constraints(constrained, name):
         options = options_of("gnmt", 1.0, 0.2)
         expected = brute_force(model, row, options, longest[row], shortest[row], prefix[row], banned, ngram)
         assert expected
-        check_against(result, row, expected[:7])
+        check_against(result, row, expected)
 
 
 # A narrow beam, against the same rules in plain Python. The oracle goes on to the end, so it checks the stop
@@ -149,7 +147,7 @@ def test_narrow_beam_is_plain_beam(mode, early_stopping):
     options = options_of("average", 1.0) if early_stopping else options_of("gnmt", 0.6, 0.1)
     result = run(beam_search, model, mode, beam_size=3, n_best=2, early_stopping=early_stopping, **options)
     for row in range(B):
-        check_against(result, row, plain_beam(model, row, 3, options, early_stopping)[:2])
+        check_against(result, row, plain_beam(model, row, 3, options, early_stopping))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -97,8 +97,6 @@ ATTENTION = [
             ka.MultiHeadAttention(3),
         )
     ],
-]
-ATTENTION += [
     (lambda: ka.BahdanauMonotonicAttention(H, sigmoid_noise=1.0, dropout=0.1), "Expected `sigmoid_noise` or `dropout`"),
     (
         lambda: ka.LuongAttention(ka.GeneralAttention(dropout=0.1)),

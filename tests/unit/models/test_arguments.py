@@ -11,7 +11,6 @@ from keras_attn import models
 from tests.contracts.model_rows import MODELS, ONE_EACH, PATH, make
 
 built = functools.cache(make)
-every_family = pytest.mark.parametrize("name", [*ONE_EACH, "ensemble"])
 
 
 def parameters(cls):
@@ -43,7 +42,7 @@ def test_the_rows_are_the_public_models():
     assert json.loads(PATH.read_text()).keys() == MODELS.keys()
 
 
-@every_family
+@pytest.mark.parametrize("name", [*ONE_EACH, "ensemble"])
 def test_arguments_of_every_model(name):
     cls = MODELS[name][0]
     names = [*parameters(cls), "name", "trainable", "dtype"]

@@ -16,12 +16,6 @@ from tests.contracts.model_rows import make
 B, S, T = 6, 5, 7
 
 
-def compiled_model():
-    model = make("rnnsearch")
-    model.compile(optimizer="sgd", loss=SmoothedCrossentropy())
-    return model
-
-
 def batch(**wrong):
     rng = np.random.default_rng(0)
     arrays = {
@@ -37,7 +31,9 @@ def batch(**wrong):
 
 @pytest.fixture(scope="module")
 def model():
-    return compiled_model()
+    model = make("rnnsearch")
+    model.compile(optimizer="sgd", loss=SmoothedCrossentropy())
+    return model
 
 
 def refused(name, value, size):
