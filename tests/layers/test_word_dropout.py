@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 import keras_attn as ka
-from tests.contracts.model_rows import make
+from tests.contracts.model_rows import make, some_inputs
 
 B, E, RATE = 2000, 3, 0.25
 
@@ -39,11 +39,10 @@ def test_a_seed_repeats_its_draws_and_goes_on_and_rate_0_drops_nothing():
 
 
 @pytest.mark.parametrize("name", ["rnnsearch", "transformer"])
-def test_a_model_drops_words_of_both_sides_in_training_alone(name, rng):
+def test_a_model_drops_words_of_both_sides_in_training_alone(name):
     if name == "transformer":
         pytest.importorskip("keras_hub")
-    ids = {"encoder_token_ids": rng.integers(4, 31, (3, 5)), "decoder_token_ids": rng.integers(4, 31, (3, 4))}
-    ids = {side: array.astype("int32") for side, array in ids.items()}
+    ids = some_inputs()
     plain, model = make(name), make(name, word_dropout=0.5)
     assert plain.word_dropout_layer is None, "at rate 0 it is the model without"
     assert model.get_config()["word_dropout"] == model.word_dropout == 0.5

@@ -5,22 +5,16 @@ import numpy as np
 import pytest
 from keras import ops
 
-from tests.contracts.model_rows import make
+from tests.contracts.model_rows import B, S, T, make, some_inputs
 
-B, S, T, N, L = 2, 7, 5, 3, 2
-
-
-@pytest.fixture
-def inputs(rng):
-    source, target = rng.integers(4, 31, (B, S)).astype("int32"), rng.integers(4, 37, (B, T)).astype("int32")
-    source[1, 4:] = 0
-    return {"encoder_token_ids": source, "decoder_token_ids": target}
+N, L = 3, 2
+INPUTS = some_inputs()
 
 
 @pytest.mark.parametrize("normalize_first", [False, True])
-def test_every_attention_can_be_read(inputs, normalize_first):
+def test_every_attention_can_be_read(normalize_first):
     model = make("transformer", normalize_first=normalize_first)
-    found = {name: ops.convert_to_numpy(x) for name, x in model.attentions(inputs).items()}
+    found = {name: ops.convert_to_numpy(x) for name, x in model.attentions(INPUTS).items()}
     assert {name: x.shape for name, x in found.items()} == {
         "encoder": (L, B, N, S, S),
         "decoder": (L, B, N, T, T),
@@ -31,17 +25,17 @@ def test_every_attention_can_be_read(inputs, normalize_first):
     for name in ("encoder", "cross"):
         np.testing.assert_array_equal(found[name][:, 1, :, :, 4:], 0)
     np.testing.assert_array_equal(found["decoder"][..., ~np.tri(T, dtype="bool")], 0)
-    memory, state = model.encode(ops.convert_to_tensor(inputs["encoder_token_ids"]))
-    for t, column in enumerate(inputs["decoder_token_ids"].T):
+    memory, state = model.encode(ops.convert_to_tensor(INPUTS["encoder_token_ids"]))
+    for t, column in enumerate(INPUTS["decoder_token_ids"].T):
         _, state, alignment = model.step(ops.convert_to_tensor(column), memory, state)
         expected = found["cross"][:, :, :, t].mean((0, 2))  # (B, S)
         np.testing.assert_allclose(ops.convert_to_numpy(alignment), expected, atol=1e-6)
-    heads = model.align(*map(ops.convert_to_tensor, inputs.values()), each_head=True)[1]
+    heads = model.align(*map(ops.convert_to_tensor, INPUTS.values()), each_head=True)[1]
     expected = found["cross"].transpose(1, 3, 0, 2, 4).reshape(B, T, L * N, S)
     np.testing.assert_allclose(ops.convert_to_numpy(heads), expected, atol=1e-6)
 
 
-def test_the_attention_read_is_the_attention_used(inputs):
+def test_the_attention_read_is_the_attention_used():
     """KerasHub's own call, watched from inside, has the same alignment."""
     model = make("transformer", num_layers=1)
     decoder, alignments = model.decoders[0], {}
@@ -54,10 +48,10 @@ def test_the_attention_read_is_the_attention_used(inputs):
         return output, scores
 
     attention._compute_attention = watched
-    model(inputs)
+    model(INPUTS)
     attention._compute_attention = compute
     np.testing.assert_allclose(
-        ops.convert_to_numpy(model.attentions(inputs)["cross"])[0], alignments["used"], atol=1e-6
+        ops.convert_to_numpy(model.attentions(INPUTS)["cross"])[0], alignments["used"], atol=1e-6
     )
 
 

@@ -9,12 +9,10 @@ import keras_attn
 from keras_attn import models
 from keras_attn.losses import SmoothedCrossentropy
 from tests.arrays import same
+from tests.contracts.model_rows import some_inputs
 
 SIZES = {"units": 5, "embedding_size": 7, "readout_size": 11}
-IDS = {
-    "encoder_token_ids": np.array([[4, 5, 6, 3], [7, 8, 3, 0]], "int32"),
-    "decoder_token_ids": np.array([[2, 9, 10], [2, 11, 12]], "int32"),
-}
+IDS = some_inputs()
 
 
 def saved_and_loaded(model, tmp_path):
