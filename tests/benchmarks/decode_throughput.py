@@ -4,67 +4,43 @@
 
 RUN is a preset of `tests.benchmarks.joeynmt_sizes` (its docstring has the command that trains one); quality matters,
 since it decides the lengths. DIR holds `data/multi30k-tok/` (default: $KERAS_ATTN_DATA). The first pass over all
-sentences compiles; then come `--repeats` timed passes with the beam, as many greedy ones, and 100 single sentences with
-the beam, one a call. The last line is JSON: medians, with the 10th and 90th percentile as `..._spread`, and the share
-of the machine's rate of float32 matrix products (`tests.benchmarks.accelerator_work`).
+sentences compiles; then come three timed passes with the beam, as many greedy ones, and 100 single sentences with the
+beam, one a call. The last line is JSON: medians, with the 10th and 90th percentile as `..._spread`, and the share of
+the machine's rate of float32 matrix products (`tests.benchmarks.accelerator_work`).
 `--int8`: products in int8. `--shortlist`: in a shortlist that is learnt from the training text. With either the result
 also has the BLEU of float32 and the whole vocabulary, and the share of translations that change.
 """
 
-import argparse
-import dataclasses
 import json
-import os
 import statistics
 import sys
-from pathlib import Path
 
 import keras
 
-from keras_attn import Shortlist, Translator, quantize, with_shortlist
+from keras_attn import Translator
 from keras_attn.evaluation.scores import bleu
-from keras_attn.text import read_parallel
-from tests.benchmarks.accelerator_work import SIZES, gemm_gflops, search_flops
-from tests.benchmarks.measuring import timed, with_spread
+from tests.benchmarks.accelerator_work import gemm_gflops, search_flops
+from tests.benchmarks.measuring import search_parser, sentences, timed, translator_of, with_spread
 
-SINGLES = 100
+SINGLES, PASSES = 100, 3
 
 
 def main(argv=None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"), help="folder with data/multi30k-tok")
-    parser.add_argument("--preset", required=True, type=Path)
-    parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize")
-    parser.add_argument("--shortlist", action="store_true", help="with a keras_attn.Shortlist")
-    arguments = parser.parse_args(argv)
-    folder = Path(arguments.data or ".", "data", "multi30k-tok")
-    if not folder.is_dir():
-        print(f"Expected --data with data/multi30k-tok in it. There is no {folder}.", file=sys.stderr)
-        return 2
-    sources, references = read_parallel(folder, "test", "de", "en")
-    translator = Translator.from_preset(arguments.preset)
+    arguments = search_parser(__doc__, batch_size=128).parse_args(argv)
+    sources, references = sentences(arguments.data, "test")
+    translator = translator_of(arguments)
     options = {"batch_size": arguments.batch_size, "return_alignments": False}
     beam = options | {"beam_size": arguments.beam}
-
     exact = None
     if arguments.int8 or arguments.shortlist:
-        exact = translator.generate(sources, **beam)
-    if arguments.int8:
-        translator = quantize(translator)
-    if arguments.shortlist:
-        shortlist = Shortlist.learn(translator, *read_parallel(folder, "train", "de", "en"))
-        translator = with_shortlist(translator, shortlist)
+        exact = Translator.from_preset(arguments.preset).generate(sources, **beam)
 
     def passes(**chosen):
         first, found = timed(lambda: translator.generate(sources, **chosen))
-        times = [timed(lambda: translator.generate(sources, **chosen))[0] for _ in range(arguments.repeats)]
+        times = [timed(lambda: translator.generate(sources, **chosen))[0] for _ in range(PASSES)]
         return first, times, found
 
-    sides = translator.source_tokenizer.vocabulary_size, translator.target_tokenizer.vocabulary_size
-    sizes = dataclasses.replace(SIZES["13.0M"], source_vocabulary=sides[0], target_vocabulary=sides[1])
+    size = translator.target_tokenizer.vocabulary_size
     gemm = [gemm_gflops()]
     first_call, seconds, found = passes(**beam)
     gemm.append(gemm_gflops())
@@ -83,7 +59,7 @@ def main(argv=None) -> int:
 
     def share(lengths, seconds) -> float:
         """Of the rate of matrix products, by the tokens found, times the beam: padding and further steps are loss."""
-        return round(sum(search_flops(sizes, (1, *one), arguments.beam) for one in lengths) / seconds / 1e9 / rate, 3)
+        return round(sum(search_flops(size, (1, *one), arguments.beam) for one in lengths) / seconds / 1e9 / rate, 3)
 
     result = {
         "benchmark": "decode",

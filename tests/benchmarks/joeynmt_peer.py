@@ -1,19 +1,17 @@
 """The peer: JoeyNMT 2.3 translates the same sentences with the same weights, in an environment of its own.
 
-    python -m tests.benchmarks.joeynmt_peer WORK --data DIR --preset RUN [--batch-size 128] [--singles 100]
+    python -m tests.benchmarks.joeynmt_peer WORK --data DIR --preset RUN [--batch-size 128]
 
 RUN is a trained preset of `tests.benchmarks.joeynmt_sizes`. WORK/venv gets JoeyNMT and torch from the package index,
 once. The preset's weights and vocabularies are written as JoeyNMT's; it then translates Multi30k test 2016 with beam 5
-and greedily, `--batch-size` sentences at a time, `--repeats` times, and the first `--singles` one by one, once before
-they are timed. The last line is JSON: figures for `"peer"` of a row in `recipes/reports/speed.jsonl`, medians with the
-10th and 90th percentile, and the share of strings equal to those of this library, the proof that the models are the
-same.
+and greedily, `--batch-size` sentences at a time, three times, and the first hundred one by one, once before they are
+timed. The last line is JSON: figures for `"peer"` of a row in `recipes/reports/speed.jsonl`, medians with the 10th and
+90th percentile, and the share of strings equal to those of this library, the proof that the models are the same.
 """
 
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,6 +19,7 @@ from pathlib import Path
 VERSIONS = "torch==2.13.0", "joeynmt==2.3.0", "importlib_metadata"
 SPECIAL = ["<unk>", "<pad>", "<s>", "</s>"]  # JoeyNMT's ids 0 to 3
 ORDER = [1, 0, 2, 3]  # the same in this library's ids
+SINGLES, PASSES = 100, 3
 
 
 def weights(model) -> dict:
@@ -73,12 +72,12 @@ def prepare(work: Path, data: Path, preset: Path) -> list[str]:
     import numpy as np
 
     from keras_attn import Translator
-    from keras_attn.text import read_parallel
     from tests.benchmarks.joeynmt_sizes import EMBEDDING, UNITS
+    from tests.benchmarks.measuring import sentences
 
     (work / "data").mkdir(parents=True, exist_ok=True)
     for split in ("val", "test"):
-        for language, lines in zip(("de", "en"), read_parallel(data, split, "de", "en"), strict=True):
+        for language, lines in zip(("de", "en"), sentences(data, split), strict=True):
             (work / "data" / f"{split}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     translator = Translator.from_preset(preset)
     for language, tokenizer in (("de", translator.source_tokenizer), ("en", translator.target_tokenizer)):
@@ -88,7 +87,7 @@ def prepare(work: Path, data: Path, preset: Path) -> list[str]:
 
     # JSON is YAML.
     (work / "config.yaml").write_text(json.dumps(configuration(work, UNITS, EMBEDDING)), encoding="utf-8")
-    sources, _ = read_parallel(data, "test", "de", "en")
+    sources, _ = sentences(data, "test")
     found = translator.generate(sources, beam_size=5, length_penalty=0.0, return_alignments=False)
     return [translation.text for translation in found]
 
@@ -129,7 +128,7 @@ def configuration(work: Path, units: int, embedding_size: int) -> dict:
     }
 
 
-def measure(work: Path, batch_size: int, singles: int, repeats: int) -> dict:
+def measure(work: Path, batch_size: int) -> dict:
     """Runs in the environment: JoeyNMT's own `predict`, timed, and its translations without a length penalty."""
     import logging
 
@@ -169,10 +168,10 @@ def measure(work: Path, batch_size: int, singles: int, repeats: int) -> dict:
         return time.perf_counter() - begin, texts
 
     def rates(beam_size):
-        return [count / translate(beam_size, batch_size)[0] for _ in range(repeats)]
+        return [count / translate(beam_size, batch_size)[0] for _ in range(PASSES)]
 
     for _ in range(2):  # the first pass is a warm-up
-        single = [1000 * translate(5, 1, [n])[0] for n in range(count)[:singles]]
+        single = [1000 * translate(5, 1, [n])[0] for n in range(SINGLES)]
     return {
         "sentences_per_second": rates(5),
         "greedy_sentences_per_second": rates(1),
@@ -184,29 +183,23 @@ def measure(work: Path, batch_size: int, singles: int, repeats: int) -> dict:
 def main(argv=None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("work", type=Path, help="folder of the environment, made on first use")
-    parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"), help="folder with data/multi30k-tok")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("KERAS_ATTN_DATA", ".")), help="with data/")
     parser.add_argument("--preset", type=Path)
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--singles", type=int, default=100)
-    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)  # in the environment
     arguments = parser.parse_args(argv)
     work = arguments.work.resolve()
     if arguments.measure:
-        print(json.dumps(measure(work, arguments.batch_size, arguments.singles, arguments.repeats)))
+        print(json.dumps(measure(work, arguments.batch_size)))
         return 0
     if arguments.preset is None:
         parser.error("Expected --preset RUN.")
-    from tests.benchmarks.measuring import installed, with_spread  # here: the environment runs this file alone
+    from tests.benchmarks.measuring import installed, run_process, with_spread  # here: the environment has this file
 
-    try:
-        python = installed(work / "venv", *VERSIONS) / "python"
-    except RuntimeError as error:
-        parser.error(str(error))
-    ours = prepare(work, Path(arguments.data or ".", "data", "multi30k-tok"), arguments.preset)
-    flags = [f"--{name}={getattr(arguments, name.replace('-', '_'))}" for name in ("batch-size", "singles", "repeats")]
-    command = [python, Path(__file__).resolve(), work, "--measure", *flags]
-    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
+    python = installed(work / "venv", *VERSIONS) / "python"
+    ours = prepare(work, arguments.data, arguments.preset)
+    line = Path(__file__).resolve(), work, "--measure", f"--batch-size={arguments.batch_size}"
+    found = run_process(*line, python=python)
     theirs = found.pop("translations")
     result = {"system": "JoeyNMT 2.3 (torch)", "batch_size": arguments.batch_size}
     for name, values in found.items():

@@ -33,14 +33,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_attn import files
-from keras_attn.text import read_parallel
 from keras_attn.training import read_report
-from tests.benchmarks.measuring import ROOT, run_process, with_spread
+from tests.benchmarks.measuring import ROOT, parser_of, run_process, sentences, with_spread
 
 BACKENDS = ("jax", "tensorflow", "torch")
-BEAM, BATCH, SINGLES, ROUNDS, STARTS = 5, 32, 100, 3, 5
+BEAM, BATCH, STARTS = 5, 32, 5
 LEAST_BLEU = 16  # below, no goal is met or missed, because the quality decides the lengths
-CORPUS = "multi30k-tok"
 FASTER = {"int8": ["--int8"], "shortlist": ["--shortlist"], "int8-shortlist": ["--int8", "--shortlist"]}
 EXPORTED = {
     "exported": [],
@@ -88,17 +86,9 @@ FIGURES = (
 )
 
 
-def translated(backend: str, options: Sequence[str], arguments: argparse.Namespace) -> dict:
-    """Sentences and batches on a backend."""
-    line = ["-m", "tests.benchmarks.decode_throughput", *shared(arguments), *options]
-    return run_process(*line, KERAS_BACKEND=backend)
-
-
-def exported(options: Sequence[str], arguments: argparse.Namespace) -> dict:
-    """The same of the exported model in the C loader."""
-    sizes = ["--singles", str(SINGLES), "--rounds", str(ROUNDS)]
-    line = ["-m", "tests.benchmarks.serving_latency", *shared(arguments), *sizes, *options]
-    return run_process(*line, KERAS_BACKEND="tensorflow")
+def translated(program: str, backend: str, options: Sequence[str], arguments: argparse.Namespace) -> dict:
+    """Sentences and batches, on a backend or exported in the C loader, by the benchmark of this name."""
+    return run_process("-m", f"tests.benchmarks.{program}", *shared(arguments), *options, KERAS_BACKEND=backend)
 
 
 def shared(arguments: argparse.Namespace) -> list[str]:
@@ -109,7 +99,7 @@ def shared(arguments: argparse.Namespace) -> list[str]:
 
 def started(backend: str, arguments: argparse.Namespace) -> dict:
     """Cold starts of the command, each with two lines."""
-    lines, _ = read_parallel(arguments.data / "data" / CORPUS, "test", "de", "en")
+    lines, _ = sentences(arguments.data, "test")
     pairs = list(zip(lines[::2], lines[1::2], strict=False))[: 1 + STARTS]
     options = [str(arguments.preset.resolve()), "--beam", str(BEAM)]
     with tempfile.TemporaryDirectory() as home:  # whose cache is empty
@@ -144,10 +134,9 @@ def answer_times(options: Sequence[str], lines: Sequence[str], environment: dict
     return times
 
 
-ROWS: dict[str, Callable[[argparse.Namespace], dict]] = {one: partial(translated, one, ()) for one in BACKENDS}
-ROWS |= {
-    f"{backend}-{name}": partial(translated, backend, flags) for backend in BACKENDS for name, flags in FASTER.items()
-}
+in_python, exported = partial(translated, "decode_throughput"), partial(translated, "serving_latency", "tensorflow")
+ROWS: dict[str, Callable[[argparse.Namespace], dict]] = {one: partial(in_python, one, ()) for one in BACKENDS}
+ROWS |= {f"{one}-{name}": partial(in_python, one, flags) for one in BACKENDS for name, flags in FASTER.items()}
 ROWS |= {name: partial(exported, flags) for name, flags in EXPORTED.items()}
 ROWS |= {f"start-{backend}": partial(started, backend) for backend in BACKENDS}
 
@@ -172,11 +161,7 @@ def figures(row: str, found: dict, bleu: float) -> list[dict]:
 
 
 def main(argv=None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    data = Path(os.environ.get("KERAS_ATTN_DATA", "."))
-    parser.add_argument(
-        "--data", type=Path, default=data, help=f"folder with data/{CORPUS} (default: $KERAS_ATTN_DATA)"
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--preset", type=Path, required=True, metavar="RUN")
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS), help="default: all")
     parser.add_argument("--out", type=Path, default=Path("runs/latency.json"), metavar="FILE.json")

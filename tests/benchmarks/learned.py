@@ -34,29 +34,29 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_attn import BahdanauAttention, BahdanauMonotonicAttention, ParallelDataset, Tokenizer, Translator
+from keras_attn import (
+    BahdanauAttention,
+    BahdanauMonotonicAttention,
+    ParallelDataset,
+    Tokenizer,
+    Translator,
+    teacher_forcing,
+)
 from keras_attn.losses import SmoothedCrossentropy
-from keras_attn.models import RNNSearch
+from keras_attn.models import RNNSearch, SearchModel
 from keras_attn.search import greedy_search
 
-FIRST_ID, END_ID = 4, 3
+FIRST_ID = 4
 WORDS, DOUBLED, SILENT = 10, (0, 1), (2,)  # of monotonic_attention: the words that become two, and none
 STAGES, LENGTH = ((15, 500), (30, 500), (60, 1200)), 60  # the longest sentences, and updates
 STATES, CHAIN, JUMP, WRONG = 12, 20, 0.1, 0.5  # of scheduled_sampling
 VERBS = {"calls": "called", "sees": "seen", "likes": "liked", "helps": "helped", "asks": "asked"}
 
 
-class Greedy(keras.Model):
-    """Greedy search as a compiled model."""
-
-    def __init__(self, model, max_length: int):
-        super().__init__()
-        self.model, self.max_length = model, max_length
-        self.compile()
-
-    def call(self, encoder_token_ids):
-        memory, state = self.model.encode(encoder_token_ids)
-        return greedy_search(self.model.step, memory, state, max_length=self.max_length).token_ids[:, 0]
+def greedy(model: RNNSearch, source: np.ndarray, max_length: int) -> np.ndarray:
+    """The ids `(B, T)` that greedy search finds, compiled anew."""
+    found = SearchModel(model, greedy_search, max_length).predict_on_batch({"encoder_token_ids": source})
+    return found["token_ids"][:, 0]
 
 
 def compiled(model: RNNSearch, learning_rate) -> RNNSearch:
@@ -66,22 +66,14 @@ def compiled(model: RNNSearch, learning_rate) -> RNNSearch:
     return model
 
 
-def shifted(labels: np.ndarray) -> np.ndarray:
-    """What the decoder reads: the start and the labels without the end."""
-    given = np.pad(labels[:, :-1], ((0, 0), (1, 0)), constant_values=2)
-    return np.where(given == END_ID, 0, given)
+def batches(sources, targets) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Inputs and labels of rows of ids."""
+    given, labels = teacher_forcing(targets)
+    return {"encoder_token_ids": teacher_forcing(sources)[1], "decoder_token_ids": given}, labels
 
 
-def padded(rows, width: int) -> np.ndarray:
-    """Ids with the end token, then zeros."""
-    ids = np.zeros((len(rows), width), "int32")
-    for row, words in zip(ids, rows, strict=True):
-        row[: len(words) + 1] = [*words, END_ID]
-    return ids
-
-
-def monotonic_sentences(count: int, shortest: int, longest: int, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Source (count, longest + 1) and target (count, T) ids."""
+def monotonic_sentences(count: int, shortest: int, longest: int, rng) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Inputs and labels of so many sentences."""
     sources, targets = [], []
     for length in rng.integers(shortest, longest + 1, size=count):
         words = rng.integers(WORDS, size=length)
@@ -92,7 +84,7 @@ def monotonic_sentences(count: int, shortest: int, longest: int, rng) -> tuple[n
                 targets[-1].append(FIRST_ID + word)
             if word in DOUBLED:
                 targets[-1].append(FIRST_ID + WORDS + word)
-    return padded(sources, longest + 1), padded(targets, max(map(len, targets)) + 1)
+    return batches(sources, targets)
 
 
 def monotonic_attention(seed: int):
@@ -113,14 +105,13 @@ def monotonic_attention(seed: int):
         compiled(model, keras.optimizers.schedules.CosineDecay(5e-3, total, alpha=0.02))
         started = time.perf_counter()
         for longest, updates in STAGES:
-            source, target = monotonic_sentences(updates * 32, longest // 2, longest, rng)
-            inputs = {"encoder_token_ids": source, "decoder_token_ids": shifted(target)}
+            inputs, target = monotonic_sentences(updates * 32, longest // 2, longest, rng)
             model.fit(inputs, target, sample_weight=(target > 0).astype("float32"), batch_size=32, verbose=0)
         row = {"system": name, "updates": total, "training_seconds": round(time.perf_counter() - started, 1)}
-        source, target = monotonic_sentences(200, LENGTH, LENGTH, test_rng)
+        inputs, target = monotonic_sentences(200, LENGTH, LENGTH, test_rng)
 
-        def right(model=model, source=source, target=target) -> tuple[float, float]:
-            found = Greedy(model, target.shape[1]).predict(source, batch_size=100, verbose=0)
+        def right(model=model, source=inputs["encoder_token_ids"], target=target) -> tuple[float, float]:
+            found = greedy(model, source, target.shape[1])
             right, real = found == target, target > 0
             return round(float(right[real].mean()), 4), round(float((right | ~real).all(axis=1).mean()), 4)
 
@@ -168,17 +159,14 @@ def scheduled_sampling(seed: int, pairs: int = 4000, epochs: int = 14):
         vocabulary, updates = FIRST_ID + STATES, epochs * -(-pairs // 64)
         model = RNNSearch(vocabulary, vocabulary, **sizes, initializer="glorot_uniform", scheduled_sampling=sampling)
         compiled(model, keras.optimizers.schedules.CosineDecay(5e-3, updates))
-        source, target, test_source, test_target = (
-            padded(ids + FIRST_ID, CHAIN + 1) for ids in (words, states, test_words, test_states)
-        )
-        inputs = {"encoder_token_ids": source, "decoder_token_ids": shifted(target)}
+        inputs, target = batches(words + FIRST_ID, states + FIRST_ID)
+        test, _ = batches(test_words + FIRST_ID, test_states + FIRST_ID)
         started = time.perf_counter()
         model.fit(inputs, target, batch_size=64, epochs=epochs, verbose=0)
         row = {"system": name, "scheduled_sampling": sampling, "updates": updates}
         row["training_seconds"] = round(time.perf_counter() - started, 1)
-        found = Greedy(model, CHAIN + 1).predict(test_source, batch_size=250, verbose=0)[:, :CHAIN]
-        inputs = {"encoder_token_ids": test_source, "decoder_token_ids": shifted(test_target)}
-        forced = model.predict(inputs, batch_size=250, verbose=0).argmax(-1)[:, :CHAIN]
+        found = greedy(model, test["encoder_token_ids"], CHAIN + 1)[:, :CHAIN]
+        forced = model.predict(test, batch_size=250, verbose=0).argmax(-1)[:, :CHAIN]
         row["right_states"] = round(float((found - FIRST_ID == test_states).mean()), 4)
         row["right_states_with_true_history"] = round(float((forced - FIRST_ID == test_states).mean()), 4)
         yield row | {"best_possible": round(best_possible(test_words, test_states), 4)}
@@ -231,11 +219,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=list(STUDIES))
     parser.add_argument("report", type=Path)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()
     command = f"python -m tests.benchmarks.learned {options.study} {options.report.as_posix()}"
     report = {"command": command, "backend": keras.backend.backend(), "keras": keras.__version__, "rows": []}
-    for seed in options.seeds:
+    for seed in range(3):
         for row in STUDIES[options.study](seed):
             report["rows"].append({"seed": seed} | row)
             print(json.dumps(report["rows"][-1]), flush=True)

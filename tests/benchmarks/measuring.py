@@ -1,5 +1,6 @@
-"""A case in a process of its own, a figure with its spread, and a peer in an environment of its own."""
+"""What benchmarks share: options, corpus and translator, processes, figures with their spread, peers' environments."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -11,24 +12,69 @@ from typing import Any
 
 import numpy as np
 
+from keras_attn.text import read_parallel
+
 ROOT = Path(__file__).parents[2]
+CORPUS = "multi30k-tok"
 
 
-def run_process(*line: str, **environment: str) -> dict:
-    """The last line that a Python process prints, as JSON.
+def parser_of(doc: str) -> argparse.ArgumentParser:
+    """The parser of a benchmark on Multi30k."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    data = Path(os.environ.get("KERAS_ATTN_DATA", "."))
+    parser.add_argument("--data", type=Path, default=data, help="folder with data/ (default: $KERAS_ATTN_DATA)")
+    return parser
+
+
+def search_parser(doc: str, batch_size: int) -> argparse.ArgumentParser:
+    """The same for one whose translator is that of `translator_of`."""
+    parser = parser_of(doc)
+    parser.add_argument("--preset", required=True, type=Path)
+    parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=batch_size)
+    parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize")
+    parser.add_argument("--shortlist", action="store_true", help="with a keras_attn.Shortlist")
+    return parser
+
+
+def sentences(data: Path, split: str) -> tuple[list[str], list[str]]:
+    """German and English of Multi30k."""
+    return read_parallel(data / "data" / CORPUS, split, "de", "en")
+
+
+def translator_of(arguments: argparse.Namespace):
+    """The translator of --preset, in int8 and with a shortlist of the training text if they are asked for."""
+    from keras_attn import Shortlist, Translator, quantize, with_shortlist
+
+    translator = Translator.from_preset(arguments.preset)
+    if arguments.int8:
+        translator = quantize(translator)
+    if arguments.shortlist:
+        translator = with_shortlist(translator, Shortlist.learn(translator, *sentences(arguments.data, "train")))
+    return translator
+
+
+def called(*line, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess:
+    """A program that has ended, with what it printed.
 
     Args:
         *line: Its command line.
+        cwd: The folder that it runs in.
         **environment: Variables of the environment that are changed.
 
     Raises:
         RuntimeError: if it fails.
     """
-    changed = os.environ | environment
-    ended = subprocess.run([sys.executable, *line], capture_output=True, text=True, cwd=ROOT, env=changed)
+    call, changed = list(map(str, line)), os.environ | environment
+    ended = subprocess.run(call, capture_output=True, text=True, cwd=cwd, env=changed)
     if ended.returncode:
-        raise RuntimeError(f"Expected a case to be measured. Its process ended: {ended.stderr.strip()[-400:]}")
-    return json.loads(ended.stdout.splitlines()[-1])
+        raise RuntimeError(f"Expected {Path(call[0]).name} to succeed. It ended: {ended.stderr.strip()[-400:]}")
+    return ended
+
+
+def run_process(*line, python=sys.executable, **environment: str) -> dict:
+    """The last line that a Python process prints, as JSON; `called` has the arguments."""
+    return json.loads(called(python, *line, **environment).stdout.splitlines()[-1])
 
 
 def timed(call: Callable) -> tuple[float, Any]:
@@ -59,9 +105,6 @@ def installed(folder: Path, *packages: str, python: str = sys.executable) -> Pat
     if not complete.exists():
         pip = programs / "python", "-m", "pip", "install", "-q"
         for line in (python, "-m", "venv", folder), *((*pip, package) for package in packages):
-            ended = subprocess.run(line, stderr=subprocess.PIPE, text=True)
-            if ended.returncode:
-                said = ended.stderr.strip()[-400:]
-                raise RuntimeError(f"Expected {', '.join(packages)} to be installed in {folder}. pip ended: {said}")
+            called(*line)
         complete.touch()
     return programs

@@ -25,16 +25,15 @@ import math
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from keras_attn.cli import command
 from keras_attn.cli.command import run_folder
 from keras_attn.training import read_report
-from tests.benchmarks.measuring import installed, run_process
+from tests.benchmarks.measuring import called, installed, run_process
 
 PACKAGES = {
     "g2p-en": ("g2p-en==2.1.0",),
@@ -43,15 +42,8 @@ PACKAGES = {
 }
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
 BEAM = 5
-OF_REPORTS = (
-    "wer",
-    "wer_without_stress",
-    "wer_of_stress",
-    "per",
-    "parameters",
-    "train_seconds",
-    "command",
-)  # what a row has of a run's report
+# What a row has of a run's report.
+OF_REPORTS = ("wer", "wer_without_stress", "wer_of_stress", "per", "parameters", "train_seconds", "command")
 # `G2p()` looks a word up in its dictionary first, and needs NLTK's data for that: here the network answers alone.
 G2P_EN = """
 import json, re, sys, time
@@ -94,19 +86,6 @@ def one_core() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def called(*line, cwd: Path | None = None, variables: Mapping[str, str] = ONE_THREAD) -> str:
-    """What a program prints, in one thread unless `variables` are others.
-
-    Raises:
-        RuntimeError: if it fails.
-    """
-    call = list(map(str, line))
-    ended = subprocess.run(call, capture_output=True, text=True, cwd=cwd, env=os.environ | variables)
-    if ended.returncode:
-        raise RuntimeError(f"Expected {Path(call[0]).name} to answer. It ended: {ended.stderr.strip()[-400:]}")
-    return ended.stdout
-
-
 def programs(work: Path, system: str) -> Path:
     """The folder of a peer's programs, installed on first use."""
     return installed(work / "environments" / system, *PACKAGES[system])
@@ -129,7 +108,7 @@ def of_g2p_en(work: Path, words: list[str], train: Pairs, validation: Pairs, min
     """g2p-en's network."""
     python = programs(work, "g2p-en") / "python"
     with one_core():
-        found = json.loads(called(python, "-c", G2P_EN, listed(work, words)).splitlines()[-1])
+        found = run_process("-c", G2P_EN, listed(work, words), python=python, **ONE_THREAD)
     return found | {"about": "its network, which has seen the test words; greedy"}
 
 
@@ -140,14 +119,14 @@ def of_phonetisaurus(work: Path, words: list[str], train: Pairs, validation: Pai
     lines = (f"{word.replace(' ', '')}\t{phones}\n" for word, phones in zip(*train, strict=True))
     lexicon.write_text("".join(lines), encoding="utf-8")
     begin = time.monotonic()
-    called(program, "train", "--model", model, "--lexicon-word-separator", "\t", lexicon, cwd=work)
+    called(program, "train", "--model", model, "--lexicon-word-separator", "\t", lexicon, cwd=work, **ONE_THREAD)
     trained = time.monotonic() - begin
 
     def answers(some: list[str]) -> list[str]:
         spelled = [word.replace(" ", "") for word in some]
         with one_core():
-            found = called(program, "predict", "--model", model, *spelled)
-        phones = dict(line.partition(" ")[::2] for line in found.splitlines())
+            found = called(program, "predict", "--model", model, *spelled, **ONE_THREAD)
+        phones = dict(line.partition(" ")[::2] for line in found.stdout.splitlines())
         return [phones.get(word, "") for word in spelled]
 
     phones, seconds = without_loading(answers, words)
@@ -170,14 +149,15 @@ def of_yoyodyne(work: Path, words: list[str], train: Pairs, validation: Pairs, m
         text = json.dumps(yoyodyne_settings(folder, minutes, own))  # JSON is YAML
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     begin = time.monotonic()
-    called(program, "fit", "--config", folder / "train.yaml", cwd=folder, variables={})
+    called(program, "fit", "--config", folder / "train.yaml", cwd=folder)
     trained = time.monotonic() - begin
     checkpoint = max(folder.rglob("*.ckpt"), key=lambda path: path.stat().st_mtime)
 
     def answers(some: list[str]) -> list[str]:
         (folder / "test.tsv").write_text("".join(f"{word}\n" for word in some), encoding="utf-8")
         with one_core():
-            called(program, "predict", "--config", folder / "predict.yaml", "--ckpt_path", checkpoint, cwd=folder)
+            files = "--config", folder / "predict.yaml", "--ckpt_path", checkpoint
+            called(program, "predict", *files, cwd=folder, **ONE_THREAD)
         lines = (folder / "answers.txt").read_text(encoding="utf-8").splitlines()
         return [re.sub(" +", " ", one).strip() for one in lines]
 
@@ -216,8 +196,7 @@ SYSTEMS = {"g2p-en": of_g2p_en, "phonetisaurus": of_phonetisaurus, "yoyodyne": o
 def of_run(work: Path, words: list[str], run: Path) -> dict:
     """A run of this project."""
     with one_core():
-        line = "-c", OURS, str(listed(work, words)), str(run.resolve()), str(BEAM)
-        found = run_process(*line, **ONE_THREAD)
+        found = run_process("-c", OURS, listed(work, words), run.resolve(), BEAM, **ONE_THREAD)
     return of_report(read_report(run) | {"beam_size": BEAM}) | found
 
 

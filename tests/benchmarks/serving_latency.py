@@ -3,18 +3,18 @@
     python -m tests.benchmarks.serving_latency --data DIR --preset RUN [--beam 5] [--shortlist] [--intra-op 1]
 
 Exports RUN (a preset of `tests.benchmarks.joeynmt_sizes`, whose docstring has the command that trains one), builds the
-C program of `tests/serving` and runs `serving_default` on the first sentences of the corpus' test split: one at a
-time, and 32 at a time; all of this `--rounds` times. Each request runs once before it is timed, as in a server with
-warm-up records. The last line is JSON: milliseconds for one sentence, sentences a second in batches, seconds for the
-export and for loading, the peak of resident memory in batches, all of them medians, with the 10th and 90th percentile
-as `..._spread`; the sizes of the graph and of the weights; and BLEU of the translations in batches. `--shortlist`: the
+C program of `tests/serving` and runs `serving_default` on the sentences of the corpus' test split: a hundred one at a
+time, and all of them 32 at a time; all of this three times. Each request runs once before it is timed, as in a server
+with warm-up records. The last line is JSON: milliseconds for one sentence, sentences a second in batches, seconds for
+the export and for loading, the peak of resident memory in batches, all of them medians, with the 10th and 90th
+percentile as `..._spread`; the sizes of the graph and of the weights; and BLEU of the translations in batches.
+`--shortlist`: the
 search is in a `keras_attn.Shortlist` of the training text. `--intra-op`: how many threads an operation has, as the
 server's `--tensorflow_intra_op_parallelism`; by default as many as there are cores. `--jit-compile`: XLA compiles the
 search, and `--int8` with it multiplies in int8; without it XLA is disabled. `--quantize`: the stored weights. Needs
 gcc.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -26,15 +26,15 @@ from pathlib import Path
 
 import keras
 
-from keras_attn import Shortlist, Translator, quantize, with_shortlist
 from keras_attn.evaluation.scores import bleu
-from keras_attn.text import read_parallel
 from keras_attn.training import export_arguments
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
-from tests.benchmarks.measuring import with_spread
+from tests.benchmarks.measuring import search_parser, sentences, translator_of, with_spread
 from tests.serving import loader
 
 SIGNATURE = ("--signature", "serving_default", "--repeat", "2")
+DATA = "variables.data-00000-of-00001"
+SINGLES, ROUNDS = 100, 3
 
 
 def timed(
@@ -50,42 +50,27 @@ def timed(
 
 
 def main(argv=None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"), help="folder with data/multi30k-tok")
-    parser.add_argument("--preset", required=True, type=Path)
-    parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--singles", type=int, default=200, help="sentences one at a time (default: %(default)s)")
-    parser.add_argument("--sentences", type=int, default=1000, help="in batches (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="of everything (default: %(default)s)")
+    parser = search_parser(__doc__, batch_size=32)
     parser.add_argument("--quantize", choices=("int8", "float16"))
-    parser.add_argument("--shortlist", action="store_true", help="with a keras_attn.Shortlist")
     parser.add_argument("--jit-compile", action="store_true", help="the search compiled by XLA")
-    parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize; needs --jit-compile")
     parser.add_argument("--intra-op", type=int, metavar="N", help="threads of an operation (default: all cores)")
     arguments = parser.parse_args(argv)
-    corpus = Path(arguments.data or ".", "data", "multi30k-tok")
-    sources, references = read_parallel(corpus, "test", "de", "en")
-    texts = [sentence.encode() for sentence in sources[: arguments.sentences]]
+    sources, references = sentences(arguments.data, "test")
+    texts = [sentence.encode() for sentence in sources]
     threads = ["--intra-op", str(arguments.intra_op)] if arguments.intra_op else []
     single, rates, export_seconds, load_seconds, memory = [], [], [], [], []
     with tempfile.TemporaryDirectory() as temporary:
         program = loader.build(Path(temporary))
-        translator = Translator.from_preset(arguments.preset)
-        if arguments.shortlist:
-            shortlist = Shortlist.learn(translator, *read_parallel(corpus, "train", "de", "en"))
-            translator = with_shortlist(translator, shortlist)
-        if arguments.int8:
-            translator = quantize(translator)
+        translator = translator_of(arguments)
         options = {name: getattr(arguments, name) for name in ("quantize", "jit_compile")}
         options |= {"beam_size": arguments.beam} | export_arguments(arguments.preset)
-        for number in range(arguments.rounds):
+        for number in range(ROUNDS):
             begin = time.perf_counter()
             folder = translator.export(Path(temporary, f"served-{number}"), **options)
             export_seconds.append(time.perf_counter() - begin)
             print(f"exported in {export_seconds[-1]:.1f} s", flush=True)
             run = partial(timed, program, folder, xla=arguments.jit_compile)
-            alone, loaded, *_ = run(texts[: arguments.singles], "--batch", "1", *threads)
+            alone, loaded, *_ = run(texts[:SINGLES], "--batch", "1", *threads)
             size = str(arguments.batch_size)
             batches, loaded_again, peak, translations = run(texts, "--batch", size, *threads)
             single += alone
@@ -111,15 +96,13 @@ def main(argv=None) -> int:
         **with_spread("resident_mb", memory, 0),
         "graph_bytes": sizes["saved_model.pb"],
         "weights_mb": round(sizes["variables/" + DATA] / 1e6, 1),
-        "bleu": round(bleu(translations, references[: len(texts)], tokenize="none").score, 2),
+        "bleu": round(bleu(translations, references, tokenize="none").score, 2),
         "cores": len(os.sched_getaffinity(0)),
         "load_average": round(os.getloadavg()[0], 1),
     }
     print(json.dumps(result))
     return 0
 
-
-DATA = "variables.data-00000-of-00001"
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,9 +13,7 @@ some step); how many scores are NaN; and the seconds of the slowest line alone. 
 is 1 if one is neither a tie nor of equal scores, or if a score is NaN.
 """
 
-import argparse
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -28,6 +26,7 @@ from keras_attn.text import BLANKS, END_ID, PAD_ID, corpus_paths, read_lines
 from keras_attn.training import export_arguments
 from tests import adversarial
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
+from tests.benchmarks.measuring import parser_of
 from tests.serving import fresh, loader
 
 SIZES = (1, 7, 128)
@@ -129,8 +128,7 @@ def compare(translator: Translator, folder: Path, texts: list[str], expected: li
 
 
 def main(argv=None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"), help="folder with data/CORPUS")
+    parser = parser_of(__doc__)
     parser.add_argument("--preset", required=True, type=Path)
     parser.add_argument("--exported", action="store_true", help="compare a SavedModel instead of batches")
     parser.add_argument("--corpus", default="multi30k")
@@ -139,7 +137,7 @@ def main(argv=None) -> int:
     parser.add_argument("--lines", type=int, default=1000, help="of each kind, at most (default: %(default)s)")
     parser.add_argument("--int8", action="store_true", help="with keras_attn.quantize; not exported")
     arguments = parser.parse_args(argv)
-    corpus = Path(arguments.data or ".", "data", arguments.corpus)
+    corpus = arguments.data / "data" / arguments.corpus
     sentences = read_lines(corpus_paths(corpus, "test", arguments.source)[0])[: arguments.lines]
     lines = [sentence.encode() for sentence in sentences] + adversarial.lines(arguments.lines)
     texts = [line.decode(errors="replace") for line in lines]

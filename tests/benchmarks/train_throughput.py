@@ -1,22 +1,19 @@
 """Training speed of the 13.0 M configuration on Multi30k de-en, as real target tokens a second.
 
-    KERAS_BACKEND=torch python -m tests.benchmarks.train_throughput --data DIR [--updates 60] [--no-jit]
+    KERAS_BACKEND=torch python -m tests.benchmarks.train_throughput --data DIR
     KERAS_BACKEND=torch python -m tests.benchmarks.train_throughput --data DIR --bfloat16-products
 
 The sizes are JoeyNMT's (`tests.benchmarks.joeynmt_sizes`). DIR holds `data/multi30k-tok/` (default:
-$KERAS_ATTN_DATA). The last line is JSON. `share_of_gemm` is the model's matrix products (forward and twice that
-backward, real and padded positions alike) against the rate of a 2048 x 2048 product measured before and after in the
-same process.
+$KERAS_ATTN_DATA). Sixty updates are timed, in five parts. The last line is JSON. `share_of_gemm` is the model's matrix
+products (forward and twice that backward, real and padded positions alike) against the rate of a 2048 x 2048 product
+measured before and after in the same process.
 """
 
 import argparse
 import contextlib
-import dataclasses
 import json
-import os
 import statistics
 import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -24,11 +21,12 @@ import numpy as np
 from keras_attn import ParallelDataset, Tokenizer
 from keras_attn.backend import bfloat16_products, preferred_jit_compile, tune_process
 from keras_attn.losses import SmoothedCrossentropy
-from keras_attn.text import read_parallel
 from keras_attn.training.report import peak_memory_mb
-from tests.benchmarks.accelerator_work import SIZES, gemm_gflops, training_flops
+from tests.benchmarks.accelerator_work import gemm_gflops, training_flops
 from tests.benchmarks.joeynmt_sizes import SENTENCES, JoeyNMTSizes
-from tests.benchmarks.measuring import timed
+from tests.benchmarks.measuring import parser_of, sentences, timed
+
+UPDATES = 60
 
 
 class Subset(keras.utils.PyDataset):
@@ -46,12 +44,7 @@ class Subset(keras.utils.PyDataset):
 
 
 def main(argv=None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", default=os.environ.get("KERAS_ATTN_DATA"), help="folder with data/multi30k-tok")
-    parser.add_argument("--updates", type=int, default=60, help="batches timed, in five parts (default: %(default)s)")
-    parser.add_argument(
-        "--jit", action=argparse.BooleanOptionalAction, help="TensorFlow with XLA or without (default: the library's)"
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--bfloat16-products", action="store_true", help="see keras_attn.backend.bfloat16_products")
     arguments = parser.parse_args(argv)
     with bfloat16_products() if arguments.bfloat16_products else contextlib.nullcontext():
@@ -60,24 +53,18 @@ def main(argv=None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     tune_process()
-    folder = Path(arguments.data or ".", "data", "multi30k-tok")
-    if not folder.is_dir():
-        print(f"Expected --data with data/multi30k-tok in it. There is no {folder}.", file=sys.stderr)
-        return 2
     keras.utils.set_random_seed(0)
-    lines = read_parallel(folder, "train", "de", "en")
+    lines = sentences(arguments.data, "train")
     tokenizers = [Tokenizer.train(side, level="word", min_frequency=2) for side in lines]
     dataset = ParallelDataset.from_text(*lines, *tokenizers, batch_size=SENTENCES, seed=0)
     model = JoeyNMTSizes(*(tokenizer.vocabulary_size for tokenizer in tokenizers))
     optimizer = keras.optimizers.Adam(1e-3, global_clipnorm=1.0)
-    jit = preferred_jit_compile() if arguments.jit is None else arguments.jit
-    model.compile(optimizer, SmoothedCrossentropy(label_smoothing=0.0), jit_compile=jit)
+    model.compile(optimizer, SmoothedCrossentropy(label_smoothing=0.0), jit_compile=preferred_jit_compile())
 
     shapes = [
         batch[0]["encoder_token_ids"].shape + batch[1].shape[1:]
         for batch in map(dataset.__getitem__, range(len(dataset)))
     ]
-    sizes = dataclasses.replace(SIZES["13.0M"], target_vocabulary=tokenizers[1].vocabulary_size)
     one_of_each = {shape: i for i, shape in enumerate(shapes)}.values()
     print(f"{model.count_params():,} parameters; warming up {len(one_of_each)} shapes ...", flush=True)
     warm_up, _ = timed(lambda: model.fit(Subset(dataset, one_of_each), epochs=2, shuffle=False, verbose=0))
@@ -85,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     gemm, rates, steps, work = [gemm_gflops()], [], [], 0.0
     # Every part begins with the dataset's first two batches, which differ in S and T: what the first two share,
     # Keras on TensorFlow takes for static.
-    others = np.arange(2, min(arguments.updates, len(dataset)))
+    others = np.arange(2, UPDATES)
     parts = [[0, 1, *part] for part in np.array_split(others, 5)]
     for part in parts:
         tokens = sum(int(dataset[i][2].sum()) for i in part)
@@ -93,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         seconds, _ = timed(lambda subset=subset: model.fit(subset, epochs=1, shuffle=False, verbose=0))
         rates.append(tokens / seconds)
         steps.append(seconds / len(part))
-        work += sum(training_flops(sizes, shapes[i]) for i in part) / seconds / 1e9 / len(parts)
+        work += sum(training_flops(tokenizers[1].vocabulary_size, shapes[i]) for i in part) / seconds / 1e9 / len(parts)
         gemm.append(gemm_gflops())
         print(f"{len(part)} batches: {rates[-1]:.0f} target tokens a second", flush=True)
     result = {
