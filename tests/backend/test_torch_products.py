@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from keras_attn.backend import torch_products
 
-on_cpu = pytest.mark.skipif(has_accelerator(), reason="the products are those on a processor")
+pytestmark = pytest.mark.skipif(has_accelerator(), reason="the products are those on a processor")
 with_avx512 = pytest.mark.skipif(
     "AVX512" not in torch.backends.cpu.get_cpu_capability(),
     reason="needs AVX-512, with which oneDNN rounds to bfloat16",
@@ -31,7 +31,6 @@ def products(*arguments) -> list[str]:
     return [name for name in names if name.split(".")[1] in ("mm", "bmm", "addmm", "mv", "_linear_pointwise")]
 
 
-@on_cpu
 @pytest.mark.parametrize("rows", [(1,), (70,), (2, 3)])
 @pytest.mark.parametrize("is_transposed", [False, True])
 def test_a_product_by_onednn_is_numpys(rng, rows, is_transposed):
@@ -43,7 +42,6 @@ def test_a_product_by_onednn_is_numpys(rng, rows, is_transposed):
     np.testing.assert_allclose(found.numpy(), x.astype("float64") @ matrix, rtol=1e-4, atol=1e-4)
 
 
-@on_cpu
 def test_other_products_are_torchs():
     x, matrix = torch.ones(2, 512), torch.ones(512, 512)
     for arguments in (
@@ -69,7 +67,6 @@ def multiplied(request, monkeypatch):
     assert bool(found) == request.param
 
 
-@on_cpu
 @pytest.mark.parametrize("shape", [(6, 480), (2, 3, 480)])
 def test_gradients_of_products_by_onednn_are_torchs(rng, shape, multiplied):
     """Of factors that are used twice, of one factor alone, of slices, and of a gradient."""
@@ -93,7 +90,6 @@ def test_gradients_of_products_by_onednn_are_torchs(rng, shape, multiplied):
     assert torch.equal(found[0], found[1])
 
 
-@on_cpu
 def test_a_model_trains_with_products_by_onednn(rng, multiplied, monkeypatch):
     """Inside its loops and outside, forwards and backwards: the gradients are those of MKL's products."""
     monkeypatch.setattr(torch_products, "LEAST_SIZE", 1)
@@ -141,7 +137,6 @@ def rnn_gradients(arrays, length=4):
     return h.grad, kernel.grad, values.grad
 
 
-@on_cpu
 @with_avx512
 @pytest.mark.usefixtures("with_bfloat16")
 def test_products_in_bfloat16_have_gradients_of_that_precision(rng):
@@ -168,7 +163,6 @@ def test_products_in_bfloat16_have_gradients_of_that_precision(rng):
         np.testing.assert_allclose(found, expected, rtol=0.05, atol=0.05 * float(expected.abs().max()))
 
 
-@on_cpu
 @with_avx512
 @pytest.mark.usefixtures("with_bfloat16")
 def test_other_products_are_not_rounded_to_bfloat16():
@@ -189,7 +183,6 @@ def test_other_products_are_not_rounded_to_bfloat16():
     assert (x @ weight)[0, 0] == exact
 
 
-@on_cpu
 @pytest.mark.usefixtures("with_bfloat16")
 @pytest.mark.parametrize("context", [bfloat16_products, torch_products.training_products])
 def test_a_part_that_is_computed_again_is_torchs(rng, context, monkeypatch):

@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-import pytest
 
 from keras_attn import Tokenizer, Translator
 from keras_attn.models import RNNSearch
@@ -21,12 +20,8 @@ def endless_translator():
     return Translator(model, source, target, max_length_ratio=0, max_length_constant=4)
 
 
-@pytest.fixture(scope="module")
-def endless():
-    return endless_translator()
-
-
-def test_without_an_end_token_every_translation_has_its_longest_length(endless):
+def test_without_an_end_token_every_translation_has_its_longest_length():
+    endless = endless_translator()
     lines = ["a b c", "", "f", "d e a a"]
     for options in ({"beam_size": 1}, {"beam_size": 4, "n_best": 2, "max_length": 2}):
         for line, translation in zip(lines, endless.generate(lines, **options), strict=True):

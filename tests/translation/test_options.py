@@ -27,9 +27,6 @@ def lengths(translations):
     return [len(translation.token_ids) for translation in translations]
 
 
-# Batches and shapes.
-
-
 def test_batching_changes_nothing(translator):
     whole = translator.generate(LINES, beam_size=3)
     again = translator.generate(LINES[::-1], beam_size=3, batch_size=3)[::-1]  # three sentences, and one alone
@@ -75,9 +72,6 @@ def test_neither_a_shape_seen_before_nor_another_seed_is_traced_again(translator
     assert len(set(drawn.values())) > 1
 
 
-# Lengths.
-
-
 def test_lengths_follow_the_sentences_own_source(translator, plain):
     options = {"min_length_ratio": 1.4, "max_length_ratio": 1.6, "max_length": 7}
     found = translator.generate(LINES, beam_size=2, **options)
@@ -94,9 +88,6 @@ def test_a_mixed_policy_of_the_process_does_not_round_the_weights_of_a_model_in_
     parts = translator.model, translator.source_tokenizer, translator.target_tokenizer
     found = Translator(*parts, **translator.length_arguments).generate(LINES, beam_size=2)
     np.testing.assert_allclose(found[0].token_log_probs, plain[0].token_log_probs, rtol=1e-6)
-
-
-# Prefixes.
 
 
 PREFIXES = ["t5 t5", "", "t1", "t9 Zürich t2", "t1 t2 t3 t4 t5 t6 t7"]
@@ -117,9 +108,6 @@ def test_every_sentence_has_a_prefix_of_its_own(translator, plain):
     np.testing.assert_allclose([t.score for t in found], [t.score for t in scores], atol=1e-5)
 
 
-# Banned tokens.
-
-
 def test_banned_tokens_are_never_produced(translator, plain):
     said = {token for translation in plain for token in translation.tokens}
     banned = sorted(said - {"</s>"})[:3]
@@ -127,9 +115,6 @@ def test_banned_tokens_are_never_produced(translator, plain):
     ids = {i for translation in found for i in translation.token_ids}
     assert not ids & {*map(translator.target_tokenizer.vocabulary.index, banned), UNKNOWN_ID, 7}
     assert len(ids) > 1
-
-
-# Samples.
 
 
 def test_samples_do_not_depend_on_the_batch(translator):
@@ -151,9 +136,6 @@ def test_samples_do_not_depend_on_the_batch(translator):
         *zip(*[(line, one.token_ids) for line, one in samples], strict=True), normalization="none"
     )
     np.testing.assert_allclose([one.score for _, one in samples], [t.score for t in scores], atol=1e-4)
-
-
-# Weights.
 
 
 @pytest.fixture
@@ -198,9 +180,6 @@ def test_double_precision_translates_alike(translator, plain):
     double.sample(LINES, max_length=5)
     scores = [[t.score for t in one.score(LINES, ["t1"] * 5)] for one in (double, translator)]
     np.testing.assert_allclose(*scores, rtol=1e-5)
-
-
-# Global state.
 
 
 def test_decoding_leaves_the_precision_of_products_alone(translator, monkeypatch):

@@ -15,6 +15,7 @@ from tests.contracts.model_rows import T, make, some_inputs
 from tests.translation.test_options import LINES, texts
 
 ON_TORCH = keras.backend.backend() == "torch"
+numpy = ops.convert_to_numpy
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +45,6 @@ class Matrix(keras.Model):
         values[:, 0] = 0
         self.kernel.assign(values)
         self.built = True
-
-
-def numpy(x):
-    return ops.convert_to_numpy(x)
 
 
 @pytest.mark.parametrize(
@@ -95,30 +92,16 @@ def test_torchs_kernels_agree(rng, monkeypatch):
 
 
 @pytest.mark.skipif(not ON_TORCH, reason="only torch has oneDNN's products")
-def test_products_of_onednn_that_overflow_are_not_used(monkeypatch):
-    import torch
+@pytest.mark.parametrize(("share", "seconds", "is_used"), [(1, 0, True), (0.5, 0, False), (1, 0.5, False)])
+def test_products_of_onednn_that_overflow_or_are_slow_are_not_used(share, seconds, is_used, monkeypatch):
+    """Slow as on a processor for which it has no code: the sums are right, and take some hundred times as long."""
 
-    def saturated(rows, largest, matrix):  # pairs of products in 16 bits
-        return torch.full((len(rows), 512), 256 * (2.0**15 - 1))
-
-    monkeypatch.setattr(int8_products, "_onednn_product", saturated)
-    assert not int8_products._has_onednn.__wrapped__()
-
-
-@pytest.mark.skipif(not ON_TORCH, reason="only torch has oneDNN's products")
-def test_a_slow_product_of_onednn_is_not_used(monkeypatch):
-    """As on a processor for which it has no code: the sums are right, and take some hundred times as long."""
-    import torch
-
-    def exact(rows, largest, matrix):
+    def product(rows, largest, matrix):
         time.sleep(seconds)
-        return rows[:, :1] * torch.full((1, 512), 512.0 * 127)
+        return (share * 512 * 127 * rows[:, :1]).repeat(1, 512)
 
-    monkeypatch.setattr(int8_products, "_onednn_product", exact)
-    seconds = 0
-    assert int8_products._has_onednn.__wrapped__()
-    seconds = 0.5
-    assert not int8_products._has_onednn.__wrapped__()
+    monkeypatch.setattr(int8_products, "_onednn_product", product)
+    assert int8_products._has_onednn.__wrapped__() == is_used
 
 
 @pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="Keras' maximum is refused there, but in no graph")

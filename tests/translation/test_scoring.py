@@ -32,14 +32,9 @@ def random_translator():
     return Translator(random_model(), *tokenizers, max_length_ratio=1.5, max_length_constant=3)
 
 
-@pytest.fixture(scope="module")
-def scored(translator):
-    return translator.score(SOURCES, TARGETS)
-
-
-def test_scores_are_those_of_the_oracle(translator, scored):
+def test_scores_are_those_of_the_oracle(translator):
     """Each pair alone, without padding, in NumPy."""
-    weights = values_of(translator.model)
+    weights, scored = values_of(translator.model), translator.score(SOURCES, TARGETS)
     for source, target, found in zip(SOURCES, TARGETS, scored, strict=True):
         source_ids = np.array([[*translator.source_tokenizer.encode(source), END_ID]])
         ids = [*translator.target_tokenizer.encode(target), END_ID]

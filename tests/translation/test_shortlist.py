@@ -13,15 +13,12 @@ from keras_attn.translation import shortlist as module
 from tests.translation.test_options import LINES, texts
 
 NONE = module.NONE
+numpy = ops.convert_to_numpy
 
 
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch):
     monkeypatch.setattr(module, "_LEAST", 8)
-
-
-def numpy(x):
-    return ops.convert_to_numpy(x)
 
 
 def of(translator, known=(), least=3, always=()):

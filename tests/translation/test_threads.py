@@ -1,23 +1,13 @@
 """One translator for many threads: the results are those of a single thread."""
 
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 
 import numpy as np
 
-from keras_attn.translation import Translator
 from tests.translation.test_options import LINES, texts
 
 THREADS = 8
-
-
-def fresh(translator):
-    return Translator(
-        translator.model,
-        translator.source_tokenizer,
-        translator.target_tokenizer,
-        max_length_ratio=1.5,
-        max_length_constant=3,
-    )
 
 
 def calls(translator):
@@ -34,8 +24,8 @@ def calls(translator):
 
 def test_threads_get_what_one_thread_gets(translator):
     """Every call compiles or traces in one thread while the others are at work."""
-    expected = [call() for call in calls(fresh(translator))]
-    shared = calls(fresh(translator))
+    expected = [call() for call in calls(copy(translator))]
+    shared = calls(copy(translator))  # nothing of which is compiled yet
     order = [number for start in range(THREADS) for number in np.roll(range(len(shared)), start)]
     with ThreadPoolExecutor(THREADS) as pool:
         found = list(pool.map(lambda number: shared[number](), order))

@@ -87,8 +87,7 @@ def test_other_files_are_refused(vocabulary, tmp_path):
             marian_tokenizer(vocabulary(content, "vocab.spm"))
 
 
-@pytest.fixture(scope="module")
-def pieces():
+def test_pieces_are_sentencepieces(vocabulary, tmp_path):
     """Trained as Marian does: unigram, with its table of normalization, and a blank before the text."""
     model = io.BytesIO()
     lines = ["zwei Hunde laufen über die schöne Wiese", "ein Hund läuft", "die Wiesen sind schön", "zwei Männer"] * 5
@@ -96,10 +95,7 @@ def pieces():
         sentence_iterator=iter(lines), model_writer=model, vocab_size=60, hard_vocab_limit=False, minloglevel=2,
         bos_id=-1, pad_id=-1, eos_id=0, unk_id=1,
     )  # fmt: skip
-    return model.getvalue()
-
-
-def test_pieces_are_sentencepieces(pieces, vocabulary, tmp_path):
+    pieces = model.getvalue()
     path = vocabulary(pieces, "vocab.spm")
     tokenizer, processor = marian_tokenizer(path), sentencepiece.SentencePieceProcessor(model_proto=pieces)
     size = processor.get_piece_size()

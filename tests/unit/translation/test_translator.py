@@ -33,10 +33,6 @@ def test_blank_lines_stay_blank(translator):
     assert translator.generate([]) == []
 
 
-def test_alignments_are_left_out(translator):
-    assert translator.generate(LINES[:1], return_alignments=False)[0].alignment is None
-
-
 def test_tokenizer_of_another_size_is_refused(translator):
     with pytest.raises(ValueError, match="target tokenizer"):
         Translator(translator.model, translator.source_tokenizer, translator.source_tokenizer)

@@ -32,9 +32,6 @@ def words():
     return Tokenizer.train(CORPUS, level="word")
 
 
-# Spans and what is written for unknown ids.
-
-
 def check_spans(tokenizer, text):
     """The piece of every id equals the text of its span, except for case, marks of blanks and bytes."""
     ids, spans, pieces = tokenizer.encode(text), tokenizer.spans(text), tokenizer.pieces(text)
@@ -91,8 +88,6 @@ def test_decode_refuses_too_few_words(words):
     with pytest.raises(ValueError, match=r"each of the 2 unknown ids\. Received: 1"):
         words.decode([UNKNOWN_ID, 4, UNKNOWN_ID, END_ID, UNKNOWN_ID], ["one"])
 
-
-# Which source word an unknown id becomes.
 
 SOURCE = "  Zwei\tjunge Ärzte\u3000sehen den RHEIN "
 
@@ -163,9 +158,6 @@ def test_bytes_of_a_character_lead_to_its_word():
     ids = [UNKNOWN_ID, END_ID]
     alignment = rows(2, len(source.encode(text)) + 1, {0: {position: 0.9}})
     assert found(source, words, text, ids, alignment) == ["日本"]
-
-
-# In translations.
 
 
 def test_unknown_words_are_copied_from_the_aligned_source_word(translator):
