@@ -23,7 +23,6 @@ def main(argv=None) -> int:
     parser.add_argument("--penalties", default="0,0.5,1,1.5", help="exponents of GNMT's norm (default: %(default)s)")
     parser.add_argument("--split", default="test", choices=("val", "test"))
     parser.add_argument("--data", help="folder of corpora (default: $KERAS_ATTN_DATA, else Keras' cache)")
-    parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--output", metavar="FILE", type=Path, help="a new JSON file")
     return command.run(sweep, parser, argv)
 
@@ -48,7 +47,7 @@ def sweep(arguments: argparse.Namespace) -> None:
     starting_point.check_tags(corpus, translator.source_tokenizer)
     with line_streaming.new_file(arguments.output) if arguments.output else contextlib.nullcontext() as file:
         searches = [(beam, penalty) for beam in beams for penalty in (penalties if beam > 1 else [1.0])]
-        shared = {"batch_size": arguments.batch_size, "return_alignments": False}
+        shared = {"batch_size": 128, "return_alignments": False}
         rows = [_row(translator, *lines, trained["config"]["tokenize"], shared, *chosen) for chosen in searches]
         print(f"BLEU: {rows[0]['bleu']['signature']}")
         if file:

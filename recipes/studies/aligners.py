@@ -135,18 +135,12 @@ def baselines(out: Path, corpus: corpora.Corpus, gold, scorer: Scorer) -> list[d
     pairs = list(zip(gold.sources, gold.targets, strict=True))
     rows = [{"name": "diagonal"} | scorer([diagonal(*pair) for pair in pairs])]
     rows += _model1(corpora.pairs_up_to(MAX_WORDS, corpus.splits["train"]), gold, scorer)
-    if (out / "eflomal").exists() or is_installed("eflomal"):
+    if (out / _EFLOMAL).exists() or is_installed("eflomal"):
         forward, backward = eflomal(out, corpus, gold)
         rows += [{"name": "eflomal"} | scorer(forward), *scorer.symmetrised("eflomal", forward, backward)]
     else:
         print("eflomal is not installed (pip install eflomal): it is not among the aligners.")
     return rows
-
-
-def eflomal(out: Path, corpus: corpora.Corpus, gold) -> tuple[list[set[Link]], list[set[Link]]]:
-    """eflomal's links of the gold's sentences, forward and backward; it aligns them with the training pairs."""
-    languages = corpus.source, corpus.target
-    return align_by_eflomal(out, languages, corpus.splits["train"], (gold.sources, gold.targets))
 
 
 def _model1(training: Sequence[Sequence[str]], gold, scorer: Scorer) -> list[dict]:
@@ -178,25 +172,16 @@ def guide(out: Path, languages: tuple[str, str]) -> Path:
     return out / _EFLOMAL / f"{'-'.join(languages)}.links"
 
 
-def align_by_eflomal(
-    out: Path, languages: tuple[str, str], training: Sequence[Sequence[str]], more: Sequence[Sequence[str]]
-) -> tuple[list[set[Link]], list[set[Link]]]:
-    """Aligns text, once for each folder, and writes the files of `guide`.
+def eflomal(out: Path, corpus: corpora.Corpus, gold) -> tuple[list[set[Link]], list[set[Link]]]:
+    """eflomal's links of the gold's sentences, forward and backward; it aligns them with the training pairs, once.
 
-    Args:
-        out: The study's folder.
-        languages: Of source and target.
-        training: The sources and targets whose links, symmetrised by grow-diag-final-and, the files of `guide` get.
-        more: Sources and targets that are aligned with them.
-
-    Returns:
-        The links (source word, target word) of `more`, forward and backward.
+    The training pairs' links, symmetrised by grow-diag-final-and, are in the files of `guide`.
     """
-    folder = out / _EFLOMAL
+    folder, training, languages = out / _EFLOMAL, corpus.splits["train"], (corpus.source, corpus.target)
     if not folder.exists():
         import eflomal
 
-        sides = [[*side, *added] for side, added in zip(training, more, strict=True)]
+        sides = [[*side, *added] for side, added in zip(training, (gold.sources, gold.targets), strict=True)]
         with files.staging(out) as temporary:
             new = temporary / _EFLOMAL
             new.mkdir()

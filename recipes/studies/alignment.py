@@ -196,7 +196,7 @@ def _write_text(corpus, folder: Path) -> None:
 
 
 def write(study: Study, corpus, gold, earlier: dict) -> None:
-    """Writes `report.json` and `alignment.svg`, and `examples.svg`, which has the gold's text and is not published.
+    """Writes `report.json` and `alignment.svg`.
 
     In addition to what every study's report has, this one has the numbers of sentences and links of the gold, and two
     lists, "baselines" and "systems". An entry of either has AER, precision and recall on the sentences after the
@@ -210,13 +210,13 @@ def write(study: Study, corpus, gold, earlier: dict) -> None:
         gold: The gold links.
         earlier: A report, whose rows the new ones of the same names replace.
     """
-    from recipes.studies import aligners, figures
+    from recipes.studies import aligners
 
     scorer = aligners.Scorer(gold.links, study.arguments.development)
     baselines = aligners.baselines(study.out, corpus, gold, scorer)
-    systems, alignments, links = [], {}, {}
+    systems, links = [], {}
     for run in study.runs:
-        row, alignments[run.name], links[run.name] = _system(study, run, gold, scorer)
+        row, links[run.name] = _system(study, run, gold, scorer)
         systems.append(row)
     for name in links:
         if name + BACKWARD in links:
@@ -227,17 +227,13 @@ def write(study: Study, corpus, gold, earlier: dict) -> None:
         training_pairs=len(corpus.splits["train"][0]),
         **merge_earlier(earlier, baselines=baselines, systems=systems),
     )
-    sentences = _crossing(gold, study.arguments.development)
-    rows = [(name, [many[n] for n in sentences]) for name, many in alignments.items() if not name.endswith(BACKWARD)]
-    if rows:
-        figures.gold_alignments(rows, [gold.links[n] for n in sentences], study.out / "examples.svg")
     for row in [*report["baselines"], *report["systems"]]:
         rates = ", ".join(f"{name} {row['test'][name]:.2f}" for name in ("aer", "precision", "recall"))
         print(f"{row['name']:>46}  {rates}")
 
 
-def _system(study: Study, run: Run, gold, scorer) -> tuple[dict, list, list]:
-    """A system's entry in the report, its alignments with the attention and row selected, and their links."""
+def _system(study: Study, run: Run, gold, scorer) -> tuple[dict, list]:
+    """A system's entry in the report, and its links with the attention and row selected."""
     from keras_attn import Translator
     from recipes.studies import aligners
 
@@ -256,19 +252,7 @@ def _system(study: Study, run: Run, gold, scorer) -> tuple[dict, list, list]:
     system = {"name": run.name} | {name: trained[name] for name in names.split()}
     system["command"] = system["command"].replace(f"{study.out}/", "")  # no folder of this machine
     system |= {"attention": best[0], "row": best[1]} | scores[best]
-    return system | {"candidates": candidates}, panels[best], links[best]
-
-
-def _crossing(gold, first: int, count: int = 2) -> list[int]:
-    """The sentences of moderate length, from number `first` on, with the most pairs of sure links that cross."""
-
-    def crossings(number: int) -> int:
-        links = sorted(gold.links[number].sure)
-        return sum(a[0] < b[0] and a[1] > b[1] for n, a in enumerate(links) for b in links[n + 1 :])
-
-    lengths = [(len(s.split()), len(t.split())) for s, t in zip(gold.sources, gold.targets, strict=True)]
-    moderate = [n for n in range(first, len(lengths)) if all(6 <= length <= 14 for length in lengths[n])]
-    return sorted(moderate or range(first, len(lengths)), key=lambda n: (-crossings(n), n))[:count]
+    return system | {"candidates": candidates}, links[best]
 
 
 if __name__ == "__main__":

@@ -7,15 +7,13 @@ draw for a phone, too: `NARROW` wide, with legends, panels or parts of names bel
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from keras_attn import plots
-from keras_attn.evaluation import Gold
 from keras_attn.plots import WordAlignment
-from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, STYLE, check_ending, drawing, plain_axes, save
+from keras_attn.plots.plot_style import BLUE, GREY, INK, ORANGE, drawing, plain_axes
 from recipes.studies.heads import named, weights
 
 _RECIPE_COLOURS = {"rnnsearch": BLUE, "rnnencdec": ORANGE}
@@ -276,26 +274,3 @@ def lecture_attentions(report: dict, of: str, path: Path | None = None) -> Figur
         labels = [(source, source), (target, target), (source, target)]
     panels = [WordAlignment(weights(found, n), *words) for n, words in enumerate(labels)]
     return plots.alignments(panels, path=path, columns=2, titles=titles, cell=0.13 if of == "heads" else 0.2)
-
-
-def gold_alignments(
-    systems: Sequence[tuple[str, Sequence[WordAlignment]]], gold: Sequence[Gold], path: Path | None = None
-) -> Figure:
-    """Alignments of sentences, one row for each system, with the gold links in frames: thick if sure, thin if possible.
-
-    Args:
-        systems: names, each with a panel for every sentence.
-        gold: links of these sentences.
-    """
-    check_ending(path)
-    panels = [panel for _, own in systems for panel in own]
-    titles = [name for name, own in systems for _ in own]
-    figure = plots.alignments(panels, columns=len(gold), titles=titles)
-    with matplotlib.rc_context(STYLE):
-        for number, axes in enumerate(figure.axes):
-            links = gold[number % len(gold)]
-            for i, j in links.possible:
-                is_sure = (i, j) in links.sure
-                look = {"edgecolor": ORANGE, "linewidth": 1.6} if is_sure else {"edgecolor": BLUE, "linewidth": 0.7}
-                axes.add_patch(Rectangle((i + 0.1, j + 0.1), 0.8, 0.8, fill=False, zorder=3 + is_sure, **look))
-    return save(figure, path)

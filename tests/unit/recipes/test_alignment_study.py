@@ -155,7 +155,7 @@ def test_a_whole_study(toy, in_process, eflomal, monkeypatch):
     report = json.loads((out / "report.json").read_text())
     assert str(toy) not in (out / "report.json").read_text()
     assert report["gold"] == {"sentences": 13, "development": 3, "sure": 52, "possible": 65}
-    assert {path.name for path in out.glob("*.svg")} == {"alignment.svg", "examples.svg"}
+    assert (out / "alignment.svg").exists()
     rows = {row["name"]: row for row in [*report["baselines"], *report["systems"]]}
     # Of four words the diagonal has two that are sure and one that is possible.
     assert rows["diagonal"]["test"]["aer"] == pytest.approx(100 * (1 - (2 + 3) / (4 + 4)))
@@ -215,8 +215,6 @@ def test_figure_3_has_the_papers_sentences(tmp_path, monkeypatch, capfd):
     assert figure3.main([str(run)]) == 2
     assert "from en to fr" in capfd.readouterr().err
     (run / "report.json").write_text('{"source": "en", "target": "fr"}')
-    assert figure3.main([str(run), "--output", "figure.txt"]) == 2
-    assert ".svg" in capfd.readouterr().err
     drawn = []
     monkeypatch.setattr(plots, "alignments", lambda panels, path: drawn.append((panels, path)))
     assert figure3.main([str(run), "--row", "next-word"]) == 0
