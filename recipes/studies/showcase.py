@@ -1,6 +1,6 @@
 """Long sentences whose second half a fixed context loses, and attention does not, side by side.
 
-    python -m recipes.studies.showcase RUN_FIXED RUN_ATTENTION [--min-words 30] [--max-examples 10] [--out FOLDER]
+    python -m recipes.studies.showcase RUN_FIXED RUN_ATTENTION [--min-words 30] [--out FOLDER]
 
 A translation and its reference are each split in the middle of their words, and chrF compares the second halves (and
 the first). The examples are the sentences of the test split whose second half is translated worse than the first by the
@@ -35,7 +35,6 @@ def main(argv=None) -> int:
     option("attention", metavar="RUN_ATTENTION", type=Path, help="folder of a run, such as rnnsearch's")
     add_comparison(parser, "RUN_ATTENTION")
     option("--min-words", metavar="N", type=between(int, 2, 10**6), default=30, help="default: %(default)s")
-    option("--max-examples", metavar="N", type=between(int, 1, 10**4), default=EXAMPLES, help="default: %(default)s")
     beam = {"type": between(int, 1, 1000), "default": SearchOptions.beam_size}
     option("--beam", metavar="N", **beam, help="default: %(default)s")
     option("--out", type=Path, default=Path("runs", "showcase"), help="a new folder (default: %(default)s)")
@@ -99,7 +98,7 @@ def _write(arguments, corpus, reports: list[dict], rows: list[Sentence]) -> None
 
     scored = [row for row in rows if row.reference]
     chosen = ranked(scored)
-    shown = [row for row in rows if not row.reference] + chosen[: arguments.max_examples]
+    shown = [row for row in rows if not row.reference] + chosen[:EXAMPLES]
     systems = [
         {"name": scored[0].translations[n]["name"], "command": one.get("command"), "parameters": one.get("parameters")}
         | {
@@ -109,7 +108,6 @@ def _write(arguments, corpus, reports: list[dict], rows: list[Sentence]) -> None
         for n, one in enumerate(reports)
     ]
     own = ["--min-words", str(arguments.min_words)]
-    own += ["--max-examples", str(arguments.max_examples)] if arguments.max_examples != EXAMPLES else []
     own += ["--beam", str(arguments.beam)] if arguments.beam != SearchOptions.beam_size else []
     figures = comparison("showcase", arguments, (arguments.fixed, arguments.attention), corpus, own) | {
         "beam_size": arguments.beam,

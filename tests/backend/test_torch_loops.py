@@ -72,14 +72,19 @@ def test_a_trace_is_the_loop_bit_for_bit(name, search, rng, monkeypatch):
     assert all(callable(entry) for entry in entries), "a loop was not traced"
 
 
-def test_a_trace_reads_the_present_weights_and_is_released_with_the_model(rng, monkeypatch):
+@pytest.fixture
+def traces(monkeypatch):
+    """The traces by their owner, none at first."""
+    monkeypatch.setattr(torch_loops, "_traces", weakref.WeakKeyDictionary())
+    return torch_loops._traces
+
+
+def test_a_trace_reads_the_present_weights_and_is_released_with_the_model(traces, rng, monkeypatch):
     """Weights with other values are read; other weights (LoRA) are traced anew."""
-    entries = weakref.WeakKeyDictionary()
-    monkeypatch.setattr(torch_loops, "_traces", entries)
     model = SearchModel(make("rnnsearch"), beam_search, T, beam_size=3)
     source = rng.integers(4, VS, (B, S)).astype("int32")
     scores = [predict(model, source, 0, monkeypatch)["scores"]]
-    assert len(entries) == 3  # the model and its encoder's two cells
+    assert len(traces) == 3  # the model and its encoder's two cells
     for change in (negate, add_low_rank_part):
         change(model.seq2seq, rng)
         scores.append(predict(model, source, 0, monkeypatch)["scores"])
@@ -89,7 +94,7 @@ def test_a_trace_reads_the_present_weights_and_is_released_with_the_model(rng, m
         assert np.abs(scores[-2] - scores[-1]).max() > 1e-3
     del model
     gc.collect()
-    assert not len(entries)
+    assert not len(traces)
 
 
 def negate(model, rng):
@@ -103,10 +108,8 @@ def add_low_rank_part(model, rng):
     output.lora_kernel_b.assign(rng.normal(size=output.lora_kernel_b.shape))
 
 
-def test_a_traced_scan_reads_its_constants_anew(rng, monkeypatch):
+def test_a_traced_scan_reads_its_constants_anew(owner, rng, monkeypatch):
     monkeypatch.setattr(torch_loops, "_CALLS_BEFORE_TRACE", 1)
-    owner = keras.layers.Dense(3)
-    owner.build((None, 3))
     mask = ops.ones((T, B), dtype="bool")
 
     def add(carry, x, constants):
@@ -129,8 +132,7 @@ def scanned(step, xs, owner):
 
 
 @pytest.fixture
-def owner(monkeypatch):
-    monkeypatch.setattr(torch_loops, "_traces", weakref.WeakKeyDictionary())
+def owner(traces):
     layer = keras.layers.Dense(3, kernel_initializer="ones")
     layer.build((None, 2))
     return layer
@@ -234,29 +236,25 @@ def test_python_values_and_symbolic_calls_are_not_traced(owner):
     assert len(torch_loops._traces[owner]) == 1
 
 
-def test_no_trace_with_gradients_or_casts(rng, monkeypatch):
-    entries = weakref.WeakKeyDictionary()
-    monkeypatch.setattr(torch_loops, "_traces", entries)
+def test_no_trace_with_gradients_or_casts(traces, rng, monkeypatch):
     monkeypatch.setattr(torch_loops, "_CALLS_BEFORE_TRACE", 0)
     model = make("rnnsearch")
     source = ops.convert_to_tensor(rng.integers(4, VS, (B, S)).astype("int32"))
     model.encode(source)  # with gradients on, as outside of predict
-    assert not len(entries)
+    assert not len(traces)
     keras.config.set_dtype_policy("mixed_bfloat16")
     half = SearchModel(make("rnnsearch"), greedy_search, T)
     half.predict_on_batch({"encoder_token_ids": ops.convert_to_numpy(source)})
-    assert not len(entries)
+    assert not len(traces)
 
 
-def test_what_torch_exports_has_no_trace_of_tensors_without_values(rng, monkeypatch):
-    entries = weakref.WeakKeyDictionary()
-    monkeypatch.setattr(torch_loops, "_traces", entries)
+def test_what_torch_exports_has_no_trace_of_tensors_without_values(traces, rng):
     inputs = keras.Input((9, 3))
     model = keras.Model(inputs, BiGRUEncoder(4)(inputs)[0])
     x = torch.tensor(rng.normal(size=(2, 9, 3)).astype("float32"))
     with torch.no_grad():
         exported = torch.export.export(model, (x,)).module()
-        assert not len(entries)
+        assert not len(traces)
         np.testing.assert_allclose(exported(x), model(x), rtol=1e-5, atol=1e-6)
 
 

@@ -57,6 +57,7 @@ def rewritten(path, target, old="", new="", **arrays):
 OPTIONS = [
     ("type: s2s", "type: transformer", "of type s2s, nematus, amun. Received: .*transformer"),
     ("right-left: false", "right-left: true", "`right-left` of false. Received: true"),
+    ("lemma-dim-emb: 0", "lemma-dim-emb: 7", "`lemma-dim-emb` of 0. Received: 7"),
     ("enc-cell: gru", "enc-cell: ssru", "`enc-cell` of gru or .*lstm. Received: ssru"),
     ("enc-cell: gru", "enc-cell: lstm", "same cells .* Received: gru and lstm"),
     ("input-types:\n  []", "input-types:\n  - class", "text alone. Received: .*'class'"),
