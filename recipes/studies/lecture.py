@@ -33,7 +33,6 @@ LETTERS, WORD = "abcdefghijkl", "decade"
 
 def main(argv=None) -> int:
     parser = command.Parser("recipes.studies.lecture", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--items", type=command.between(int, 64, 10**7), default=25_600, help="training items")
     parser.add_argument("--out", type=Path, default=Path("runs", "lecture"), help="a new folder (default: %(default)s)")
     return command.run(run_study, parser, argv)
@@ -42,13 +41,12 @@ def main(argv=None) -> int:
 def run_study(arguments: argparse.Namespace) -> None:
     from keras_attn.training import report, surroundings
 
-    started, seed, items = time.monotonic(), arguments.seed, arguments.items
-    command_line = ["python -m recipes.studies.lecture", *(["--seed", str(seed)] if seed else [])]
+    started, seed, items = time.monotonic(), 0, arguments.items
     with line_streaming.new_folder(arguments.out):
         rows = [{"name": name} | {task: recall(name, task, seed, items) for task in TASKS} for name in SCORES]
         heads = [neighbours(count, seed, items) for count in (1, 2, 4)]
-        found = {"study": "lecture", "command": " ".join(command_line), "seed": seed, "items": items, "scores": rows}
-        found |= {"chance": 100 / VALUES, "heads": heads, "transformer": backwards(seed, items)}
+        found = {"study": "lecture", "command": "python -m recipes.studies.lecture", "seed": seed, "items": items}
+        found |= {"scores": rows, "chance": 100 / VALUES, "heads": heads, "transformer": backwards(seed, items)}
         found["minutes"] = round((time.monotonic() - started) / 60, 1)
         report.write(arguments.out / "report.json", found | surroundings())
     print(*rows, f"The study is in {arguments.out}: report.json.", sep="\n")
