@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -24,7 +25,7 @@ from keras_attn.cli import main
 from keras_attn.requirements import is_installed
 from keras_attn.serving.client import Client
 from keras_attn.training.report import read_translations
-from tests.serving import served
+from tests.serving import loader, served
 from tests.training.small_run import FINISHED, history, write_digits
 from tests.unit.absent import run_without
 
@@ -41,6 +42,7 @@ SETTINGS = [
     *("level=bpe", "source_vocabulary_size=none", "target_vocabulary_size=none", "bpe_dropout=0.2"),
     *("word_dropout=0.1", "ema_decay=0.5", "average_checkpoints=3"),
 ]
+SAVED_MODEL = {"saved_model.pb", "variables", "assets.extra", "batching_params.pbtxt"}
 ABSENT = ("keras", "tensorflow", "torch", "jax", "onnx", "tf2onnx", "keras_hub", "tensorflow_text", "matplotlib")
 needs_tensorflow = pytest.mark.skipif(not is_installed("tensorflow"), reason="TensorFlow exports and serves the graph")
 
@@ -172,12 +174,31 @@ def test_a_saved_preset_translates_a_file_as_the_run_does(translated, expected):
     assert translated == [one.text for one in expected]
 
 
+@pytest.fixture(scope="module")
+def exported(run, home) -> Path:
+    """The folder of versions that `keras-attn export` wrote."""
+    said = command("export", run, home / "saved_models" / "digits", "--beam", "3")
+    assert str(home / "saved_models" / "digits" / "1") in said
+    return home / "saved_models" / "digits"
+
+
+@needs_tensorflow
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not here to build the C program")
+def test_an_export_translates_in_a_process_without_python(exported, expected, home):
+    """By the loader of TensorFlow Serving."""
+    assert {path.name for path in (exported / "1").iterdir()} >= SAVED_MODEL
+    program = loader.build(home)
+    texts = [line.encode() for line in LINES]
+    done, found = loader.run(program, exported / "1", texts, "--signature", "serving_default")
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = found["serving_default"]
+    check([text.decode() for text in found["translation"]], found["score"], expected)
+
+
 @needs_tensorflow
 @pytest.mark.skipif(not is_installed("aiohttp"), reason="the server needs aiohttp")
-def test_a_served_export_answers_the_client(run, preset, translated, expected, tmp_path):
+def test_a_served_export_answers_the_client(exported, preset, translated, expected, tmp_path):
     pairs = [(source, target) for source, target in zip(LINES, translated, strict=True) if source]
-    exported = tmp_path / "saved_models" / "digits"
-    assert str(exported / "1") in command("export", run, exported, "--beam", "3")
     with served.serving(exported) as server:
         client = Client(server.rest, server.name)
         found = client.translate(LINES)

@@ -215,6 +215,8 @@ def test_figure_3_has_the_papers_sentences(tmp_path, monkeypatch, capfd):
     assert figure3.main([str(run)]) == 2
     assert "from en to fr" in capfd.readouterr().err
     (run / "report.json").write_text('{"source": "en", "target": "fr"}')
+    assert figure3.main([str(run), "--output", "figure.txt"]) == 2
+    assert ".svg" in capfd.readouterr().err
     drawn = []
     monkeypatch.setattr(plots, "alignments", lambda panels, path: drawn.append((panels, path)))
     assert figure3.main([str(run), "--row", "next-word"]) == 0
