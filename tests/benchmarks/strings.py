@@ -4,13 +4,12 @@
     python -m tests.benchmarks.strings --exported --data DIR --preset RUN [--corpus NAME --source de]
 
 Translates the sentences of the corpus' test split and as many adversarial lines (`tests.adversarial`). With
-`--exported` it compares those of the SavedModel, reloaded in a process that imports only tensorflow and tensorflow_text
-and has XLA disabled, and those of the C program of `tests/serving`; this needs gcc. The last line is JSON: how many
-strings are `different`, and how many of these are ties (scores within 1e-5 of each other: the rounding of a matrix
-product may depend on its shape). Exported models have three more figures: `equal_scores` (forced decoding in Python
-gives the served string its served score, within 1e-5: the model is the same, but its beam kept another hypothesis at
-some step); how many scores are NaN; and the seconds of the slowest line alone. Differences are printed. The exit status
-is 1 if one is neither a tie nor of equal scores, or if a score is NaN.
+`--exported` it compares those of the reloaded SavedModel and of the C program of `tests/serving`, which needs gcc. The
+last line is JSON: how many strings are `different`, and how many of these are ties (scores within 1e-5 of each other:
+the rounding of a matrix product may depend on its shape). Exported models have three more figures: `equal_scores`
+(forced decoding in Python gives the served string its served score, within 1e-5: the model is the same, but its beam
+kept another hypothesis at some step); how many scores are NaN; and the seconds of the slowest line alone. Differences
+are printed. The exit status is 1 if one is neither a tie nor of equal scores, or if a score is NaN.
 """
 
 import json
@@ -27,7 +26,8 @@ from keras_attn.training import export_arguments
 from tests import adversarial
 from tests.benchmarks import joeynmt_sizes  # noqa: F401, registers its model
 from tests.benchmarks.measuring import parser_of
-from tests.serving import fresh, loader
+from tests.export.small import run
+from tests.serving import loader
 
 SIZES = (1, 7, 128)
 TIE = 1e-5
@@ -74,7 +74,7 @@ def exported(translator: Translator, texts: list[str], lines: list[bytes], beam:
 
 def served(program, folder: Path, lines: list[bytes]) -> dict[str, list[tuple[str, float]]]:
     """Returns text and score of each line, from TensorFlow and from the C loader."""
-    ((alone,),) = fresh.run([(folder, [("serving_default", {"text": lines})])])
+    (alone,) = run(folder, [("serving_default", {"text": lines})])
     done, results = loader.run(program, folder, lines, "--signature", "serving_default")
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace"))
@@ -102,7 +102,7 @@ def ids_of(translator: Translator, folder: Path, texts: list[str]) -> list[list[
     longest = max(map(len, encoded))
     padded = [row + [PAD_ID] * (longest - len(row)) for row in encoded]
     call = ("translate_token_ids", {"token_ids": padded, "lengths": [len(row) for row in encoded]})
-    ((found,),) = fresh.run([(folder, [call])])
+    (found,) = run(folder, [call])
     rows = zip(found["token_ids"].tolist(), found["lengths"].tolist(), strict=True)
     return [tokens[:length] for tokens, length in rows]
 

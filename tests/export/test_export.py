@@ -1,4 +1,4 @@
-"""A published version gives what `generate` gives, in a process with TensorFlow alone; its files and its record."""
+"""A published version gives what `generate` gives; its files and its record."""
 
 import json
 import re
@@ -10,8 +10,7 @@ import pytest
 from keras_attn.cli.main import main
 from keras_attn.export import export_translator
 from tests.export.conftest import REPORT
-from tests.export.small import LINES, NEEDS_TENSORFLOW, READ, SENTENCES
-from tests.serving import fresh
+from tests.export.small import LINES, NEEDS_TENSORFLOW, READ, SENTENCES, run
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason=NEEDS_TENSORFLOW)
 
@@ -24,12 +23,13 @@ def assert_same(exported, translations, scores):
             assert abs(expected.score - score) < 1e-5, (line, expected.text, found)
 
 
-def test_a_process_with_tensorflow_alone_gives_the_same(exported):
+def test_it_gives_the_same(exported):
+    """Without Keras, too: test_every_model.py has the C program."""
     texts, lengths = ({each(t) for t in exported.expected} for each in (lambda t: t.text, lambda t: len(t.tokens)))
     assert (len(texts) > len(LINES) // 2, len(lengths) > 5) == (True, True), "translations worth comparing"
     assert any(len(translation.source_tokens) > 64 for translation in exported.expected)
     batches = [LINES, *([line] for line in LINES[:3] + LINES[16:18]), LINES[16:19], []]
-    (answers,) = fresh.run([(exported.folder, [("serving_default", {"text": batch}) for batch in batches])])
+    answers = run(exported.folder, [("serving_default", {"text": batch}) for batch in batches])
     everything, *single, blank, empty = [(a["translation"].tolist(), a["score"].tolist()) for a in answers]
     assert_same(exported, *everything)
     texts = everything[0]
