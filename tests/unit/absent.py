@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 
 def run_without(packages: tuple[str, ...], code: str) -> str:
     """Runs code in such a process; returns what it prints."""
     blocked = f"import sys; sys.modules.update(dict.fromkeys({packages!r}))\n"  # None stands for "not to be found"
-    done = subprocess.run([sys.executable, "-c", blocked + code], capture_output=True, text=True)
+    line, root = [sys.executable, "-c", blocked + code], Path(__file__).parents[2]
+    done = subprocess.run(line, cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
