@@ -11,10 +11,10 @@ SOURCES = ["eins zwei", "", "drei", "zwei drei eins", "vier"]
 TARGETS = ["a b c", "", "d", "b d a c e", "f f f f f"]
 
 
-def tiny_translator(seed: int) -> Translator:
+def tiny_translator(seed: int, sources=SOURCES, targets=TARGETS) -> Translator:
     """A translator with large random weights, the same on every backend, so that its translations differ."""
     random = np.random.default_rng(seed)
-    source, target = (Tokenizer.train(lines, level="word") for lines in (SOURCES, TARGETS))
+    source, target = (Tokenizer.train(lines, level="word") for lines in (sources, targets))
     sizes = {"units": 3, "embedding_size": 5, "readout_size": 4, "attention_units": 3, "decoder_units": 5}
     model = RNNSearch(source.vocabulary_size, target.vocabulary_size, **sizes)
     model.set_weights([random.normal(0, 0.8, weight.shape) for weight in model.get_weights()])

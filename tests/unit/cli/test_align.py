@@ -17,16 +17,8 @@ PAIRS = [f"{source} ||| {target}" for source, target in zip(SOURCES, TARGETS, st
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
     """A preset of the other direction."""
-    forward = tiny_translator(8)
-    model = type(forward.model).from_config(
-        forward.model.get_config()
-        | {
-            "source_vocabulary_size": forward.target_tokenizer.vocabulary_size,
-            "target_vocabulary_size": forward.source_tokenizer.vocabulary_size,
-        }
-    )
     folder = tmp_path_factory.mktemp("other") / "preset"
-    Translator(model, forward.target_tokenizer, forward.source_tokenizer).save_to_preset(folder)
+    tiny_translator(8, TARGETS, SOURCES).save_to_preset(folder)
     return folder
 
 

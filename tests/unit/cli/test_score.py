@@ -20,16 +20,11 @@ from tests.unit.cli.conftest import SOURCES, TARGETS, tiny_translator
 
 
 def run(folder: Path, *arguments) -> int:
-    try:
-        return main([str(argument).format(f=folder) for argument in arguments])
-    except SystemExit as ended:  # argparse's own
-        return ended.code
+    return main([str(argument).format(f=folder) for argument in arguments])
 
 
 FILES = ("--input", "{f}/source", "--references", "{f}/target")
-VOTE = (*FILES, "--ensemble", "{f}/preset", "--combine", "vote")
 PAIR = ("--source", "{f}/source", "--target", "{f}/target")
-GIVEN = ("{f}/source", "--shortlist")
 
 
 def test_scores_are_those_of_the_translator(folder, tmp_path, capsys):
@@ -163,11 +158,12 @@ def test_int8_and_a_shortlist(folder, tmp_path, monkeypatch, capsys):
     expected = with_shortlist(translator, Shortlist.load(output)).generate(SOURCES, beam_size=3)
     texts = [one.text for one in expected]
     assert texts != [one.text for one in translator.generate(SOURCES, beam_size=3)]
-    assert run(folder, "translate", "{f}/preset", *GIVEN, output, "--output", tmp_path / "out", "--beam", 3) == 0
+    given = ("--shortlist", output, "--beam", 3)
+    assert run(folder, "translate", "{f}/preset", "{f}/source", *given, "--output", tmp_path / "out") == 0
     assert (tmp_path / "out").read_text().splitlines() == texts
     quantized = []
     monkeypatch.setattr(translation, "quantize", lambda one: quantized.append(quantize(one)) or quantized[-1])
-    line = ["evaluate", "{f}/preset", *FILES, "--beam", 3, "--int8", "--shortlist", output]
+    line = ["evaluate", "{f}/preset", *FILES, *given, "--int8"]
     assert run(folder, *line, "--output", tmp_path / "scores") == 0
     assert "beam 3, int8, shortlist" in capsys.readouterr().out
     (system,) = json.loads((tmp_path / "scores").read_text())["systems"]
