@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from keras_attn import files
+from keras_attn.saving import preset
 from tests import hostile
 from tests.nightly import killing
+from tests.training.small_run import FINISHED
 
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
-PRESET = ["model.keras", "source_tokenizer", "target_tokenizer", "translator.json"]
-RUN = [*PRESET, "README.md", "report.json", "history.csv", "translations.txt", "alignment.png", "curves.png"]
 
 
 def names(folder: Path) -> list[str]:
@@ -33,7 +33,7 @@ def names(folder: Path) -> list[str]:
 def check_preset(folder: Path, whole: Path, status: int) -> None:
     assert status in (0, 2)
     # The card comes last, when the preset is complete.
-    assert [name for name in names(folder / "preset") if name != "README.md"] == PRESET
+    assert {*names(folder / "preset"), "README.md"} == {*preset.NAMES, preset.CARD}
     recorded = json.loads((folder / "preset" / "translator.json").read_text())["files"]
     assert recorded.items() <= files.digests(folder / "preset").items()
 
@@ -45,7 +45,7 @@ def check_cache(folder: Path, whole: Path, status: int) -> None:
 
 def check_run(folder: Path, whole: Path, status: int) -> None:
     assert status in (0, 2)  # it is finished: there is nothing to resume
-    assert names(folder / "run") == sorted(RUN)
+    assert set(names(folder / "run")) == FINISHED
     losses = [json.loads((one / "run" / "report.json").read_text())["history"]["loss"] for one in (folder, whole)]
     np.testing.assert_allclose(*losses, rtol=1e-5)
     with (folder / "run" / "history.csv").open() as table:

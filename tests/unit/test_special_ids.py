@@ -52,7 +52,6 @@ def test_wrong_use_is_refused_in_a_sentence(pair):
         r"Expected a target with a start id": lambda: RNNSearch(
             *sizes, **SIZES, target_special_ids=SpecialIds(start=None)
         ),
-        r"Expected special ids that differ from each other": lambda: SpecialIds(pad=3),
         r"Expected `end` to be an id, a whole number from 0. Received: end=-1": lambda: SpecialIds(end=-1),
         r"Expected a model with `source_length`": lambda: Translator(
             RNNSearch(*sizes, **SIZES, mask_padding=False), usual.source_tokenizer, usual.target_tokenizer
@@ -63,9 +62,6 @@ def test_wrong_use_is_refused_in_a_sentence(pair):
         r"Expected models with the same source_special_ids": lambda: Ensemble([usual.model, other.model]),
         r"Expected models that have these arguments themselves. Received: mask_padding": lambda: Ensemble(
             [usual.model], mask_padding=False
-        ),
-        r"Expected rows of token ids without pad, start and end of .*Received: 7 in row 1": lambda: ParallelDataset(
-            [[4], [7]], [[4], [5]], source_special_ids=SpecialIds(end=7), batch_size=1
         ),
     }
     for message, use in wrong.items():

@@ -142,28 +142,17 @@ def test_threads_may_share_a_translator(pieces):
     assert found == [expected] * 4
 
 
-# `saving.manifest` reads it as it reads a preset's: tests/unit/saving/test_preset.py has more of these.
-DAMAGES = {
-    "no manifest": (lambda f: (f / "manifest.json").unlink(), FileNotFoundError, "There is no manifest.json"),
-    "no number": (
-        lambda f: change_manifest(f / "manifest.json", max_length_ratio="1"),
-        ValueError,
-        "truncated or changed",
-    ),
-    "no length": (lambda f: change_manifest(f / "manifest.json", source_length=-1), ValueError, "truncated or changed"),
-    "a truncated graph": (lambda f: (f / "step.onnx").write_bytes(b"x"), ValueError, "truncated?"),
-    "a changed graph": (lambda f: flip_a_byte(f / "encode.onnx"), ValueError, "SHA-256 has changed"),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_folder_is_refused(folder, name):
-    damage, error, sentence = DAMAGES[name]
-    damage(folder)
-    with pytest.raises(error) as caught:
+def test_a_damaged_folder_is_refused(folder):
+    """`saving.manifest` reads it as it reads a preset's: tests/unit/saving/test_preset.py has more of these."""
+    flip_a_byte(folder / "encode.onnx")
+    with pytest.raises(ValueError, match=r"^Expected .*SHA-256 has changed"):
         OnnxTranslator(folder)
-    assert sentence in str(caught.value)
-    assert str(caught.value).startswith("Expected ")
+    change_manifest(folder / "manifest.json", source_length=-1)
+    with pytest.raises(ValueError, match=r"^Expected .*truncated or changed"):
+        OnnxTranslator(folder)
+    (folder / "manifest.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"^Expected .*There is no manifest\.json"):
+        OnnxTranslator(folder)
 
 
 def test_logits_that_are_nan_are_refused(pieces):

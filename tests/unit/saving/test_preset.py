@@ -112,19 +112,11 @@ def flip_a_byte(path):
     [
         (lambda f: (f / "translator.json").unlink(), FileNotFoundError, "no translator.json"),
         (lambda f: change_manifest(f / "translator.json", version=99), ValueError, "'version': 99"),
-        (
-            lambda f: change_manifest(f / "translator.json", files={"../x": {"size": 1, "sha256": ""}}),
-            ValueError,
-            "truncated or changed",
-        ),
+        (lambda f: shutil.copy(f / "model.keras", f / "other") and mend(f), ValueError, "truncated or changed"),
         (lambda f: (f / "model.keras").unlink(), FileNotFoundError, "model.keras. It is missing"),
         (lambda f: os.truncate(f / "model.keras", 100), ValueError, "truncated"),
         (lambda f: flip_a_byte(f / "model.keras"), ValueError, "SHA-256 has changed"),
-        (
-            lambda f: shutil.rmtree(f / "source_tokenizer"),
-            FileNotFoundError,
-            "source_tokenizer/tokenizer.json",
-        ),
+        (lambda f: shutil.rmtree(f / "source_tokenizer"), FileNotFoundError, "source_tokenizer/tokenizer.json"),
     ],
 )
 def test_a_damaged_preset_is_refused(copy, damage, error, message):
