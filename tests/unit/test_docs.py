@@ -4,6 +4,7 @@ tests/unit/test_page_blocks.py runs their programs.
 """
 
 import importlib
+import itertools
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "saved_models/README.md"]
 PAGES += [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = ("keras_attn", "recipes", "tests", "docs", "saved_models", ".ci", ".github")
+BLOCK = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```", flags=re.M | re.S)
 MADE = re.compile(r"saved_models/(?!README)|[A-Z*<]")  # by a command, or with a placeholder
 
 
@@ -20,16 +22,28 @@ def text_of(page):
     return (ROOT / page).read_text("utf-8")
 
 
+def blocks(page):
+    """(language, content, the `text` directly after it or None) of each block."""
+    text = text_of(page)
+    found = list(BLOCK.finditer(text))
+    for block, after in itertools.zip_longest(found, found[1:]):
+        follows = after is not None and after[2] == "text" and not text[block.end() : after.start()].strip()
+        yield block[2], re.sub(rf"^{block[1]}", "", block[3], flags=re.M), after[3] if follows else None
+
+
+def shell_lines():
+    """(page, line, output) of each shell command, continued lines joined and comments cut off."""
+    for page in PAGES:
+        for language, content, output in blocks(page):
+            if language == "":
+                lines = [line.split(" #")[0].rstrip() for line in content.replace("\\\n", " ").splitlines()]
+                lines = [line for line in lines if line and not line.startswith("#")]
+                yield from ((page, line, output if line is lines[-1] else None) for line in lines)
+
+
 def code_spans(page):
     """Inline code, outside fenced blocks."""
     return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text_of(page), flags=re.M | re.S))
-
-
-def commands(page):
-    """The lines of fenced blocks without a language, comments cut off, split where one command follows another."""
-    for block in re.findall(r"^```\n(.*?)^```", text_of(page), flags=re.M | re.S):
-        for line in block.replace("\\\n", " ").splitlines():
-            yield from (part.split() for part in re.split(r"&&|\|", line.split(" #")[0]) if part.strip())
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -73,8 +87,9 @@ def test_the_workflow_runs_the_command_of_the_readme():
 def modules_and_flags():
     """The flags of each `python -m MODULE` and `keras-attn COMMAND`, over all pages."""
     used = {}
-    for page in PAGES:
-        for words in commands(page):
+    for _, line, _ in shell_lines():
+        for part in re.split(r"&&|\|", line):
+            words = part.split()
             while words and "=" in words[0]:  # KERAS_BACKEND=jax
                 words.pop(0)
             if words[:2] == ["python", "-m"] and words[2].split(".")[0] in ("recipes", "tests"):

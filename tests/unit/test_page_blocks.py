@@ -10,7 +10,6 @@ import contextlib
 import doctest
 import gzip
 import io
-import itertools
 import json
 import re
 import shlex
@@ -24,9 +23,8 @@ from pathlib import Path
 import pytest
 
 from keras_attn.cli.main import main
-from tests.unit.test_docs import PAGES, ROOT, text_of
+from tests.unit.test_docs import PAGES, ROOT, blocks, shell_lines, text_of
 
-BLOCK = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```", flags=re.M | re.S)
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 # Pages whose Python runs in a test of their subject.
@@ -47,27 +45,8 @@ LONG_SHELL = {
 }
 
 
-def blocks(page):
-    """(language, content, the `text` directly after it or None) of each block."""
-    text = text_of(page)
-    found = list(BLOCK.finditer(text))
-    for block, after in itertools.zip_longest(found, found[1:]):
-        follows = after is not None and after[2] == "text" and not text[block.end() : after.start()].strip()
-        yield block[2], re.sub(rf"^{block[1]}", "", block[3], flags=re.M), after[3] if follows else None
-
-
 def python_of(page):
     return [(code, output) for language, code, output in blocks(page) if language == "python"]
-
-
-def shell_lines():
-    """(page, line, output) of each shell command, continued lines joined and comments cut off."""
-    for page in PAGES:
-        for language, content, output in blocks(page):
-            if language == "":
-                lines = [line.split(" #")[0].rstrip() for line in content.replace("\\\n", " ").splitlines()]
-                lines = [line for line in lines if line and not line.startswith("#")]
-                yield from ((page, line, output if line is lines[-1] else None) for line in lines)
 
 
 def check_printed(printed, output):

@@ -1,39 +1,32 @@
 """The client, with a server whose answers a test chooses; tests/serving/test_server.py has it with a real one."""
 
+import contextlib
 import http.server
 import json
 import random
-import threading
 import time
+import types
 
 import pytest
 
 from keras_attn.serving.client import Client
 from tests.unit.absent import run_without
+from tests.web_server import listening
 
 
-class Scripted(http.server.ThreadingHTTPServer):
+@contextlib.contextmanager
+def scripted(*answers):
     """Answers each request with the next of `answers`: a status and a JSON value, bytes, or seconds to sleep."""
-
-    def __init__(self, *answers):
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answers, self.requests = list(answers), []
-        self.address = f"http://127.0.0.1:{self.server_port}"
-
-    def __enter__(self):
-        threading.Thread(target=self.serve_forever, args=(0.01,)).start()
-        return super().__enter__()
-
-    def __exit__(self, *error):
-        self.shutdown()
-        super().__exit__(*error)
+    handler = type("Handler", (_Handler,), {"answers": list(answers), "requests": []})
+    with listening(handler) as address:
+        yield types.SimpleNamespace(address=address, requests=handler.requests)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"] or 0))
-        self.server.requests.append((self.path, json.loads(body or b"null")))
-        status, content = self.server.answers.pop(0)
+        self.requests.append((self.path, json.loads(body or b"null")))
+        status, content = self.answers.pop(0)
         if status == "sleep":
             time.sleep(content)
             return
@@ -66,7 +59,7 @@ GOOD = answer(["x"], [-1.5])
 
 
 def test_what_the_server_could_not_take_is_sent_again_after_longer_and_longer(waits):
-    with Scripted((503, {"error": "shutting down."}), (429, {"error": "full."}), (503, b"<html>"), GOOD) as server:
+    with scripted((503, {"error": "shutting down."}), (429, {"error": "full."}), (503, b"<html>"), GOOD) as server:
         (found,) = Client(server.address, "m").translate(["a"])
     assert (found.text, found.score) == ("x", -1.5)
     assert waits == [(0, 0.1), (0, 0.2), (0, 0.4)]
@@ -75,7 +68,7 @@ def test_what_the_server_could_not_take_is_sent_again_after_longer_and_longer(wa
 
 
 def test_in_the_end_it_says_why(waits):
-    with Scripted(*[(429, {"error": "It is full."})] * 3) as server:
+    with scripted(*[(429, {"error": "It is full."})] * 3) as server:
         sentence = r"none to 3 requests: status 429, .*It is full\."
         with pytest.raises(ConnectionError, match=sentence):
             Client(server.address, "m", retries=2).translate(["a"])
@@ -107,7 +100,7 @@ def test_in_the_end_it_says_why(waits):
     ],
 )
 def test_what_it_did_not_do_or_began_is_not_sent_again(answer, error, sentence):
-    with Scripted(answer) as server, pytest.raises(error, match=sentence):
+    with scripted(answer) as server, pytest.raises(error, match=sentence):
         Client(server.address, "m", timeout=0.3).translate(["a"])
     assert len(server.requests) == 1
 
@@ -123,7 +116,7 @@ def test_hypotheses_that_were_not_found_are_none():
         "target_lengths": [[2, 0, 0]],
         "alignments": [[[[0.5, 0.5]] * 2] * 3],
     }
-    with Scripted((200, {"outputs": arrays})) as server:
+    with scripted((200, {"outputs": arrays})) as server:
         (found,) = Client(server.address, "m").translate_n_best(["a"])
     assert [one.text for one in found.n_best] == ["x"]
     for wrong in (
@@ -133,7 +126,7 @@ def test_hypotheses_that_were_not_found_are_none():
         {"scores": [["x", 0, 0]]},
     ):
         with (
-            Scripted((200, {"outputs": arrays | wrong})) as server,
+            scripted((200, {"outputs": arrays | wrong})) as server,
             pytest.raises(RuntimeError, match="Expected a translator of keras_attn"),
         ):
             Client(server.address, "m").translate_n_best(["a"])
@@ -141,7 +134,7 @@ def test_hypotheses_that_were_not_found_are_none():
 
 def test_a_long_list_goes_in_several_requests():
     answers = [(200, {"outputs": {"translation": ["x"] * n, "score": [0.0] * n}}) for n in (2, 2, 1)]
-    with Scripted(*answers) as server:
+    with scripted(*answers) as server:
         client = Client(server.address + "/prefix/", "a model", version=7, batch_size=2)
         assert len(client.translate("abcde"[n] for n in range(5))) == 5
         assert client.translate([]) == []
@@ -151,12 +144,12 @@ def test_a_long_list_goes_in_several_requests():
 
 def test_an_endless_answer_is_not_read_whole(monkeypatch):
     monkeypatch.setattr("keras_attn.serving.client._MOST_BYTES", 20)
-    with Scripted(GOOD) as server, pytest.raises(RuntimeError, match="less than 20 bytes"):
+    with scripted(GOOD) as server, pytest.raises(RuntimeError, match="less than 20 bytes"):
         Client(server.address, "m").translate(["a"])
 
 
 def test_neither_keras_nor_tensorflow_is_needed():
-    with Scripted(GOOD) as server:
+    with scripted(GOOD) as server:
         code = "from keras_attn.serving.client import Client\n"
         code += f'print(Client({server.address!r}, "m").translate(["a"])[0].text)'
         assert run_without(("keras", "tensorflow", "jax", "torch", "sentencepiece"), code) == "x"
