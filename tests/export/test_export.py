@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -9,29 +10,33 @@ import pytest
 
 from keras_attn.cli.main import main
 from keras_attn.export import export_translator
-from tests.export.conftest import REPORT
-from tests.export.small import LINES, NEEDS_TENSORFLOW, READ, SENTENCES, run
+from tests.export.small import LINES, NEEDS_TENSORFLOW, READ, SENTENCES, build, run
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason=NEEDS_TENSORFLOW)
+REPORT = {"recipe": "rnnsearch", "source": "de", "target": "fr", "bleu": {"score": 12.5, "signature": "s"}, "x": 1}
 
 
-def assert_same(exported, translations, scores):
-    """The strings of `generate`; another string only if both have the same score."""
-    for line, expected, found, score in zip(READ, exported.expected, translations, scores, strict=True):
-        assert abs(expected.score - score) < 2e-5 * (1 + abs(score)), line
-        if found.decode() != expected.text:
-            assert abs(expected.score - score) < 1e-5, (line, expected.text, found)
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A translator, which is exported once for all tests."""
+    translator, root = build("bpe"), tmp_path_factory.mktemp("saved_models") / "bpe"
+    folder = export_translator(translator, root, beam_size=3, sentences=SENTENCES, report=REPORT)
+    return SimpleNamespace(translator=translator, root=root, folder=folder)
 
 
-def test_it_gives_the_same(exported):
-    """Without Keras, too: test_every_model.py has the C program."""
-    texts, lengths = ({each(t) for t in exported.expected} for each in (lambda t: t.text, lambda t: len(t.tokens)))
+def test_a_loaded_version_gives_the_same(exported):
+    """Another string only if both have the same score. Without Keras, too: test_every_model.py has the C program."""
+    expected = exported.translator.generate(READ, beam_size=3, return_alignments=False)
+    texts, lengths = ({each(t) for t in expected} for each in (lambda t: t.text, lambda t: len(t.tokens)))
     assert (len(texts) > len(LINES) // 2, len(lengths) > 5) == (True, True), "translations worth comparing"
-    assert any(len(translation.source_tokens) > 64 for translation in exported.expected)
+    assert any(len(translation.source_tokens) > 64 for translation in expected)
     batches = [LINES, *([line] for line in LINES[:3] + LINES[16:18]), LINES[16:19], []]
     answers = run(exported.folder, [("serving_default", {"text": batch}) for batch in batches])
     everything, *single, blank, empty = [(a["translation"].tolist(), a["score"].tolist()) for a in answers]
-    assert_same(exported, *everything)
+    for line, one, found, score in zip(READ, expected, *everything, strict=True):
+        assert abs(one.score - score) < 2e-5 * (1 + abs(score)), line
+        if found.decode() != one.text:
+            assert abs(one.score - score) < 1e-5, (line, one.text, found)
     texts = everything[0]
     assert [text for (text,), _ in single] == texts[:3] + texts[16:18]
     assert blank == ([b"", b"", b""], [0.0, 0.0, 0.0])
@@ -55,15 +60,12 @@ def test_a_command_translates_with_it(exported, tmp_path, capsys):
         assert sentence in capsys.readouterr().err
 
 
-def test_the_folder_holds_the_weights_once_and_a_record(exported):
+def test_the_folder_holds_the_weights_once_and_a_record_of_options_and_origin(exported):
     weights = (exported.folder / "variables" / "variables.data-00000-of-00001").stat().st_size
     assert weights < 1.2 * 4 * exported.translator.model.count_params() + 2**14
     names = sorted(path.name for path in exported.root.iterdir())
     assert names == ["1"], "nothing may be left beside it"
     assert "max_batch_size { value: 64 }" in (exported.folder / "batching_params.pbtxt").read_text()
-
-
-def test_the_record_names_options_and_origin(exported):
     record = json.loads((exported.folder / "assets.extra" / "keras_attn.json").read_text())
     assert record["options"]["beam_size"] == 3
     assert record["languages"] == {"source": "de", "target": "fr"}

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,14 +27,10 @@ pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
 def check_preset(folder: Path, whole: Path, status: int) -> None:
     assert status in (0, 2)
     # The card comes last, when the preset is complete.
-    assert {*names(folder / "preset"), "README.md"} == {*preset.NAMES, preset.CARD}
+    assert {*os.listdir(folder / "preset"), "README.md"} == {*preset.NAMES, preset.CARD}
     recorded = json.loads((folder / "preset" / "translator.json").read_text())["files"]
     assert recorded.items() <= files.digests(folder / "preset").items()
 
@@ -45,7 +42,7 @@ def check_cache(folder: Path, whole: Path, status: int) -> None:
 
 def check_run(folder: Path, whole: Path, status: int) -> None:
     assert status in (0, 2)  # it is finished: there is nothing to resume
-    assert set(names(folder / "run")) == FINISHED
+    assert set(os.listdir(folder / "run")) == FINISHED
     losses = [json.loads((one / "run" / "report.json").read_text())["history"]["loss"] for one in (folder, whole)]
     np.testing.assert_allclose(*losses, rtol=1e-5)
     with (folder / "run" / "history.csv").open() as table:
@@ -54,10 +51,10 @@ def check_run(folder: Path, whole: Path, status: int) -> None:
 
 def check_export(folder: Path, whole: Path, status: int) -> None:
     assert status == 0
-    versions = names(folder / "models")
+    versions = sorted(os.listdir(folder / "models"))
     assert versions == [str(n + 1) for n in range(len(versions))]
     for version in versions:
-        assert names(folder / "models" / version) == names(whole / "models" / "1")
+        assert {*os.listdir(folder / "models" / version)} == {*os.listdir(whole / "models" / "1")}
 
 
 CHECKS = {"save": check_preset, "encode": check_cache, "train": check_run, "export": check_export}

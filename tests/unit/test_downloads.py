@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from keras_attn.downloads import cache_folder, download
+from keras_attn.downloads import download
 from tests.unit.test_files import full_disk
 from tests.web_server import serving
 
@@ -63,8 +63,3 @@ def test_files_of_this_machine(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"Could not download .*No such file"):
         download((tmp_path / "none").as_uri(), tmp_path / "copy")
     assert download((tmp_path / "a file").as_uri(), tmp_path / "copy", sha256=SHA256).read_bytes() == CONTENT
-
-
-def test_the_cache_is_keras(monkeypatch, tmp_path):
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "keras_attn"
