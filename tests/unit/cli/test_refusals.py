@@ -57,7 +57,6 @@ CASES = [
     (TRANSLATE, "--length-penalty nan", "--length-penalty: expected a number from 0 to 10. Received: 'nan'"),
     ("translate {f}/bare", "{f}/none", "No such file"),
     (TRANSLATE, "--output {f}/other", "to be a new file"),
-    (TRANSLATE, "--output {f}/none/out", "No such file or directory"),
     (TRANSLATE, "--html {f}/new --pharaoh {f}/new", "There is already"),
     (TRANSLATE, "--png {f}", "new or empty"),
     (TRANSLATE, "--samples 2 --early-stopping --beam 3", "Expected no --samples with --beam, --early-stopping"),

@@ -80,11 +80,8 @@ def test_a_version_is_never_overwritten(translator, quick, tmp_path):
     ("arguments", "message"),
     [
         ({"beam_size": 0}, "beam_size=0"),
-        ({"length_penalty": -1.0}, "length_penalty"),
-        ({"max_length": 2.5}, "max_length=2.5"),
         ({"max_source_length": 0}, "max_source_length=0"),
         ({"version": 0}, "version=0"),
-        ({"version": "1"}, "version='1'"),
         ({"coverage": 1}, "coverage_penalty"),
         ({"forced_prefix": [[1]]}, "Received: forced_prefix"),
     ],
