@@ -225,7 +225,7 @@ def write_results(translator, corpus, config, report: dict, out: Path, greedy, t
 
 
 def _by_corpus(corpus, config, translations) -> list[dict]:
-    """The main score on the test split of each of several corpora."""
+    """BLEU, or both error rates, on the test split of each of several corpora."""
     from keras_attn.evaluation import by_metric
 
     lines = [*corpus.splits["test"], [translation.text for translation in translations]]
@@ -234,8 +234,9 @@ def _by_corpus(corpus, config, translations) -> list[dict]:
         stop = start + size
         sources, references, texts = (side[start:stop] for side in lines)
         if any(sources):
-            score = by_metric.all_scores(config.metric, sources, references, texts, config.tokenize, main_only=True)
-            scores.append({"corpus": name, "test_sentences": stop - start} | score)
+            test = config.metric, sources, references, texts, config.tokenize
+            own = by_metric.all_scores(*test, main_only=config.metric == "bleu")
+            scores.append({"corpus": name, "test_sentences": stop - start} | own)
         start = stop
     return scores
 
