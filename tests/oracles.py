@@ -278,11 +278,12 @@ def hardmax(scores):
     return np.eye(len(scores))[scores.argmax()]
 
 
-def additive_scores(w, s, h, seen=0.0):
-    """e_i (S,) of Bahdanau 2015, A.1.2, with weight normalisation where there is a gain; `seen` (S, A) is added."""
+def additive_scores(w, s, h, seen=None):
+    """e_i (S,) of Bahdanau 2015, A.1.2, which has no bias; with weight normalisation, or with `seen` (S, A), it has."""
     v = w["score_vector"]
     v = w["gain"] * v / np.linalg.norm(v) if "gain" in w else v
-    return np.tanh(s @ w["query_kernel"] + h @ w["key_kernel"] + w.get("bias", 0.0) + seen) @ v
+    added = w.get("bias", 0.0) if seen is None and "gain" not in w else w["bias"]
+    return np.tanh(s @ w["query_kernel"] + h @ w["key_kernel"] + added + (0.0 if seen is None else seen)) @ v
 
 
 def normalized_scores(w, s, h):

@@ -472,7 +472,7 @@ ROWS = {
         normalize=True,
     ),
     "coverage, neural": attention(
-        ka.NeuralCoverageAttention, sequence(oracles.neural_coverage), units=A, coverage_units=3
+        ka.NeuralCoverageAttention, sequence(oracles.neural_coverage), units=A, coverage_units=3, use_bias=True
     ),
     "heads": attention(
         ka.MultiHeadAttention,

@@ -62,6 +62,13 @@ def test_pairs_that_max_words_leaves_out_are_counted(tmp_path, capsys):
     assert capsys.readouterr().out == expected
 
 
+@pytest.mark.parametrize("name", ["embedding_dropout", "memory_dropout", "output_dropout", "word_dropout"])
+def test_rates_out_of_range_are_named(name):
+    for rate in (-0.1, 1.5):
+        with pytest.raises(ValueError, match=f"Expected `{name}` from 0 to 1. Received: {rate}"):
+            config.override(rnnsearch.Config(), [f"{name}={rate}"])
+
+
 def test_settings_come_from_a_file(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text(
