@@ -54,7 +54,7 @@ def saved(served: Served, folder: Path) -> Iterator[Mapping[str, Callable]]:
 
 @contextlib.contextmanager
 def without_graph_optimizer() -> Iterator[None]:
-    """Disables TensorFlow's optimizer of graphs, which takes longer than the few calls of a check."""
+    """Disables Grappler, TensorFlow's graph optimizer, which takes longer than the few calls of a check."""
     before = tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer", False)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     try:

@@ -8,11 +8,10 @@ time, and all of them 32 at a time; all of this three times. Each request runs o
 with warm-up records. The last line is JSON: milliseconds for one sentence, sentences a second in batches, seconds for
 the export and for loading, the peak of resident memory in batches, all of them medians, with the 10th and 90th
 percentile as `..._spread`; the sizes of the graph and of the weights; and BLEU of the translations in batches.
-`--shortlist`: the
-search is in a `keras_attn.Shortlist` of the training text. `--intra-op`: how many threads an operation has, as the
-server's `--tensorflow_intra_op_parallelism`; by default as many as there are cores. `--jit-compile`: XLA compiles the
-search, and `--int8` with it multiplies in int8; without it XLA is disabled. `--quantize`: the stored weights. Needs
-gcc.
+`--shortlist`: the search is in a `keras_attn.Shortlist` of the training text. `--intra-op`: how many threads an
+operation has, as the server's `--tensorflow_intra_op_parallelism`; by default as many as there are cores.
+`--jit-compile`: XLA compiles the search, and `--int8` with it multiplies in int8; without it XLA is disabled.
+`--quantize`: the stored weights. Needs gcc.
 """
 
 import json

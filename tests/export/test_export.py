@@ -19,8 +19,12 @@ REPORT = {"recipe": "rnnsearch", "source": "de", "target": "fr", "bleu": {"score
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """A translator, which is exported once for all tests."""
+    import tensorflow as tf
+
     translator, root = build("bpe"), tmp_path_factory.mktemp("saved_models") / "bpe"
+    optimizer = tf.config.optimizer.get_experimental_options()
     folder = export_translator(translator, root, beam_size=3, sentences=SENTENCES, report=REPORT)
+    assert optimizer == tf.config.optimizer.get_experimental_options(), "the check disables it for itself alone"
     return SimpleNamespace(translator=translator, root=root, folder=folder)
 
 

@@ -162,6 +162,14 @@ def test_a_report_is_read_and_a_preset_without_one_has_an_empty_one(tmp_path):
     assert length_penalty(tmp_path, 2.0) == 2.0
 
 
+def test_of_each_of_several_word_lists_a_report_has_both_error_rates():
+    splits = {"test": (["cat", "dog"], ["K AE T", "D AO G"])}
+    lists = corpora.Corpus("a+b", "letters", "phones", splits, parts=(("a", 1), ("b", 1)))
+    found = [types.SimpleNamespace(text=text) for text in ("K AE T", "D AO K")]
+    scores = report._by_corpus(lists, config.TrainingConfig(metric="wer"), found)
+    assert [(one["wer"]["score"], one["per"]["score"]) for one in scores] == [(0, 0), (100, pytest.approx(33.33))]
+
+
 @pytest.mark.parametrize("content", [b"", b"[1]", b"\xff", b"[" * 100_000])
 def test_a_damaged_report_is_refused(content, tmp_path):
     (tmp_path / "report.json").write_bytes(content)
