@@ -198,12 +198,22 @@ def assert_same(found, expected, step=1):
 
 
 @every_model
-def test_the_signatures_share_a_search_and_need_no_device(served):
+def test_the_stock_server_has_the_operations(served):
+    import tensorflow as tf
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     _, folder, _ = served
     (graph,) = SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs
     functions = graph.graph_def.library.function
     nodes = [*graph.graph_def.node, *(node for function in functions for node in function.node_def)]
+    ops = {node.op for node in nodes} - {function.signature.name for function in functions}
+    assert all(op.startswith("_") or hasattr(tf.raw_ops, op) for op in ops), "ops of other libraries"
+    assert not [op for op in ops if "PyFunc" in op or "Mutable" in op or op.startswith("Xla")]
+    assert not any(part.attr["_XlaMustCompile"].b for part in [*nodes, *functions])
     assert not any("GPU" in node.device or "TPU" in node.device for node in nodes)
-    assert sum("search_rows" in function.signature.name for function in functions) == 2
+    for signature_name, signature in graph.signature_def.items():
+        for tensor_name, info in [*signature.inputs.items(), *signature.outputs.items()]:
+            is_number = signature_name == "translate_with_options" and tensor_name in signature.defaults
+            if not is_number and not signature_name.startswith("__"):  # the loader's own, for initialization
+                assert info.tensor_shape.dim[0].size == -1, f"{signature_name}: {tensor_name} has no free batch axis"
+    assert sum("search_rows" in function.signature.name for function in functions) == 2, "shared by the signatures"
